@@ -30,8 +30,8 @@ types: $(STAMP) ## check types with mypy: strict for the packages, not strict fo
 imports: $(STAMP) ## check which packages import which (import-linter)
 	$(BIN)/lint-imports
 
-# Half of the time of a test is spent waiting for sockets, disks and processes: three workers keep two cores busy.
-WORKERS ?= 3
+# More than half of the time of a test is spent waiting for sockets, disks and processes: four workers keep two cores busy.
+WORKERS ?= 4
 PYTEST_PARALLEL := -n $(WORKERS) --dist worksteal
 
 unit: $(STAMP) ## run the tests only
@@ -39,8 +39,8 @@ unit: $(STAMP) ## run the tests only
 
 test: lint types imports unit ## run everything that CI checks
 
-test-all: lint types imports ## run `make test` with the long tests and more seeds of the simulators
-	TIDELOG_SIM_SEEDS=3000 $(BIN)/pytest $(PYTEST_PARALLEL) -m ''
+test-all: lint types imports ## run `make test` with the long tests, more seeds of the simulators and new random examples
+	TIDELOG_SIM_SEEDS=3000 $(BIN)/pytest $(PYTEST_PARALLEL) --hypothesis-profile=random -m ''
 
 PYTHONS ?= 3.11 3.12 3.13 3.14
 
@@ -77,17 +77,21 @@ bench-kafka: $(STAMP) ## compare Apache Kafka with Tidelog, alternating, in abou
 hostile: $(STAMP) ## run every known attack on a broker; report blocked time, memory, descriptors, p99 of other clients
 	$(BIN)/python -m tests.harness.hostile
 
+# `make failover SECURE=1` and `make copying SECURE=1` use SASL_SSL on every listener, and an authorizer.
+SECURITY := $(if $(SECURE),--secure)
+
 failover: $(STAMP) ## check the history of three nodes under load that are killed, paused, partitioned and restarted
-	$(BIN)/python -m tests.harness.failover
+	$(BIN)/python -m tests.harness.failover $(SECURITY)
 
 copying: $(STAMP) ## copy 100,000 records exactly once while nodes are killed, stopped and paused
-	$(BIN)/python -m tests.harness.failover.copying
+	$(BIN)/python -m tests.harness.failover.copying $(SECURITY)
 
 crash-tier: $(STAMP) ## kill -9 a node at every step of tiering, and check everything after each
-	TIDELOG_CRASHES=all $(BIN)/pytest -v tests/integration/failover/test_deaths_while_tiering.py
+	TIDELOG_CRASHES=all $(BIN)/pytest -v tests/integration/failover/test_tiering_crashes.py
 
-test-docker: $(STAMP) ## test the compose cluster in containers; needs a Docker engine
+test-docker: $(STAMP) ## test the compose clusters, also the secured one, in containers; needs a Docker engine
 	docker/smoke.sh
+	$(BIN)/python -m tests.harness.secured_compose
 
 # With Aiven's RemoteStorageManager in TIDELOG_AIVEN_CLASSPATH (its classes and caffeine, commons-io, bucket4j,
 # bcprov; Kafka's own come from Maven), the tests also share tiered storage with brokers of Apache Kafka.

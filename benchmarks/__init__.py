@@ -1,1 +1,1 @@
-"""What Tidelog is measured by, each beside a reference in the same run."""
+"""Benchmarks of Tidelog, each compared with a reference in the same run."""

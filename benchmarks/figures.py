@@ -1,4 +1,4 @@
-"""A figure beside its reference and its target; how figures become a table and a file."""
+"""A figure with its reference and its target, and the table and the file of figures."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Medians of ours and of a reference that were measured in turns, so that the machine's moods hit both.
+    """Medians of Tidelog and of a reference, measured alternately, so that disturbances affect both.
 
     `ratio` is the median of the rounds' own ratios: a mood that spans one round cancels out in it.
     """
@@ -114,7 +114,7 @@ def write(figures: Sequence[Figure], rounds: int) -> None:
 
 def show(console: Console, figures: Sequence[Figure]) -> None:
     """Print the figures as a table: in 80 columns the names of the figures are broken, never a number."""
-    table = Table(title="Tidelog beside its references", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(title="Tidelog compared with its references", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading, justify in _COLUMNS:
         table.add_column(heading, justify=justify, no_wrap=heading != "figure")
     for figure in figures:

@@ -1,8 +1,8 @@
-"""Memory for files that the machine has at hand, before a load that writes.
+"""Provides free memory for files before a load that writes.
 
 A virtual machine may give memory that is free back to its host within seconds, and a page that comes from
-there again costs some 11 us where one at hand costs less than 1: a server that writes files would be
-measured by its host, beside one that keeps a few MiB in memory. A machine that serves has its memory in use.
+there again costs some 11 us, an available page less than 1 us. The figures of a server that writes files
+would depend on the host. On a machine in production the memory is in use.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ FETCH_VERSION: Final = 12
 CLIENT_ID: Final = "benchmark"
 RECORD_BYTES: Final = 100
 RECORD_OVERHEAD_BYTES_MAX: Final = 32
-"""The largest size of a record besides its value, without key and headers."""
+"""The largest size of a record without its value, key and headers."""
 SIZE_BYTES: Final = 4
 
 

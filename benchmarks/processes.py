@@ -76,7 +76,7 @@ class ServerProcess:
     def start(self) -> float:
         """Start it, and return how many seconds it took until the address was printed."""
         started = time.perf_counter()
-        # What it logs would tear the progress bar; it is shown when the server does not come up.
+        # Its log would disturb the progress bar; it is shown if the server does not start.
         with tempfile.TemporaryFile("w+") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -186,7 +186,7 @@ def run_load(module: str, **options: Any) -> dict[str, Any]:
 
 
 def python_environment() -> dict[str, str]:
-    """Ours, except that Python keeps its compiled files, as it does where nobody forbids it."""
+    """Return our environment, in which Python may store compiled files, as it does by default."""
     environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return environment

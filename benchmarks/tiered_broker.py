@@ -39,12 +39,12 @@ class TierStore:
     delay_ms: float = 0.0
 
     def settings(self) -> dict[str, str]:
-        """What a broker needs to use it."""
+        """Return the settings with which a broker uses it."""
         named = {f"rsm.config.storage.{key}": text for key, text in self.values.items()}
         return {"rsm.config.storage.backend.class": self.backend, **named}
 
     def options(self) -> dict[str, Any]:
-        """What `benchmarks.loads.tier` needs to use it."""
+        """Return the settings with which `benchmarks.loads.tier` uses it."""
         return {"backend": self.backend, "values": dict(self.values), "delay_ms": self.delay_ms}
 
 

@@ -1,4 +1,4 @@
-"""A million timers of which 99% are cancelled: the timing wheel beside a heap and the loops' call_later.
+"""A million timers of which 99% are cancelled: the timing wheel, a heap and the loops' call_later.
 
     python -m benchmarks.timing_wheel
 
@@ -33,7 +33,7 @@ TARGET = 1.0
 
 
 def nothing() -> None:
-    """What the timers do."""
+    """The behaviour of the timers."""
 
 
 class Candidate(Protocol):
@@ -48,7 +48,7 @@ class Candidate(Protocol):
         ...
 
     def advance(self, now_ms: int) -> int:
-        """Take out what is due; how many that were."""
+        """Remove the expired timers; return their number."""
         ...
 
     def finish(self, now_ms: int) -> int:
@@ -78,7 +78,7 @@ class Wheel:
 
 
 class Heap:
-    """heapq with lazy cancellation: a cancelled timer stays until it comes to the top."""
+    """heapq with lazy cancellation: a cancelled timer stays until it is the first one."""
 
     def __init__(self) -> None:
         self._heap: list[list[Any]] = []

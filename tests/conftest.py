@@ -1,17 +1,20 @@
-"""Settings of all tests: on CI Hypothesis looks at the same examples every time, elsewhere at new ones."""
+"""Settings of all tests.
+
+Hypothesis tries the same examples in every run, so that a change fails for its own faults only.
+`make test-all` tries new ones with `--hypothesis-profile=random`.
+"""
 
 from __future__ import annotations
 
 import gc
-import os
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("random", derandomize=False)
+settings.load_profile("repeatable")
 
 FIRST = ("spark", "packaging")
 """The folders with the longest tests. The worker that runs tests/spark starts the only JVM of Spark."""

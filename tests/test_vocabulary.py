@@ -1,7 +1,7 @@
-"""The vocabulary of the product: words of an earlier dialect must not return.
+"""The vocabulary of product, tests and benchmarks: words of an earlier dialect must not return.
 
-Docstrings, comments, log lines and errors are checked. Readers know Kafka, and English is not their first
-language: the field's own terms are used, and programs, replicas and clients are not persons.
+Docstrings, comments, log lines and errors are checked, and all names of tests. Readers know Kafka; English is
+not their first language: the field's own terms are used, and programs, replicas and clients are not persons.
 """
 
 from __future__ import annotations
@@ -33,6 +33,20 @@ REPLACEMENTS = {
 }
 BANNED = re.compile(r"\b(?:" + "|".join(REPLACEMENTS) + r")\b", re.IGNORECASE)
 
+# Words that have a term of the field in every name of a test.
+NOT_IN_TEST_NAMES = {
+    "who|whoever|nobody|somebody|everybody": "the client, the broker, no replica, every member",
+    "told|tell|tells|hear|hears|heard|said|say": "notified, reported, received",
+    "wish|wishes|believed|believes|thinks|speaks|minds": "request, accepted, assumed",
+    "asker|stranger|strangers": "the requester, an unknown client",
+    "story|stories|tale|lie|lies|liar|monstrous|torn": "scenario, wrong, oversized, truncated",
+    "foretold|foretell|anew|beside|sake": "predicted, again, next to, for",
+    "news|noticed|wanted|wants|unharmed": "changes, detected, requested, unchanged",
+}
+
+UNCHECKED = ("tests/unit/broker/", "tests/sim/", "tests/model/", "tests/support/")
+"""Folders whose texts are not reviewed yet."""
+
 
 def test_the_vocabulary_of_the_field_is_used() -> None:
     found = {
@@ -41,6 +55,28 @@ def test_the_vocabulary_of_the_field_is_used() -> None:
         if (words := BANNED.findall(text_of(path)))
     }
     assert found == {}, REPLACEMENTS
+
+
+def test_tests_and_benchmarks_use_the_vocabulary_of_the_field() -> None:
+    found = {
+        str(path.relative_to(ROOT)): words
+        for folder in ("tests", "benchmarks", "docker")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path != Path(__file__) and not str(path.relative_to(ROOT)).startswith(UNCHECKED)
+        if (words := BANNED.findall(text_of(path)))
+    }
+    assert found == {}, REPLACEMENTS
+
+
+def test_test_names_use_the_vocabulary_of_the_field() -> None:
+    banned = {word for words in NOT_IN_TEST_NAMES for word in words.split("|")}
+    found = {
+        f"{path.relative_to(ROOT)}: {name}": words
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        for name in re.findall(r"^ *(?:async )?def (test_\w+)\(", path.read_text(), re.MULTILINE)
+        if (words := banned.intersection(name.split("_")))
+    }
+    assert found == {}, NOT_IN_TEST_NAMES
 
 
 def text_of(path: Path) -> str:

@@ -1,6 +1,6 @@
 """Tidelog: an Apache Kafka compatible log broker in Python, with its clients.
 
-    from tidelog import Admin, Consumer, EmbeddedCluster, Producer
+    from tidelog import Admin, Consumer, EmbeddedCluster, Producer, Security
 
 The names are loaded when first used, so that importing one does not import the broker.
 """
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         AbortableTransactionError,
         FatalTransactionError,
     )
+    from tidelog.clients.transport.failures import TlsAuthenticationError
+    from tidelog.local_cluster.security import Security
     from tidelog.testing.embedded import EmbeddedCluster
 
 __all__ = [
@@ -29,6 +31,8 @@ __all__ = [
     "FatalTransactionError",
     "PartitionReader",
     "Producer",
+    "Security",
+    "TlsAuthenticationError",
 ]
 
 _HOMES = {
@@ -39,6 +43,8 @@ _HOMES = {
     "FatalTransactionError": "tidelog.clients.transactions.transaction_errors",
     "PartitionReader": "tidelog.clients.consumer.partition_reader",
     "Producer": "tidelog.clients.producer.producer",
+    "Security": "tidelog.local_cluster.security",
+    "TlsAuthenticationError": "tidelog.clients.transport.failures",
 }
 
 

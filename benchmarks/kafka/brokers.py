@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import (
@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
+from benchmarks.kafka.certificate import HOST, write_certificate
 from benchmarks.kafka.programs import Engine, Programs
 from benchmarks.processes import KIBIBYTE, BenchmarkError, tree_cpu_seconds
 from benchmarks.tiered_broker import s3_store
@@ -57,13 +58,15 @@ class Setup:
     """The brokers that a case needs; cases in sequence with an equal setup share started ones.
 
     With `per_turn`, each turn gets brokers of its own, which it starts itself. `plugins` are classpath
-    entries of Apache Kafka's brokers. With `has_s3`, each engine has an S3 server with a bucket.
+    entries of Apache Kafka's brokers. With `has_s3`, each engine has an S3 server with a bucket. With
+    `has_tls`, each node has a listener with TLS besides the one without.
     """
 
     nodes: int = 1
     settings: tuple[tuple[str, str], ...] = ()
     plugins: tuple[str, ...] = ()
     has_s3: bool = False
+    has_tls: bool = False
     per_turn: bool = False
     is_warmed_up: bool = True
 
@@ -77,8 +80,9 @@ class Brokers:
         self.folder = Path(tempfile.mkdtemp(prefix="kafka-bench-"))
         self.programs = Programs(folder=self.folder, jars=jars, plugins=setup.plugins)
         self.programs.write_logging()
-        ports = free_ports(2 * setup.nodes)
-        self.ports, self._controller_ports = ports[: setup.nodes], ports[setup.nodes :]
+        ports, nodes = free_ports(3 * setup.nodes), setup.nodes
+        self.ports, self._controller_ports = ports[:nodes], ports[nodes : 2 * nodes]
+        self._tls_ports = ports[2 * nodes :]
         self._processes: list[subprocess.Popen[bytes]] = []
         self._admin: AdminClient | None = None
         self._services = ExitStack()
@@ -88,6 +92,15 @@ class Brokers:
     def addresses(self) -> str:
         """The bootstrap servers."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def connection(self, *, uses_tls: bool = False) -> dict[str, Any]:
+        """Return the options of a load of librdkafka: the bootstrap servers, and its settings for TLS."""
+        if not uses_tls:
+            return {"servers": self.addresses}
+        return {
+            "servers": ",".join(f"{HOST}:{port}" for port in self._tls_ports),
+            "client": {"security.protocol": "SSL", "ssl.ca.location": str(self._trust_store)},
+        }
 
     @property
     def pids(self) -> list[int]:
@@ -103,8 +116,10 @@ class Brokers:
         """Write the configuration and format the directories; the S3 server is started if there is one."""
         if self.setup.has_s3:
             self._s3_settings = {**self._services.enter_context(s3_store()).settings(), **S3_BACKEND}
+        if self.setup.has_tls:
+            write_certificate(self._key_store, self._trust_store)
         for number in range(self.setup.nodes):
-            settings = self._settings(number)
+            settings = {**self._settings(number), **self._tls_settings(number)}
             self._config(number).write_text("".join(f"{key}={text}\n" for key, text in settings.items()))
             self.programs.format(self.engine, self._config(number))
 
@@ -233,11 +248,30 @@ class Brokers:
         return self.folder / f"data-{number + 1}"
 
     def output(self, number: int) -> Path:
-        """What a node has printed."""
+        """Return the output of a node."""
         return self.folder / f"node-{number + 1}.out"
 
     def _config(self, number: int) -> Path:
         return self.folder / f"node-{number + 1}.properties"
+
+    @property
+    def _key_store(self) -> Path:
+        return self.folder / "broker.pem"
+
+    @property
+    def _trust_store(self) -> Path:
+        return self.folder / "trusted.pem"
+
+    def _tls_settings(self, number: int) -> dict[str, str]:
+        if not self.setup.has_tls:
+            return {}
+        listeners = self._settings(number)["listeners"]
+        return {
+            "listeners": f"{listeners},SSL://{HOST}:{self._tls_ports[number]}",
+            "listener.security.protocol.map": f"{SETTINGS['listener.security.protocol.map']},SSL:SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self._key_store),
+        }
 
     def _settings(self, number: int) -> dict[str, str]:
         voters = [f"{each + 1}@127.0.0.1:{port}" for each, port in enumerate(self._controller_ports)]

@@ -26,7 +26,7 @@ class Better(Enum):
 
 
 class TargetOf(Enum):
-    """What a target bounds: Tidelog's figure divided by Apache Kafka's, or Tidelog's own."""
+    """The bounded value: Tidelog's figure divided by Apache Kafka's, or Tidelog's own."""
 
     RATIO = "ratio"
     TIDELOG = "tidelog"

@@ -1,4 +1,4 @@
-"""Apache Kafka's own performance tools as load generators, and what their output says."""
+"""Apache Kafka's own performance tools as load generators, and the parsers of their output."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ SHIPPED_JAVA_OPTIONS: Final = (
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 )
-"""What the start scripts of Apache Kafka's distribution pass to every JVM."""
+"""The options that the start scripts of Apache Kafka's distribution pass to every JVM."""
 
 SHIPPED_BROKER_HEAP: Final = ("-Xmx1G", "-Xms1G")
 """The heap that `kafka-server-start.sh` chooses."""

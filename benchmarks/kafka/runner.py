@@ -25,7 +25,7 @@ from benchmarks.kafka.warm_up import warm_up
 from benchmarks.processes import BenchmarkError
 
 START_S: Final = {Engine.KAFKA: 6.0, Engine.TIDELOG: 2.0}
-"""What formatting and starting one node is expected to take."""
+"""The expected seconds for formatting and starting one node."""
 CALIBRATION_S: Final = 0.2
 STARTS_MAX: Final = 2
 """After so many failures to start and warm up the same brokers in sequence, their cases are left out."""
@@ -131,7 +131,7 @@ class Runner:
             brokers.start()
             self._progress.advance(self._task, START_S[engine] * setup.nodes)
         for engine, seconds in _warm_ups(setup, self._effort):
-            self._progress.update(self._task, description=f"{engine.value} is warmed up")
+            self._progress.update(self._task, description=f"{engine.value} is being warmed up")
             warm_up(self._brokers[engine], seconds)
             self._progress.advance(self._task, seconds)
 

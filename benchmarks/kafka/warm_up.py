@@ -20,20 +20,24 @@ ACKS_ALL: Final = -1
 
 
 def warm_up(brokers: Brokers, seconds: float) -> None:
-    """Produce small requests and batches of every size, and consume, for about `seconds`."""
-    deadline = time.monotonic() + seconds
+    """Produce small requests and batches of every size, and consume, for about `seconds`.
+
+    With TLS, every second slice uses it.
+    """
+    deadline, uses_tls = time.monotonic() + seconds, False
     while True:
         for batch_bytes in (16 * KIBIBYTE, 64 * KIBIBYTE, MEBIBYTE):
             remaining_s = deadline - time.monotonic()
             slice_s = min(SLICE_S, remaining_s / 2)
             if slice_s < SHORTEST_SLICE_S:
                 return
-            _slice(brokers, batch_bytes, slice_s)
+            uses_tls = brokers.setup.has_tls and not uses_tls
+            _slice(brokers, batch_bytes, slice_s, uses_tls=uses_tls)
 
 
-def _slice(brokers: Brokers, batch_bytes: int, seconds: float) -> None:
+def _slice(brokers: Brokers, batch_bytes: int, seconds: float, *, uses_tls: bool) -> None:
     brokers.create_topic(TOPIC, PARTITIONS)
-    options = {"servers": brokers.addresses, "message_bytes": KIBIBYTE}
+    options = {**brokers.connection(uses_tls=uses_tls), "message_bytes": KIBIBYTE}
     if brokers.setup.nodes == 1:  # where every partition has its leader on the one node
         one_record_per_request(TOPIC, PARTITIONS, CONNECTIONS, seconds, brokers)
     run_load(

@@ -1,1 +1,1 @@
-"""What puts servers under load; each runs with `python -m`, takes JSON and prints JSON."""
+"""Load generators; each runs with `python -m`, takes JSON and prints JSON."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -41,12 +41,19 @@ def librdkafka(kind: str, **options: Any) -> dict[str, Any]:
 
 
 class _Load:
-    """A producer of full batches, and what librdkafka says about its requests."""
+    """A producer of full batches, and librdkafka's statistics of its requests."""
 
-    def __init__(self, servers: str, topic: str, message_bytes: int, batch_bytes: int, acks: int = 1) -> None:
+    def __init__(
+        self,
+        topic: str,
+        message_bytes: int,
+        batch_bytes: int,
+        acks: int,
+        connection: Mapping[str, str],
+    ) -> None:
         self._producer = Producer(
             {
-                "bootstrap.servers": servers,
+                **connection,
                 "acks": acks,
                 "linger.ms": LINGER_MS,
                 "batch.size": batch_bytes,
@@ -59,7 +66,7 @@ class _Load:
                 "log_level": 0,
             }
         )
-        self._servers, self._topic = servers, topic
+        self._connection, self._topic = connection, topic
         self.partitions = self._made_partitions()
         self._messages = [
             {"value": b"x" * message_bytes} for _ in range(max(1, CHUNK_BYTES // message_bytes))
@@ -70,7 +77,7 @@ class _Load:
         self._stored_before = self._stored()
 
     def _made_partitions(self) -> list[int]:
-        """The topic's partitions; to ask for them makes a topic, which takes a moment."""
+        """Return the topic's partitions; the request creates the topic, which takes some time."""
         deadline = time.perf_counter() + TIMEOUT_S
         while time.perf_counter() < deadline:
             found = self._producer.list_topics(self._topic, TIMEOUT_S).topics[self._topic].partitions
@@ -82,7 +89,7 @@ class _Load:
     def queue(self, partition: int, count: int | None = None) -> None:
         """Queue a chunk of messages, or `count` of them, as soon as few enough are waiting."""
         messages = self._messages if count is None else self._messages[:count]
-        # To try until the queue takes some would keep a core busy, and most of all beside a slow server.
+        # Repeated attempts until the queue has space would keep a core busy, mostly with a slow server.
         while len(self._producer) > self._waiting_max:
             self._producer.poll(WAIT_S)
         queued = self._producer.produce_batch(self._topic, messages, partition=partition)
@@ -101,7 +108,7 @@ class _Load:
 
     def _stored(self) -> int:
         """Return how many messages the topic's partitions have."""
-        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "unused", "log_level": 0})
+        consumer = Consumer({**self._connection, "group.id": "unused", "log_level": 0})
         ends = [
             consumer.get_watermark_offsets(TopicPartition(self._topic, partition), TIMEOUT_S)[1]
             for partition in self.partitions
@@ -130,13 +137,19 @@ class _Load:
 
 
 def produce(
-    servers: str, topic: str, message_bytes: int, batch_bytes: int, seconds: float, acks: int = 1
+    servers: str,
+    topic: str,
+    message_bytes: int,
+    batch_bytes: int,
+    seconds: float,
+    acks: int = 1,
+    client: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Produce as much as goes in `seconds`, in full batches, to all partitions in turns.
+    """Produce as much as possible in `seconds`, in full batches, to all partitions one after the other.
 
     Round trips are the medians of the p50 and p99 that librdkafka gives for each fifth of a second.
     """
-    load = _Load(servers, topic, message_bytes, batch_bytes, acks)
+    load = _Load(topic, message_bytes, batch_bytes, acks, _connection(servers, client))
     started, turn = time.perf_counter(), 0
     while time.perf_counter() - started < seconds:
         load.queue(load.partitions[turn % len(load.partitions)])
@@ -153,10 +166,16 @@ def produce(
 
 
 def fill(
-    servers: str, topic: str, message_bytes: int, batch_bytes: int, partition_bytes: int, acks: int = 1
+    servers: str,
+    topic: str,
+    message_bytes: int,
+    batch_bytes: int,
+    partition_bytes: int,
+    acks: int = 1,
+    client: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Produce `partition_bytes` to each partition of a topic."""
-    load = _Load(servers, topic, message_bytes, batch_bytes, acks)
+    load = _Load(topic, message_bytes, batch_bytes, acks, _connection(servers, client))
     per_partition = partition_bytes // message_bytes
     for number, partition in enumerate(load.partitions, 1):
         while (missing := number * per_partition - load.queued) > 0:
@@ -166,11 +185,13 @@ def fill(
     return {"messages": load.queued}
 
 
-def consume(servers: str, topics: Sequence[str], message_bytes: int) -> dict[str, Any]:
+def consume(
+    servers: str, topics: Sequence[str], message_bytes: int, client: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Read every message of the topics once, from the start; the clock runs from the first message on."""
     consumer = Consumer(
         {
-            "bootstrap.servers": servers,
+            **_connection(servers, client),
             "group.id": "unused",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
@@ -213,6 +234,11 @@ def latency(servers: str, topic: str, message_bytes: int, seconds: float, acks: 
         taken.append((time.perf_counter() - started) * 1e6)
     taken.sort()
     return {"p50_us": percentile(taken, 0.5), "p99_us": percentile(taken, 0.99), "count": len(taken)}
+
+
+def _connection(servers: str, client: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the settings of a connection; `client` has those of its security."""
+    return {"bootstrap.servers": servers, **(client or {})}
 
 
 if __name__ == "__main__":

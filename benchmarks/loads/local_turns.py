@@ -1,4 +1,4 @@
-"""One batch written and read back, in turns, at a steady pace: what a client of recent records feels."""
+"""Alternately one batch is written and read, at a constant rate: the latency of recent records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FETCH_BYTES = 1024 * 1024
 def local_turns(
     host: str, port: int, topic: str, seconds: float, batch_bytes: int, turns_per_s: float
 ) -> dict[str, Any]:
-    """Microseconds of each kind of request; the topic is there, and nobody else writes to it."""
+    """Microseconds of each kind of request; the topic exists, and no other client writes to it."""
     records = batch(batch_bytes)
     produce = produce_frame(topic, 1, records)
     taken: dict[str, list[float]] = {"produce": [], "consume": []}

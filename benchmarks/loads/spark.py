@@ -94,7 +94,7 @@ def queries(
 def batches(sources: Mapping[str, Mapping[str, str]], count: int) -> dict[str, Any]:
     """The median of milliseconds that a micro-batch of a few rows takes, for each source.
 
-    Beside them Spark's own source of rows that come from nowhere, which is the engine's overhead.
+    Spark's own source of generated rows is measured too; its time is the engine's overhead.
     """
     found = {}
     with _session() as session, _folder() as folder:

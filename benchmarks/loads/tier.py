@@ -134,7 +134,7 @@ def _receive_into(connection: socket.socket, target: memoryview) -> None:
 
 
 def _last_batch(records: memoryview) -> int:
-    """Where the last whole batch begins."""
+    """Return the position of the last complete batch."""
     position, last = 0, 0
     while position + LOG_OVERHEAD <= len(records):
         last = position

@@ -1,4 +1,4 @@
-"""What a broker has to know of remote segments: memory for each, and how long until it knows all of them."""
+"""The metadata of remote segments in a broker: memory per segment, and the time until all of it is loaded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ RECORDS_PER_SEGMENT: Final = 1000
 PAGE_BYTES: Final = 4096
 READY_WITHIN_S: Final = 300.0
 POLL_S: Final = 0.02
-# What is told of is old, and shall stay all the same.
+# The segments are old, and must not expire.
 TIERED: Final = {"remote.storage.enable": "true", "retention.ms": "-1"}
 SETTINGS: Final = {
     "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),
@@ -124,7 +124,7 @@ def _cluster(folder: Path) -> EmbeddedCluster:
 
 
 async def _write(servers: str, segments: int) -> list[TopicIdPartition]:
-    """Make the topic, and tell of segments that it does not have."""
+    """Create the topic, and write metadata of segments that it does not have."""
     async with Admin(servers) as admin:
         await admin.create_topic(TOPIC, PARTITIONS, configs=TIERED)
         described = (await admin.describe_topics([TOPIC]))[TOPIC]

@@ -33,7 +33,7 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
@@ -151,10 +151,12 @@ class Producer:
 
     async def _produce(self, partition: int, sequence: int) -> int:
         batch = BatchBuilder(
-            producer_id=self._producer_id,
-            producer_epoch=self._epoch,
-            base_sequence=sequence,
-            is_transactional=True,
+            producer=BatchProducer(
+                producer_id=self._producer_id,
+                producer_epoch=self._epoch,
+                base_sequence=sequence,
+                is_transactional=True,
+            )
         )
         batch.append(int(time.time() * 1000), None, VALUE)
         data = PartitionProduceData(index=partition, records=bytes(batch.build()))

@@ -1,1 +1,1 @@
-"""What the broker is measured against; each server runs with `python -m` and prints its address."""
+"""Reference servers; each runs with `python -m` and prints its address."""

@@ -60,7 +60,7 @@ class BareCluster:
         }
 
     def listens(self, host: str, port: int) -> None:
-        """Where clients are told that the broker is."""
+        """The address of the broker in responses to clients."""
         self._host, self._port = host, port
 
     def answer(self, frame: memoryview) -> bytes:
@@ -110,8 +110,8 @@ class BareCluster:
             )
         )
 
-    def _offset(self, asked: ListOffsetsPartition) -> int:
-        return self._broker.end_offset(asked.partition_index) if asked.timestamp == LATEST else 0
+    def _offset(self, requested: ListOffsetsPartition) -> int:
+        return self._broker.end_offset(requested.partition_index) if requested.timestamp == LATEST else 0
 
 
 def main() -> None:

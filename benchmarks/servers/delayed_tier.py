@@ -1,4 +1,4 @@
-"""A broker whose object store is far away: every GET takes some milliseconds longer.
+"""A broker with a distant object store: every GET takes some milliseconds longer.
 
 python -m benchmarks.servers.delayed_tier <milliseconds> <arguments of the broker>
 """

@@ -20,7 +20,7 @@ _unpack_size: Final = struct.Struct(">i").unpack_from
 
 
 class FramedConnection(asyncio.BufferedProtocol):
-    """Reads into one buffer and answers every whole frame in it; answers of one read leave together."""
+    """Reads into one buffer and responds to every complete frame in it; responses are sent together."""
 
     def __init__(self, handle: FrameHandler) -> None:
         self._handle = handle
@@ -58,7 +58,7 @@ class FramedConnection(asyncio.BufferedProtocol):
 
 
 def serve(handle: FrameHandler, listens: Callable[[str, int], None] | None = None) -> None:
-    """Serve on a free port of 127.0.0.1, printing the address, until SIGTERM; `listens` hears of it first."""
+    """Serve on a free port of 127.0.0.1, printing the address, until SIGTERM; `listens` is called first."""
     uvloop.run(_serve(handle, listens))
 
 

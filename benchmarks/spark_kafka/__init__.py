@@ -1,4 +1,4 @@
-"""Spark's own Kafka source, which comes in jars of its own and is there only where somebody fetched them."""
+"""Spark's own Kafka source, whose separate jars must be downloaded first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "TIDELOG_SPARK_KAFKA_JARS"
-"""Names the folder that `make bench-spark-kafka` has Maven fill from the pom.xml beside this file."""
+"""Names the folder that `make bench-spark-kafka` fills with Maven from the pom.xml next to this file."""
 
 
 def spark_kafka_jars() -> list[str]:

@@ -1,4 +1,4 @@
-"""What is measured, in groups that can be run one by one. Targets: docs/performance.md."""
+"""The benchmarks, in suites that can be run separately. Targets: docs/performance.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Record batches into Arrow, by CPU time: beside the plain loop, and beside a reader that reads nothing.
+"""Record batches to Arrow, by CPU time, compared with the plain loop and with a reader that reads nothing.
 
 Checksums are checked by both. What comes out is put into Arrow's stream format, as Spark's Python worker
 does; the reader that reads nothing does that alone, which is all that could be left to gain.

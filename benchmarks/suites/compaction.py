@@ -1,7 +1,7 @@
-"""Compaction of a log beside a plain copy of the same bytes; both are synced.
+"""Compaction of a log compared with a plain copy of the same bytes; both are synced.
 
-The log is all dirty, its keys random, each about twice there, so that every second record goes. The pace
-that the broker keeps beside its event loop is left out: this is what the work itself takes.
+The log is completely dirty; each random key occurs about twice, so that every second record is removed.
+The broker's pauses are left out: only the work itself is measured.
 """
 
 from __future__ import annotations
@@ -96,4 +96,4 @@ def _compacted_per_second(log: PartitionLog) -> float:
 
 
 def _unpaced(size_bytes: int) -> None:
-    """Goes on at once."""
+    """Return without a pause."""

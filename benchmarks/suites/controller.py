@@ -21,8 +21,8 @@ def controller(effort: Effort) -> Iterator[Figure]:
     """Create a topic of many partitions with three replicas, kill a node, start it again.
 
     Failover with the short timeouts of tests, the rest with Kafka's: three nodes on two cores that all give
-    thousands of partitions their roles hear each other too late for the short ones, and elect controllers
-    again and again.
+    thousands of partitions their roles exceed the short timeouts, and elect controllers
+    repeatedly.
     """
     count = int(PARTITIONS * effort.scale)
     with three_nodes() as cluster:

@@ -1,4 +1,4 @@
-"""Reading from the page cache, beside nothing but sendfile of as many bytes.
+"""Reading from the page cache, compared with only sendfile of as many bytes.
 
 Once with the default socket buffers, which Linux sizes, and once with Kafka's default of 100 KiB, which keeps
 it from choosing larger ones. The reference has the same send buffer.

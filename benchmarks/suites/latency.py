@@ -1,4 +1,4 @@
-"""One record at a time: over a raw socket beside an echo server, and with librdkafka beside its mock."""
+"""One record at a time: over a raw socket compared with an echo server, and with librdkafka and its mock."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""librdkafka produces to us and to its own mock cluster: the same load, in turns.
+"""librdkafka produces to Tidelog and to its own mock cluster: the same load, alternately.
 
-The mock is C and keeps the last 5 MiB of a partition in memory, unchecked; we check and write a file. Beside
-it stands what a server in Python reaches that checks, stamps and writes, and does nothing else (bare).
+The mock is C and keeps the last 5 MiB of a partition in memory, unchecked; Tidelog checks and writes a file.
+The third server is in Python and only checks, stamps and writes (bare).
 
 Each round has servers of its own, so that no disk is busy with what rounds before have written; one of the
 brokers has the socket buffers that Linux chooses, one Kafka's default of 100 KiB. Before each turn the
-machine gets memory for files at hand.
+machine provides free memory for files.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _figures(name: str, rounds: Sequence[tuple[Findings, Findings]]) -> Iterator
 
 
 def _round(message_bytes: int, batch_bytes: int, seconds: float) -> dict[str, Findings]:
-    """What the load found with us, by buffers, with the mock and with the bare server."""
+    """The results of the load with Tidelog, by buffers, with the mock and with the bare server."""
     options = {
         "kind": "produce",
         "topic": "produce",

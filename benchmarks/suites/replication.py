@@ -23,7 +23,7 @@ from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 
 THROUGHPUT_AT_LEAST = 0.25
-# What has not reached the followers is not there for readers: with acks=1 it would count as missing.
+# Readers do not get unreplicated records: with acks=1 they would count as missing.
 ALL = -1
 BATCH_BYTES = (16 * KIBIBYTE, MEBIBYTE)
 CATCH_UP_BYTES = 400_000_000
@@ -60,7 +60,7 @@ def three_nodes(timeouts: Mapping[str, str] = TIMEOUTS, **settings: str) -> Iter
 
 
 def replication(effort: Effort) -> Iterator[Figure]:
-    """Produce to three replicas beside one; failover; catching up of an empty replica."""
+    """Produce to three replicas compared with one; failover; catching up of an empty replica."""
     for batch_bytes in BATCH_BYTES:
         rounds = [_produce_round(batch_bytes, effort.seconds) for _ in range(effort.rounds)]
         yield Compared.of(rounds).figure(
@@ -138,7 +138,7 @@ async def _one_failover(cluster: LocalCluster, watch: TopicWatch, node_id: int) 
 
 
 def _catch_up(size_bytes: int) -> Iterator[Figure]:
-    """An empty node with the same id, until all of it is in sync; beside a copy of the same files."""
+    """An empty node with the same id, until it is in sync; compared with a copy of the same files."""
     with three_nodes(min_insync_replicas="1") as cluster:
         watch = TopicWatch(cluster, "catch-up")
         run_load(
@@ -158,7 +158,7 @@ def _catch_up(size_bytes: int) -> Iterator[Figure]:
         shutil.copytree(source, cluster.layout.folder / "copy")
         copy_s = perf_counter() - copied
         cluster.wipe(VICTIM)
-        # From the start of its process on: it begins to copy before clients are told of it.
+        # From the start of its process on: it begins to copy before clients know the node.
         began = perf_counter()
         cluster.start([VICTIM])
         asyncio.run(watch.until_whole(WHOLE_WITHIN_S))

@@ -1,4 +1,4 @@
-"""What a produce request costs: CPU time of the loop, and how many go through in a second.
+"""The cost of a produce request: CPU time of the loop, and requests per second.
 
 Two references. The *prototype* is what a broker written by hand took on a quiet machine of this kind,
 once (docs/performance.md); the target speaks of it. The *bare* server is the least that a broker in
@@ -57,7 +57,7 @@ def _figures(shape: Shape, buffers: str, rounds: Sequence[tuple[Findings, Findin
     cpu = Compared.of((ours["cpu_us_per_request"], shape.prototype_us) for ours, _ in rounds)
     yield cpu.figure(f"CPU per produce, {shape.name}{buffers}", "us", "prototype", at_most=CPU_AT_MOST)
     for key, name, unit in (
-        ("cpu_us_per_request", "  beside the bare server", "us"),
+        ("cpu_us_per_request", "  compared with the bare server", "us"),
         ("requests_per_s", "  requests", "1/s"),
     ):
         yield Compared.of((ours[key], bare[key]) for ours, bare in rounds).figure(name, unit, "bare")

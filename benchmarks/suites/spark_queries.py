@@ -1,6 +1,6 @@
-"""Whole queries of Spark over a topic in the tier, beside a source that reads nothing.
+"""Complete queries of Spark over a topic in the tier, compared with a source that reads nothing.
 
-Of each query three sources in turns, in one session of two tasks at a time: through the broker, straight
+For each query three sources alternately, in one session of two tasks at a time: through the broker, straight
 from the object store (a directory), and ready Arrow batches, which is all that the API itself allows. The
 broker's CPU time over all these queries is kept apart by source; that of Spark is of the JVM and all workers.
 Where its jars are there (`make bench-spark-kafka`), Spark's own Kafka source takes its turn, too.
@@ -36,7 +36,10 @@ def spark_queries(effort: Effort) -> Iterator[Figure]:
         print("Spark needs Java 17 or later: its queries are left out", file=sys.stderr)
         return
     if not spark_kafka_jars():
-        print(f"Spark's Kafka connector is not beside: {VARIABLE} names no folder", file=sys.stderr)
+        print(
+            f"Spark's Kafka connector is not measured: {VARIABLE} is not a folder",
+            file=sys.stderr,
+        )
     scaled = max(2, int(PARTITION_BYTES * effort.scale) // SEGMENT_BYTES) * SEGMENT_BYTES
     with directory_store() as store, tiered_broker(store) as broker:
         tier = {"kafka.bootstrap.servers": broker.process.address, **store.settings()}

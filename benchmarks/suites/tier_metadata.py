@@ -1,4 +1,4 @@
-"""What remote segments cost a broker that knows of many: memory for each, and time at the start."""
+"""The cost of many remote segments in a broker: memory per segment, and time at the start."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """An object store that is gone, or takes requests and never answers: what clients of recent records feel.
 
-A tiered topic is written and read at its end at a steady pace, in turns with the store in order, its port
+A tiered topic is written and read at its end at a steady pace, alternately with the store available, its port
 closed, and silent. The ratio is that of latencies with and without the outage of the same round.
 """
 

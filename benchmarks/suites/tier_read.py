@@ -1,10 +1,10 @@
 """Reading what only the tier has: cold and warm, by one consumer and by four.
 
-cold    nothing is in the chunk cache of a broker that was started anew and has read the local topic once, so
-        that its codecs are compiled and its start has come to an end. Beside it raw GETs of whole chunks of
+cold    nothing is in the chunk cache of a broker that was restarted and has read the local topic once, so
+        that its codecs are compiled and its start has ended. Compared with raw GETs of whole chunks of
         the same objects that keep what they get, as many at a time as the chunk cache has threads and the
         window of one reader has chunks (32 MiB in chunks of 4 MiB); and the local read.
-warm    read again: all of it is in the chunk cache. Beside it as much of a topic that is not tiered.
+warm    read again: all of it is in the chunk cache. Compared with as much of a topic that is not tiered.
 
 Raw GETs are what a broker can reach at most where the store is the bottleneck, by its latency or bandwidth.
 They are no fair reference where GETs cost next to nothing, as those of a directory, which are copies out of
@@ -84,15 +84,15 @@ def _consumed(broker: TieredBroker, store: TierStore, ends: list[int], effort: E
         again, local = _rate(broker, "tiered", ends), _rate(broker, "local", ends)
         warm.append((again, local))
         cold_to_local.append((first, local))
-    who = "1 consumer" if len(ends) == 1 else f"{len(ends)} consumers"
+    readers = "1 consumer" if len(ends) == 1 else f"{len(ends)} consumers"
     yield Compared.of(cold).figure(
-        f"remote read, {store.name}, cold, {who}", "MB/s", "raw GETs", at_least=COLD_AT_LEAST
+        f"remote read, {store.name}, cold, {readers}", "MB/s", "raw GETs", at_least=COLD_AT_LEAST
     )
     yield Compared.of(cold_to_local).figure(
-        f"remote read, {store.name}, cold, {who}, to local", "MB/s", "local read"
+        f"remote read, {store.name}, cold, {readers}, to local", "MB/s", "local read"
     )
     yield Compared.of(warm).figure(
-        f"remote read, {store.name}, warm, {who}", "MB/s", "local read", at_least=WARM_AT_LEAST
+        f"remote read, {store.name}, warm, {readers}", "MB/s", "local read", at_least=WARM_AT_LEAST
     )
 
 

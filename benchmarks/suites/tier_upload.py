@@ -1,8 +1,8 @@
-"""Copying segments to the tier: how fast a backlog goes, and what producers feel of it.
+"""Copying segments to the tier: the speed of a backlog, and the effect on producers.
 
-A topic is filled while its copying is off; then it is switched on. Beside the backlog raw puts of as many
-bytes with as many threads as the broker has partitions to copy; beside the produce latency the same broker
-before copying is switched on.
+A topic is filled while copying is disabled; then copying is enabled. The backlog is compared with raw puts of
+as many bytes with as many threads as the broker has partitions to copy. The produce latency is compared with
+that of the same broker before copying is enabled.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _to_store(made: AbstractContextManager[TierStore], effort: Effort) -> Iterat
 
 
 def _bytes(partition_bytes: int) -> int:
-    """What is copied: all but the active segments."""
+    """Return the size of the copied segments: all but the active ones."""
     return PARTITIONS * (partition_bytes // SEGMENT_BYTES) * SEGMENT_BYTES
 
 

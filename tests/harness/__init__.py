@@ -1,1 +1,1 @@
-"""Programs that put a running broker under stress and judge what became of it."""
+"""Programs that put a running broker under stress and check the result."""

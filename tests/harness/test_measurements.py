@@ -1,4 +1,4 @@
-"""How response times become the figures of a phase, and how figures become a verdict."""
+"""The summary of response times in a phase, and the evaluation of the figures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
-from tests.harness.hostile.judgement import Measured, failures_of, misses_of
 from tests.harness.hostile.measurements import (
     INTERVAL_NS,
     NANOSECONDS_PER_MS,
@@ -19,6 +18,7 @@ from tests.harness.hostile.measurements import (
     phase_of,
     unanswered,
 )
+from tests.harness.hostile.report_rows import Measured, failures_of, misses_of
 
 ATTACK = Attack(name="x", item="review", does="nothing", run=lambda scene: None, memory_mib=10)
 QUIET = Phase(
@@ -54,13 +54,13 @@ def sample(kind: Kind, sent_ms: float, elapsed_ms: float, without_cpu_ms: float 
     return Sample(kind, False, *nanoseconds)
 
 
-def test_the_time_without_a_cpu_is_not_the_brokers() -> None:
+def test_time_without_a_cpu_is_not_attributed_to_the_broker() -> None:
     phase = phase_of([sample(Kind.PROBE, 0, 50, without_cpu_ms=40), sample(Kind.PROBE, 60, 5)])
     assert phase.blocked_ms == pytest.approx(10)
     assert phase.gap_ms == pytest.approx(50)
 
 
-def test_one_long_response_counts_as_the_requests_that_would_have_waited() -> None:
+def test_one_long_response_counts_as_all_requests_that_would_have_waited() -> None:
     interval = INTERVAL_NS[Kind.WORK]
     assert corrected([10 * interval], interval) == [count * interval for count in range(10, 0, -1)]
     phase = phase_of([sample(Kind.WORK, number * 5, 1) for number in range(100)])
@@ -79,12 +79,12 @@ def test_requests_without_a_response_count_up_to_now() -> None:
     assert all(one.elapsed_ns > 4000 * NANOSECONDS_PER_MS for one in found)
 
 
-def test_the_percentile_of_nothing_is_nothing() -> None:
+def test_the_percentile_of_no_values_is_zero() -> None:
     assert percentile([], 0.99) == 0
     assert percentile([3, 1, 2], 0.5) == 2
 
 
-def test_a_harmless_attack_has_neither_failures_nor_misses() -> None:
+def test_a_harmless_attack_has_no_failures_and_no_misses() -> None:
     assert not failures_of(ATTACK, HARMLESS)
     assert not misses_of(HARMLESS)
 
@@ -98,12 +98,12 @@ def test_a_harmless_attack_has_neither_failures_nor_misses() -> None:
         (replace(HARMLESS, after=replace(QUIET, errors=2)), "2 errors after the attack"),
     ],
 )
-def test_what_no_machine_excuses_is_a_failure(changed: Measured, text: str) -> None:
+def test_a_failure_independent_of_the_machine_is_a_failure(changed: Measured, text: str) -> None:
     (failure,) = failures_of(ATTACK, changed)
     assert text in failure
 
 
-def test_times_beyond_the_goals_are_misses_only() -> None:
+def test_exceeded_time_goals_are_only_misses() -> None:
     slow = replace(HARMLESS, blocked_ms=25.0, during=replace(QUIET, p99_ms=6.0))
     assert len(misses_of(slow)) == 2
     assert not failures_of(ATTACK, slow)

@@ -1,4 +1,4 @@
-"""One broker per module, a fresh topic per test, and clients that are closed when the test ends."""
+"""One broker per module, a new topic per test, and clients that are closed when the test ends."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient
-from tests.support.foreign_clients.opening import Opened
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tidelog.testing.embedded import EmbeddedCluster
 
 BROKER_CONFIG = {
@@ -20,34 +20,34 @@ BROKER_CONFIG = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """The broker of this module."""
+    """Run the broker of this module."""
     with EmbeddedCluster(config=BROKER_CONFIG) as running:
         yield running
 
 
 @pytest.fixture
 def servers(cluster: EmbeddedCluster) -> str:
-    """Where the broker is."""
+    """Return the address of the broker."""
     return cluster.bootstrap_servers
 
 
 @pytest.fixture(params=list(CLIENTS))
 def client(request: pytest.FixtureRequest) -> ForeignClient:
-    """Each foreign client in turn."""
+    """Return each third-party client, one after the other."""
     return CLIENTS[request.param]
 
 
 @pytest.fixture
-def opened(servers: str) -> Iterator[Opened]:
-    """Opens producers, consumers and admin clients against the module's broker, closes them after."""
-    opener = Opened(servers)
+def opened(servers: str) -> Iterator[ClientFactory]:
+    """Return a factory of producers, consumers and admin clients, which closes them after the test."""
+    opener = ClientFactory(servers)
     yield opener
     opener.close()
 
 
 @pytest.fixture
-def new_topic(opened: Opened) -> Callable[..., str]:
-    """Makes a topic of its own for the test: `new_topic(partitions, config)` gives the name."""
+def new_topic(opened: ClientFactory) -> Callable[..., str]:
+    """Return a function that creates a topic: `new_topic(partitions, config)` returns its name."""
 
     def make(partitions: int = 1, config: dict[str, str] | None = None) -> str:
         topic = f"topic-{uuid4().hex[:12]}"
@@ -60,5 +60,5 @@ def new_topic(opened: Opened) -> Callable[..., str]:
 
 @pytest.fixture
 def topic(new_topic: Callable[..., str]) -> str:
-    """A topic with one partition."""
+    """Create a topic with one partition."""
     return new_topic()

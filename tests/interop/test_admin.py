@@ -12,38 +12,38 @@ from kafka import KafkaAdminClient
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
 from tests.support.foreign_clients import CLIENTS, ForeignAdmin, ForeignClient, ForeignError, Message
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import GroupAdmin, read_exactly
-from tests.support.foreign_clients.opening import Opened
 from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 
-# aiokafka can neither ask for defaults, nor alter one key alone, nor write or delete a group's offsets.
+# aiokafka can neither request defaults, nor alter one key only, nor write or delete a group's offsets.
 ABLE = ["confluent", "kafka_python", "tidelog"]
 
 
 @pytest.fixture
-def admin(client: ForeignClient, opened: Opened) -> ForeignAdmin:
-    """The admin interface of each client in turn."""
+def admin(client: ForeignClient, opened: ClientFactory) -> ForeignAdmin:
+    """Return the admin interface of each client, one after the other."""
     return opened.admin(client)
 
 
 @pytest.fixture(params=ABLE)
-def able_admin(request: pytest.FixtureRequest, opened: Opened) -> GroupAdmin:
-    """The admin interface of each client that can do more, in turn."""
+def able_admin(request: pytest.FixtureRequest, opened: ClientFactory) -> GroupAdmin:
+    """Return the admin interface of each client that supports more, one after the other."""
     return cast(GroupAdmin, opened.admin(CLIENTS[request.param]))
 
 
 @pytest.fixture
 def name() -> str:
-    """A name that nothing has yet."""
+    """Return an unused name."""
     return f"name-{uuid4().hex[:10]}"
 
 
 def refused(action: Callable[[], object]) -> ErrorCode:
-    """The code with which an action is refused."""
+    """Return the error code of a refused action."""
     with pytest.raises(ForeignError) as refusal:
         action()
     return ErrorCode(refusal.value.code)
@@ -64,23 +64,23 @@ def test_a_topic_is_created_listed_described_and_deleted(admin: ForeignAdmin, na
     assert admin.config(name)["retention.ms"] == "604800000"
 
 
-def test_minus_one_takes_the_defaults_of_the_broker(able_admin: GroupAdmin, name: str) -> None:
+def test_minus_one_uses_the_broker_defaults(able_admin: GroupAdmin, name: str) -> None:
     able_admin.create_topic(name, -1, replication=-1)
     assert set(able_admin.partition_leaders(name)) == {0, 1, 2}
 
 
-def test_a_topic_of_a_name_that_exists_is_refused(admin: ForeignAdmin, topic: str) -> None:
+def test_an_existing_topic_is_refused(admin: ForeignAdmin, topic: str) -> None:
     assert refused(lambda: admin.create_topic(topic)) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 @pytest.mark.parametrize(
     "bad_name", ["", ".", "..", "with space", "a/b", "x" * 250], ids=lambda bad_name: bad_name[:10] or "empty"
 )
-def test_a_bad_name_is_refused(admin: ForeignAdmin, bad_name: str) -> None:
+def test_an_invalid_name_is_refused(admin: ForeignAdmin, bad_name: str) -> None:
     assert refused(lambda: admin.create_topic(bad_name)) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_what_cannot_be_made_is_refused(admin: ForeignAdmin, name: str) -> None:
+def test_an_invalid_topic_is_refused(admin: ForeignAdmin, name: str) -> None:
     assert refused(lambda: admin.create_topic(name, 0)) is ErrorCode.INVALID_PARTITIONS
     assert refused(lambda: admin.create_topic(name, 1, replication=3)) is ErrorCode.INVALID_REPLICATION_FACTOR
     bad_value = {"retention.ms": "soon"}
@@ -90,16 +90,16 @@ def test_what_cannot_be_made_is_refused(admin: ForeignAdmin, name: str) -> None:
     assert name not in admin.topics()
 
 
-def test_validating_makes_nothing(admin: ForeignAdmin, name: str) -> None:
+def test_validate_only_creates_nothing(admin: ForeignAdmin, name: str) -> None:
     admin.create_topic(name, 2, validate_only=True)
     assert name not in admin.topics()
 
 
-def test_a_topic_that_is_not_there_cannot_be_deleted(admin: ForeignAdmin, name: str) -> None:
+def test_an_unknown_topic_cannot_be_deleted(admin: ForeignAdmin, name: str) -> None:
     assert refused(lambda: admin.delete_topic(name)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_partitions_are_added_but_never_removed(admin: ForeignAdmin, topic: str) -> None:
+def test_partitions_are_added_and_cannot_be_removed(admin: ForeignAdmin, topic: str) -> None:
     admin.add_partitions(topic, 4)
     assert set(admin.partition_leaders(topic)) == {0, 1, 2, 3}
     assert refused(lambda: admin.add_partitions(topic, 2)) is ErrorCode.INVALID_PARTITIONS
@@ -114,7 +114,7 @@ def test_many_partitions_are_created_and_described(admin: ForeignAdmin, name: st
 # ---- configs
 
 
-def test_a_config_that_is_set_holds_at_once(client: ForeignClient, topic: str, opened: Opened) -> None:
+def test_a_changed_config_applies_at_once(client: ForeignClient, topic: str, opened: ClientFactory) -> None:
     admin = opened.admin(client)
     assert admin.config(topic)["max.message.bytes"] == "1048588"
     admin.set_config(topic, "max.message.bytes", "1000")
@@ -124,7 +124,7 @@ def test_a_config_that_is_set_holds_at_once(client: ForeignClient, topic: str, o
     assert refused(producer.flush) is ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_bad_config_is_refused_and_changes_nothing(admin: ForeignAdmin, topic: str) -> None:
+def test_an_invalid_config_is_refused_and_changes_nothing(admin: ForeignAdmin, topic: str) -> None:
     assert refused(lambda: admin.set_config(topic, "segment.bytes", "1")) is ErrorCode.INVALID_CONFIG
     assert refused(lambda: admin.set_config(topic, "no.such.key", "1")) is ErrorCode.INVALID_CONFIG
     assert admin.config(topic)["segment.bytes"] == "1073741824"
@@ -183,9 +183,9 @@ def test_kafka_python_describes_and_alters_the_loggers_of_a_broker(cluster: Embe
         client.close()
 
 
-def test_configs_outlive_a_restart(name: str) -> None:
+def test_configs_survive_a_restart(name: str) -> None:
     with EmbeddedCluster() as cluster:
-        opened = Opened(cluster.bootstrap_servers)
+        opened = ClientFactory(cluster.bootstrap_servers)
         opened.admin(CLIENTS["confluent"]).create_topic(name, 2, {"retention.ms": "5000"})
         cluster.restart(clean=False)
         found = opened.admin(CLIENTS["kafka_python"])
@@ -198,7 +198,7 @@ def test_configs_outlive_a_restart(name: str) -> None:
 
 
 def test_records_are_deleted_up_to_an_offset(
-    client: ForeignClient, admin: ForeignAdmin, topic: str, opened: Opened
+    client: ForeignClient, admin: ForeignAdmin, topic: str, opened: ClientFactory
 ) -> None:
     opened.produce(client, topic, [Message(b"%d" % number) for number in range(20)])
     assert admin.delete_records(topic, 0, 5) == 5
@@ -211,8 +211,8 @@ def test_records_are_deleted_up_to_an_offset(
 
 
 @pytest.fixture
-def group_with_offsets(topic: str, name: str, opened: Opened) -> Iterator[str]:
-    """A group that has read ten messages, committed, and has no members any more."""
+def group_with_offsets(topic: str, name: str, opened: ClientFactory) -> Iterator[str]:
+    """Create a group that has read ten messages, committed, and has no members any more."""
     opened.produce(CLIENTS["confluent"], topic, [Message(b"%d" % number) for number in range(10)])
     member = opened.consumer(CLIENTS["tidelog"], group=name, client_id="reader")
     member.subscribe(topic)
@@ -223,15 +223,15 @@ def group_with_offsets(topic: str, name: str, opened: Opened) -> Iterator[str]:
 
 
 def test_a_group_is_listed_and_described(
-    client: ForeignClient, admin: ForeignAdmin, topic: str, name: str, opened: Opened
+    client: ForeignClient, admin: ForeignAdmin, topic: str, name: str, opened: ClientFactory
 ) -> None:
     opened.produce(client, topic, [Message(b"v")])
-    member = opened.consumer(client, group=name, client_id="somebody")
+    member = opened.consumer(client, group=name, client_id="reader")
     member.subscribe(topic)
     read_exactly(member, 1)
     assert name in admin.groups()
     view = admin.describe_group(name)
-    assert (view.state, view.clients) == ("stable", ("somebody",))
+    assert (view.state, view.clients) == ("stable", ("reader",))
     opened.close_early(member)
     wait_until(lambda: admin.describe_group(name).state == "empty", "end of membership")
 
@@ -243,7 +243,7 @@ def test_the_offsets_of_a_group_are_reported(
 
 
 def test_the_offsets_of_a_group_are_altered(
-    able_admin: GroupAdmin, group_with_offsets: str, topic: str, opened: Opened
+    able_admin: GroupAdmin, group_with_offsets: str, topic: str, opened: ClientFactory
 ) -> None:
     able_admin.set_group_offset(group_with_offsets, topic, 0, 3)
     assert able_admin.group_offsets(group_with_offsets) == {(topic, 0): 3}
@@ -253,7 +253,7 @@ def test_the_offsets_of_a_group_are_altered(
 
 
 def test_a_group_with_members_is_neither_altered_nor_deleted(
-    able_admin: GroupAdmin, topic: str, name: str, opened: Opened
+    able_admin: GroupAdmin, topic: str, name: str, opened: ClientFactory
 ) -> None:
     opened.produce(CLIENTS["confluent"], topic, [Message(b"v")])
     member = opened.consumer(CLIENTS["confluent"], group=name)
@@ -279,9 +279,9 @@ def test_the_cluster_is_described(admin: ForeignAdmin, cluster: EmbeddedCluster)
     assert cluster_id == cluster.run(lambda node: node.services.store.image.cluster_id)
 
 
-def test_log_directories_are_described(topic: str, opened: Opened, cluster: EmbeddedCluster) -> None:
+def test_log_directories_are_described(topic: str, opened: ClientFactory, cluster: EmbeddedCluster) -> None:
     opened.produce(CLIENTS["confluent"], topic, [Message(b"x" * 5000)])
-    # Of the foreign clients only kafka-python asks for them.
+    # Of the third-party clients only kafka-python requests them.
     client = KafkaAdminClient(bootstrap_servers=opened.servers)
     (broker,) = client.describe_log_dirs()
     (directory,) = broker["log_dirs"]

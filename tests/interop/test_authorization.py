@@ -1,4 +1,4 @@
-"""Authorization as librdkafka and aiokafka see it."""
+"""Authorization with librdkafka and aiokafka."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONFIG = {
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    """A cluster in which clients without authentication may not use the topic and the group \"closed\"."""
+    """Run a cluster in which clients without authentication may not use the topic and group \"closed\"."""
     with EmbeddedCluster(config=CONFIG) as cluster:
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
         topics = [NewTopic(name, num_partitions=1, replication_factor=1) for name in ("open", "closed")]

@@ -1,4 +1,4 @@
-"""Topics that are compacted while clients write and read them, and groups whose offsets are."""
+"""Topics that are compacted while clients write and read them, and groups whose offsets are compacted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEYS = 50
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """A broker that seals and compacts all the time."""
+    """Run a broker that seals and compacts continuously."""
     with EmbeddedCluster(config=CONFIG) as running:
         yield running
 
@@ -41,7 +41,7 @@ def log_of(node: BrokerNode, topic: str) -> PartitionLog:
 
 
 def is_compacted(node: BrokerNode, topic: str) -> bool:
-    """Whether nothing dirty is left, in the active segment neither."""
+    """Return whether the whole log is clean, including the active segment."""
     log = log_of(node, topic)
     return log.first_dirty_offset == log.log_end_offset
 
@@ -51,7 +51,7 @@ def values(messages: list[Message]) -> dict[bytes, bytes | None]:
 
 
 def read_all(consumer: Consumer, topic: str, end: int) -> list[Message]:
-    """Everything from the start to the offset `end`, which is not there to be read itself."""
+    """Read from the start up to the offset `end`, which has no record yet."""
     found: list[Message] = []
     consumer.assign([TopicPartition(topic, 0, 0)])
 
@@ -63,7 +63,7 @@ def read_all(consumer: Consumer, topic: str, end: int) -> list[Message]:
     return found
 
 
-def test_a_reader_of_a_topic_that_is_compacted_meanwhile_misses_no_latest_record(
+def test_a_consumer_of_a_topic_during_compaction_reads_every_latest_record(
     cluster: EmbeddedCluster, new_topic: Callable[..., str]
 ) -> None:
     topic = new_topic(1, {"cleanup.policy": "compact"})
@@ -99,7 +99,7 @@ def test_a_reader_of_a_topic_that_is_compacted_meanwhile_misses_no_latest_record
         assert len(found) == KEYS
 
 
-def test_groups_are_what_they_were_when_their_compacted_offsets_are_loaded_again(
+def test_groups_are_equal_after_their_compacted_offsets_are_loaded(
     cluster: EmbeddedCluster, new_topic: Callable[..., str]
 ) -> None:
     topic, group = new_topic(1), f"group-{uuid4().hex[:8]}"

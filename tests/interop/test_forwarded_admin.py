@@ -1,4 +1,4 @@
-"""Admin requests to brokers that are not the active controller, by clients of others."""
+"""Admin requests of third-party clients to brokers that are not the active controller."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def three() -> Iterator[ThreeNodes]:
 
 @pytest.fixture
 def follower(three: ThreeNodes) -> int:
-    """A node that is not the active controller."""
+    """Return a node that is not the active controller."""
     return min({1, 2, 3} - {three.controller()})
 
 
 @pytest.fixture
 def admin(three: ThreeNodes, follower: int) -> AdminClient:
-    """librdkafka's admin client, which knows that node only at first."""
+    """Return librdkafka's admin client, which knows only that node at first."""
     return three.admin(follower)
 
 
@@ -83,7 +83,7 @@ def refusal(future: object) -> int:
     return error.code()
 
 
-def test_topics_are_created_grown_configured_and_deleted(
+def test_topics_are_created_extended_configured_and_deleted(
     three: ThreeNodes, admin: AdminClient, name: str
 ) -> None:
     done(admin.create_topics([NewTopic(name, 2, 3)]))
@@ -106,9 +106,7 @@ def test_topics_are_created_grown_configured_and_deleted(
     wait_until(lambda: all(name not in image(three, each).topics_by_name for each in (1, 2, 3)))
 
 
-def test_the_broker_that_is_asked_checks_its_own_settings(
-    three: ThreeNodes, admin: AdminClient, follower: int
-) -> None:
+def test_a_broker_validates_its_own_configs(three: ThreeNodes, admin: AdminClient, follower: int) -> None:
     def change(broker: str, key: str, value: str) -> object:
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.BROKER, broker, incremental_configs=[entry])
@@ -155,8 +153,8 @@ def test_access_control_entries_are_the_same_on_every_broker(
     assert _names(three.admin(three.controller()), everything) == []
 
 
-def _names(admin: AdminClient, wanted: AclBindingFilter) -> list[str]:
-    return [binding.name for binding in admin.describe_acls(wanted).result(TIMEOUT_S)]
+def _names(admin: AdminClient, entries: AclBindingFilter) -> list[str]:
+    return [binding.name for binding in admin.describe_acls(entries).result(TIMEOUT_S)]
 
 
 def test_scram_credentials_are_the_same_on_every_broker(
@@ -169,8 +167,8 @@ def test_scram_credentials_are_the_same_on_every_broker(
     assert refusal(admin.alter_user_scram_credentials([upsertion])[f"{name}-weak"]) == 93
     for each in (1, 2, 3):
         wait_until(lambda: (name, 1) in image(three, each).scram_credentials)  # noqa: B023
-        asked = three.admin(each)
-        futures = cast(dict[str, Future[Any]], asked.describe_user_scram_credentials([name]))
+        other_admin = three.admin(each)
+        futures = cast(dict[str, Future[Any]], other_admin.describe_user_scram_credentials([name]))
         described = futures[name].result(TIMEOUT_S)
         assert [found.iterations for found in described.scram_credential_infos] == [8192]
     deletion = UserScramCredentialDeletion(name, Scram.SCRAM_SHA_256)
@@ -181,15 +179,15 @@ def test_scram_credentials_are_the_same_on_every_broker(
 def test_leaders_are_elected_through_any_broker(three: ThreeNodes, admin: AdminClient, name: str) -> None:
     done(admin.create_topics([NewTopic(name, 3, 3)]))
     three.wait_until_whole(name)
-    wanted = [TopicPartition(name, index) for index in range(3)]
-    elected = admin.elect_leaders(ElectionType.PREFERRED, wanted).result(TIMEOUT_S)
+    partitions = [TopicPartition(name, index) for index in range(3)]
+    elected = admin.elect_leaders(ElectionType.PREFERRED, partitions).result(TIMEOUT_S)
     assert {error.code() for error in elected.values()} == {KafkaError.ELECTION_NOT_NEEDED}
 
 
-def test_every_broker_says_that_a_living_broker_is_the_controller(three: ThreeNodes) -> None:
+def test_every_broker_returns_an_unfenced_broker_as_controller(three: ThreeNodes) -> None:
     for each in (1, 2, 3):
-        asked = three.admin(each)
-        described = asked.describe_cluster().result(TIMEOUT_S)
+        other_admin = three.admin(each)
+        described = other_admin.describe_cluster().result(TIMEOUT_S)
         assert described.controller.id in {1, 2, 3}
         assert {node.id for node in described.nodes} == {1, 2, 3}
 
@@ -218,7 +216,7 @@ def _partition(name: str) -> object:
     return Partition(name, 0)
 
 
-def test_admin_requests_while_the_controller_dies_are_each_answered_once(name: str) -> None:
+def test_admin_requests_during_a_controller_failure_are_completed_once(name: str) -> None:
     with EmbeddedCluster(nodes=3) as cluster:
         three = ThreeNodes(cluster)
         wait_until(lambda: three.brokers() == {1, 2, 3} and three.controller() is not None)
@@ -228,7 +226,7 @@ def test_admin_requests_while_the_controller_dies_are_each_answered_once(name: s
         names = [f"{name}-{number}" for number in range(40)]
 
         def create(number: int) -> int:
-            """The code with which one creation is answered."""
+            """Return the error code of one creation."""
             admin = three.admin(followers[number % 2])
             future = admin.create_topics([NewTopic(names[number], 1, 1)], request_timeout=20.0)[names[number]]
             if number == 10:
@@ -242,13 +240,13 @@ def test_admin_requests_while_the_controller_dies_are_each_answered_once(name: s
 
         with ThreadPoolExecutor(8) as pool:
             codes = list(pool.map(create, range(len(names))))
-        # One that the former controller has committed and not answered exists when it is asked again.
+        # A topic that the former controller created without responding exists when the request is repeated.
         assert set(codes) <= {0, KafkaError.TOPIC_ALREADY_EXISTS}
         for each in followers:
             wait_until(lambda: set(names) <= set(image(three, each).topics_by_name))  # noqa: B023
 
 
-def test_describing_topics_follows_what_was_created_elsewhere(
+def test_topics_created_through_another_broker_are_described(
     three: ThreeNodes, admin: AdminClient, follower: int, name: str
 ) -> None:
     leader = three.admin(three.controller())

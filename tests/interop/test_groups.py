@@ -1,4 +1,4 @@
-"""Consumer groups: members of one kind and of several kinds, coming, going and being restarted."""
+"""Consumer groups: members of one and of several client libraries, joins, departures and restarts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.support.foreign_clients import (
     Message,
     Received,
 )
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import poll_all_until
-from tests.support.foreign_clients.opening import Opened
 from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.testing.embedded import EmbeddedCluster
@@ -26,7 +26,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 pytestmark = pytest.mark.interop
 
 PARTITIONS = 6
-# Who can divide partitions by which rule.
+# The clients that implement each assignor.
 ASSIGNORS = {
     "range": ["confluent", "aiokafka", "kafka_python", "tidelog"],
     "roundrobin": ["confluent", "aiokafka", "kafka_python", "tidelog"],
@@ -37,20 +37,20 @@ ASSIGNORS = {
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """Sessions may be short here, so that a lost member is soon missed."""
+    """Run a broker that allows short sessions, so that a lost member is detected early."""
     with EmbeddedCluster(config={"group.min.session.timeout.ms": "100"}) as running:
         yield running
 
 
 @pytest.fixture
 def group() -> str:
-    """A group of the test's own."""
+    """Return an unused group."""
     return f"group-{uuid4().hex[:8]}"
 
 
 @pytest.fixture
 def topic(new_topic: Callable[..., str]) -> str:
-    """A topic with several partitions."""
+    """Create a topic with several partitions."""
     return new_topic(PARTITIONS)
 
 
@@ -59,7 +59,7 @@ def parts(consumer: ForeignConsumer) -> set[int]:
 
 
 def are_shared_out(consumers: Sequence[ForeignConsumer], partitions: int = PARTITIONS) -> bool:
-    """Whether every partition has one owner and every member has its fair share."""
+    """Return whether every partition has one owner and every member has its fair share."""
     shares = [parts(consumer) for consumer in consumers]
     fair = partitions // len(consumers)
     return (
@@ -70,25 +70,25 @@ def are_shared_out(consumers: Sequence[ForeignConsumer], partitions: int = PARTI
 
 
 def wait_for_shares(consumers: Sequence[ForeignConsumer], partitions: int = PARTITIONS) -> list[Received]:
-    """Poll until the partitions are divided."""
+    """Poll until the partitions are assigned."""
     return poll_all_until(
         consumers,
         lambda _: are_shared_out(consumers, partitions),
-        f"division among {len(consumers)} members",
+        f"assignment to {len(consumers)} members",
     )
 
 
 class Feed:
-    """Numbered messages over all partitions, and whether all of them have been read."""
+    """Numbered messages in all partitions, and the check that all of them have been read."""
 
-    def __init__(self, opened: Opened, topic: str) -> None:
+    def __init__(self, opened: ClientFactory, topic: str) -> None:
         self._producer = opened.producer(CLIENTS["confluent"])
         self._topic = topic
         self._sent: set[bytes] = set()
         self.read: list[Received] = []
 
     def send(self, count: int = 60) -> None:
-        """Send more of them and wait until they are taken."""
+        """Send more messages and wait until they are acknowledged."""
         first = len(self._sent)
         numbers = range(first, first + count)
         self._producer.send(
@@ -98,19 +98,19 @@ class Feed:
         self._sent |= {b"%d" % number for number in numbers}
 
     def read_all(self, consumers: Sequence[ForeignConsumer]) -> None:
-        """Poll until each has come at least once."""
+        """Poll until each message was received at least once."""
 
         def have_all_come(received: list[Received]) -> bool:
             return self._sent <= {one.value for one in self.read + received}
 
-        self.read += poll_all_until(consumers, have_all_come, "delivery of every message")
+        self.read += poll_all_until(consumers, have_all_come, "every message")
 
 
 @pytest.mark.parametrize(
     ("assignor", "name"), [(assignor, name) for assignor, names in ASSIGNORS.items() for name in names]
 )
-def test_members_of_one_kind_share_come_and_go(
-    assignor: str, name: str, group: str, topic: str, opened: Opened
+def test_members_of_one_client_library_join_share_and_leave(
+    assignor: str, name: str, group: str, topic: str, opened: ClientFactory
 ) -> None:
     feed = Feed(opened, topic)
     members = []
@@ -135,8 +135,8 @@ MIXED = [
 
 
 @pytest.mark.parametrize(("assignor", "first"), MIXED)
-def test_members_of_all_kinds_share_the_partitions_under_any_leader(
-    assignor: str, first: str, group: str, topic: str, opened: Opened
+def test_members_of_all_client_libraries_share_partitions_with_any_leader(
+    assignor: str, first: str, group: str, topic: str, opened: ClientFactory
 ) -> None:
     names = [first, *(name for name in ASSIGNORS[assignor] if name != first)]
     feed = Feed(opened, topic)
@@ -150,7 +150,7 @@ def test_members_of_all_kinds_share_the_partitions_under_any_leader(
     feed.read_all(members)
     view = opened.admin(CLIENTS["confluent"]).describe_group(group)
     assert (view.state, view.clients) == ("stable", tuple(sorted(names)))
-    # The one who led goes; somebody else divides now.
+    # The leader of the group leaves; another member assigns now.
     opened.close_early(members.pop(0))
     feed.read += wait_for_shares(members)
     feed.send()
@@ -161,7 +161,7 @@ def test_members_of_all_kinds_share_the_partitions_under_any_leader(
     ("writer", "reader"), list(permutations(["confluent", "aiokafka", "kafka_python", "tidelog"], 2))
 )
 def test_one_client_continues_where_another_committed(
-    writer: str, reader: str, group: str, topic: str, opened: Opened
+    writer: str, reader: str, group: str, topic: str, opened: ClientFactory
 ) -> None:
     Feed(opened, topic).send(60)
     first = opened.consumer(CLIENTS[writer], group=group)
@@ -178,8 +178,8 @@ def test_one_client_continues_where_another_committed(
     assert [one for one in received if one.partition == 1] == []
 
 
-def test_positions_are_committed_by_themselves(
-    client: ForeignClient, group: str, topic: str, opened: Opened
+def test_positions_are_committed_automatically(
+    client: ForeignClient, group: str, topic: str, opened: ClientFactory
 ) -> None:
     feed = Feed(opened, topic)
     feed.send(60)
@@ -192,8 +192,13 @@ def test_positions_are_committed_by_themselves(
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
-def test_committed_offsets_and_members_outlive_a_restart(
-    client: ForeignClient, clean: bool, group: str, topic: str, opened: Opened, cluster: EmbeddedCluster
+def test_committed_offsets_and_members_survive_a_restart(
+    client: ForeignClient,
+    clean: bool,
+    group: str,
+    topic: str,
+    opened: ClientFactory,
+    cluster: EmbeddedCluster,
 ) -> None:
     feed = Feed(opened, topic)
     feed.send(60)
@@ -204,7 +209,7 @@ def test_committed_offsets_and_members_outlive_a_restart(
     cluster.restart(clean=clean)
     admin = opened.admin(CLIENTS["confluent"])
     assert set(admin.group_offsets(group).values()) == {7}
-    # The member need not know: its session goes on with the coordinator that came back.
+    # The member is not notified: its session continues with the restarted coordinator.
     feed.send(60)
     feed.read_all([member])
     other = opened.consumer(client, group=group, client_id="other")
@@ -212,8 +217,8 @@ def test_committed_offsets_and_members_outlive_a_restart(
     wait_for_shares([member, other])
 
 
-def test_new_partitions_reach_running_members(
-    client: ForeignClient, group: str, topic: str, opened: Opened
+def test_added_partitions_are_assigned_to_running_members(
+    client: ForeignClient, group: str, topic: str, opened: ClientFactory
 ) -> None:
     members = [
         opened.consumer(client, group=group, metadata_age_ms_max=300, client_id=f"m{number}")
@@ -229,8 +234,8 @@ def test_new_partitions_reach_running_members(
     assert [(one.partition, one.value) for one in received] == [(PARTITIONS + 3, b"in a new partition")]
 
 
-def test_a_member_that_no_longer_polls_loses_its_partitions(
-    client: ForeignClient, group: str, topic: str, opened: Opened
+def test_a_member_that_exceeds_max_poll_interval_loses_its_partitions(
+    client: ForeignClient, group: str, topic: str, opened: ClientFactory
 ) -> None:
     idle = opened.consumer(client, group=group, session_timeout_ms=600, poll_interval_ms_max=800)
     idle.subscribe(topic)
@@ -238,14 +243,12 @@ def test_a_member_that_no_longer_polls_loses_its_partitions(
     busy = opened.consumer(CLIENTS["confluent"], group=group)
     busy.subscribe(topic)
     wait_for_shares([idle, busy])
-    poll_all_until(
-        [busy], lambda _: parts(busy) == set(range(PARTITIONS)), "taking over from the idle member"
-    )
+    poll_all_until([busy], lambda _: parts(busy) == set(range(PARTITIONS)), "partitions of the idle member")
 
 
 @pytest.mark.parametrize("name", ["confluent", "aiokafka", "kafka_python", "tidelog"])
-def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
-    name: str, group: str, topic: str, opened: Opened, caplog: pytest.LogCaptureFixture
+def test_a_static_member_restarts_without_a_rebalance(
+    name: str, group: str, topic: str, opened: ClientFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = CLIENTS[name]
     caplog.set_level(logging.INFO, "tidelog.broker.coordinators.groups.rebalance")
@@ -267,10 +270,10 @@ def test_a_static_member_comes_back_to_its_partitions_without_a_rebalance(
 
 
 @pytest.mark.parametrize("name", ["confluent", "kafka_python", "tidelog"])
-def test_the_older_of_two_with_one_instance_id_is_fenced(
-    name: str, group: str, topic: str, opened: Opened
+def test_the_older_of_two_members_with_an_instance_id_is_fenced(
+    name: str, group: str, topic: str, opened: ClientFactory
 ) -> None:
-    # aiokafka does not name its instance in heartbeats and commits: it never learns, and joins again.
+    # aiokafka does not send its instance id in heartbeats and commits: it gets no error, and joins again.
     client = CLIENTS[name]
     older = opened.consumer(client, group=group, instance_id="same", client_id="older")
     older.subscribe(topic)
@@ -290,12 +293,12 @@ def test_the_older_of_two_with_one_instance_id_is_fenced(
         return bool(failures)
 
     wait_until(is_fenced, "fencing of the older member")
-    # librdkafka reports the code to the commit; if a heartbeat was first, to the next poll, as fatal.
+    # librdkafka reports the error in the commit or, if a heartbeat was first, in the next poll, as fatal.
     assert failures[0].code == ErrorCode.FENCED_INSTANCE_ID or "Static consumer fenced" in str(failures[0])
 
 
 def test_a_group_reads_several_topics(
-    client: ForeignClient, group: str, new_topic: Callable[..., str], opened: Opened
+    client: ForeignClient, group: str, new_topic: Callable[..., str], opened: ClientFactory
 ) -> None:
     topics = sorted(new_topic(2) for _ in range(3))
     for topic in topics:

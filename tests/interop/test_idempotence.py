@@ -1,4 +1,4 @@
-"""Idempotent producers: no duplicate, no loss and no disorder, across restarts and resent batches."""
+"""Idempotent producers: no duplicate, no loss and no disorder, across restarts and repeated batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignProducer, Message
-from tests.support.foreign_clients.opening import Opened
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.logs.partition_logs import batch
 from tests.support.network.raw_client import RawClient
 from tidelog.protocol.errors import ErrorCode
@@ -31,13 +31,13 @@ NAMED_VERSION = 12  # the last one that names topics
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """A broker of its own, because it is restarted."""
+    """Run a separate broker, because it is restarted."""
     with EmbeddedCluster() as running:
         yield running
 
 
 class Stream:
-    """A thread that goes on producing numbered messages while the broker comes and goes."""
+    """A thread that continues to produce numbered messages while the broker restarts."""
 
     def __init__(self, producer: ForeignProducer, topic: str) -> None:
         self._producer = producer
@@ -61,15 +61,15 @@ class Stream:
             self._failure = failure
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many messages have been handed to the client."""
+        """Wait until this number of messages has been passed to the client."""
         while self.sent < count and self._thread.is_alive():
             self._thread.join(0.005)
 
     def end(self) -> int:
-        """Let it come to its end; how many messages it sent."""
+        """End the thread; return the number of messages that it sent."""
         self._may_end.set()
         self._thread.join(60)
-        assert not self._thread.is_alive(), "the producer did not come to its end"
+        assert not self._thread.is_alive(), "the producer thread did not end"
         if self._failure is not None:
             raise self._failure
         return self.sent
@@ -77,8 +77,13 @@ class Stream:
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
-def test_a_restart_loses_and_doubles_nothing(
-    client: ForeignClient, clean: bool, codec: str, topic: str, opened: Opened, cluster: EmbeddedCluster
+def test_a_restart_neither_loses_nor_duplicates_records(
+    client: ForeignClient,
+    clean: bool,
+    codec: str,
+    topic: str,
+    opened: ClientFactory,
+    cluster: EmbeddedCluster,
 ) -> None:
     producer = opened.producer(client, idempotent=True, compression=codec, linger_ms=1, batch_bytes=4_000)
     stream = Stream(producer, topic)
@@ -93,7 +98,7 @@ def test_a_restart_loses_and_doubles_nothing(
 
 
 class Resender:
-    """A producer that is written here, so that it can do what no sane client does."""
+    """A producer that can send invalid sequences, which real clients do not."""
 
     def __init__(self, servers: str, topic: str) -> None:
         host, port = servers.split(":")
@@ -106,7 +111,7 @@ class Resender:
         """Produce one batch with this first sequence number."""
         records = batch(
             values,
-            # A producer whose last batch is older than a day is forgotten.
+            # A producer expires when its last batch is older than a day.
             timestamps=int(time.time() * 1000),
             producer_id=self.producer_id,
             producer_epoch=self.producer_epoch if epoch is None else epoch,
@@ -119,7 +124,7 @@ class Resender:
         return answer.responses[0].partition_responses[0]
 
     def close(self) -> None:
-        """Go away."""
+        """Close the connection."""
         self._client.close()
 
 
@@ -130,8 +135,8 @@ def resender(servers: str, topic: str) -> Iterator[Resender]:
     made.close()
 
 
-def test_the_last_five_batches_may_be_resent_and_are_answered_as_the_first_time(
-    resender: Resender, topic: str, opened: Opened
+def test_the_last_five_batches_may_be_repeated_with_the_same_result(
+    resender: Resender, topic: str, opened: ClientFactory
 ) -> None:
     sent = [(2 * number, (f"a{number}", f"b{number}")) for number in range(8)]
     first_answers = [resender.send(sequence, *values) for sequence, values in sent]
@@ -143,7 +148,7 @@ def test_the_last_five_batches_may_be_resent_and_are_answered_as_the_first_time(
     assert [one.value for one in received] == [value.encode() for _, values in sent for value in values]
 
 
-def test_what_is_older_than_five_batches_is_out_of_order(resender: Resender) -> None:
+def test_a_repeated_batch_older_than_five_is_out_of_order(resender: Resender) -> None:
     for sequence in range(7):
         assert resender.send(sequence, "v").error_code == 0
     assert resender.send(1, "v").error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -161,8 +166,8 @@ def test_an_older_epoch_is_fenced(resender: Resender) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
-def test_duplicates_are_known_after_a_restart(
-    clean: bool, topic: str, opened: Opened, cluster: EmbeddedCluster
+def test_duplicates_are_recognized_after_a_restart(
+    clean: bool, topic: str, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     before = Resender(cluster.bootstrap_servers, topic)
     for sequence in range(6):
@@ -172,7 +177,7 @@ def test_duplicates_are_known_after_a_restart(
     after = Resender(cluster.bootstrap_servers, topic)
     assert after.producer_id != before.producer_id
     after.producer_id = before.producer_id
-    # A snapshot keeps the last batch of each producer; what recovery reads again gives the last five.
+    # A snapshot has the last batch of each producer; with the records that recovery reads, the last five.
     again = after.send(5, "v")
     assert (again.error_code, again.base_offset) == (0, 5)
     assert after.send(6, "v").base_offset == 6

@@ -1,4 +1,4 @@
-"""A hundred megabytes, fetched in a few large answers that the broker sends with sendfile."""
+"""A hundred megabytes, fetched in a few large responses that the broker sends with sendfile."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import EARLIEST
-from tests.support.foreign_clients.opening import Opened
 from tests.support.network.raw_client import RawClient
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -28,8 +28,8 @@ NAMED_VERSION = 12
 
 @pytest.fixture(scope="module")
 def digest(cluster: EmbeddedCluster) -> Iterator[str]:
-    """Fills the topic once; the hash of all values."""
-    opened = Opened(cluster.bootstrap_servers)
+    """Fill the topic; return the hash of all values."""
+    opened = ClientFactory(cluster.bootstrap_servers)
     opened.admin(CLIENTS["confluent"]).create_topic(TOPIC, config={"segment.bytes": "200000000"})
     chance = random.Random(100)
     hashed = hashlib.sha256()
@@ -43,7 +43,9 @@ def digest(cluster: EmbeddedCluster) -> Iterator[str]:
     yield hashed.hexdigest()
 
 
-def test_a_client_reads_them_unharmed(client: ForeignClient, digest: str, opened: Opened) -> None:
+def test_a_client_reads_large_fetches_unchanged(
+    client: ForeignClient, digest: str, opened: ClientFactory
+) -> None:
     received = opened.consume(
         client, TOPIC, MESSAGES, partition_bytes_max=FETCH_BYTES, fetch_bytes_max=FETCH_BYTES
     )
@@ -54,7 +56,7 @@ def test_a_client_reads_them_unharmed(client: ForeignClient, digest: str, opened
     assert hashed.hexdigest() == digest
 
 
-def test_one_answer_may_hold_all_of_it(digest: str, servers: str) -> None:
+def test_one_response_may_hold_all_records(digest: str, servers: str) -> None:
     host, port = servers.split(":")
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=FETCH_BYTES)
     request = FetchRequest(
@@ -76,7 +78,7 @@ def test_one_answer_may_hold_all_of_it(digest: str, servers: str) -> None:
     assert hashed.hexdigest() == digest
 
 
-def test_members_of_a_group_read_at_the_same_time(digest: str, opened: Opened) -> None:
+def test_members_of_a_group_read_at_the_same_time(digest: str, opened: ClientFactory) -> None:
     readers = [opened.consumer(client, partition_bytes_max=10_000_000) for client in CLIENTS.values()]
     for reader in readers:
         reader.assign(TOPIC, {0: EARLIEST})

@@ -1,4 +1,4 @@
-"""Times, watermarks, seeking and pausing, as each client sees them."""
+"""Timestamps, watermarks, seeking and pausing with each client."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignConsumer, ForeignError, Message
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import EARLIEST, LATEST, read_exactly
-from tests.support.foreign_clients.opening import Opened
 from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 
@@ -24,8 +24,8 @@ def numbered(count: int, partition: int = 0) -> list[Message]:
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
-def test_the_time_that_a_producer_gives_is_kept(
-    client: ForeignClient, codec: str, topic: str, opened: Opened
+def test_the_timestamp_of_the_producer_is_kept(
+    client: ForeignClient, codec: str, topic: str, opened: ClientFactory
 ) -> None:
     messages = [Message(b"%d" % n, timestamp_ms=THEN_MS + n * 7) for n in range(20)]
     opened.produce(client, topic, messages, compression=codec, linger_ms=50)
@@ -36,8 +36,8 @@ def test_the_time_that_a_producer_gives_is_kept(
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_a_topic_with_log_append_time_gives_the_broker_s_clock(
-    client: ForeignClient, codec: str, new_topic: Callable[..., str], opened: Opened
+def test_log_append_time_uses_the_clock_of_the_broker(
+    client: ForeignClient, codec: str, new_topic: Callable[..., str], opened: ClientFactory
 ) -> None:
     topic = new_topic(config={"message.timestamp.type": "LogAppendTime"})
     before_ms = int(time.time() * 1000)
@@ -50,8 +50,8 @@ def test_a_topic_with_log_append_time_gives_the_broker_s_clock(
         assert all(before_ms <= one.timestamp_ms <= after_ms for one in received)
 
 
-def test_a_time_too_far_ahead_is_refused(
-    client: ForeignClient, new_topic: Callable[..., str], opened: Opened
+def test_a_timestamp_too_far_in_the_future_is_refused(
+    client: ForeignClient, new_topic: Callable[..., str], opened: ClientFactory
 ) -> None:
     topic = new_topic(config={"message.timestamp.after.max.ms": "1000"})
     producer = opened.producer(client)
@@ -62,7 +62,9 @@ def test_a_time_too_far_ahead_is_refused(
 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
-def test_offsets_are_found_by_time(client: ForeignClient, codec: str, topic: str, opened: Opened) -> None:
+def test_offsets_are_found_by_timestamp(
+    client: ForeignClient, codec: str, topic: str, opened: ClientFactory
+) -> None:
     messages = [Message(b"%d" % n, timestamp_ms=THEN_MS + n * 10) for n in range(100)]
     opened.produce(client, topic, messages, compression=codec, linger_ms=50, batch_bytes=500)
     consumer = opened.consumer(client)
@@ -76,13 +78,13 @@ def test_offsets_are_found_by_time(client: ForeignClient, codec: str, topic: str
         (THEN_MS + 990, 99),
     ]:
         assert consumer.offset_for_time(0, asked_ms) == offset
-    # librdkafka gives the end of the log where the broker says "none".
+    # librdkafka returns the log end where the broker returns no offset.
     beyond = consumer.offset_for_time(0, THEN_MS + 991)
     assert beyond is None or (client.name == "confluent" and beyond == 100)
 
 
 def test_watermarks_are_the_first_offset_and_the_end(
-    client: ForeignClient, topic: str, opened: Opened
+    client: ForeignClient, topic: str, opened: ClientFactory
 ) -> None:
     consumer = opened.consumer(client)
     consumer.assign(topic, {0: EARLIEST})
@@ -93,7 +95,7 @@ def test_watermarks_are_the_first_offset_and_the_end(
     assert consumer.watermarks(0) == (4, 10)
 
 
-def test_seeking_reads_from_anywhere(client: ForeignClient, topic: str, opened: Opened) -> None:
+def test_seek_starts_reading_at_any_offset(client: ForeignClient, topic: str, opened: ClientFactory) -> None:
     opened.produce(client, topic, numbered(1000), batch_bytes=400)
     consumer = opened.consumer(client)
     consumer.assign(topic, {0: EARLIEST})
@@ -106,19 +108,19 @@ def test_seeking_reads_from_anywhere(client: ForeignClient, topic: str, opened: 
         assert consumer.position(0) == received[-1].offset + 1
 
 
-def test_reading_from_the_end_gives_only_what_comes_later(
-    client: ForeignClient, topic: str, opened: Opened
+def test_reading_from_the_end_returns_only_later_records(
+    client: ForeignClient, topic: str, opened: ClientFactory
 ) -> None:
     opened.produce(client, topic, numbered(10))
     consumer = opened.consumer(client)
     consumer.assign(topic, {0: LATEST})
-    # A client looks up the end of the log when it likes; librdkafka after half a second.
+    # A client may query the log end at any time; librdkafka does it after half a second.
     wait_until(lambda: arrives_late(opened, client, consumer, topic), "message after the end")
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_an_offset_that_is_gone_is_reset_as_configured(
-    client: ForeignClient, reset: str, topic: str, opened: Opened
+def test_a_deleted_offset_is_reset_by_policy(
+    client: ForeignClient, reset: str, topic: str, opened: ClientFactory
 ) -> None:
     opened.produce(client, topic, numbered(10))
     opened.admin(client).delete_records(topic, 0, 4)
@@ -130,16 +132,16 @@ def test_an_offset_that_is_gone_is_reset_as_configured(
         assert read_exactly(consumer, 1)[0].offset == 4
 
 
-def arrives_late(opened: Opened, client: ForeignClient, consumer: ForeignConsumer, topic: str) -> bool:
-    """Whether a message that is written now is read; nothing older may be."""
+def arrives_late(opened: ClientFactory, client: ForeignClient, consumer: ForeignConsumer, topic: str) -> bool:
+    """Return whether a message that is written now is read, and no older one."""
     opened.produce(client, topic, [Message(b"later")])
     received = consumer.poll(0.1)
     assert {one.value for one in received} <= {b"later"}
     return bool(received)
 
 
-def test_a_paused_partition_waits_while_the_other_continues(
-    client: ForeignClient, new_topic: Callable[..., str], opened: Opened
+def test_a_paused_partition_waits_while_another_continues(
+    client: ForeignClient, new_topic: Callable[..., str], opened: ClientFactory
 ) -> None:
     topic = new_topic(2)
     consumer = opened.consumer(client)
@@ -154,7 +156,7 @@ def test_a_paused_partition_waits_while_the_other_continues(
 
 
 @pytest.mark.parametrize("admin", ["confluent", "kafka_python"])
-def test_the_offset_of_the_latest_timestamp_is_found(admin: str, topic: str, opened: Opened) -> None:
+def test_the_offset_of_the_latest_timestamp_is_found(admin: str, topic: str, opened: ClientFactory) -> None:
     times = [THEN_MS + 5, THEN_MS + 90, THEN_MS + 90, THEN_MS + 20]
     opened.produce(CLIENTS[admin], topic, [Message(b"v", timestamp_ms=at) for at in times])
     group_admin = CLIENTS[admin].admin(opened.servers)

@@ -1,4 +1,4 @@
-"""Quotas as librdkafka notices them: throttle events, lower rates, refused changes of topics."""
+"""Quotas with librdkafka: throttle events, lower rates, refused changes of topics."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.harness.quotas.rates import CLIENT_ID, consume, produce, set_quotas
 from tests.support.network.raw_client import RawClient
+from tests.support.waiting import wait_until
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.protocol.messages.delete_topics import (
@@ -18,6 +19,7 @@ from tidelog.protocol.messages.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
@@ -27,7 +29,7 @@ CONFIG = {
     "quota.window.num": "2",
     "controller.quota.window.num": "2",
 }
-"""Short windows, so that few seconds suffice."""
+"""Short windows, so that few seconds are sufficient."""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,22 @@ def test_a_client_of_an_older_version_creates_its_topics_and_is_throttled(server
     admin.create_topics([NewTopic(f"{topic}-2", 1, 1)])[f"{topic}-2"].result(20)
     assert monotonic() - began_s > 0.5
     set_quotas(servers, {"controller_mutation_rate": None})
+
+
+def test_a_topic_that_metadata_creates_counts_for_the_client(servers: str, topic: str) -> None:
+    set_quotas(servers, {"controller_mutation_rate": 0.01}, "raw")
+    host, port = servers.split(":")
+    with RawClient(host, int(port)) as client:
+
+        def codes() -> dict[str | None, int]:
+            names = (topic, f"{topic}-2")
+            requested = tuple(MetadataRequestTopic(name=name) for name in names)
+            request = MetadataRequest(topics=requested, allow_auto_topic_creation=True)
+            return {each.name: each.error_code for each in client.ask(request, 9, MetadataResponse).topics}
+
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        wait_until(lambda: codes() == {topic: ErrorCode.NONE, f"{topic}-2": unknown})
+    set_quotas(servers, {"controller_mutation_rate": None}, "raw")
 
 
 def test_a_client_of_a_newer_version_may_create_no_further_topic(servers: str, topic: str) -> None:

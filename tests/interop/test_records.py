@@ -1,6 +1,6 @@
-"""Records as each client writes them and each client reads them: every byte, codec and edge.
+"""Records that each client writes and each client reads: all bytes, codecs and limits.
 
-Kafka promises nothing less than this: what one client sent is what another client gets.
+Each client must receive exactly the records that another client sent.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignError, Message
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import EARLIEST
-from tests.support.foreign_clients.opening import Opened
 from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.record import BatchBuilder
@@ -38,13 +38,13 @@ SHAPES = [
 
 @pytest.fixture(params=list(CLIENTS))
 def reader(request: pytest.FixtureRequest) -> ForeignClient:
-    """Each foreign client in turn, on the reading side."""
+    """Return each third-party client as the reader, one after the other."""
     return CLIENTS[request.param]
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_client_reads_what_a_client_wrote(
-    client: ForeignClient, codec: str, topic: str, opened: Opened
+def test_every_client_reads_the_records_of_each_client(
+    client: ForeignClient, codec: str, topic: str, opened: ClientFactory
 ) -> None:
     receipts = opened.produce(client, topic, SHAPES, compression=codec, linger_ms=50)
     assert [receipt.offset for receipt in receipts] == list(range(len(SHAPES)))
@@ -54,16 +54,18 @@ def test_every_client_reads_what_a_client_wrote(
         assert [one.offset for one in received] == list(range(len(SHAPES)))
 
 
-def test_a_message_may_have_neither_key_nor_value(reader: ForeignClient, topic: str, opened: Opened) -> None:
-    # Only librdkafka writes one.
+def test_a_message_may_have_neither_key_nor_value(
+    reader: ForeignClient, topic: str, opened: ClientFactory
+) -> None:
+    # Only librdkafka writes such a message.
     opened.produce(CLIENTS["confluent"], topic, [Message(None, None)])
     (received,) = opened.consume(reader, topic, 1)
     assert received.content == (None, None, ())
 
 
 @pytest.mark.parametrize("writer", ["confluent", "aiokafka"])
-def test_a_header_may_be_null(writer: str, reader: ForeignClient, topic: str, opened: Opened) -> None:
-    # kafka-python refuses to write one.
+def test_a_header_may_be_null(writer: str, reader: ForeignClient, topic: str, opened: ClientFactory) -> None:
+    # kafka-python refuses to write such a header.
     headers = (("null", None), ("", b""), ("null", b"not"))
     opened.produce(CLIENTS[writer], topic, [Message(b"value", b"k", headers)])
     (received,) = opened.consume(reader, topic, 1)
@@ -71,15 +73,13 @@ def test_a_header_may_be_null(writer: str, reader: ForeignClient, topic: str, op
 
 
 def overhead_of_one_record() -> int:
-    """Bytes of a batch around the value of its only record, when that takes a 3-byte varint."""
+    """Return the size of a batch without the value of its only record, if that has a 3-byte varint."""
     builder = BatchBuilder()
     builder.append(0, None, b"x" * 1_000_000)
     return len(builder.build()) - 1_000_000
 
 
-def test_a_message_that_just_fits_is_taken_and_one_byte_more_is_refused(
-    client: ForeignClient, topic: str, opened: Opened
-) -> None:
+def test_max_message_bytes_is_inclusive(client: ForeignClient, topic: str, opened: ClientFactory) -> None:
     fitting = b"x" * (MAX_MESSAGE_BYTES - overhead_of_one_record())
     (receipt,) = opened.produce(client, topic, [Message(fitting)], batch_bytes=2_000_000)
     assert receipt.offset == 0
@@ -93,8 +93,8 @@ def test_a_message_that_just_fits_is_taken_and_one_byte_more_is_refused(
         assert received.value == fitting
 
 
-def test_the_limit_of_the_topic_counts_not_that_of_the_broker(
-    client: ForeignClient, new_topic: Callable[..., str], opened: Opened
+def test_the_limit_of_the_topic_overrides_the_brokers(
+    client: ForeignClient, new_topic: Callable[..., str], opened: ClientFactory
 ) -> None:
     small, large = (
         new_topic(config={"max.message.bytes": "1000"}),
@@ -112,8 +112,8 @@ def test_the_limit_of_the_topic_counts_not_that_of_the_broker(
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1, 2, 127, 128, 16_383, 16_384, 1_000_000])
-def test_values_of_every_size_come_back(
-    client: ForeignClient, size_bytes: int, topic: str, opened: Opened
+def test_values_of_every_size_round_trip(
+    client: ForeignClient, size_bytes: int, topic: str, opened: ClientFactory
 ) -> None:
     value = random.Random(size_bytes).randbytes(size_bytes)
     opened.produce(client, topic, [Message(value, b"k")])
@@ -122,8 +122,8 @@ def test_values_of_every_size_come_back(
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_messages_arrive_with_every_kind_of_acks(
-    client: ForeignClient, acks: int, topic: str, opened: Opened
+def test_messages_are_written_with_every_acks_setting(
+    client: ForeignClient, acks: int, topic: str, opened: ClientFactory
 ) -> None:
     messages = [Message(b"%d" % n) for n in range(500)]
     receipts = opened.produce(client, topic, messages, acks=acks)
@@ -134,8 +134,8 @@ def test_messages_arrive_with_every_kind_of_acks(
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_the_broker_recompresses_to_the_codec_of_the_topic(
-    client: ForeignClient, codec: str, new_topic: Callable[..., str], opened: Opened
+def test_the_broker_recompresses_to_the_compression_type_of_the_topic(
+    client: ForeignClient, codec: str, new_topic: Callable[..., str], opened: ClientFactory
 ) -> None:
     topic = new_topic(config={"compression.type": codec if codec != "none" else "uncompressed"})
     messages = [Message(b"some text %d " % n * 20, b"k") for n in range(300)]
@@ -145,8 +145,8 @@ def test_the_broker_recompresses_to_the_codec_of_the_topic(
         assert [one.value for one in received] == [message.value for message in messages]
 
 
-def test_a_large_backlog_is_read_in_order_and_whole(
-    client: ForeignClient, reader: ForeignClient, topic: str, opened: Opened
+def test_a_large_backlog_is_read_completely_in_order(
+    client: ForeignClient, reader: ForeignClient, topic: str, opened: ClientFactory
 ) -> None:
     messages = [Message(b"value %06d" % n, b"%d" % (n % 7)) for n in range(20_000)]
     opened.produce(client, topic, messages, compression="lz4", linger_ms=20, batch_bytes=65_536)
@@ -156,8 +156,8 @@ def test_a_large_backlog_is_read_in_order_and_whole(
     ]
 
 
-def test_messages_of_many_partitions_each_keep_their_order(
-    client: ForeignClient, new_topic: Callable[..., str], opened: Opened
+def test_messages_of_each_partition_keep_their_order(
+    client: ForeignClient, new_topic: Callable[..., str], opened: ClientFactory
 ) -> None:
     partitions = 60
     topic = new_topic(partitions)
@@ -169,6 +169,6 @@ def test_messages_of_many_partitions_each_keep_their_order(
         assert values == [b"%d" % n for n in range(partition, len(messages), partitions)]
 
 
-def test_the_size_of_a_batch_is_what_the_header_says() -> None:
+def test_the_batch_length_equals_the_header_field() -> None:
     assert overhead_of_one_record() == BATCH_OVERHEAD + 11
     assert BATCH_OVERHEAD > LOG_OVERHEAD

@@ -13,6 +13,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialDeletion,
@@ -48,7 +51,7 @@ Access = Callable[[str, str, str, str], int]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """A broker with users for all three mechanisms."""
+    """Run a broker with users for all three mechanisms."""
     with EmbeddedCluster(config=CONFIG) as running:
         set_password(running, USER, PASSWORD)
         yield running
@@ -56,7 +59,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def servers(cluster: EmbeddedCluster) -> str:
-    """The listener that requires authentication."""
+    """Return the listener that requires authentication."""
     return f"127.0.0.1:{cluster.run(lambda node: node.bound_port(LISTENER))}"
 
 
@@ -71,6 +74,23 @@ def set_password(cluster: EmbeddedCluster, user: str, password: str | None) -> N
         )
         for future in admin.alter_user_scram_credentials([change]).values():
             future.result(TIMEOUT_S)
+
+
+def alter_broker(cluster: EmbeddedCluster, changes: dict[str, str | None]) -> None:
+    """Set dynamic configs of the broker with librdkafka; None deletes them."""
+    entries = [
+        ConfigEntry(
+            key,
+            text,
+            incremental_operation=AlterConfigOpType.DELETE if text is None else AlterConfigOpType.SET,
+        )
+        for key, text in changes.items()
+    ]
+    node_id = cluster.run(lambda node: node.services.config.node_id)
+    broker = ConfigResource(ConfigResource.Type.BROKER, str(node_id), incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for future in admin.incremental_alter_configs([broker]).values():
+        future.result(TIMEOUT_S)
 
 
 def confluent_options(servers: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
@@ -166,7 +186,7 @@ ACCESS: dict[str, Access] = {
 
 @pytest.fixture(params=ACCESS)
 def access(request: pytest.FixtureRequest) -> Access:
-    """Each client in turn."""
+    """Return each client, one after the other."""
     return ACCESS[request.param]
 
 
@@ -215,6 +235,21 @@ def test_a_password_changes_while_a_client_runs(cluster: EmbeddedCluster, server
     set_password(cluster, user, None)
     with pytest.raises(PermissionError):
         with_confluent(servers, SHA_256, user, "new")
+
+
+def test_users_and_mechanisms_change_without_a_restart(cluster: EmbeddedCluster, servers: str) -> None:
+    users = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    mechanisms = "listener.name.sasl_plaintext.sasl.enabled.mechanisms"
+    alter_broker(cluster, {users: f'{PLAIN_LOGIN_MODULE} required user_carol="new";'})
+    assert with_confluent(servers, PLAIN, "carol", "new") == 1
+    with pytest.raises(PermissionError):
+        with_confluent(servers, PLAIN, USER, PASSWORD)
+    alter_broker(cluster, {mechanisms: SHA_512})
+    with pytest.raises(PermissionError):
+        with_confluent(servers, PLAIN, "carol", "new")
+    assert with_confluent(servers, SHA_512, USER, PASSWORD) == 1
+    alter_broker(cluster, {users: None, mechanisms: None})
+    assert with_confluent(servers, PLAIN, USER, PASSWORD) == 1
 
 
 def test_librdkafka_authenticates_again_before_its_session_expires() -> None:

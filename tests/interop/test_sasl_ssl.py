@@ -22,7 +22,7 @@ MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """The address of a listener with SASL_SSL."""
+    """Run a listener with SASL_SSL and return its address."""
     identity = AUTHORITY.issue("broker")
     config = {
         "listeners": "PLAINTEXT://127.0.0.1:0,SECURE://127.0.0.1:0",

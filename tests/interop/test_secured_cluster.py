@@ -1,4 +1,4 @@
-"""Three nodes with SASL on every listener and an authorizer, used by librdkafka as a user without rights."""
+"""Three nodes with SASL on every listener and an authorizer, used by librdkafka as an ordinary user."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def options(servers: str, user: str) -> dict[str, str | int | float | bool]:
 
 @pytest.fixture
 def nodes(servers: str) -> AdminClient:
-    """The administrator: the user of the nodes, which is a super user."""
+    """Return the administrator: the user of the nodes, which is a super user."""
     return AdminClient(options(servers, "node"))
 
 

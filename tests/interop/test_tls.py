@@ -1,4 +1,4 @@
-"""Clients of other projects and the openssl command on listeners with TLS, right and wrong certificates."""
+"""Third-party clients and the openssl command on listeners with TLS, valid and invalid certificates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 pytestmark = pytest.mark.interop
 
 AUTHORITY = Authority.create()
-STRANGER = Authority.create("Another CA")
+OTHER_AUTHORITY = Authority.create("Another CA")
 INTERMEDIATE = Authority.create("Intermediate CA", AUTHORITY)
 HOUR = datetime.timedelta(hours=1)
 LISTENERS = {
@@ -32,7 +32,7 @@ LISTENERS = {
     "MUTUAL": AUTHORITY.issue("broker"),
     "EXPIRED": AUTHORITY.issue("broker", lifetime=-HOUR),
     "WRONGNAME": AUTHORITY.issue("broker", ("other.example",)),
-    "UNTRUSTED": STRANGER.issue("broker"),
+    "UNTRUSTED": OTHER_AUTHORITY.issue("broker"),
 }
 """The certificate of each listener; MUTUAL requires certificates of clients."""
 DEADLINE_S = 20.0
@@ -45,7 +45,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Files:
-    """What a client is configured with."""
+    """The settings of a client."""
 
     address: str
     authority: str
@@ -60,7 +60,7 @@ class Files:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """One broker with a listener for each certificate."""
+    """Run one broker with a listener for each certificate."""
     protocols = ",".join(f"{name}:SSL" for name in LISTENERS)
     config = {
         "listeners": ",".join(f"{name}://127.0.0.1:0" for name in ("PLAINTEXT", *LISTENERS)),
@@ -80,7 +80,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 @pytest.fixture
 def files(cluster: EmbeddedCluster, tmp_path: Path) -> Callable[..., Files]:
-    """The configuration of a client for one listener."""
+    """Return the settings of a client for one listener."""
 
     def write(listener: str, identity: Identity | None = None, authority: Authority = AUTHORITY) -> Files:
         port = cluster.run(lambda node: node.bound_port(listener))
@@ -171,7 +171,7 @@ CLIENTS = {"confluent": confluent, "aiokafka": with_aiokafka, "kafka-python": ka
 
 @pytest.fixture(params=list(CLIENTS))
 def exchange(request: pytest.FixtureRequest) -> Callable[[Files], bytes]:
-    """Writes and reads a record with each client in turn."""
+    """Return a function that writes and reads a record, for each client one after the other."""
     topic = request.node.name.replace("[", "-").rstrip("]")
     return lambda files: CLIENTS[request.param](files, topic)
 
@@ -193,7 +193,7 @@ def test_records_are_exchanged_with_a_certificate_of_the_client(
         ("WRONGNAME", None),
         ("UNTRUSTED", None),
         ("MUTUAL", None),
-        ("MUTUAL", STRANGER.issue("mallory")),
+        ("MUTUAL", OTHER_AUTHORITY.issue("mallory")),
         ("MUTUAL", AUTHORITY.issue("alice", lifetime=-HOUR)),
     ],
     ids=["expired", "wrong name", "untrusted", "no certificate", "untrusted client", "expired client"],
@@ -218,7 +218,7 @@ def test_a_client_without_tls_is_refused(files: Callable[..., Files]) -> None:
 
 
 def openssl(files: Files, *options: str) -> str:
-    """The output of openssl s_client."""
+    """Return the output of openssl s_client."""
     command = ["openssl", "s_client", "-connect", files.address, "-CAfile", files.authority, *options]
     done = subprocess.run(command, input="", capture_output=True, text=True, timeout=DEADLINE_S, check=False)
     return done.stdout + done.stderr

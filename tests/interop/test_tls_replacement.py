@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import ssl
+import threading
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.support.security.certificates import Authority
+from tests.support.security.certificates import Authority, Identity
 from tests.support.waiting import wait_until
+from tidelog.broker.node.wiring import tls_certificates
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.producer.producer import Producer
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.ids import TopicPartition
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
@@ -61,3 +70,119 @@ def test_a_certificate_is_replaced_by_a_dynamic_config(tmp_path: Path) -> None:
         with pytest.raises(confluent_kafka.KafkaException, match="distinguished name CN=broker"):
             alter(admin, other)
         assert presented(port) in second.chain_pem()
+
+
+REPLACEMENTS = 4
+
+
+def is_presented(port: int, identity: Identity) -> bool:
+    return presented(port) in identity.chain_pem()
+
+
+def test_no_record_is_lost_while_the_files_of_a_certificate_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_certificates, "CHECK_INTERVAL_S", 0.05)
+    path = AUTHORITY.issue("broker").write_pem(tmp_path / "broker.pem")
+    config = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0",
+        "listener.name.ssl.ssl.keystore.type": "PEM",
+        LOCATION: str(path),
+    }
+    with EmbeddedCluster(config=config) as cluster:
+        port = cluster.run(lambda node: node.bound_port("SSL"))
+        load = Load(f"127.0.0.1:{port}", AUTHORITY.write(tmp_path / "ca.pem"))
+        load.start()
+        for _ in range(REPLACEMENTS):
+            identity = AUTHORITY.issue("broker")
+            identity.write_pem(path)
+            wait_until(partial(is_presented, port, identity))
+            # Both producers continue with their former connections.
+            wait_until(partial(load.has_more_than, load.acknowledged()))
+        load.stop()
+        assert load.errors == []
+        assert load.read_back() == load.acknowledged()
+
+
+class Load:
+    """Producers of librdkafka and of ours that write numbers, each to its own topic."""
+
+    def __init__(self, address: str, authority: Path) -> None:
+        self.errors: list[object] = []
+        self._address = address
+        self._authority = authority
+        self._stopped = threading.Event()
+        self._counts = [0, 0]
+        self._threads = [
+            threading.Thread(target=self._run_librdkafka),
+            threading.Thread(target=lambda: asyncio.run(self._run_own())),
+        ]
+
+    def start(self) -> None:
+        for each in self._threads:
+            each.start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        for each in self._threads:
+            each.join(30)
+
+    def has_more_than(self, counts: list[int]) -> bool:
+        """Return whether each producer has written 20 more records."""
+        return all(now >= then + 20 for now, then in zip(self._counts, counts, strict=True))
+
+    def acknowledged(self) -> list[int]:
+        """Return the numbers of acknowledged records of both producers."""
+        return list(self._counts)
+
+    def read_back(self) -> list[int]:
+        """Return the number of different records in each topic, read by a new client."""
+        return [asyncio.run(self._read("by-librdkafka")), asyncio.run(self._read("by-ours"))]
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "security_protocol": "SSL",
+            "ssl_truststore_type": "PEM",
+            "ssl_truststore_location": str(self._authority),
+        }
+
+    def _run_librdkafka(self) -> None:
+        config = {
+            "bootstrap.servers": self._address,
+            "security.protocol": "ssl",
+            "ssl.ca.location": str(self._authority),
+            "error_cb": self.errors.append,
+            "log_level": 0,
+        }
+        producer = confluent_kafka.Producer(config)
+        number = 0
+        while not self._stopped.is_set():
+            producer.produce("by-librdkafka", b"%d" % number, on_delivery=self._on_delivery)
+            producer.flush(20)
+            number += 1
+
+    def _on_delivery(self, error: object, _: object) -> None:
+        if error is None:
+            self._counts[0] += 1
+        else:
+            self.errors.append(error)
+
+    async def _run_own(self) -> None:
+        try:
+            async with Producer(self._address, **self._options()) as producer:
+                while not self._stopped.is_set():
+                    await producer.send_and_wait("by-ours", b"%d" % self._counts[1])
+                    self._counts[1] += 1
+        except KafkaError as error:
+            self.errors.append(error)
+
+    async def _read(self, topic: str) -> int:
+        found: set[bytes | None] = set()
+        async with Consumer(self._address, auto_offset_reset="earliest", **self._options()) as consumer:
+            place = TopicPartition(topic, 0)
+            consumer.assign([place])
+            end = (await consumer.end_offsets([place]))[place]
+            while await consumer.position(place) < end:
+                for records in (await consumer.poll(500)).values():
+                    found.update(record.value for record in records)
+        return len(found)

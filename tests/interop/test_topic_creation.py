@@ -1,4 +1,4 @@
-"""Topics that come into being because somebody uses them, and topics that do not."""
+"""Topics that are created automatically when they are used, and topics that are not."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from uuid import uuid4
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignError, Message
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import EARLIEST, poll_all_until, read_exactly
-from tests.support.foreign_clients.opening import Opened
 from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -19,19 +19,19 @@ pytestmark = pytest.mark.interop
 
 @pytest.fixture
 def name() -> str:
-    """A topic that nobody has made."""
+    """Return the name of a topic that does not exist."""
     return f"unmade-{uuid4().hex[:10]}"
 
 
 @pytest.fixture(scope="module")
 def strict_servers() -> Iterator[str]:
-    """A broker that makes no topics by itself."""
+    """Run a broker without auto-creation of topics."""
     with EmbeddedCluster(config={"auto.create.topics.enable": "false"}) as cluster:
         yield cluster.bootstrap_servers
 
 
-def test_producing_makes_the_topic_with_the_broker_s_defaults(
-    client: ForeignClient, name: str, opened: Opened
+def test_producing_creates_the_topic_with_the_broker_defaults(
+    client: ForeignClient, name: str, opened: ClientFactory
 ) -> None:
     opened.produce(client, name, [Message(b"first", partition=2)])
     admin = opened.admin(client)
@@ -41,10 +41,10 @@ def test_producing_makes_the_topic_with_the_broker_s_defaults(
 
 
 @pytest.mark.parametrize("client_name", ["kafka_python", "tidelog"])
-def test_subscribing_makes_the_topic_if_the_consumer_allows(
-    client_name: str, name: str, opened: Opened
+def test_subscribing_creates_the_topic_if_the_consumer_allows_it(
+    client_name: str, name: str, opened: ClientFactory
 ) -> None:
-    # librdkafka has the option too, but never asks for a subscribed topic to be made.
+    # librdkafka has the option too, but never requests the creation of a subscribed topic.
     client = CLIENTS[client_name]
     admin = opened.admin(CLIENTS["confluent"])
     member = opened.consumer(client, group=name, auto_create=True, metadata_age_ms_max=300)
@@ -55,10 +55,10 @@ def test_subscribing_makes_the_topic_if_the_consumer_allows(
 
 
 @pytest.mark.parametrize("client_name", ["confluent", "tidelog"])
-def test_subscribing_makes_no_topic_if_the_consumer_forbids(
-    client_name: str, name: str, opened: Opened
+def test_subscribing_creates_no_topic_if_the_consumer_forbids_it(
+    client_name: str, name: str, opened: ClientFactory
 ) -> None:
-    # kafka-python has the option too, but asks for topics to be made all the same.
+    # kafka-python has the option too, but requests the creation of topics nevertheless.
     member = opened.consumer(CLIENTS[client_name], group=name, auto_create=False)
     member.subscribe(name)
     with suppress(ForeignError):
@@ -67,10 +67,10 @@ def test_subscribing_makes_no_topic_if_the_consumer_forbids(
 
 
 @pytest.mark.parametrize("client_name", ["confluent", "tidelog"])
-def test_an_unknown_topic_is_an_error_where_none_is_made(
+def test_an_unknown_topic_is_an_error_without_auto_creation(
     client_name: str, name: str, strict_servers: str
 ) -> None:
-    opened = Opened(strict_servers)
+    opened = ClientFactory(strict_servers)
     producer = opened.producer(CLIENTS[client_name], unknown_topic_ms=500)
     with pytest.raises(ForeignError):
         producer.send(name, [Message(b"v")])
@@ -79,10 +79,10 @@ def test_an_unknown_topic_is_an_error_where_none_is_made(
     opened.close()
 
 
-def test_a_topic_that_is_created_later_is_found_by_a_client_that_waits_for_it(
+def test_a_topic_created_later_is_found_by_a_waiting_client(
     client: ForeignClient, name: str, strict_servers: str
 ) -> None:
-    opened = Opened(strict_servers)
+    opened = ClientFactory(strict_servers)
     member = opened.consumer(client, group=name, metadata_age_ms_max=300)
     member.subscribe(name)
     with suppress(ForeignError):
@@ -93,7 +93,9 @@ def test_a_topic_that_is_created_later_is_found_by_a_client_that_waits_for_it(
     opened.close()
 
 
-def test_a_topic_that_is_recreated_starts_at_zero(client: ForeignClient, name: str, opened: Opened) -> None:
+def test_a_recreated_topic_starts_at_offset_0(
+    client: ForeignClient, name: str, opened: ClientFactory
+) -> None:
     admin = opened.admin(client)
     admin.create_topic(name)
     opened.produce(client, name, [Message(b"old %d" % number) for number in range(5)])
@@ -106,7 +108,7 @@ def test_a_topic_that_is_recreated_starts_at_zero(client: ForeignClient, name: s
 
 
 def test_a_running_producer_continues_when_its_topic_is_recreated(
-    client: ForeignClient, name: str, opened: Opened
+    client: ForeignClient, name: str, opened: ClientFactory
 ) -> None:
     admin = opened.admin(CLIENTS["confluent"])
     admin.create_topic(name)

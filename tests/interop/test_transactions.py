@@ -1,4 +1,4 @@
-"""Transactions of producers, of others and ours: commit, abort, fencing, offsets of groups, time-outs."""
+"""Transactions of third-party producers and ours: commit, abort, fencing, offsets of groups, timeouts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 
 from tests.support.foreign_clients import CLIENTS
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import EARLIEST, ForeignConsumer, ForeignError, read_exactly
-from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.transactional import TRANSACTIONAL, TransactionalProducer
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.transactions.states import TransactionState
@@ -24,7 +24,7 @@ Opener = Callable[..., TransactionalProducer]
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    """A broker that looks for timed out transactions often."""
+    """Run a broker that checks often for timed out transactions."""
     with EmbeddedCluster(
         config={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}
     ) as running:
@@ -38,7 +38,7 @@ def transactional_id() -> str:
 
 @pytest.fixture(params=list(TRANSACTIONAL))
 def producer_of(request: pytest.FixtureRequest, servers: str, transactional_id: str) -> Iterator[Opener]:
-    """Makes a transactional producer of each client; all have the same id."""
+    """Return a function that creates a transactional producer of each client, all with the same id."""
     opened: list[TransactionalProducer] = []
 
     def make(timeout_ms: int = TIMEOUT_MS) -> TransactionalProducer:
@@ -51,7 +51,7 @@ def producer_of(request: pytest.FixtureRequest, servers: str, transactional_id: 
         producer.close()
 
 
-def committed_reader(opened: Opened, topic: str, partitions: int = 1) -> ForeignConsumer:
+def committed_reader(opened: ClientFactory, topic: str, partitions: int = 1) -> ForeignConsumer:
     consumer = opened.consumer(CLIENTS["confluent"], isolation="read_committed")
     consumer.assign(topic, dict.fromkeys(range(partitions), EARLIEST))
     return consumer
@@ -64,8 +64,8 @@ def state_of(cluster: EmbeddedCluster, transactional_id: str) -> str:
     return cluster.run(describe)
 
 
-def test_what_is_committed_is_read_and_what_is_aborted_is_not(
-    producer_of: Opener, new_topic: Callable[..., str], opened: Opened
+def test_committed_records_are_read_and_aborted_ones_are_not(
+    producer_of: Opener, new_topic: Callable[..., str], opened: ClientFactory
 ) -> None:
     topic = new_topic(partitions=2)
     producer = producer_of()
@@ -85,7 +85,7 @@ def test_what_is_committed_is_read_and_what_is_aborted_is_not(
 
 
 def test_an_open_transaction_is_not_read_before_its_commit(
-    producer_of: Opener, topic: str, opened: Opened
+    producer_of: Opener, topic: str, opened: ClientFactory
 ) -> None:
     producer = producer_of()
     producer.begin()
@@ -96,8 +96,8 @@ def test_an_open_transaction_is_not_read_before_its_commit(
     assert [one.value for one in read_exactly(reader, 1)] == [b"open"]
 
 
-def test_a_second_producer_of_the_same_id_fences_the_first_and_aborts_what_it_wrote(
-    producer_of: Opener, topic: str, opened: Opened
+def test_a_second_producer_with_the_id_fences_the_first_and_aborts_its_transaction(
+    producer_of: Opener, topic: str, opened: ClientFactory
 ) -> None:
     first = producer_of()
     first.begin()
@@ -112,8 +112,8 @@ def test_a_second_producer_of_the_same_id_fences_the_first_and_aborts_what_it_wr
     assert [one.value for one in read_exactly(reader, 1)] == [b"of the second"]
 
 
-def test_offsets_are_committed_with_the_transaction_and_dropped_when_it_is_aborted(
-    producer_of: Opener, topic: str, opened: Opened
+def test_offsets_are_committed_with_the_transaction_and_discarded_on_abort(
+    producer_of: Opener, topic: str, opened: ClientFactory
 ) -> None:
     group = f"group-{uuid4().hex[:12]}"
     producer = producer_of()
@@ -129,8 +129,8 @@ def test_offsets_are_committed_with_the_transaction_and_dropped_when_it_is_abort
     assert reader.committed(topic, 0) == 5
 
 
-def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fenced(
-    cluster: EmbeddedCluster, producer_of: Opener, topic: str, opened: Opened, transactional_id: str
+def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced(
+    cluster: EmbeddedCluster, producer_of: Opener, topic: str, opened: ClientFactory, transactional_id: str
 ) -> None:
     producer = producer_of(timeout_ms=1_000)
     producer.begin()

@@ -1,7 +1,7 @@
-"""Logs that no simple producer makes: transactions with their markers, and what compaction leaves.
+"""Logs that simple producers do not write: transactions with markers, and results of compaction.
 
-The writing goes past the protocol, as a transaction coordinator or a cleaner would; the reading
-is done by clients that others wrote.
+The records are written without the protocol, like those of a transaction coordinator or a cleaner, and
+read by third-party clients.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.interface import EARLIEST, read_exactly
-from tests.support.foreign_clients.opening import Opened
 from tests.support.foreign_clients.partition_writer import PartitionWriter
 from tidelog.protocol.batch import empty_batch, read_header, write_header
 from tidelog.protocol.compression import Compression
@@ -29,13 +29,13 @@ FIRST, SECOND = 1000, 1001
 
 @pytest.fixture
 def partition(cluster: EmbeddedCluster, topic: str) -> PartitionWriter:
-    """The only partition of the topic."""
+    """Return the only partition of the topic."""
     return PartitionWriter(cluster, topic)
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
-def test_without_transactions_both_isolations_read_the_same(
-    client: ForeignClient, isolation: str, topic: str, opened: Opened
+def test_both_isolation_levels_are_equal_without_transactions(
+    client: ForeignClient, isolation: str, topic: str, opened: ClientFactory
 ) -> None:
     messages = [Message(b"%d" % n) for n in range(100)]
     opened.produce(client, topic, messages, idempotent=True)
@@ -44,7 +44,7 @@ def test_without_transactions_both_isolations_read_the_same(
 
 
 def write_transactions(partition: PartitionWriter) -> None:
-    """Aborted, committed and open transactions of two producers, with plain records between."""
+    """Write aborted, committed and open transactions of two producers, with plain records between them."""
     partition.records(b"plain 0")
     partition.records(b"aborted 1", b"aborted 2", producer_id=FIRST)
     partition.records(b"committed 3", producer_id=SECOND)
@@ -57,8 +57,8 @@ def write_transactions(partition: PartitionWriter) -> None:
     partition.records(b"plain 10")
 
 
-def test_read_committed_leaves_out_what_was_aborted_and_waits_for_what_is_open(
-    client: ForeignClient, topic: str, opened: Opened, partition: PartitionWriter
+def test_read_committed_omits_aborted_records_and_waits_for_open_transactions(
+    client: ForeignClient, topic: str, opened: ClientFactory, partition: PartitionWriter
 ) -> None:
     write_transactions(partition)
     consumer = opened.consumer(client, **COMMITTED)
@@ -76,8 +76,8 @@ def test_read_committed_leaves_out_what_was_aborted_and_waits_for_what_is_open(
     assert [(one.offset, one.value) for one in received] == [(9, b"open 9"), (10, b"plain 10")]
 
 
-def test_read_uncommitted_reads_everything_but_markers(
-    client: ForeignClient, topic: str, opened: Opened, partition: PartitionWriter
+def test_read_uncommitted_returns_all_records_except_markers(
+    client: ForeignClient, topic: str, opened: ClientFactory, partition: PartitionWriter
 ) -> None:
     write_transactions(partition)
     received = opened.consume(client, topic, 8)
@@ -85,7 +85,7 @@ def test_read_uncommitted_reads_everything_but_markers(
 
 
 def test_the_end_for_read_committed_is_the_last_stable_offset(
-    client: ForeignClient, topic: str, opened: Opened, partition: PartitionWriter
+    client: ForeignClient, topic: str, opened: ClientFactory, partition: PartitionWriter
 ) -> None:
     write_transactions(partition)
     stable, whole = opened.consumer(client, **COMMITTED), opened.consumer(client)
@@ -95,8 +95,8 @@ def test_the_end_for_read_committed_is_the_last_stable_offset(
     assert whole.watermarks(0) == (0, 11)
 
 
-def test_reading_may_start_amid_an_aborted_transaction(
-    client: ForeignClient, topic: str, opened: Opened, partition: PartitionWriter
+def test_reading_may_start_within_an_aborted_transaction(
+    client: ForeignClient, topic: str, opened: ClientFactory, partition: PartitionWriter
 ) -> None:
     for number in range(5):
         partition.records(b"aborted %d" % number, producer_id=FIRST)
@@ -108,8 +108,8 @@ def test_reading_may_start_amid_an_aborted_transaction(
 
 
 @pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
-def test_many_interleaved_transactions_are_read_as_a_model_says(
-    client: ForeignClient, codec: Compression, topic: str, opened: Opened, partition: PartitionWriter
+def test_many_interleaved_transactions_are_read_as_by_a_model(
+    client: ForeignClient, codec: Compression, topic: str, opened: ClientFactory, partition: PartitionWriter
 ) -> None:
     chance = random.Random(codec)
     open_records: dict[int, list[int]] = {}
@@ -136,7 +136,7 @@ def test_many_interleaved_transactions_are_read_as_a_model_says(
 
 
 def compacted(kept: list[int], last: int, codec: Compression = Compression.NONE) -> bytearray:
-    """A batch as a cleaner leaves it: offset deltas with gaps; made by aiokafka, not by us."""
+    """Return a batch like those of a cleaner, with gaps in the offset deltas, built by aiokafka."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
         compression_type=int(codec),
@@ -155,8 +155,8 @@ def compacted(kept: list[int], last: int, codec: Compression = Compression.NONE)
 
 
 @pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
-def test_gaps_and_empty_batches_of_a_compacted_log_are_passed_over(
-    client: ForeignClient, codec: Compression, topic: str, opened: Opened, partition: PartitionWriter
+def test_gaps_and_empty_batches_of_a_compacted_log_are_skipped(
+    client: ForeignClient, codec: Compression, topic: str, opened: ClientFactory, partition: PartitionWriter
 ) -> None:
     whole = compacted([0, 1, 2], 2, codec)
     emptied = empty_batch(read_header(compacted([0], 9)))
@@ -180,7 +180,7 @@ def test_gaps_and_empty_batches_of_a_compacted_log_are_passed_over(
 
 @pytest.mark.parametrize("start", [3, 11, 16, 20, 30, 41, 44, 50])
 def test_reading_may_start_in_a_gap(
-    client: ForeignClient, start: int, topic: str, opened: Opened, partition: PartitionWriter
+    client: ForeignClient, start: int, topic: str, opened: ClientFactory, partition: PartitionWriter
 ) -> None:
     emptied = empty_batch(read_header(compacted([0], 9)))
     partition.as_follower(
@@ -199,7 +199,7 @@ def test_reading_may_start_in_a_gap(
 
 
 def test_every_client_reads_past_a_log_that_ends_in_markers(
-    topic: str, opened: Opened, partition: PartitionWriter
+    topic: str, opened: ClientFactory, partition: PartitionWriter
 ) -> None:
     partition.records(b"aborted", producer_id=FIRST)
     partition.end_transaction(FIRST, committed=False)

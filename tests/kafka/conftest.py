@@ -1,6 +1,6 @@
-"""Apache Kafka's own command line tools against a Tidelog cluster: run by `make test-kafka-tools` alone.
+"""Apache Kafka's own command line tools with a Tidelog cluster, run only by `make test-kafka-tools`.
 
-The Makefile takes the jars from Maven into a cache folder and names it in TIDELOG_KAFKA_JARS.
+The Makefile downloads the jars with Maven into a cache folder, and passes it in TIDELOG_KAFKA_JARS.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.secured_cluster import SecuredCluster
 from tests.kafka.tools import KafkaTools
 from tidelog.local_cluster.cluster import LocalCluster
 
 JARS = os.environ.get("TIDELOG_KAFKA_JARS")
-# Not collected, and so not reported as skipped, by `make test`: it needs neither Java nor Maven.
+# `make test` does not collect these tests, and so does not report them as skipped.
 collect_ignore_glob = [] if JARS else ["test_*.py"]
 if not os.environ.get("TIDELOG_AIVEN_CLASSPATH"):
-    collect_ignore_glob += ["test_aiven_plugin.py", "test_mixed_tiering.py", "test_spark_on_kafkas_tier.py"]
+    collect_ignore_glob += ["test_aiven_plugin.py", "test_mixed_tiering.py", "test_spark_on_kafka_tier.py"]
 
 SETTINGS = {
     "offsets.topic.num.partitions": "4",
@@ -29,7 +30,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three nodes for all tests of the run."""
+    """Run three nodes for all tests of the run."""
     made = LocalCluster.create(tmp_path_factory.mktemp("kafka-tools") / "cluster", 3, settings=SETTINGS)
     try:
         made.start()
@@ -40,6 +41,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 @pytest.fixture(scope="session")
 def tools(cluster: LocalCluster) -> KafkaTools:
-    """Kafka's tools, talking to the cluster."""
+    """Return Kafka's tools, connected to the cluster."""
     assert JARS is not None
     return KafkaTools(Path(JARS), cluster.bootstrap_servers)
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
+    """Run nodes of both kinds with SASL_SSL between all of them, for all tests of the run."""
+    made = SecuredCluster(tmp_path_factory.mktemp("secured"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.cluster.end()

@@ -1,4 +1,4 @@
-"""Clusters of processes some of which are Apache Kafka's and some Tidelog's."""
+"""Clusters of processes of Apache Kafka and of Tidelog."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.local_cluster.ports import free_ports
 
 METADATA_LOG = "__cluster_metadata-0"
 
-# Quick, and small enough for many processes on one machine.
+# Fast, and small enough for many processes on one machine.
 COMMON = {
     "auto.create.topics.enable": "false",
     "broker.session.timeout.ms": "6000",
@@ -34,7 +34,7 @@ COMMON = {
 
 @dataclass(slots=True)
 class Node:
-    """One process of the cluster: its place, and the process while it runs."""
+    """One process of the cluster: its files and ports, and the process while it runs."""
 
     number: int
     engine: Engine
@@ -46,26 +46,26 @@ class Node:
 
     @property
     def address(self) -> str:
-        """Where its only listener is."""
+        """Return the address of its only listener."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def directory(self) -> Path:
-        """Its log directory."""
+        """Return its log directory."""
         return self.root / f"node-{self.number}"
 
     @property
     def config(self) -> Path:
-        """Its server.properties."""
+        """Return its server.properties."""
         return self.root / f"node-{self.number}.properties"
 
     @property
     def output(self) -> Path:
-        """What it has printed."""
+        """Return its output."""
         return self.root / f"node-{self.number}.out"
 
     def log_bytes(self, partition: str) -> bytes:
-        """All records of its replica of a partition, as they are in the segments."""
+        """Return all records of its replica of a partition, as stored in the segments."""
         files = sorted((self.directory / partition).glob("*.log"))
         return b"".join(path.read_bytes() for path in files).rstrip(b"\0")
 
@@ -79,64 +79,67 @@ class MixedCluster:
         self.root = root
         self.nodes: dict[int, Node] = {}
         small = ("-XX:TieredStopAtLevel=1",)
+        self.jars = Path(os.environ["TIDELOG_KAFKA_JARS"])
         self._programs = Programs(
             folder=root,
-            jars=Path(os.environ["TIDELOG_KAFKA_JARS"]),
+            jars=self.jars,
             plugins=plugins,
             broker_options=("-Xmx512m", *small),
             tool_options=("-Xmx128m", *small),
             niceness=5,
         )
-        # For every node, over the common ones.
+        # Settings of each node, which override the common ones.
         self._common = {**COMMON, **(settings or {})}
         self._programs.write_logging()
 
     def add(self, number: int, engine: Engine, role: str, settings: dict[str, str] | None = None) -> Node:
-        """A node that is neither formatted nor started yet."""
+        """Add a node that is neither formatted nor started yet."""
         node = Node(number, engine, role, free_ports(1)[0], self.root, dict(settings or {}))
         self.nodes[number] = node
         return node
 
     def format(self, node: Node, *options: str) -> None:
-        """Write its configuration and prepare its directory."""
+        """Write its configuration and format its directory."""
         node.config.write_text("".join(f"{key}={value}\n" for key, value in self._settings(node).items()))
         self._programs.format(node.engine, node.config, *options)
 
     def start(self, *nodes: Node) -> None:
-        """Start their processes; nobody waits until they are ready."""
+        """Start the processes without waiting until they are ready."""
         for node in nodes:
             node.process = self._programs.start(node.engine, node.config, node.output)
 
     def stop(self, node: Node) -> None:
-        """End it as an operator does: leadership is handed over, logs are closed."""
+        """Stop a node by SIGTERM: leadership is handed over, logs are closed."""
         assert node.process is not None
         node.process.send_signal(signal.SIGTERM)
         try:
             code = node.process.wait(WITHIN_S)
         finally:
             self.kill(node)
-        # A Java process says by 143 that it ended on SIGTERM.
-        assert code in {0, 143}, f"{node.engine.value} {node.number} ended with {code}"
+        # A Java process that ends on SIGTERM has the exit code 143.
+        assert code in {0, 143}, (
+            f"{node.engine.value} {node.number} ended with the exit code {code}; allowed are 0 and 143"
+        )
 
     def kill(self, node: Node) -> None:
-        """End it at once."""
+        """Kill a node."""
         if node.process is not None:
             node.process.kill()
             node.process.wait()
             node.process = None
 
     def signal(self, node: Node, number: signal.Signals) -> None:
-        """Freeze it or let it go on."""
+        """Pause or resume a process."""
         assert node.process is not None
         node.process.send_signal(number)
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill all processes that still run."""
         for node in self.nodes.values():
             self.kill(node)
 
     def brokers(self, *, running: bool = True) -> list[Node]:
-        """The brokers that run, or all."""
+        """Return the running brokers, or all brokers."""
         return [
             node
             for node in self.nodes.values()
@@ -145,11 +148,11 @@ class MixedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Every broker's address."""
+        """Return every broker's address."""
         return ",".join(node.address for node in self.brokers(running=False))
 
     def tool(self, main_class: str, *arguments: str) -> str:
-        """What one of Kafka's command line tools prints; empty when it failed."""
+        """Return the output of one of Kafka's command line tools, or an empty text if it fails."""
         done = self._programs.tool(main_class, *arguments)
         return done.stdout if done.returncode == 0 else ""
 
@@ -157,13 +160,13 @@ class MixedCluster:
         controllers = [each for each in self.nodes.values() if "controller" in each.role]
         own = "CONTROLLER" if node.role == "controller" else "PLAINTEXT"
         return {
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             **self._common,
             "process.roles": node.role,
             "node.id": str(node.number),
             "log.dirs": str(node.directory),
             "listeners": f"{own}://{node.address}",
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "controller.quorum.voters": ",".join(f"{each.number}@{each.address}" for each in controllers),
             **node.settings,
         }

@@ -1,8 +1,8 @@
-"""What tests of mixed clusters ask and do through librdkafka."""
+"""The operations of mixed clusters' tests that use librdkafka."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -21,49 +21,51 @@ from tests.support.waiting import wait_until
 
 
 class MixedClients:
-    """One client for each question, so that nobody's earlier knowledge answers it."""
+    """Creates a new client for each operation, so that no cached metadata is used."""
 
-    def __init__(self, cluster: MixedCluster) -> None:
+    def __init__(self, cluster: MixedCluster, options: Mapping[str, str] | None = None) -> None:
+        """Create the clients; `options` of librdkafka are those for the listeners' security."""
         self.cluster = cluster
+        self._options = dict(options or {})
 
     def admin(self, node: Node | None = None) -> AdminClient:
-        """An admin client that knows one node at first, or all."""
+        """Create an admin client that knows one node at first, or all."""
         servers = self.cluster.bootstrap_servers if node is None else node.address
-        return AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        return AdminClient({**self._options, "bootstrap.servers": servers, "log_level": 0})
 
     def wait_for_brokers(self, *numbers: int) -> None:
-        """Wait until every running broker tells of exactly these."""
+        """Wait until every running broker reports exactly these brokers."""
         self._everywhere(lambda admin: set(admin.list_topics(timeout=10).brokers) == set(numbers))
 
     def create_topic(self, name: str, assignment: list[list[int]], **configs: str) -> None:
-        """A topic with these replicas, all of which are in sync when this returns."""
+        """Create a topic with these replicas, and wait until all of them are in sync."""
         config = {key.replace("_", "."): text for key, text in configs.items()}
         topic = NewTopic(name, len(assignment), replica_assignment=assignment, config=config)
         self._ask(self.admin(), "create_topics", [topic])
         self.wait_until_whole(name)
 
     def delete_topic(self, name: str, node: Node) -> None:
-        """Delete it, asking one node."""
+        """Delete the topic through one node."""
         self._ask(self.admin(node), "delete_topics", [name])
 
     def set_config(self, kind: ResourceType, name: str, key: str, value: str, node: Node) -> None:
-        """Change one setting of a topic or a broker, asking one node."""
+        """Change one config of a topic or a broker through one node."""
         entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(kind, name, incremental_configs=[entry])
         self._ask(self.admin(node), "incremental_alter_configs", [resource])
 
     def config(self, kind: ResourceType, name: str, key: str, node: Node) -> str | None:
-        """A setting, as one node tells it."""
+        """Return a config as reported by one node."""
         (entries,) = self._ask(self.admin(node), "describe_configs", [ConfigResource(kind, name)])
         value: str | None = entries[key].value
         return value
 
     def partition(self, topic: str, index: int = 0, node: Node | None = None) -> PartitionMetadata | None:
-        """Leader, replicas and ISR; None when there is no such partition."""
+        """Return leader, replicas and ISR, or None if the partition does not exist."""
         return self.admin(node).list_topics(topic, timeout=10).topics[topic].partitions.get(index)
 
     def leader(self, topic: str, index: int = 0) -> Node:
-        """Who leads, once somebody does."""
+        """Return the leader, as soon as there is one."""
         found: list[Node] = []
 
         def is_leader() -> bool:
@@ -75,11 +77,11 @@ class MixedClients:
         return found[0]
 
     def wait_for_leader_other_than(self, node: Node, topic: str, index: int = 0) -> None:
-        """Wait until another node leads."""
+        """Wait until another node is the leader."""
         wait_until(lambda: self.leader(topic, index) is not node, timeout_s=WITHIN_S)
 
     def wait_until_whole(self, topic: str) -> None:
-        """Wait until every running broker says that all replicas of the topic are in sync."""
+        """Wait until every running broker reports that all replicas of the topic are in sync."""
 
         def is_whole(admin: AdminClient) -> bool:
             partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
@@ -93,9 +95,10 @@ class MixedClients:
     def produce(
         self, topic: str, values: Iterable[str], partitions: int = 1, *, acks: str = "all", first: int = 0
     ) -> None:
-        """Write, idempotently when acks=all; every record must be acknowledged."""
+        """Write values, idempotently if acks=all; every record must be acknowledged."""
         producer = Producer(
             {
+                **self._options,
                 "bootstrap.servers": self.cluster.bootstrap_servers,
                 "enable.idempotence": acks == "all",
                 "acks": acks,
@@ -115,35 +118,36 @@ class MixedClients:
         assert failed == []
 
     def read(self, topic: str, count: int, partitions: int = 1) -> list[str]:
-        """The first `count` values of the topic."""
+        """Return the first `count` values of the topic."""
         consumer = self._consumer("unused")
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
         return self._consume(consumer, count)
 
     def read_as_group(self, group: str, topic: str, count: int, *, protocol: str = "classic") -> list[str]:
-        """The next `count` values for a group, which are then committed."""
+        """Return the next `count` values for a group, and commit them."""
         consumer = self._consumer(group, protocol)
         consumer.subscribe([topic])
         return self._consume(consumer, count, commit=True)
 
     def committed(self, group: str, topic: str, partitions: int) -> list[int]:
-        """The group's offsets."""
+        """Return the group's offsets."""
         consumer = self._consumer(group)
         try:
-            asked = [TopicPartition(topic, index) for index in range(partitions)]
-            return [each.offset for each in consumer.committed(asked, WITHIN_S)]
+            requested = [TopicPartition(topic, index) for index in range(partitions)]
+            return [each.offset for each in consumer.committed(requested, WITHIN_S)]
         finally:
             consumer.close()
 
     @staticmethod
-    def _ask(admin: AdminClient, method: str, asked: list[Any]) -> list[Any]:
-        """The results; the client must live until they are there."""
-        futures = getattr(admin, method)(asked)
+    def _ask(admin: AdminClient, method: str, requested: list[Any]) -> list[Any]:
+        """Return the results of a call; the client must exist until all are available."""
+        futures = getattr(admin, method)(requested)
         return [future.result(WITHIN_S) for future in futures.values()]
 
     def _consumer(self, group: str, protocol: str = "classic") -> Consumer:
         return Consumer(
             {
+                **self._options,
                 "bootstrap.servers": self.cluster.bootstrap_servers,
                 "group.id": group,
                 "group.protocol": protocol,
@@ -170,10 +174,10 @@ class MixedClients:
         for node in self.cluster.brokers():
             admin = self.admin(node)
 
-            def asked(admin: AdminClient = admin) -> bool:
+            def accepted(admin: AdminClient = admin) -> bool:
                 try:
                     return is_so(admin)
                 except KafkaException:
                     return False
 
-            wait_until(asked, timeout_s=WITHIN_S)
+            wait_until(accepted, timeout_s=WITHIN_S)

@@ -1,7 +1,7 @@
 """Brokers of Apache Kafka and of Tidelog that share remote storage: one bucket, one metadata topic.
 
-Apache Kafka's brokers run Aiven's RemoteStorageManager from `TIDELOG_AIVEN_CLASSPATH`; the configuration of
-both kinds is the same text.
+Apache Kafka's brokers run Aiven's RemoteStorageManager from `TIDELOG_AIVEN_CLASSPATH`; brokers of both
+kinds have the same configuration text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ METADATA_PARTITIONS = 3
 KAFKA, OURS, OTHER = 3, 1, 2
 EARLIEST, EARLIEST_LOCAL, LATEST_TIERED = -2, -4, -5
 FETCH_VERSION = 12
-"""The last one that names topics."""
+"""The last version with names of topics."""
 SEGMENT_BYTES = 1 << 20
 TIERED = {
     "remote_storage_enable": "true",
@@ -43,7 +43,7 @@ ResultT = TypeVar("ResultT")
 
 
 def tiered_settings(bucket: Path) -> dict[str, str]:
-    """What brokers of both kinds are told about remote storage."""
+    """Return the settings of remote storage for brokers of both kinds."""
     topic = "rlmm.config.remote.log.metadata.topic"
     return {
         "remote.log.storage.system.enable": "true",
@@ -71,7 +71,7 @@ def tiered_settings(bucket: Path) -> dict[str, str]:
 
 
 class MixedTier:
-    """A controller of ours, broker 3 of Apache Kafka, brokers 1 and 2 of ours, and their bucket."""
+    """A Tidelog controller, broker 3 of Apache Kafka, Tidelog brokers 1 and 2, and their bucket."""
 
     def __init__(self, root: Path) -> None:
         self.bucket = root / "bucket"
@@ -87,7 +87,7 @@ class MixedTier:
         }
 
     def start(self, first: int) -> None:
-        """Start all; broker `first` makes the metadata topic before the others are there."""
+        """Start all; broker `first` creates the metadata topic before the others start."""
         for node in self.cluster.nodes.values():
             self.cluster.format(node)
         self.cluster.start(self.controller, self.brokers[first])
@@ -97,13 +97,13 @@ class MixedTier:
         )
         self.cluster.start(*(node for number, node in self.brokers.items() if number != first))
         self.clients.wait_for_brokers(*self.brokers)
-        # The coordinator of transactions stays where it is.
+        # The coordinator of transactions does not change.
         self.clients.create_topic("__transaction_state", [[KAFKA]], cleanup_policy="compact")
         for index in range(METADATA_PARTITIONS):
             self.place(METADATA_TOPIC, [first, KAFKA if first == OURS else OURS], index)
 
     def ask(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
-        """What an admin client of ours is answered."""
+        """Return the result of a call of our admin client."""
 
         async def ask() -> ResultT:
             async with Admin(self.cluster.bootstrap_servers) as admin:
@@ -112,7 +112,7 @@ class MixedTier:
         return asyncio.run(ask())
 
     def place(self, topic: str, replicas: Sequence[int], index: int = 0) -> None:
-        """Give the partition these replicas, all in sync, the first of which leads."""
+        """Assign these replicas to the partition, all in sync, with the first one as leader."""
         name = TopicPartition(topic, index)
 
         async def move(admin: Admin) -> None:
@@ -131,7 +131,7 @@ class MixedTier:
         return placed is not None and placed.replicas == list(replicas) and set(placed.isrs) == set(replicas)
 
     def offset(self, topic: str, timestamp: int) -> int:
-        """What the leader of partition 0 answers to ListOffsets."""
+        """Return the offset that the leader of partition 0 returns to ListOffsets."""
         name = TopicPartition(topic, 0)
 
         async def look(admin: Admin) -> int:
@@ -142,17 +142,17 @@ class MixedTier:
         return self.ask(look)
 
     def objects(self, topic: str) -> set[str]:
-        """Objects of the topic in the bucket, by name."""
-        # Unlike rglob, os.walk takes it well that directories go while it looks.
+        """Return the objects of the topic in the bucket, by name."""
+        # Unlike rglob, os.walk tolerates directories that are removed meanwhile.
         walk = os.walk(self.bucket)
         return {name for folder, _, names in walk for name in names if f"/{topic}-" in folder}
 
     def segments(self, node: Node, topic: str) -> list[int]:
-        """Base offsets of the segments that a broker has on disk."""
+        """Return the base offsets of the segments that a broker has on disk."""
         return sorted(int(path.stem) for path in (node.directory / f"{topic}-0").glob("*.log"))
 
     def wait_until_tiered(self, topic: str, *replicas: int) -> int:
-        """Wait until these have only the active segment left; where that begins."""
+        """Wait until these brokers have only the active segment; return its base offset."""
 
         def is_tiered() -> bool:
             tiered = self.offset(topic, LATEST_TIERED)
@@ -162,24 +162,24 @@ class MixedTier:
         return self.offset(topic, LATEST_TIERED) + 1
 
     def checkpoint(self, number: int, topic: str) -> str:
-        """The leader epochs that a broker keeps of the partition."""
+        """Return the leader epochs in a broker's checkpoint of the partition."""
         return (self.brokers[number].directory / f"{topic}-0" / "leader-epoch-checkpoint").read_text()
 
     def dumped(self, number: int, topic: str, name: str, *options: str) -> list[str]:
-        """What Apache Kafka finds in a file of the partition, without the line that names it."""
+        """Return Apache Kafka's dump of a file of the partition, without the line that names the file."""
         path = self.brokers[number].directory / f"{topic}-0" / name
         text = self.cluster.tool(MAIN_CLASSES["kafka-dump-log"], *options, "--files", str(path))
         assert text, f"{path} cannot be read"
         return text.splitlines()[1:]
 
     def raw(self, topic: str, end: int) -> bytes:
-        """The bytes that the leader serves from offset 0 on, up to `end`, which begins a batch."""
+        """Return the bytes that the leader serves from offset 0 up to `end`, which begins a batch."""
         host, port = self.clients.leader(topic).address.split(":")
         offset, read = 0, bytearray()
         with RawClient(host, int(port)) as client:
             while offset < end:
-                wanted = FetchPartition(fetch_offset=offset, partition_max_bytes=300_000)
-                topics = (FetchTopic(topic=topic, partitions=(wanted,)),)
+                partition_request = FetchPartition(fetch_offset=offset, partition_max_bytes=300_000)
+                topics = (FetchTopic(topic=topic, partitions=(partition_request,)),)
                 request = FetchRequest(
                     max_wait_ms=500, min_bytes=1, max_bytes=300_000, topics=topics, session_epoch=-1
                 )
@@ -195,7 +195,7 @@ class MixedTier:
 
 
 def whole_batches(data: bytes) -> Iterator[bytes]:
-    """The batches that are there to their end."""
+    """Return the complete batches of `data`."""
     position = 0
     while position + 12 <= len(data):
         size = 12 + _LENGTH.unpack_from(data, position + 8)[0]

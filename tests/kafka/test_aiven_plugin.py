@@ -1,4 +1,4 @@
-"""Aiven's plugin reads and deletes what we write, and we read and delete what it writes.
+"""Aiven's plugin reads and deletes segments of Tidelog, and Tidelog reads and deletes those of the plugin.
 
 Needs Java 17 and, in TIDELOG_AIVEN_CLASSPATH, the jars of the plugin and of Kafka (see
 tests.support.tier.aiven_plugin).
@@ -30,18 +30,18 @@ def test_a_bucket_is_shared_with_the_plugin(kind: str, size: int, tmp_path: Path
     ours = storage_manager_from_config({**storage, **configs})
     theirs = AivenPlugin(CLASSPATH, root, tmp_path / "work", configs)
     log = compressible(size)
-    mine = make_segment(tmp_path / "mine", log, seed=1, with_transactions=True)
-    custom_metadata = ours.copy_log_segment_data(mine.metadata, mine.files)
+    own = make_segment(tmp_path / "mine", log, seed=1, with_transactions=True)
+    custom_metadata = ours.copy_log_segment_data(own.metadata, own.files)
     start, end = size // 3, None if size < 1000 else size // 2
-    read, indexes = theirs.read(mine, custom_metadata, start, end)
+    read, indexes = theirs.read(own, custom_metadata, start, end)
     assert read == log[start : None if end is None else end + 1]
-    assert indexes == mine.indexes
+    assert indexes == own.indexes
     other = make_segment(tmp_path / "other", log, seed=2)
     metadata = other.with_custom_metadata(theirs.copy(other))
     assert ours.fetch_log_segment(metadata, start, end).read() == read
     for index_type, content in other.indexes.items():
         assert ours.fetch_index(metadata, index_type).read() == content
-    theirs.delete(mine, custom_metadata)
+    theirs.delete(own, custom_metadata)
     ours.delete_log_segment_data(metadata)
     assert [path for path in (root / "tier").rglob("*") if path.is_file()] == []
     ours.close()

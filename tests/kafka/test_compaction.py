@@ -1,4 +1,4 @@
-"""Logs that we have compacted, under Kafka's dump tool and under Kafka's broker, and the other way round."""
+"""Logs compacted by Tidelog, with Kafka's dump tool and Kafka's broker, and logs compacted by Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ JARS = os.environ.get("TIDELOG_KAFKA_JARS", "")
 KEYS = 40
 OFFSETS = re.compile(r"^\| offset: (\d+) ", re.MULTILINE)
 BATCHES = re.compile(r"^baseOffset: (\d+) .*isvalid: (\w+)", re.MULTILINE)
-# So that both brokers seal and compact all the time.
+# Settings with which both brokers seal and compact continuously.
 SETTINGS = """\
 log.cleaner.backoff.ms=50
 log.cleaner.min.cleanable.ratio=0.01
@@ -35,7 +35,7 @@ log.flush.scheduler.interval.ms=50
 
 
 def compacted_log(directory: str) -> PartitionLog:
-    """Every kind of batch that compaction leaves: whole, thinned out, emptied, tombstones, markers."""
+    """Write every kind of batch that compaction leaves: complete, reduced, emptied, tombstones, markers."""
     log = open_log(OsFileSystem(), COMPACTED, directory=directory)
     for number, codec in enumerate([*Compression, *Compression]):
         append_keyed(log, (f"{number % 3}", f"{number}"), ("x", f"{number}"), compression=codec)
@@ -72,7 +72,7 @@ def test_the_dump_tool_finds_every_batch_and_index_in_order(tmp_path: Path) -> N
 
 
 def produce(servers: str, topic: str, label: str) -> dict[bytes, bytes | None]:
-    """Records for all keys, many times over; the last value of each."""
+    """Write records for all keys repeatedly; return the last value of each key."""
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 5})
     latest: dict[bytes, bytes | None] = {}
     for number in range(30):
@@ -85,7 +85,7 @@ def produce(servers: str, topic: str, label: str) -> dict[bytes, bytes | None]:
 
 
 def read(servers: str, topic: str) -> tuple[int, dict[bytes, bytes | None]]:
-    """How many records there are, and the last value of each key."""
+    """Return the number of records, and the last value of each key."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "enable.auto.commit": False})
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -104,21 +104,21 @@ def read(servers: str, topic: str) -> tuple[int, dict[bytes, bytes | None]]:
     return count, latest
 
 
-def test_one_log_is_compacted_by_turns_by_us_and_by_apache_kafka(tmp_path: Path) -> None:
+def test_tidelog_and_kafka_compact_a_log_alternately(tmp_path: Path) -> None:
     node = Node(tmp_path, JARS, SETTINGS)
     node.format()
     latest: dict[bytes, bytes | None] = {}
-    for turn, whose in enumerate(("tidelog", "kafka", "tidelog", "kafka")):
-        with node.under(whose) as tools:
+    for turn, owner in enumerate(("tidelog", "kafka", "tidelog", "kafka")):
+        with node.under(owner) as tools:
             servers = tools.bootstrap_servers
             if not turn:
                 tools.run("kafka-topics", "--create", "--topic", "t", "--config", "cleanup.policy=compact")
             else:
                 assert read(servers, "t")[1] == latest
-            latest = produce(servers, "t", f"{whose}-{turn}")
+            latest = produce(servers, "t", f"{owner}-{turn}")
             wait_until(
                 partial(_is_compacted, servers, latest),
-                f"compaction by {whose}",
+                f"compaction by {owner}",
                 timeout_s=WITHIN_S,
             )
         checkpoint = (node.data / "cleaner-offset-checkpoint").read_text()
@@ -126,7 +126,7 @@ def test_one_log_is_compacted_by_turns_by_us_and_by_apache_kafka(tmp_path: Path)
 
 
 def _is_compacted(servers: str, latest: dict[bytes, bytes | None]) -> bool:
-    """Apache Kafka seals a segment only when something is appended."""
+    """Append a record, because Apache Kafka seals a segment only at an append; return the check's result."""
     producer = Producer({"bootstrap.servers": servers})
     latest[b"nudge"] = b"x"
     producer.produce("t", key=b"nudge", value=b"x")

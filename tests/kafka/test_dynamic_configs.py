@@ -1,4 +1,4 @@
-"""Dynamic broker configs: a broker of ours accepts and rejects what Apache Kafka's does, key by key."""
+"""Dynamic broker configs: Tidelog accepts and rejects the same changes as Apache Kafka, key by key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidelog.protocol.errors import KafkaError
 BROKER = ConfigResource(ResourceType.BROKER, "1")
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
 OF_THE_NODE = frozenset({"listeners", "advertised.listeners", "log.dirs", "controller.quorum.voters"})
-"""Their values differ because the nodes do."""
+"""Keys whose values differ because the nodes do."""
 OTHER_DEFAULTS = frozenset(
     {
         "socket.send.buffer.bytes",
@@ -37,7 +37,7 @@ OTHER_DEFAULTS = frozenset(
         "replica.socket.receive.buffer.bytes",
     }
 )
-"""Those that docs/configuration.md lists."""
+"""The keys that docs/configuration.md lists."""
 
 NUMBERS = ("1", "0", "-1", "-2", "100000", "2147483648", "x", "")
 VALUES = {
@@ -53,11 +53,16 @@ DIFFERENT = frozenset(
         ("log.flush.interval.ms", "-1"),
         ("log.flush.interval.ms", "-2"),
         ("log.retention.ms", "-2"),
+        ("allow.everyone.if.no.acl.found", "true"),
+        ("allow.everyone.if.no.acl.found", "false"),
+        ("allow.everyone.if.no.acl.found", "x"),
+        ("super.users", "x"),
+        ("super.users", ""),
         ("listener.name.plaintext.controller.quorum.bootstrap.servers", "a"),
         ("listener.name.plaintext.controller.quorum.voters", "a"),
     }
 )
-"""What docs/differences.md states."""
+"""The differences that docs/differences.md states."""
 
 
 PREFIX = "listener.name.plaintext."
@@ -76,7 +81,7 @@ CHANGES: tuple[tuple[dict[str, str], str], ...] = (
         "INVALID_REQUEST",
     ),
 )
-"""Set for the broker one after the other, with their outcomes; then it is described."""
+"""Changes for the broker, one after the other, with their outcomes; then the broker is described."""
 
 
 class Attempt(NamedTuple):
@@ -88,11 +93,11 @@ class Attempt(NamedTuple):
 
 
 def attempts(described: dict[str, ConfigEntry]) -> Iterator[Attempt]:
-    """Changes of every key, with the value in force and others, plain and with the prefix of a listener."""
+    """Return changes of every key, with its present value and others, also with the prefix of a listener."""
     for key, definition in BROKER_DEFINITIONS.items():
         entry = described.get(key)
         if entry is None and not definition.internal and key not in DYNAMIC_ONLY_CONFIGS:
-            continue  # Tidelog's own key
+            continue  # a key of Tidelog only
         in_force = [entry.value] if entry is not None and entry.value is not None else []
         values = list(dict.fromkeys([*in_force, *VALUES.get(definition.kind, ("x", ""))]))
         prefixed = [(f"listener.name.plaintext.{key}", value) for value in values[:2]]
@@ -127,7 +132,7 @@ def node_of(engine: Engine, folder: Path) -> Iterator[Node]:
 
 
 async def connected(node: Node) -> Admin:
-    """An admin client of a node that describes itself, which it does some time after it listens."""
+    """Return an admin client, as soon as its node, which listens earlier, returns its description."""
     found: list[Admin] = []
 
     async def connect() -> None:
@@ -139,7 +144,7 @@ async def connected(node: Node) -> Admin:
                 found.append(admin)
             except KafkaError:
                 await admin.close()
-                # Each attempt is a new connection: less often than `eventually` checks.
+                # Each attempt opens a connection, so they are less frequent than those of `eventually`.
                 await asyncio.sleep(0.2)
 
     connecting = asyncio.get_running_loop().create_task(connect())
@@ -155,7 +160,7 @@ async def described(admin: Admin) -> dict[str, ConfigEntry]:
 
 
 async def outcomes(admin: Admin, tried: Iterable[Attempt]) -> dict[tuple[str, Attempt], str]:
-    """The error of every attempt, NONE for success."""
+    """Return the error of every attempt, NONE for success."""
     found = {}
     for attempt in tried:
         change = ConfigChange(name=attempt.key, value=attempt.value, operation=attempt.operation)
@@ -167,7 +172,7 @@ async def outcomes(admin: Admin, tried: Iterable[Attempt]) -> dict[tuple[str, At
 
 
 async def applied(admin: Admin) -> list[str]:
-    """The error of each of the changes, each waited for until the broker describes it."""
+    """Return the error of each change; wait after each until the broker describes it."""
     found = []
     for configs, _ in CHANGES:
         changes = [ConfigChange(name=key, value=value) for key, value in configs.items()]
@@ -187,7 +192,7 @@ def is_set(described_configs: dict[str, ConfigEntry], configs: Mapping[str, str]
     )
 
 
-async def test_every_change_of_a_broker_config_has_kafkas_outcome(tmp_path: Path) -> None:
+async def test_every_change_of_a_broker_config_has_kafkas_result(tmp_path: Path) -> None:
     with (
         node_of(Engine.KAFKA, tmp_path / "kafka") as kafkas,
         node_of(Engine.TIDELOG, tmp_path / "tidelog") as ours,

@@ -1,4 +1,4 @@
-"""Kafka's own tools work on a cluster of ours as they do on Kafka's."""
+"""Kafka's own tools work with a Tidelog cluster as they do with Kafka's."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ WITHIN_S = 60.0
 
 
 def described(tools: KafkaTools, topic: str) -> list[dict[str, str]]:
-    """The partitions as `kafka-topics --describe` prints them."""
+    """Return the partitions as printed by `kafka-topics --describe`."""
     text = tools.run("kafka-topics", "--describe", "--topic", topic)
     rows = [line for line in text.splitlines() if "\tPartition: " in line]
     return [dict(re.findall(r"(\w+): ?([\d,]*)", line)) for line in rows]
 
 
-def test_metadata_quorum_names_leader_voters_and_lag(tools: KafkaTools, cluster: LocalCluster) -> None:
+def test_metadata_quorum_reports_leader_voters_and_lag(tools: KafkaTools, cluster: LocalCluster) -> None:
     status = tools.run("kafka-metadata-quorum", "describe", "--status")
     found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
     assert found["ClusterId"].strip() == cluster.layout.cluster_id
@@ -56,7 +56,7 @@ def test_topics_are_created_described_altered_and_deleted(tools: KafkaTools) -> 
     )
 
 
-def test_console_producer_consumer_and_groups(tools: KafkaTools) -> None:
+def test_console_producer_consumer_and_consumer_groups(tools: KafkaTools) -> None:
     tools.run(
         "kafka-topics", "--create", "--topic", "lines", "--partitions", "3", "--replication-factor", "3"
     )
@@ -76,8 +76,8 @@ def test_partitions_are_reassigned_and_verified(tools: KafkaTools, tmp_path: Pat
     tools.run("kafka-topics", "--create", "--topic", "moved", "--replica-assignment", "1:2,2:1")
     tools.run("kafka-console-producer", "--topic", "moved", stdin="a\nb\nc\n")
     plan = tmp_path / "plan.json"
-    wanted = [{"topic": "moved", "partition": index, "replicas": [3, 2]} for index in (0, 1)]
-    plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+    expected = [{"topic": "moved", "partition": index, "replicas": [3, 2]} for index in (0, 1)]
+    plan.write_text(json.dumps({"version": 1, "partitions": expected}))
     tools.run("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(plan))
 
     def is_complete() -> bool:
@@ -112,7 +112,7 @@ def test_preferred_leaders_are_elected_after_a_restart(tools: KafkaTools, cluste
     assert all(row["Leader"] == "3" for row in described(tools, "led"))
 
 
-def test_configs_quotas_and_credentials(tools: KafkaTools) -> None:
+def test_configs_quotas_and_credentials_are_altered_and_described(tools: KafkaTools) -> None:
     tools.run("kafka-topics", "--create", "--topic", "set", "--partitions", "1")
     topic = ("--entity-type", "topics", "--entity-name", "set")
     tools.run("kafka-configs", "--alter", *topic, "--add-config", "retention.ms=12345")
@@ -150,7 +150,7 @@ def test_a_broker_takes_security_keys_without_the_prefix_of_a_listener(tools: Ka
     tools.run("kafka-configs", "--alter", *broker, "--delete-config", "sasl.kerberos.service.name")
 
 
-def test_features_cluster_id_versions_directories_and_deleted_records(
+def test_features_cluster_id_versions_directories_and_delete_records(
     tools: KafkaTools, cluster: LocalCluster, tmp_path: Path
 ) -> None:
     features = tools.run("kafka-features", "describe")
@@ -176,7 +176,7 @@ def test_features_cluster_id_versions_directories_and_deleted_records(
 def test_acls_are_added_listed_and_removed(tools: KafkaTools) -> None:
     rule = ("--allow-principal", "User:ahab", "--operation", "Read", "--topic", "whales")
     added = tools.call("kafka-acls", "--add", *rule)
-    # Kafka without an authorizer refuses, too; what we answer is one or the other, in one line.
+    # Kafka without an authorizer refuses this, too; the output is one of the two results, in one line.
     assert added.returncode == 0 or "SecurityDisabledException" in added.stdout + added.stderr
 
 

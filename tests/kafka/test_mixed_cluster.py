@@ -1,4 +1,4 @@
-"""Brokers of Tidelog and of Apache Kafka in one cluster, under a controller of either."""
+"""Brokers of Tidelog and of Apache Kafka in one cluster, with a controller of each kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import KafkaTools
 from tests.support.waiting import wait_until
 
-# Every broker leads one partition.
+# Every broker is the leader of one partition.
 ASSIGNMENT = [[1, 2, 3], [2, 3, 1], [3, 1, 2]]
 TOPIC = ConfigResource.Type.TOPIC
 BROKER = ConfigResource.Type.BROKER
@@ -36,20 +36,20 @@ class Mixed:
     brokers: list[Node]
 
     def logs(self, partition: str) -> list[bytes]:
-        """The bytes of all replicas."""
+        """Return the bytes of all replicas."""
         return [broker.log_bytes(partition) for broker in self.brokers]
 
     def _are_equal(self, partition: str) -> bool:
         return len(set(self.logs(partition))) == 1
 
     def wait_until_equal(self, topic: str, partitions: int = 3) -> None:
-        """Wait until all replicas of each partition are the same bytes."""
+        """Wait until all replicas of each partition have the same bytes."""
         for index in range(partitions):
             wait_until(partial(self._are_equal, f"{topic}-{index}"), timeout_s=WITHIN_S)
             assert self.logs(f"{topic}-{index}")[0] != b""
 
     def return_of(self, node: Node, topic: str) -> None:
-        """Start it again and wait until its replicas are in sync."""
+        """Restart a broker and wait until its replicas are in sync."""
         self.cluster.start(node)
         self.clients.wait_for_brokers(1, 2, 3)
         self.clients.wait_until_whole(topic)
@@ -57,7 +57,7 @@ class Mixed:
 
 @pytest.fixture(scope="module", params=list(Engine), ids=["under-Kafka", "under-Tidelog"])
 def mixed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mixed]:
-    """The cluster, running."""
+    """Run the cluster."""
     cluster = MixedCluster(tmp_path_factory.mktemp("mixed"))
     controller = cluster.add(100, request.param, "controller")
     brokers = [
@@ -84,7 +84,7 @@ def is_empty(folder: Path, pattern: str) -> bool:
     return not list(folder.glob(pattern))
 
 
-def test_every_broker_leads_the_others_follow_and_the_logs_are_the_same(mixed: Mixed) -> None:
+def test_every_broker_leads_and_all_logs_are_equal(mixed: Mixed) -> None:
     mixed.clients.create_topic("tides", ASSIGNMENT, min_insync_replicas="2")
     values = [f"value {number}" for number in range(3000)]
     mixed.clients.produce("tides", values, 3)
@@ -92,30 +92,32 @@ def test_every_broker_leads_the_others_follow_and_the_logs_are_the_same(mixed: M
     mixed.wait_until_equal("tides")
 
 
-def test_configs_are_changed_at_one_broker_and_known_to_all(mixed: Mixed) -> None:
+def test_configs_changed_at_one_broker_apply_to_all(mixed: Mixed) -> None:
     mixed.clients.create_topic("configured", ASSIGNMENT)
-    for asked in mixed.brokers:
-        wanted = str(1_000_000 + asked.number)
-        mixed.clients.set_config(TOPIC, "configured", "retention.ms", wanted, asked)
-        mixed.clients.set_config(BROKER, str(asked.number), "log.retention.ms", wanted, asked)
-        for told in mixed.brokers:
-            topic_config = partial(mixed.clients.config, TOPIC, "configured", "retention.ms", told)
-            wait_until(partial(is_returned, topic_config, wanted), timeout_s=WITHIN_S)
-        broker_config = partial(mixed.clients.config, BROKER, str(asked.number), "log.retention.ms", asked)
-        wait_until(partial(is_returned, broker_config, wanted), timeout_s=WITHIN_S)
+    for contacted in mixed.brokers:
+        expected_value = str(1_000_000 + contacted.number)
+        mixed.clients.set_config(TOPIC, "configured", "retention.ms", expected_value, contacted)
+        mixed.clients.set_config(BROKER, str(contacted.number), "log.retention.ms", expected_value, contacted)
+        for other in mixed.brokers:
+            topic_config = partial(mixed.clients.config, TOPIC, "configured", "retention.ms", other)
+            wait_until(partial(is_returned, topic_config, expected_value), timeout_s=WITHIN_S)
+        broker_config = partial(
+            mixed.clients.config, BROKER, str(contacted.number), "log.retention.ms", contacted
+        )
+        wait_until(partial(is_returned, broker_config, expected_value), timeout_s=WITHIN_S)
 
 
-def test_a_topic_that_is_deleted_leaves_every_directory(mixed: Mixed) -> None:
-    for asked in mixed.brokers:
+def test_a_deleted_topic_is_removed_from_every_directory(mixed: Mixed) -> None:
+    for contacted in mixed.brokers:
         mixed.clients.create_topic("short", ASSIGNMENT)
         mixed.clients.produce("short", ["a", "b", "c"], 3)
-        mixed.clients.delete_topic("short", asked)
+        mixed.clients.delete_topic("short", contacted)
         for broker in mixed.brokers:
             wait_until(partial(is_empty, broker.directory, "short-*"), timeout_s=WITHIN_S)
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_each_broker_goes_and_returns_and_nothing_is_lost(mixed: Mixed, clean: bool) -> None:
+def test_each_broker_stops_and_returns_without_loss(mixed: Mixed, clean: bool) -> None:
     name = "stopped" if clean else "killed"
     mixed.clients.create_topic(name, ASSIGNMENT, min_insync_replicas="2")
     written = [f"before {number}" for number in range(300)]
@@ -133,7 +135,7 @@ def test_each_broker_goes_and_returns_and_nothing_is_lost(mixed: Mixed, clean: b
 
 
 @pytest.mark.parametrize("number", [1, 3], ids=["Tidelog", "Apache Kafka"])
-def test_what_a_leader_took_alone_is_cut_when_it_returns(mixed: Mixed, number: int) -> None:
+def test_unreplicated_records_are_truncated_when_their_leader_returns(mixed: Mixed, number: int) -> None:
     name = f"cut-{number}"
     replicas = [number, *(broker.number for broker in mixed.brokers if broker.number != number)]
     mixed.clients.create_topic(name, [replicas])
@@ -143,9 +145,9 @@ def test_what_a_leader_took_alone_is_cut_when_it_returns(mixed: Mixed, number: i
     wait_until(lambda: len(set(mixed.logs(f"{name}-0"))) == 1, timeout_s=WITHIN_S)
     for follower in followers:
         mixed.cluster.signal(follower, signal.SIGSTOP)
-    # The first answers the fetches that wait at the leader; nobody asks for those after it.
+    # The first records complete the fetches that wait at the leader; the later ones are not fetched.
     mixed.clients.produce(name, ["perhaps everywhere"], acks="1")
-    mixed.clients.produce(name, [f"nowhere else {each}" for each in range(50)], acks="1")
+    mixed.clients.produce(name, [f"unreplicated {each}" for each in range(50)], acks="1")
     longest = leader.log_bytes(f"{name}-0")
     mixed.cluster.kill(leader)
     for follower in followers:
@@ -166,9 +168,9 @@ def test_kafkas_tools_reach_the_controller_through_any_broker(mixed: Mixed, numb
     tools = KafkaTools(Path(os.environ["TIDELOG_KAFKA_JARS"]), mixed.cluster.nodes[number].address)
     assert re.search(r"LeaderId:\s+100", tools.run("kafka-metadata-quorum", "describe", "--status"))
     moves = mixed.cluster.root / f"{name}.json"
-    wanted = [[3, 2], [2, 1]]
+    placement = [[3, 2], [2, 1]]
     partitions = [
-        {"topic": name, "partition": index, "replicas": list(to)} for index, to in enumerate(wanted)
+        {"topic": name, "partition": index, "replicas": list(to)} for index, to in enumerate(placement)
     ]
     moves.write_text(json.dumps({"version": 1, "partitions": partitions}))
     tools.run("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(moves))
@@ -177,7 +179,7 @@ def test_kafkas_tools_reach_the_controller_through_any_broker(mixed: Mixed, numb
         found = [mixed.clients.partition(name, index) for index in range(2)]
         return all(
             placed is not None and placed.replicas == to and set(placed.isrs) == set(to)
-            for placed, to in zip(found, wanted, strict=True)
+            for placed, to in zip(found, placement, strict=True)
         )
 
     wait_until(has_moved, timeout_s=WITHIN_S)
@@ -185,11 +187,11 @@ def test_kafkas_tools_reach_the_controller_through_any_broker(mixed: Mixed, numb
     tools.call("kafka-leader-election", "--election-type", "preferred", *which)
     wait_until(lambda: mixed.clients.leader(name).number == 3, timeout_s=WITHIN_S)
     assert len(mixed.clients.read(name, 200, 2)) == 200
-    first, second = (mixed.cluster.nodes[each].log_bytes(f"{name}-0") for each in wanted[0])
+    first, second = (mixed.cluster.nodes[each].log_bytes(f"{name}-0") for each in placement[0])
     assert first == second != b""
 
 
-def test_offsets_of_groups_are_kept_when_their_coordinator_is_of_another_kind(mixed: Mixed) -> None:
+def test_group_offsets_are_kept_when_the_coordinator_moves_to_the_other_implementation(mixed: Mixed) -> None:
     mixed.clients.create_topic("grouped", ASSIGNMENT)
     mixed.clients.produce("grouped", [str(number) for number in range(300)], 3)
     groups = [f"group {number}" for number in range(6)]
@@ -206,7 +208,7 @@ def test_offsets_of_groups_are_kept_when_their_coordinator_is_of_another_kind(mi
 
 
 @pytest.mark.parametrize("number", [2, 3], ids=["Tidelog", "Apache Kafka"])
-def test_an_empty_broker_starts_from_a_snapshot_and_gets_every_record(mixed: Mixed, number: int) -> None:
+def test_an_empty_broker_loads_a_snapshot_and_fetches_all_records(mixed: Mixed, number: int) -> None:
     name = f"whole-{number}"
     mixed.clients.create_topic(name, ASSIGNMENT)
     mixed.clients.produce(name, [str(each) for each in range(300)], 3)
@@ -219,10 +221,10 @@ def test_an_empty_broker_starts_from_a_snapshot_and_gets_every_record(mixed: Mix
     mixed.wait_until_equal(name)
 
 
-def test_brokers_continue_when_the_controller_was_away(mixed: Mixed) -> None:
+def test_brokers_continue_after_a_restart_of_the_controller(mixed: Mixed) -> None:
     mixed.clients.create_topic("before", ASSIGNMENT)
     mixed.cluster.kill(mixed.controller)
-    # Ids of idempotent producers are the controller's to give.
+    # The controller assigns the ids of idempotent producers.
     mixed.clients.produce("before", [str(each) for each in range(300)], 3, acks="1")
     mixed.cluster.start(mixed.controller)
     mixed.clients.create_topic("after", ASSIGNMENT)
@@ -231,7 +233,7 @@ def test_brokers_continue_when_the_controller_was_away(mixed: Mixed) -> None:
     mixed.wait_until_equal("after")
 
 
-def test_an_engine_continues_with_the_directory_of_the_other_and_back(mixed: Mixed) -> None:
+def test_kafka_and_tidelog_continue_with_each_others_log_directory(mixed: Mixed) -> None:
     mixed.clients.create_topic("swapped", ASSIGNMENT)
     written = [f"before {each}" for each in range(300)]
     mixed.clients.produce("swapped", written, 3)

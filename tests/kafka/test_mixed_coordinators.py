@@ -1,4 +1,4 @@
-"""What only Apache Kafka's coordinators write, and we must keep: offsets of new groups, transactions."""
+"""Records that only Apache Kafka's coordinators write and Tidelog must keep: new groups, transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SETTINGS = {
 }
 
 
-def test_new_groups_and_transactions_of_kafkas_coordinators_outlive_a_change_of_the_leader(
+def test_new_groups_and_transactions_of_kafkas_coordinators_survive_a_leader_change(
     tmp_path: Path,
 ) -> None:
     cluster = MixedCluster(tmp_path)
@@ -31,7 +31,7 @@ def test_new_groups_and_transactions_of_kafkas_coordinators_outlive_a_change_of_
             cluster.format(node)
         cluster.start(*cluster.nodes.values())
         clients.wait_for_brokers(1, 3)
-        # Both coordinators begin at Kafka's broker; that of groups moves.
+        # Both coordinators are Kafka's broker at first; that of groups moves.
         clients.create_topic("__consumer_offsets", [[3, 1]], cleanup_policy="compact")
         clients.create_topic("__transaction_state", [[3]], cleanup_policy="compact")
         clients.create_topic("tides", [[3, 1], [1, 3]])

@@ -49,7 +49,7 @@ class Controllers:
         subprocess.run(command, check=True, capture_output=True, timeout=WITHIN_S)
 
     def start(self, node: int) -> None:
-        """Start its process."""
+        """Start the process of a node."""
         config = str(self._config(node))
         if node == OURS:
             command = [TIDELOG, "broker", "--config", config]
@@ -59,7 +59,7 @@ class Controllers:
             self._running[node] = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
 
     def stop(self, node: int) -> None:
-        """End it as an operator does, which gives leadership away."""
+        """Stop a node by SIGTERM, which hands over its leadership."""
         process = self._running.pop(node)
         process.send_signal(signal.SIGTERM)
         try:
@@ -68,13 +68,13 @@ class Controllers:
             process.kill()
 
     def kill_all(self) -> None:
-        """End all at once."""
+        """Kill all processes at the same time."""
         for process in self._running.values():
             process.kill()
             process.wait()
 
     def quorum(self, *arguments: str) -> str:
-        """What `kafka-metadata-quorum` says, asking those that run; empty when nobody answers."""
+        """Return the output of `kafka-metadata-quorum` from a running node; empty without a response."""
         servers = ",".join(f"127.0.0.1:{self.ports[node]}" for node in self._running)
         command = [*self._java, MAIN_CLASSES["kafka-metadata-quorum"], "--bootstrap-controller", servers]
         done = subprocess.run(
@@ -83,16 +83,16 @@ class Controllers:
         return done.stdout if done.returncode == 0 else ""
 
     def leader(self) -> int:
-        """Who leads, once somebody does and everybody has all of the log."""
+        """Return the leader, as soon as all nodes have its complete log."""
         return int(self._status(r"LeaderId:\s+(\d+)", lambda lag: lag == "0"))
 
     def voters(self) -> list[int]:
-        """Their ids."""
+        """Return the ids of the voters."""
         found = re.search(r"CurrentVoters:\s+(.*)", self.quorum("describe", "--status"))
         return [] if found is None else [int(number) for number in re.findall(r'"id": (\d+)', found[1])]
 
     def log(self, node: int) -> bytes:
-        """The bytes of its metadata log."""
+        """Return the bytes of a node's metadata log."""
         path = self.root / str(node) / "__cluster_metadata-0" / "00000000000000000000.log"
         return path.read_bytes().rstrip(b"\0")
 
@@ -103,14 +103,14 @@ class Controllers:
             found, lag = re.search(pattern, text), re.search(r"MaxFollowerLag:\s+(\d+)", text)
             if found and lag and is_settled(lag[1]):
                 return found[1]
-            assert time.monotonic() < deadline, f"the quorum does not settle: {text}"
+            assert time.monotonic() < deadline, f"the quorum has no leader that all nodes follow: {text}"
 
     def _config(self, node: int) -> Path:
         return self.root / f"{node}.properties"
 
 
 def controllers(root: Path, numbers: range) -> Iterator[Controllers]:
-    """Some that are killed in the end."""
+    """Yield controllers, and kill them at the end."""
     made = Controllers(root, os.environ["TIDELOG_KAFKA_JARS"], numbers)
     try:
         yield made
@@ -120,7 +120,7 @@ def controllers(root: Path, numbers: range) -> Iterator[Controllers]:
 
 @pytest.fixture
 def three(tmp_path: Path) -> Iterator[Controllers]:
-    """Static voters: one of ours, two of Kafka's."""
+    """Run static voters: one of Tidelog, two of Kafka."""
     for made in controllers(tmp_path, range(1, 4)):
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in made.ports.items())
         for node in made.ports:
@@ -131,7 +131,7 @@ def three(tmp_path: Path) -> Iterator[Controllers]:
 
 @pytest.fixture
 def two(tmp_path: Path) -> Iterator[Controllers]:
-    """Dynamic voters: Kafka's is the first one, ours joins by itself (KIP-1186)."""
+    """Run dynamic voters: Kafka's is the first one, Tidelog's joins by itself (KIP-1186)."""
     for made in controllers(tmp_path, range(1, 3)):
         servers = f"controller.quorum.bootstrap.servers=127.0.0.1:{made.ports[2]}"
         made.format(2, servers, "--standalone")
@@ -142,7 +142,9 @@ def two(tmp_path: Path) -> Iterator[Controllers]:
         yield made
 
 
-def test_leadership_goes_from_kafka_to_ours_and_back_and_the_logs_are_the_same(three: Controllers) -> None:
+def test_metadata_logs_are_equal_after_leadership_moved_from_kafka_to_tidelog_and_back(
+    three: Controllers,
+) -> None:
     led = set()
     for _ in range(ROUNDS_MAX):
         leader = three.leader()
@@ -159,7 +161,7 @@ def test_leadership_goes_from_kafka_to_ours_and_back_and_the_logs_are_the_same(t
     assert all(log[:shortest] == logs[0][:shortest] for log in logs)
 
 
-def test_a_cluster_moves_from_kafkas_controller_to_ours(two: Controllers) -> None:
+def test_a_cluster_moves_from_kafkas_controller_to_tidelogs(two: Controllers) -> None:
     wait_until(lambda: two.voters() == [1, 2], "voter of ours", timeout_s=WITHIN_S)
     replication = two.quorum("describe", "--replication")
     directory = next(line.split()[1] for line in replication.splitlines() if line.split()[0] == "2")

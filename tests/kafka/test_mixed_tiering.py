@@ -1,4 +1,4 @@
-"""Remote storage shared by brokers of both kinds: what one copies the other reads, follows and deletes.
+"""Remote storage shared by brokers of both kinds: segments copied by one are read and deleted by the other.
 
 Needs Aiven's plugin in TIDELOG_AIVEN_CLASSPATH.
 """
@@ -32,7 +32,7 @@ FIRST = {Engine.KAFKA: KAFKA, Engine.TIDELOG: OURS}
 
 @pytest.fixture(scope="module", params=list(Engine), ids=["topic-of-Kafka", "topic-of-Tidelog"])
 def tier(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedTier]:
-    """The cluster, running; one kind or the other has made the metadata topic."""
+    """Run the cluster; a broker of one kind or the other has created the metadata topic."""
     made = MixedTier(tmp_path_factory.mktemp("tier"))
     try:
         made.start(FIRST[request.param])
@@ -47,7 +47,7 @@ def lines(count: int, seed: int) -> list[str]:
 
 
 def transactions(tier: MixedTier, topic: str, count: int) -> list[str]:
-    """Write transactions, every other of which is aborted; the values that count."""
+    """Write transactions, every other of which is aborted; return the committed values."""
     servers = tier.brokers[KAFKA].address
     producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(WITHIN_S)
@@ -66,7 +66,7 @@ def transactions(tier: MixedTier, topic: str, count: int) -> list[str]:
     return committed
 
 
-def test_leaders_of_both_kinds_copy_read_and_delete_alternately(tier: MixedTier) -> None:
+def test_kafka_and_tidelog_leaders_alternately_copy_read_and_delete_segments(tier: MixedTier) -> None:
     tier.clients.create_topic("tides", [[KAFKA, OURS]], **TIERED)
     written: list[str] = []
     start, served = 0, b""
@@ -85,13 +85,13 @@ def test_leaders_of_both_kinds_copy_read_and_delete_alternately(tier: MixedTier)
 
 
 @pytest.mark.parametrize(("leader", "newcomer"), [(KAFKA, OURS), (OURS, KAFKA)], ids=["ours", "Kafkas"])
-def test_an_empty_follower_begins_with_what_a_leader_of_the_other_kind_copied(
+def test_an_empty_follower_starts_after_segments_copied_by_the_other_implementation(
     leader: int, newcomer: int, tier: MixedTier
 ) -> None:
     topic = f"grown-{newcomer}"
     tier.clients.create_topic(topic, [[leader, OTHER]], **TIERED)
     written: list[str] = []
-    # Epochs of several leaders are in the tier before the newcomer hears of any.
+    # Epochs of several leaders are in the tier before the new follower starts.
     for replicas in ((leader, OTHER), (OTHER, leader), (leader, OTHER)):
         tier.place(topic, replicas)
         more = lines(1500, len(written))
@@ -100,12 +100,12 @@ def test_an_empty_follower_begins_with_what_a_leader_of_the_other_kind_copied(
     start = tier.wait_until_tiered(topic, leader, OTHER)
     tier.place(topic, [leader, newcomer])
     assert tier.segments(tier.brokers[newcomer], topic) == [start]
-    # A follower learns of the present epoch by records of it.
+    # A follower learns the current epoch from its records.
     tier.clients.produce(topic, lines(10, 98))
     written += lines(10, 98)
     assert tier.checkpoint(newcomer, topic) == tier.checkpoint(leader, topic)
-    # Apache Kafka's follower fetches the producers from the tier and at once deletes them, for it has an
-    # empty snapshot of the same offset on its list of what to clear (told of in apache/kafka#14652).
+    # Apache Kafka's follower fetches the producer snapshot from the tier and deletes it at once, because it
+    # has an empty snapshot of the same offset on its list of deletions (reported in apache/kafka#14652).
     if newcomer == OURS:
         snapshot = f"{start:020}.snapshot"
         producers = tier.dumped(newcomer, topic, snapshot)
@@ -128,12 +128,12 @@ def test_an_empty_follower_begins_with_what_a_leader_of_the_other_kind_copied(
 
 
 @pytest.mark.parametrize("copier", [KAFKA, OURS], ids=["Apache Kafka", "Tidelog"])
-def test_aborted_transactions_in_the_tier_are_seen_by_leaders_of_both_kinds(
+def test_aborted_transactions_in_the_tier_are_read_by_both_implementations(
     copier: int, tier: MixedTier
 ) -> None:
     topic, other = f"aborted-{copier}", OURS if copier == KAFKA else KAFKA
     tier.clients.create_topic(topic, [[KAFKA, OURS]], **{**TIERED, "remote_storage_enable": "false"})
-    # Apache Kafka's broker takes the records, and coordinates; who copies them is another matter.
+    # Apache Kafka's broker is leader and coordinator; copies may be made by another leader.
     written = transactions(tier, topic, 12)
     tier.place(topic, [copier, other])
     tier.clients.set_config(TOPIC, topic, "remote.storage.enable", "true", tier.brokers[copier])
@@ -149,7 +149,9 @@ def test_aborted_transactions_in_the_tier_are_seen_by_leaders_of_both_kinds(
 
 
 @pytest.mark.parametrize("first", [KAFKA, OURS], ids=["Apache Kafka", "Tidelog"])
-def test_retention_and_deletion_take_away_what_the_other_kind_copied(first: int, tier: MixedTier) -> None:
+def test_retention_and_deletion_remove_segments_of_the_other_implementation(
+    first: int, tier: MixedTier
+) -> None:
     topic, second = f"kept-{first}", OURS if first == KAFKA else KAFKA
     tier.clients.create_topic(topic, [[first, second]], **TIERED)
     tier.clients.produce(topic, lines(3000, 1))
@@ -158,8 +160,8 @@ def test_retention_and_deletion_take_away_what_the_other_kind_copied(first: int,
     tier.place(topic, [second, first])
     tier.clients.produce(topic, lines(3000, 2))
     end = tier.wait_until_tiered(topic, first, second)
-    asked = tier.brokers[second]
-    tier.clients.set_config(TOPIC, topic, "retention.bytes", str(2 * SEGMENT_BYTES), asked)
+    contacted = tier.brokers[second]
+    tier.clients.set_config(TOPIC, topic, "retention.bytes", str(2 * SEGMENT_BYTES), contacted)
     wait_until(lambda: not old & tier.objects(topic), timeout_s=WITHIN_S)
     start = tier.offset(topic, EARLIEST)
     assert 0 < start < end
@@ -170,7 +172,7 @@ def test_retention_and_deletion_take_away_what_the_other_kind_copied(first: int,
     tier.place(topic, [first, second])
     assert tier.offset(topic, EARLIEST) == start
     assert tier.clients.read(topic, left) == lines(3000, 2)[-left:]
-    tier.clients.delete_topic(topic, asked)
+    tier.clients.delete_topic(topic, contacted)
     wait_until(lambda: not tier.objects(topic), timeout_s=WITHIN_S)
 
 
@@ -179,7 +181,7 @@ def has_fewer_objects(tier: MixedTier, topic: str, before: set[str]) -> bool:
 
 
 @pytest.mark.parametrize("leader", [KAFKA, OURS], ids=["Apache Kafka", "Tidelog"])
-def test_records_are_deleted_on_both_sides_of_the_border(leader: int, tier: MixedTier) -> None:
+def test_delete_records_deletes_remote_and_local_records(leader: int, tier: MixedTier) -> None:
     topic, follower = f"cut-{leader}", OURS if leader == KAFKA else KAFKA
     tier.clients.create_topic(topic, [[follower, leader]], **TIERED)
     written = lines(4000, 3)
@@ -201,7 +203,7 @@ def test_records_are_deleted_on_both_sides_of_the_border(leader: int, tier: Mixe
 
 
 def log_start(tier: MixedTier, number: int, topic: str) -> int:
-    """Where a replica's log starts, as `kafka-log-dirs` cannot tell: from the checkpoint of its directory."""
+    """Return a replica's log start from the checkpoint; `kafka-log-dirs` does not report it."""
     text = (tier.brokers[number].directory / "log-start-offset-checkpoint").read_text()
     found = [line.split()[2] for line in text.splitlines() if line.startswith(f"{topic} 0 ")]
     return int(found[0]) if found else 0
@@ -209,7 +211,7 @@ def log_start(tier: MixedTier, number: int, topic: str) -> int:
 
 @pytest.mark.parametrize("number", [KAFKA, OURS], ids=["Apache Kafka", "Tidelog"])
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_a_broker_that_starts_again_finds_the_segments_of_both_kinds(
+def test_a_restarted_broker_finds_segments_of_both_implementations(
     clean: bool, number: int, tier: MixedTier
 ) -> None:
     topic = f"restarted-{number}-{clean}"

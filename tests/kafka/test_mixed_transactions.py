@@ -1,4 +1,4 @@
-"""Transactions between brokers of both kinds: one coordinates, both lead partitions that take part."""
+"""Transactions between brokers of both kinds: one coordinates, both lead partitions of the transactions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 def write_transactions(clients: MixedClients, servers: str) -> None:
-    """One that is committed and one that is aborted, each over partitions of both brokers."""
+    """Write a committed and an aborted transaction, each to partitions of both brokers."""
     producer = Producer({"bootstrap.servers": servers, "transactional.id": "tides", "log_level": 0})
     producer.init_transactions(WITHIN_S)
     for outcome in (producer.commit_transaction, producer.abort_transaction):
@@ -37,7 +37,7 @@ def write_transactions(clients: MixedClients, servers: str) -> None:
 
 
 def copy(clients: MixedClients, tools: KafkaTools) -> None:
-    """Kafka's own copier, whose transactions have offsets of a group; transaction.version 2."""
+    """Run Kafka's own copier, whose transactions contain offsets of a group; transaction.version 2."""
     clients.produce("copied-from", [str(number) for number in range(MESSAGES)], 1)
     tools.run(
         "kafka-transactional-message-copier",
@@ -59,7 +59,7 @@ def copy(clients: MixedClients, tools: KafkaTools) -> None:
 @pytest.mark.parametrize(
     ("coordinator", "group_coordinator"), [(KAFKAS, OURS), (OURS, KAFKAS)], ids=["kafkas", "ours"]
 )
-def test_one_kind_coordinates_transactions_that_both_kinds_take_part_in(
+def test_one_implementation_coordinates_transactions_on_brokers_of_both(
     tmp_path: Path, coordinator: int, group_coordinator: int
 ) -> None:
     cluster = MixedCluster(tmp_path)

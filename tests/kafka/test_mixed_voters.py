@@ -15,7 +15,7 @@ from tests.kafka.tools import MAIN_CLASSES
 from tests.support.waiting import wait_until
 
 ROUNDS_MAX = 8
-# Kafka's own look for old snapshots comes once a minute.
+# Kafka searches for old snapshots once a minute.
 CLEANUP_S = 150.0
 SETTINGS = {
     "metadata.max.retention.bytes": "20000",
@@ -33,18 +33,18 @@ class Voters:
 
     @property
     def controllers(self) -> list[Node]:
-        """All of them."""
+        """Return all controllers."""
         return [node for node in self.cluster.nodes.values() if node.role == "controller"]
 
     def quorum(self, *arguments: str) -> str:
-        """What `kafka-metadata-quorum` says, asking the controllers that run."""
+        """Return the output of `kafka-metadata-quorum` from a running controller."""
         servers = ",".join(node.address for node in self.controllers if node.process is not None)
         return self.cluster.tool(
             MAIN_CLASSES["kafka-metadata-quorum"], "--bootstrap-controller", servers, *arguments
         )
 
     def leader(self) -> Node:
-        """Who leads, once somebody does who runs."""
+        """Return the leader, as soon as a running controller leads."""
         found: list[Node] = []
 
         def is_leader() -> bool:
@@ -56,17 +56,17 @@ class Voters:
         return found[0]
 
     def members(self) -> set[int]:
-        """The ids of those that vote."""
+        """Return the ids of the voters."""
         found = re.search(r"CurrentVoters:\s+(.*)", self.quorum("describe", "--status"))
         return set() if found is None else {int(number) for number in re.findall(r'"id": (\d+)', found[1])}
 
     def directory_id(self, node: Node) -> str:
-        """Of the metadata log of a controller, as the quorum tells it."""
+        """Return the directory id of a controller's metadata log, as reported by the quorum."""
         lines = [line.split() for line in self.quorum("describe", "--replication").splitlines()]
         return next(line[1] for line in lines if line and line[0] == str(node.number))
 
     def make_topics(self, count: int = 1) -> None:
-        """Change the metadata; every broker knows of it when this returns."""
+        """Change the metadata, and wait until every broker has the change."""
         for _ in range(count):
             self._topics += 1
             self.clients.create_topic(f"topic-{self._topics}", [[1, 3], [3, 1]])
@@ -74,7 +74,7 @@ class Voters:
 
 @pytest.fixture
 def voters(tmp_path: Path) -> Iterator[Voters]:
-    """Static voters, running, and the brokers."""
+    """Run static voters and the brokers."""
     made = Voters(tmp_path)
     made.cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
     made.cluster.add(101, Engine.TIDELOG, "controller", SETTINGS)
@@ -91,7 +91,7 @@ def voters(tmp_path: Path) -> Iterator[Voters]:
         made.cluster.end()
 
 
-def test_leaders_are_killed_in_turn_and_those_of_the_other_kind_become_leaders(voters: Voters) -> None:
+def test_killed_leaders_are_replaced_by_voters_of_the_other_implementation(voters: Voters) -> None:
     led: list[Engine] = []
     for _ in range(ROUNDS_MAX):
         leader = voters.leader()
@@ -108,7 +108,7 @@ def test_leaders_are_killed_in_turn_and_those_of_the_other_kind_become_leaders(v
 
 
 @pytest.mark.parametrize("number", [100, 101], ids=["Apache Kafka", "Tidelog"])
-def test_an_empty_voter_begins_with_a_snapshot_of_the_leader(voters: Voters, number: int) -> None:
+def test_an_empty_voter_loads_a_snapshot_of_the_leader(voters: Voters, number: int) -> None:
     empty = voters.cluster.nodes[number]
     while voters.leader().engine is empty.engine:
         voters.cluster.stop(leader := voters.leader())
@@ -117,7 +117,7 @@ def test_an_empty_voter_begins_with_a_snapshot_of_the_leader(voters: Voters, num
     leader = voters.leader()
     voters.make_topics(20)
     oldest = min((leader.directory / METADATA_LOG).glob("*.checkpoint"))
-    # It goes when the log begins with a later one.
+    # The old snapshot is removed when the log begins with a later one.
     wait_until(lambda: not oldest.exists(), timeout_s=CLEANUP_S)
     voters.cluster.stop(empty)
     shutil.rmtree(empty.directory)
@@ -130,7 +130,7 @@ def test_an_empty_voter_begins_with_a_snapshot_of_the_leader(voters: Voters, num
     assert re.search(rf"^{number}\s", voters.quorum("describe", "--replication"), re.MULTILINE)
 
 
-def test_the_quorum_moves_from_a_controller_of_ours_to_one_of_kafkas(tmp_path: Path) -> None:
+def test_the_quorum_moves_from_a_tidelog_controller_to_a_kafka_controller(tmp_path: Path) -> None:
     made = Voters(tmp_path)
     cluster = made.cluster
     ours = cluster.add(101, Engine.TIDELOG, "controller")

@@ -1,4 +1,4 @@
-"""Spark reads from and writes to a broker of Apache Kafka: this source and sink without a broker of ours."""
+"""Spark reads from and writes to a broker of Apache Kafka with Tidelog's source and sink."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALONE = {
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One process of Apache Kafka that is broker and controller."""
+    """Run one process of Apache Kafka that is broker and controller."""
     cluster = MixedCluster(tmp_path_factory.mktemp("kafka"), settings=ALONE)
     node = cluster.add(1, Engine.KAFKA, "broker,controller")
     (port,) = free_ports(1)
@@ -58,7 +58,7 @@ def values(rows: list[dict[str, Any]]) -> list[bytes]:
     return [row["value"] for row in sorted(rows, key=lambda row: row["offset"])]
 
 
-def test_what_librdkafka_wrote_is_read_with_every_codec(spark: SparkSession, servers: str) -> None:
+def test_records_of_librdkafka_are_read_with_every_codec(spark: SparkSession, servers: str) -> None:
     sent = varied_records(2_000, 300)
     for codec in CODECS:
         create_topic(servers, f"codec-{codec}")
@@ -78,7 +78,7 @@ def test_what_librdkafka_wrote_is_read_with_every_codec(spark: SparkSession, ser
     assert rows_by_offset(late) == [one.row() for one in sent[700:]]
 
 
-def test_transactions_of_a_real_coordinator_are_read_as_the_isolation_level_says(
+def test_transactions_of_kafkas_coordinator_are_read_by_isolation_level(
     spark: SparkSession, servers: str, tmp_path: Path
 ) -> None:
     create_topic(servers, "transactions")
@@ -107,7 +107,7 @@ def test_transactions_of_a_real_coordinator_are_read_as_the_isolation_level_says
     assert stream.values() == [b"committed 1", b"committed 2", b"open"]
 
 
-def test_what_the_sink_writes_is_there_and_where_librdkafka_puts_it(
+def test_the_sink_writes_to_the_partitions_of_librdkafka(
     spark: SparkSession, servers: str, tmp_path: Path
 ) -> None:
     for topic in ("by-librdkafka", "by-spark", "by-stream"):

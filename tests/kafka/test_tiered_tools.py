@@ -1,4 +1,4 @@
-"""Kafka's own tools on a cluster of ours whose topics are in remote storage."""
+"""Kafka's own tools with a Tidelog cluster whose topics are in remote storage."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Tier:
         self.tools = KafkaTools(jars, self.cluster.bootstrap_servers)
 
     def create(self, topic: str, assignment: str = "1:2:3", **changed: str) -> None:
-        """A tiered topic."""
+        """Create a tiered topic."""
         configs = {**TIERED, **{key.replace("_", "."): value for key, value in changed.items()}}
         options = [part for key, value in configs.items() for part in ("--config", f"{key}={value}")]
         self.tools.run(
@@ -59,16 +59,16 @@ class Tier:
         return values
 
     def offset(self, topic: str, time: int) -> int:
-        """What `kafka-get-offsets --time` prints for partition 0."""
+        """Return the offset that `kafka-get-offsets --time` prints for partition 0."""
         (line,) = self.tools.run("kafka-get-offsets", "--topic", topic, "--time", str(time)).split()
         return int(line.rsplit(":", 1)[1])
 
     def replica(self, node: int, topic: str) -> Path:
-        """A node's directory of partition 0."""
+        """Return a node's directory of partition 0."""
         return self.cluster.layout.data_folder(node) / f"{topic}-0"
 
     def wait_until_tiered(self, topic: str, nodes: tuple[int, ...] = NODES) -> int:
-        """Wait until these nodes have the active segment alone; where it begins."""
+        """Wait until these nodes have only the active segment; return its base offset."""
 
         def names() -> list[list[str]]:
             return [sorted(path.name for path in self.replica(node, topic).glob("*.log")) for node in nodes]
@@ -81,13 +81,13 @@ class Tier:
         return int(Path(names()[0][0]).stem)
 
     def objects(self, topic: str) -> set[str]:
-        """The objects of a topic."""
-        # Unlike rglob, os.walk takes it well that directories go while it looks.
+        """Return the objects of a topic."""
+        # Unlike rglob, os.walk tolerates directories that are removed meanwhile.
         walk = os.walk(self.folder / TIER_FOLDER)
         return {name for folder, _, names in walk for name in names if f"/{topic}-" in folder}
 
-    def told(self, topic: str) -> list[str]:
-        """Every record of the metadata topic about a topic, as Kafka decodes it, in its order."""
+    def metadata_records(self, topic: str) -> list[str]:
+        """Return every record of the metadata topic about a topic, as decoded by Kafka, in order."""
         paths: dict[str, Path] = {}
         for node in NODES:
             for path in self.cluster.layout.data_folder(node).glob(f"{METADATA_TOPIC}-*/*.log"):
@@ -110,7 +110,7 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tier]:
         made.cluster.remove()
 
 
-def test_offsets_of_the_border_and_reads_across_it(tier: Tier) -> None:
+def test_list_offsets_and_reads_across_the_local_log_start(tier: Tier) -> None:
     tier.create("tides")
     values = tier.produce("tides", 6000)
     border = tier.wait_until_tiered("tides")
@@ -120,7 +120,7 @@ def test_offsets_of_the_border_and_reads_across_it(tier: Tier) -> None:
     assert tier.offset("tides", -4) == border
     assert tier.offset("tides", -5) == border - 1
     assert tier.offset("tides", -6) == border
-    # The first record of all: its timestamp is in the tier only.
+    # The first record: its timestamp is in the tier only.
     assert tier.offset("tides", 0) == 0
     whole = ("--topic", "tides", "--partition", "0", "--offset", "0", "--timeout-ms", "30000")
     for isolation in ("read_committed", "read_uncommitted"):
@@ -128,7 +128,7 @@ def test_offsets_of_the_border_and_reads_across_it(tier: Tier) -> None:
         assert tier.tools.run("kafka-console-consumer", *whole, *options).splitlines() == values
 
 
-def test_a_group_of_kafkas_verifiable_consumer_reads_across_the_border(tier: Tier) -> None:
+def test_kafkas_verifiable_consumer_group_reads_across_the_local_log_start(tier: Tier) -> None:
     tier.create("verified")
     tier.produce("verified", 3000)
     tier.wait_until_tiered("verified")
@@ -165,7 +165,7 @@ def test_configs_of_tiered_topics_are_set_described_and_refused(tier: Tier) -> N
     assert refused.returncode != 0 and "remote.storage.enable=true" in refused.stdout
 
 
-def test_records_are_deleted_on_both_sides_of_the_border(tier: Tier, tmp_path: Path) -> None:
+def test_delete_records_deletes_remote_and_local_records(tier: Tier, tmp_path: Path) -> None:
     tier.create("cut")
     tier.produce("cut", 4000)
     border = tier.wait_until_tiered("cut")
@@ -182,48 +182,53 @@ def test_records_are_deleted_on_both_sides_of_the_border(tier: Tier, tmp_path: P
     wait_until(lambda: not tier.objects("cut"), timeout_s=WITHIN_S)
 
 
-def test_kafka_reads_our_metadata_of_segments(tier: Tier) -> None:
-    tier.create("told", local_retention_bytes="-2")
-    tier.produce("told", 4000)
-    wait_until(lambda: tier.offset("told", -5) > 0, timeout_s=WITHIN_S)
-    closed = sorted(tier.replica(1, "told").glob("*.log"))[:-1]
+def test_kafka_reads_tidelogs_remote_log_metadata(tier: Tier) -> None:
+    tier.create("metadata_records", local_retention_bytes="-2")
+    tier.produce("metadata_records", 4000)
+    wait_until(lambda: tier.offset("metadata_records", -5) > 0, timeout_s=WITHIN_S)
+    closed = sorted(tier.replica(1, "metadata_records").glob("*.log"))[:-1]
     bases = [int(path.stem) for path in closed]
     sizes = [path.stat().st_size for path in closed]
-    wait_until(lambda: tier.offset("told", -5) > bases[-1], timeout_s=WITHIN_S)
-    end = tier.offset("told", -5)
-    tier.tools.run("kafka-topics", "--delete", "--topic", "told")
-    wait_until(lambda: not tier.objects("told"), timeout_s=WITHIN_S)
+    wait_until(lambda: tier.offset("metadata_records", -5) > bases[-1], timeout_s=WITHIN_S)
+    end = tier.offset("metadata_records", -5)
+    tier.tools.run("kafka-topics", "--delete", "--topic", "metadata_records")
+    wait_until(lambda: not tier.objects("metadata_records"), timeout_s=WITHIN_S)
     wait_until(
-        lambda: any("DELETE_PARTITION_FINISHED" in line for line in tier.told("told")), timeout_s=WITHIN_S
+        lambda: any(
+            "DELETE_PARTITION_FINISHED" in line for line in tier.metadata_records("metadata_records")
+        ),
+        timeout_s=WITHIN_S,
     )
-    told = tier.told("told")
-    begun = [fields(line) for line in told if "RemoteLogSegmentMetadata{" in line]
+    metadata_records = tier.metadata_records("metadata_records")
+    begun = [fields(line) for line in metadata_records if "RemoteLogSegmentMetadata{" in line]
     assert [int(each["startOffset"]) for each in begun] == bases
     assert [int(each["endOffset"]) for each in begun] == [*(base - 1 for base in bases[1:]), end]
     assert [int(each["segmentSizeInBytes"]) for each in begun] == sizes
     for each, base in zip(begun, bases, strict=True):
         assert (each["state"], each["brokerId"]) == ("COPY_SEGMENT_STARTED", "1")
         assert (each["segmentLeaderEpochs"], each["txnIdxEmpty"]) == (f"{{0={base}}}", "true")
-        steps = [fields(line)["state"] for line in told if "Update{" in line and each["id"] in line]
-        # Brokers that take up each other's deletion may tell a step more than once.
+        steps = [
+            fields(line)["state"] for line in metadata_records if "Update{" in line and each["id"] in line
+        ]
+        # Brokers that continue each other's deletion may report a state repeatedly.
         assert list(dict.fromkeys(steps)) == [
             "COPY_SEGMENT_FINISHED",
             "DELETE_SEGMENT_STARTED",
             "DELETE_SEGMENT_FINISHED",
         ]
-    steps = [fields(line)["state"] for line in told if "RemotePartitionDeleteMetadata{" in line]
+    steps = [fields(line)["state"] for line in metadata_records if "RemotePartitionDeleteMetadata{" in line]
     assert list(dict.fromkeys(steps)) == [
         f"DELETE_PARTITION_{step}" for step in ("MARKED", "STARTED", "FINISHED")
     ]
 
 
 def fields(line: str) -> dict[str, str]:
-    """The fields of a record of the metadata topic, as Kafka prints them."""
+    """Return the fields of a record of the metadata topic, as printed by Kafka."""
     payload = line[line.index("payload: ") :]
     return dict(re.findall(r"(\w+)=(\{[^{}]*\}|[^,{}\[\]]+)", payload))
 
 
-def test_kafka_reads_the_files_of_a_follower_that_was_built_from_the_tier(tier: Tier, tmp_path: Path) -> None:
+def test_kafka_reads_the_files_of_a_follower_restored_from_the_tier(tier: Tier, tmp_path: Path) -> None:
     tier.create("built", "1")
     tier.produce("built", 4000)
     border = tier.wait_until_tiered("built", (1,))

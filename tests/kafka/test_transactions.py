@@ -1,4 +1,4 @@
-"""Kafka's own transactional copier, and its tool for transactions that hang (transaction.version 2)."""
+"""Kafka's own transactional copier, and its tool for hanging transactions (transaction.version 2)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def create(tools: KafkaTools, topic: str) -> None:
 
 
 def committed(tools: KafkaTools, topic: str, count: int) -> list[str]:
-    """All lines that readers of committed records get within some seconds, up to one more than `count`.
+    """Return the lines that a read-committed consumer prints within some seconds, at most `count` + 1.
 
-    When there is no more, the consumer says so between them.
+    If there are no more records, the consumer prints a message about this among them.
     """
     printed = tools.call(
         "kafka-console-consumer",
@@ -31,7 +31,7 @@ def committed(tools: KafkaTools, topic: str, count: int) -> list[str]:
     return [line for line in printed.splitlines() if line.startswith("line-")]
 
 
-def test_the_transactional_copier_copies_each_message_once_though_it_aborts_at_random(
+def test_the_transactional_copier_copies_each_message_once_with_random_aborts(
     tools: KafkaTools,
 ) -> None:
     create(tools, "copied-from")
@@ -57,7 +57,7 @@ def test_the_transactional_copier_copies_each_message_once_though_it_aborts_at_r
     assert (row[3], row[5]) == (str(MESSAGES), "0"), "committed up to the end, no lag"
 
 
-def test_a_transaction_that_hangs_is_found_and_aborted(tools: KafkaTools) -> None:
+def test_a_hanging_transaction_is_found_and_aborted(tools: KafkaTools) -> None:
     create(tools, "hung")
     producer = Producer({"bootstrap.servers": tools.bootstrap_servers, "transactional.id": "hanging"})
     producer.init_transactions(30)

@@ -14,7 +14,9 @@ MAIN_CLASSES = {
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
@@ -22,6 +24,7 @@ MAIN_CLASSES = {
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-transactional-message-copier": "org.apache.kafka.tools.TransactionalMessageCopier",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
@@ -31,14 +34,17 @@ MAIN_CLASSES = {
 
 
 class KafkaTools:
-    """`run` calls a tool as its shell script would."""
+    """`run` calls a tool like its shell script."""
 
-    def __init__(self, jars: Path, bootstrap_servers: str) -> None:
+    def __init__(
+        self, jars: Path, bootstrap_servers: str, bootstrap_option: str = "--bootstrap-server"
+    ) -> None:
         self._classpath = f"{jars}/*"
         self.bootstrap_servers = bootstrap_servers
+        self._bootstrap_option = bootstrap_option
 
     def run(self, tool: str, *arguments: str, stdin: str = "") -> str:
-        """What the tool prints, once it has ended well; AssertionError with its words otherwise."""
+        """Return the tool's output; raise AssertionError with the output if it fails."""
         done = self.call(tool, *arguments, stdin=stdin)
         assert done.returncode == 0, (
             f"{tool} {arguments} ended with {done.returncode}\n{done.stdout}{done.stderr}"
@@ -46,8 +52,8 @@ class KafkaTools:
         return done.stdout
 
     def call(self, tool: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """The ended tool, however it ended."""
-        option = "--broker-list" if tool == "kafka-transactional-message-copier" else "--bootstrap-server"
+        """Run a tool and return it, with any exit code."""
+        option = "--broker-list" if tool == "kafka-transactional-message-copier" else self._bootstrap_option
         servers = [] if tool == "kafka-dump-log" else [option, self.bootstrap_servers]
         if tool == "kafka-cluster":
             # Its options belong to the command that follows.

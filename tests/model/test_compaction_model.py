@@ -130,7 +130,7 @@ class CompactionModel(RuleBasedStateMachine):
                 expected[key] = (offset, value)
         latest = latest_of(one for one in found if one.offset not in self.aborted)
         for key, (offset, value) in expected.items():
-            # A tombstone may be gone, and with it all that it stood for.
+            # A tombstone may be removed together with all records of its key.
             assert latest.get(key, (offset, None)) == (offset, value)
 
     @invariant()

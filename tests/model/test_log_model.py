@@ -1,4 +1,4 @@
-"""A partition log against a plain list of batches, through appends, rolls, cuts, deletions and crashes."""
+"""A partition log compared with a list of batches: appends, rolls, truncations, deletions and crashes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.logs.partition_logs import NOW_MS, append_marker, batch, end_
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import read_records
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.log.partition_log import PartitionLog
 
 CONFIG = log_config(
@@ -37,7 +37,7 @@ Row = tuple[int, int, str]
 
 @dataclass
 class ModelBatch:
-    """A batch as the list remembers it."""
+    """A batch in the model's list."""
 
     base_offset: int
     rows: list[Row]
@@ -50,7 +50,7 @@ class ModelBatch:
 
 @pytest.fixture(autouse=True)
 def quiet_storage() -> Iterator[None]:
-    """Thousands of repaired logs are not worth thousands of warnings; other tests count theirs."""
+    """Silence the warnings of thousands of repaired logs; other tests check the warnings."""
     logger = logging.getLogger("tidelog.storage")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -59,7 +59,7 @@ def quiet_storage() -> Iterator[None]:
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Does the same to the log and to the list, and compares what readers get."""
+    """Performs the same operations on the log and the list, and compares what readers get."""
 
     disk: CrashFileSystem
     log: PartitionLog
@@ -148,7 +148,7 @@ class LogMachine(RuleBasedStateMachine):
         self.leader_epoch += 1
 
     def cut(self, end: int) -> None:
-        """Forget the batches that reach beyond `end`."""
+        """Remove batches that extend beyond `end`."""
         self.batches = [held for held in self.batches if held.next_offset <= end]
         self.log_end = min(self.log_end, end)
         if self.batches:
@@ -194,7 +194,7 @@ class LogMachine(RuleBasedStateMachine):
         size = flushed + round(part * (active.size_bytes - flushed))
         written = active.file.pread(active.size_bytes, 0)
         while zeros and size < len(written) and written[size] == 0:
-            size += 1  # a zero in place of a zero is no loss: batches may well end with some
+            size += 1  # a zero replaced by a zero is no loss: a batch may end with zeros
         end = active.base_offset
         for position, header in active.batches():
             if position + header.size_bytes <= size:
@@ -208,7 +208,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log = open_log(
             self.disk, CONFIG, recovery_point=recovery_point, log_start_offset=self.log_start, clean=False
         )
-        if end < self.log_start:  # everything that readers could see is gone
+        if end < self.log_start:  # everything that readers could get is deleted
             end = self.log_start
             self.batches = []
         self.cut_after_crash(end)
@@ -248,7 +248,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(timestamp=st.integers(NOW_MS - 60, NOW_MS + 200))
     def look_up_timestamp(self, timestamp: int) -> None:
-        place = completed(self.log.timestamps.first_record_from(timestamp))
+        place = run_steps(self.log.timestamps.first_record_from(timestamp))
         wanted = next((row for row in self.rows() if row[1] >= timestamp), None)
         assert (place and (place.offset, place.timestamp)) == (wanted and wanted[:2])
 

@@ -1,4 +1,4 @@
-"""The border of a tiered log against a plain list of records and a remote storage that is a dictionary."""
+"""A tiered log compared with a list of records and a dictionary as remote storage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RARELY = st.sampled_from([False, False, False, True])
 
 
 def border_of(log: PartitionLog) -> tuple[int, int, int, list[EpochEntry]]:
-    """What opening must find again; an epoch without a record is not kept."""
+    """Return the offsets that opening must restore; an epoch without records is not kept."""
     epochs = [entry for entry in log.leader_epochs.entries if entry.start_offset < log.log_end_offset]
     return log.log_start_offset, log.local_log_start_offset, log.log_end_offset, epochs
 
@@ -74,7 +74,7 @@ class TieredLogMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.is_tiered)
     @rule(how_much=PART)
     def copy(self, how_much: float) -> None:
-        """Copy whole segments that are committed, and say so; perhaps not all of them."""
+        """Copy complete committed segments and report it, possibly not all of them."""
         bases = [base for base in self.log.segments.base_offsets if base <= self.log.high_watermark]
         if not bases:
             return
@@ -117,7 +117,7 @@ class TieredLogMachine(RuleBasedStateMachine):
         end = self.log.log_end_offset
         assert self.log.log_start_offset == min(start, end), "what is remote stays"
         self.records = {offset: record for offset, record in self.records.items() if offset < end}
-        # Another lineage: what was copied beyond is not this log's any more.
+        # Another lineage: copies beyond it do not belong to this log.
         self.remote = {offset: record for offset, record in self.remote.items() if offset < end}
         self.epoch += 1
 

@@ -29,7 +29,7 @@ def scenario(versions: tuple[int, int], faults: tuple[Fault, ...], **options: ob
 
 @pytest.mark.parametrize("faults", FAULTS, ids=lambda faults: "+".join(f.name for f in faults))
 @pytest.mark.parametrize("versions", VERSIONS, ids=str)
-def test_in_every_order_nothing_hangs_and_a_legal_client_can_continue(
+def test_in_every_order_no_transaction_hangs_and_a_valid_client_continues(
     versions: tuple[int, int], faults: tuple[Fault, ...]
 ) -> None:
     explore(scenario(versions, faults))
@@ -37,30 +37,30 @@ def test_in_every_order_nothing_hangs_and_a_legal_client_can_continue(
 
 @pytest.mark.parametrize("versions", VERSIONS, ids=str)
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name)
-def test_offsets_of_groups_hang_in_no_order_either(versions: tuple[int, int], fault: Fault) -> None:
+def test_in_every_order_no_offset_commit_hangs(versions: tuple[int, int], fault: Fault) -> None:
     explored = scenario(versions, (fault,), origin=AppendOrigin.COORDINATOR)
     # Without sequences nothing tells a late commit of version 0 from one of the next transaction.
     is_certain = explored.ends_are_certain and versions != (0, 0)
     explore(explored._replace(ends_are_certain=is_certain))
 
 
-def test_a_late_duplicate_and_a_repeated_marker_together_hang_nothing() -> None:
+def test_a_late_duplicate_with_a_repeated_marker_leaves_no_hanging_transaction() -> None:
     faults = (Fault.THE_CLIENT_SENDS_AGAIN, Fault.A_MARKER_IS_SENT_AGAIN)
     assert VERIFIED_AGAIN not in explore(scenario((2, 2), faults))
 
 
-def test_no_order_has_the_marker_of_the_transaction_before_refuse_a_batch() -> None:
+def test_in_every_order_the_previous_transactions_marker_refuses_no_batch() -> None:
     for fault in (Fault.A_MARKER_IS_SENT_AGAIN, Fault.THE_COORDINATOR_FAILS_OVER):
         assert VERIFIED_AGAIN not in explore(scenario((2, 2), (fault,)))
 
 
-def test_a_marker_that_does_not_carry_its_version_has_the_client_send_again_and_never_fail() -> None:
+def test_a_marker_without_transaction_version_causes_retries_and_no_failure() -> None:
     # A coordinator that sends WriteTxnMarkers 1.
     assert VERIFIED_AGAIN in explore(Scenario((2, 2), markers_carry_version=False))
 
 
 @pytest.mark.parametrize("versions", [(0, 0), (2, 0)], ids=str)
-def test_without_the_end_of_verifications_by_markers_transactions_hang(
+def test_without_verification_ended_by_markers_transactions_hang(
     versions: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Verification, "is_ended_by_marker", lambda *_: False)

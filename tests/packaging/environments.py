@@ -1,4 +1,4 @@
-"""Fresh virtual environments with the wheel of this checkout in them."""
+"""Fresh virtual environments with the wheel of this checkout."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSTALL_TIMEOUT_S: Final = 900
 def build_wheel(folder: Path) -> Path:
     """Build the wheel of this checkout in `folder` and return its path.
 
-    It is built from a copy, so that nothing of an earlier build gets into it.
+    It is built from a copy, so that it contains no file of an earlier build.
     """
     source = folder / "source"
     for package in ("tidelog", "pyspark_tidelog"):
@@ -76,7 +76,7 @@ def foreign_project(folder: Path) -> Path:
 
 
 def clean_environment(programs: Path) -> dict[str, str]:
-    """Return the environment variables of a shell that knows nothing of this checkout."""
+    """Return the environment variables of a shell without settings for this checkout."""
     kept = {
         name: value
         for name, value in os.environ.items()

@@ -1,4 +1,4 @@
-"""The wheel as a user installs it: its contents, and its use beside other packages."""
+"""The wheel as a user installs it: its contents, and its use with other packages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.packaging.environments import (
 )
 from tests.support.paths import ROOT
 
-# What a user of the wheel is likely to have in the same environment, each at its newest version.
+# Packages that a user of the wheel is likely to have in the same environment, in their newest versions.
 NEIGHBOURS = ("boto3", "typer", "rich", "fastapi", "pyspark", "pytest")
 FIXTURE_TEST = """
 import socket
@@ -45,7 +45,7 @@ def metadata(wheel: Path) -> Message:
         return email.message_from_bytes(archive.read(name))
 
 
-def test_a_wheel_installs_two_packages_and_nothing_else(wheel: Path) -> None:
+def test_a_wheel_installs_exactly_two_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         top_level = {name.partition("/")[0] for name in archive.namelist()}
     assert {name for name in top_level if not name.endswith(".dist-info")} == {"tidelog", "pyspark_tidelog"}
@@ -57,12 +57,12 @@ def test_a_wheel_has_every_source_file_of_the_package(wheel: Path) -> None:
     assert packed == {str(path.relative_to(ROOT)) for path in (ROOT / "tidelog").rglob("*.py")}
 
 
-def test_a_wheel_reports_to_type_checkers_that_it_is_typed(wheel: Path) -> None:
+def test_a_wheel_is_marked_as_typed(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         assert "tidelog/py.typed" in archive.namelist()
 
 
-def test_the_metadata_is_what_an_index_shows(metadata: Message) -> None:
+def test_the_metadata_is_complete_for_a_package_index(metadata: Message) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
     assert "Typing :: Typed" in metadata.get_all("Classifier", [])
@@ -82,21 +82,21 @@ def test_no_requirement_has_an_upper_bound_or_an_exact_version(metadata: Message
     assert not bounded
 
 
-def test_the_core_installs_no_sdk_of_an_object_store_and_no_spark(metadata: Message) -> None:
+def test_the_core_requires_no_object_store_sdk_and_no_spark(metadata: Message) -> None:
     core = {
         text.partition(">")[0] for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text
     }
     assert core.isdisjoint({"boto3", "fsspec", "pyspark", "pyarrow", "numpy", "confluent-kafka", "aiokafka"})
 
 
-def test_the_wheel_works_with_the_newest_neighbours_in_a_project_with_packages_of_the_same_names(
+def test_the_wheel_works_with_current_dependencies_and_packages_of_the_same_names(
     wheel: Path, tmp_path: Path
 ) -> None:
     programs = create_environment(tmp_path / "environment", f"{wheel}[all]", *NEIGHBOURS)
     use_in_a_foreign_project(programs, foreign_project(tmp_path / "project"))
 
 
-def test_the_wheel_works_with_the_lowest_versions_that_it_allows(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_with_the_lowest_allowed_versions(wheel: Path, tmp_path: Path) -> None:
     pins = lower_bounds("s3", "fsspec")
     assert len(pins) > 8
     programs = create_environment(tmp_path / "environment", str(wheel), *pins, "pytest==8.0.0")

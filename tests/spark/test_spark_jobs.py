@@ -40,7 +40,7 @@ KEYS = (b"north", b"south", b"north", None, "gr\u00fcn".encode(), b"north")
 
 
 def skewed_records(count: int, seed: int) -> list[Sent]:
-    """Over three days, every hundredth a little before the one in front, with few keys and tombstones."""
+    """Return records of three days, every hundredth before the previous one, with few keys and tombstones."""
     records = varied_records(count, 500, seed)
     return [
         one._replace(
@@ -71,13 +71,13 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 def job(cluster: EmbeddedCluster, *arguments: str) -> Any:
-    """The document that a job prints; it must succeed and complain of nothing."""
+    """Return the document that a job prints; the job must succeed without a warning."""
     text = tidelog_output("spark", *arguments, "--json", bootstrap=cluster.bootstrap_servers)
     return json.loads(text)
 
 
 def archived(spark: SparkSession, output: Path) -> dict[int, list[tuple[Any, ...]]]:
-    """What a reader of the folder finds, by partition in log order; each offset may be there once."""
+    """Return the rows of an archive, by partition in log order; each offset occurs at most once."""
     rows = spark.read.parquet(str(output)).toArrow().to_pylist()
     offsets = [(row["partition"], row["offset"]) for row in rows]
     assert len(offsets) == len(set(offsets))
@@ -91,11 +91,11 @@ def archived(spark: SparkSession, output: Path) -> dict[int, list[tuple[Any, ...
 EXPECTED = {partition: [one.row() for one in records] for partition, records in SENT.items()}
 
 
-# --- archive ------------------------------------------------------------------------------
+# --- archive ---
 
 
 @pytest.mark.long
-def test_an_archive_continues_after_kill_9_and_has_every_record_once(
+def test_an_archive_continues_after_kill_9_with_each_record_once(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     output = tmp_path / "archive"
@@ -113,7 +113,7 @@ def test_an_archive_continues_after_kill_9_and_has_every_record_once(
             lambda: process.poll() is not None or (commits / "000000000.json").exists(), timeout_s=PATIENCE_S
         )
     finally:
-        # Its JVM, too.
+        # The JVM of the job is killed, too.
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     before = len(list(commits.glob("*.json")))
@@ -132,7 +132,7 @@ def test_an_archive_continues_after_kill_9_and_has_every_record_once(
     assert listed == set(output.rglob("*.parquet"))
 
 
-def test_files_of_a_commit_that_did_not_come_to_its_manifest_are_replaced(
+def test_files_of_a_commit_without_manifest_are_replaced(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output = tmp_path / "archive"
@@ -140,12 +140,12 @@ def test_files_of_a_commit_that_did_not_come_to_its_manifest_are_replaced(
     assert (first["commits"], first["rows"]) == ([], 0)
 
     def crash(folder: Folder, path: str, text: str) -> None:
-        raise JobFailure("the machine is gone")
+        raise JobFailure("the machine has failed")
 
     with monkeypatch.context() as patched:
         patched.setattr(Folder, "write", crash)
         line = tidelog_failure("spark", "archive", TOPIC, str(output), bootstrap=cluster.bootstrap_servers)
-    assert line == "tidelog: the machine is gone"
+    assert line == "tidelog: the machine has failed"
     left = set(output.rglob("*.parquet"))
     assert left and archived_files(spark, str(output), TOPIC) == []
     assert job(cluster, "archive", TOPIC, str(output))["rows"] == 8500
@@ -153,7 +153,7 @@ def test_files_of_a_commit_that_did_not_come_to_its_manifest_are_replaced(
     assert not (output / "_tidelog" / TOPIC / "staging").exists()
 
 
-def test_an_archive_of_a_span_of_time_continues_to_a_later_end(
+def test_an_archive_of_a_time_range_continues_to_a_later_end(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     output = tmp_path / "archive"
@@ -175,7 +175,7 @@ def test_an_archive_of_a_span_of_time_continues_to_a_later_end(
     assert "--from cannot be changed" in line
 
 
-def test_an_archive_is_the_same_when_tasks_read_the_bucket(
+def test_an_archive_read_from_the_bucket_is_equal(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     output = tmp_path / "archive"
@@ -187,7 +187,7 @@ def test_an_archive_is_the_same_when_tasks_read_the_bucket(
     assert archived(spark, output) == EXPECTED
 
 
-def test_records_that_retention_took_before_they_were_archived_are_reported_or_passed_over(
+def test_records_deleted_before_archiving_are_reported_or_skipped(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     servers, output = cluster.bootstrap_servers, str(tmp_path / "archive")
@@ -198,9 +198,9 @@ def test_records_that_retention_took_before_they_were_archived_are_reported_or_p
     asyncio.run(delete_before(servers, TopicPartition("shoal", 0), 45))
     line = tidelog_failure("spark", "archive", "shoal", output, bootstrap=servers)
     assert line.startswith("tidelog: shoal-0 should be read from offset 30")
-    passed_over = job(cluster, "archive", "shoal", output, "-o", "failOnDataLoss=false")
-    assert (passed_over["commits"], passed_over["rows"]) == ([1], 15)
-    assert passed_over["partitions"] == [{"partition": 0, "start_offset": 30, "end_offset": 60}]
+    skipped = job(cluster, "archive", "shoal", output, "-o", "failOnDataLoss=false")
+    assert (skipped["commits"], skipped["rows"]) == ([1], 15)
+    assert skipped["partitions"] == [{"partition": 0, "start_offset": 30, "end_offset": 60}]
 
 
 async def delete_before(servers: str, partition: TopicPartition, offset: int) -> None:
@@ -208,7 +208,7 @@ async def delete_before(servers: str, partition: TopicPartition, offset: int) ->
         await admin.delete_records({partition: offset})
 
 
-def test_a_topic_that_was_recreated_and_is_longer_now_is_not_taken_for_the_archived_one(
+def test_a_recreated_longer_topic_is_not_appended_to_the_archive(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     servers, output = cluster.bootstrap_servers, str(tmp_path / "archive")
@@ -227,10 +227,10 @@ async def delete_topic(servers: str, topic: str) -> None:
         assert (await admin.delete_topics([topic]))[topic] is None
 
 
-# --- transform ----------------------------------------------------------------------------
+# --- transform ---
 
 
-def test_a_transformation_continues_from_its_checkpoint_and_is_read_back_equal(
+def test_a_transformation_continues_from_its_checkpoint_with_equal_output(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     servers = cluster.bootstrap_servers
@@ -268,7 +268,7 @@ def test_a_transformation_continues_from_its_checkpoint_and_is_read_back_equal(
         ("SELEKT", "Syntax error at or near 'SELEKT'"),
     ],
 )
-def test_sql_that_cannot_be_run_is_refused_in_one_line(
+def test_invalid_sql_is_refused_in_one_line(
     query: str, words: str, spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     line = tidelog_failure(
@@ -278,10 +278,10 @@ def test_sql_that_cannot_be_run_is_refused_in_one_line(
     assert words in line
 
 
-# --- stats --------------------------------------------------------------------------------
+# --- stats ---
 
 
-def test_figures_are_those_that_plain_python_counts(spark: SparkSession, cluster: EmbeddedCluster) -> None:
+def test_statistics_equal_those_of_plain_python(spark: SparkSession, cluster: EmbeddedCluster) -> None:
     (found,) = job(cluster, "stats", TOPIC, "--top", "2")
     everything = [one for records in SENT.values() for one in records]
     assert found["counts"] == counted(everything)
@@ -308,7 +308,7 @@ def size_of(one: Sent) -> int:
 
 
 def counted(records: list[Sent]) -> dict[str, Any]:
-    """The same figures, one record after the other."""
+    """Compute the same figures record by record."""
     sizes = sorted(map(size_of, records))
     times = [one.timestamp_ms for one in records]
     cuts = (
@@ -329,14 +329,14 @@ def counted(records: list[Sent]) -> dict[str, Any]:
     }
 
 
-# --- signals ------------------------------------------------------------------------------
+# --- signals ---
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_job_that_is_interrupted_ends_silently(
+def test_an_interrupted_job_ends_without_a_traceback(
     number: int, code: int, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
-    """PySpark's own handler of ctrl-C calls the JVM in the midst of another call: tracebacks."""
+    """PySpark's handler of ctrl-C calls the JVM during another call, which causes tracebacks."""
     quick = ["--conf", f"spark.driver.extraJavaOptions={QUICK_JVM}"]
     process = subprocess.Popen(
         [*COMMAND, "stats", TOPIC, *quick, "-b", cluster.bootstrap_servers],
@@ -347,7 +347,7 @@ def test_a_job_that_is_interrupted_ends_silently(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
-        # Its JVM is there, and begins a query.
+        # The JVM runs, and begins a query.
         wait_until(lambda: any(tmp_path.glob("tidelog-spark-*/local/blockmgr-*")), timeout_s=PATIENCE_S)
         process.send_signal(number)
         output, errors = process.communicate(timeout=PATIENCE_S)
@@ -357,7 +357,7 @@ def test_a_job_that_is_interrupted_ends_silently(
     assert (process.returncode, output, errors) == (code, b"", b"")
 
 
-# --- verify -------------------------------------------------------------------------------
+# --- verify ---
 
 
 def verify(cluster: EmbeddedCluster, bucket: Path, *arguments: str, code: int) -> Any:
@@ -367,7 +367,7 @@ def verify(cluster: EmbeddedCluster, bucket: Path, *arguments: str, code: int) -
     return json.loads(result.stdout)
 
 
-def test_verify_finds_a_flipped_byte_a_missing_object_and_a_damaged_index(
+def test_verify_finds_a_flipped_byte_a_missing_object_and_a_corrupt_index(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     whole = verify(cluster, cluster.tier_dir, TOPIC, code=0)

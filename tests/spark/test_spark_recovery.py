@@ -1,4 +1,4 @@
-"""Whole queries on three brokers with tiering on, where queries and brokers die and logs change meanwhile."""
+"""Complete queries on three brokers with tiering, while queries and brokers fail and logs change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def topic() -> str:
 
 
 def bulky(count: int, first: int = 0) -> list[Sent]:
-    """Records of 1 KiB, so that a thousand fill a segment."""
+    """Return records of 1 KiB, so that a thousand of them fill a segment."""
     return [Sent(None, b"%01000d" % number, (), 1_000 + number) for number in range(first, first + count)]
 
 
@@ -49,7 +49,7 @@ def values(*parts: list[Sent]) -> list[bytes]:
     return sorted(one.value or b"" for part in parts for one in part)
 
 
-def test_a_query_that_is_killed_continues_where_it_was_across_the_border_of_the_tier(
+def test_a_killed_query_continues_across_the_local_log_start(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     tiered.create(topic)
@@ -59,7 +59,7 @@ def test_a_query_that_is_killed_continues_where_it_was_across_the_border_of_the_
     assert 0 < border.local_start < border.log_end
     options = {"subscribe": topic, "startingOffsets": "earliest"}
     done = run_until_killed(cluster.bootstrap_servers, tmp_path, maxOffsetsPerTrigger="100", **options)
-    assert 100 * done < len(first), "it was over before it was killed"
+    assert 100 * done < len(first), "the query ended before it was killed"
     produce(cluster.bootstrap_servers, topic, second)
     stream = Stream(spark, cluster.bootstrap_servers, tmp_path, maxOffsetsPerTrigger="2000", **options)
     stream.run()
@@ -69,10 +69,10 @@ def test_a_query_that_is_killed_continues_where_it_was_across_the_border_of_the_
 
 
 @pytest.mark.long
-def test_a_query_from_topic_to_topic_that_is_killed_loses_nothing(
+def test_a_killed_query_from_topic_to_topic_loses_nothing(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
-    """At least once: what the killed micro-batch had written may be there twice."""
+    """At least once: the records of the killed micro-batch may be written twice."""
     copy = f"{topic}-copy"
     for name in (topic, copy):
         create_topic(cluster.bootstrap_servers, name)
@@ -80,16 +80,16 @@ def test_a_query_from_topic_to_topic_that_is_killed_loses_nothing(
     produce(cluster.bootstrap_servers, topic, sent)
     options = {"into": copy, "subscribe": topic, "startingOffsets": "earliest"}
     done = run_until_killed(cluster.bootstrap_servers, tmp_path, maxOffsetsPerTrigger="100", **options)
-    assert 100 * done < len(sent), "it was over before it was killed"
+    assert 100 * done < len(sent), "the query ended before it was killed"
     Stream(spark, cluster.bootstrap_servers, tmp_path, **options).run()
     reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
     written = [row.value for row in reader.option("subscribe", copy).load().select("value").collect()]
     assert sorted(set(written)) == values(sent)
-    # One micro-batch at most was under way.
+    # At most one micro-batch was in progress.
     assert len(written) <= len(sent) + 100
 
 
-def test_a_stream_continues_while_the_leader_of_what_it_reads_dies(
+def test_a_stream_continues_after_a_leader_failure(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     nodes = ThreeNodes(cluster)
@@ -113,7 +113,7 @@ def test_a_stream_continues_while_the_leader_of_what_it_reads_dies(
     nodes.wait_until_whole(topic)
 
 
-def test_retention_that_passed_the_checkpoint_is_data_loss_or_is_skipped_as_the_option_says(
+def test_a_checkpoint_below_the_log_start_is_data_loss_or_skipped_by_option(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     tiered.create(topic)
@@ -132,12 +132,12 @@ def test_retention_that_passed_the_checkpoint_is_data_loss_or_is_skipped_as_the_
     offsets = sorted(row["offset"] for row in stream.rows())
     log_start = tiered.border(topic).log_start
     assert offsets[:50] == list(range(50))
-    # Retention goes on: what it left when the query began is there without a gap.
+    # Retention continues: the records that it left when the query began are read without a gap.
     assert offsets[50:] == list(range(offsets[50], 4_050))
     assert 50 < offsets[50] <= log_start
 
 
-def test_partitions_that_are_added_are_read_from_their_start(
+def test_added_partitions_are_read_from_their_start(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     tiered.create(topic)
@@ -157,7 +157,7 @@ def test_partitions_that_are_added_are_read_from_their_start(
     assert {(row["partition"], row["offset"] < 20) for row in stream.rows()} == {(0, True), (2, True)}
 
 
-def test_transactions_are_read_as_the_isolation_level_says_by_batches_and_streams(
+def test_batches_and_streams_follow_the_isolation_level(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
     create_topic(cluster.bootstrap_servers, topic)
@@ -188,14 +188,14 @@ def test_transactions_are_read_as_the_isolation_level_says_by_batches_and_stream
 
 
 def end_of(cluster: EmbeddedCluster, topic: str) -> int:
-    """The high watermark of the only partition."""
+    """Return the high watermark of the only partition."""
     return TieredTopics(cluster).offset(topic, -1)
 
 
-def test_a_query_that_stops_early_and_one_on_sparks_own_checkpoint_read_what_they_should(
+def test_a_query_that_stops_early_and_one_from_sparks_checkpoint_read_all_records(
     spark: SparkSession, cluster: EmbeddedCluster, tiered: TieredTopics, topic: str, tmp_path: Path
 ) -> None:
-    """The checkpoint is as Spark's Kafka source leaves it, compact JSON and its initial offsets beside."""
+    """The checkpoint is like that of Spark's Kafka source: compact JSON, with a file of initial offsets."""
     tiered.create(topic, partitions=2)
     for partition in range(2):
         produce(cluster.bootstrap_servers, topic, bulky(1_500, 1_500 * partition), partition)
@@ -220,7 +220,7 @@ def test_a_query_that_stops_early_and_one_on_sparks_own_checkpoint_read_what_the
 def write_spark_checkpoint(
     folder: Path, done: dict[str, dict[str, int]], initial: dict[str, dict[str, int]]
 ) -> None:
-    """What `format("kafka")` leaves after batch 0."""
+    """Write the checkpoint that `format("kafka")` has after batch 0."""
     for name in ("offsets", "commits", "sources/0"):
         (folder / name).mkdir(parents=True)
     (folder / "metadata").write_text(json.dumps({"id": str(uuid4())}))
@@ -231,5 +231,5 @@ def write_spark_checkpoint(
 
 
 def compact(offsets: dict[str, dict[str, int]]) -> str:
-    """As Spark writes it."""
+    """Return compact JSON, as Spark writes it."""
     return json.dumps(offsets, separators=(",", ":"))

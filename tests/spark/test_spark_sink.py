@@ -1,4 +1,4 @@
-"""Real Spark writes to three brokers with tiering on: what went in comes out, or a query says why not."""
+"""Spark writes to three brokers with tiering: written rows can be read, or the query reports the reason."""
 
 from __future__ import annotations
 
@@ -46,15 +46,13 @@ def write(frame: DataFrame, cluster: EmbeddedCluster, **options: str) -> None:
 
 
 def read(spark: SparkSession, cluster: EmbeddedCluster, topic: str) -> list[dict[str, Any]]:
-    """What the topic holds, by partition and offset."""
+    """Return the records of the topic, by partition and offset."""
     reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
     rows = reader.option("subscribe", topic).option("includeHeaders", "true").load().toArrow().to_pylist()
     return sorted(rows, key=lambda row: (row["partition"], row["offset"]))
 
 
-def test_every_column_is_written_as_it_is_given(
-    spark: SparkSession, cluster: EmbeddedCluster, topic: str
-) -> None:
+def test_every_column_is_written(spark: SparkSession, cluster: EmbeddedCluster, topic: str) -> None:
     frame = spark.sql(
         f"""select * from values
             ('grün', 'high', {HEADERS}, 0, timestamp'2026-01-02 03:04:05.006'),
@@ -76,14 +74,14 @@ def test_every_column_is_written_as_it_is_given(
     ]
 
 
-def test_keys_go_to_the_partitions_that_kafkas_clients_choose(
+def test_keyed_records_are_placed_as_by_kafkas_clients(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str
 ) -> None:
     frame = spark.range(300).selectExpr(
         "concat('key ', id) as key", "cast(cast(id as string) as binary) as value"
     )
     before = datetime.now(UTC)
-    # The option goes before the column.
+    # The option takes precedence over the column.
     write(frame.selectExpr("*", "'elsewhere' as topic"), cluster, topic=topic)
     rows = read(spark, cluster, topic)
     assert len({row["key"] for row in rows}) == len(rows) == 300
@@ -92,7 +90,7 @@ def test_keys_go_to_the_partitions_that_kafkas_clients_choose(
     assert min(row["timestamp"] for row in rows) >= before.replace(microsecond=0)
 
 
-def test_a_record_that_had_no_timestamp_gets_that_of_its_writing(
+def test_a_record_without_timestamp_gets_the_current_time(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str
 ) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
@@ -117,7 +115,7 @@ def test_a_record_that_had_no_timestamp_gets_that_of_its_writing(
         ("select 'v' as value, 7 as partition", "append", "partition 7: .* has no partition 7"),
     ],
 )
-def test_what_cannot_be_written_is_refused_in_one_line(
+def test_invalid_rows_are_refused_in_one_line(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, sql: str, mode: str, refusal: str
 ) -> None:
     writer = spark.sql(sql).write.format("tidelog").option("topic", topic)
@@ -125,18 +123,18 @@ def test_what_cannot_be_written_is_refused_in_one_line(
         writer.option("kafka.bootstrap.servers", cluster.bootstrap_servers).mode(mode).save()
 
 
-def test_a_broker_that_dies_while_rows_are_written_costs_none_of_them(
+def test_a_broker_failure_during_writing_loses_no_record(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str
 ) -> None:
     nodes = ThreeNodes(cluster)
     nodes.wait_until_whole(topic)
     rows = 60_000
     frame = spark.range(rows).selectExpr("lpad(id, 200, '0') as value", "cast(id % 3 as int) as partition")
-    victim = TieredTopics(cluster).leader(topic)
+    leader = TieredTopics(cluster).leader(topic)
 
     def kill_when_rows_arrive() -> None:
         wait_until(lambda: TieredTopics(cluster).border(topic).log_end > 1_000, timeout_s=QUERY_TIMEOUT_S)
-        cluster.kill_node(victim)
+        cluster.kill_node(leader)
 
     with ThreadPoolExecutor(1) as others:
         death = others.submit(kill_when_rows_arrive)
@@ -145,15 +143,15 @@ def test_a_broker_that_dies_while_rows_are_written_costs_none_of_them(
     try:
         values = [row["value"] for row in read(spark, cluster, topic)]
     finally:
-        cluster.start_node(victim)
+        cluster.start_node(leader)
     assert sorted(values) == [b"%0200d" % number for number in range(rows)]
     nodes.wait_until_whole(topic)
 
 
-def test_a_stream_from_topic_to_topic_carries_every_byte(
+def test_a_stream_from_topic_to_topic_copies_every_byte(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
-    """The columns of the source are columns of the sink, apart from the topic."""
+    """The columns of the source are columns of the sink, except the topic."""
     source = f"from-{topic}"
     create_topic(cluster.bootstrap_servers, source, 3)
     sent = varied_records(600, 300)
@@ -181,10 +179,10 @@ def test_a_stream_from_topic_to_topic_carries_every_byte(
     assert len(copied) == 610
 
 
-def test_a_micro_batch_that_failed_is_written_again_and_nothing_is_missing(
+def test_a_failed_micro_batch_is_written_again_completely(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
-    """At least once: what came before the record that failed may be there twice."""
+    """At least once: records before the failed one may be written twice."""
     source = f"from-{topic}"
     create_topic(cluster.bootstrap_servers, source)
     sent = [Sent(None, b"%d" % number, (), 1_000) for number in range(3_000)]
@@ -208,7 +206,7 @@ def test_a_micro_batch_that_failed_is_written_again_and_nothing_is_missing(
     assert written[large.value] == 1
 
 
-def test_a_stream_that_would_replace_its_output_is_refused(
+def test_output_mode_complete_is_refused(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
     frame = spark.readStream.format("rate").load().groupBy("value").count()

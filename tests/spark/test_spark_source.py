@@ -1,4 +1,4 @@
-"""Real Spark over a real tiered broker: what was produced is what queries see, cold and hot."""
+"""Spark reads a tiered broker: queries return the produced records, local and remote."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def topic(cluster: EmbeddedCluster) -> str:
 
 
 def batch(spark: SparkSession, cluster: EmbeddedCluster, **options: str) -> DataFrame:
-    """What a batch query reads."""
+    """Return the rows of a batch query."""
     reader = spark.read.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
     return reader.options(**options).load()
 
 
-def test_every_byte_comes_back_across_the_border_with_every_codec(
+def test_remote_and_local_records_are_read_with_every_codec(
     spark: SparkSession, cluster: EmbeddedCluster
 ) -> None:
     tiered = TieredTopics(cluster)
@@ -68,7 +68,7 @@ def test_every_byte_comes_back_across_the_border_with_every_codec(
         assert rows_by_offset(of_topic) == expected
 
 
-def test_batches_read_the_range_that_options_say(
+def test_batches_read_the_range_of_the_options(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str
 ) -> None:
     produce(cluster.bootstrap_servers, topic, numbered(50))
@@ -89,10 +89,10 @@ def test_batches_read_the_range_that_options_say(
     assert everything.limit(3).count() == 3
 
 
-def test_filters_that_are_pushed_down_leave_out_what_cannot_fit_and_nothing_else(
+def test_pushed_down_filters_omit_only_rows_that_cannot_match(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str
 ) -> None:
-    """Timestamps are out of order: the end of a range cannot be told by them."""
+    """Timestamps are out of order: they do not show the end of a range."""
     sent = [Sent(None, b"%d" % number, (), 1_000 + (number * 7) % 50) for number in range(50)]
     produce(cluster.bootstrap_servers, topic, sent)
     produce(cluster.bootstrap_servers, topic, numbered(50), partition=1)
@@ -110,7 +110,7 @@ def test_filters_that_are_pushed_down_leave_out_what_cannot_fit_and_nothing_else
                 for options in ({}, {"pushdown": "true"})
             )
             assert sorted(pushed.collect()) == sorted(plain.collect())
-            # Spark makes one empty task where there is none.
+            # Spark creates one empty task if there is none.
             assert pushed.rdd.getNumPartitions() == max(tasks, 1)
         assert len(plain.collect()) == 52
     finally:
@@ -119,14 +119,14 @@ def test_filters_that_are_pushed_down_leave_out_what_cannot_fit_and_nothing_else
         batch(spark, cluster, subscribe=topic, pushdown="true").count()
 
 
-def test_the_source_that_was_found_already_may_be_registered(spark: SparkSession) -> None:
+def test_the_source_can_be_registered_twice(spark: SparkSession) -> None:
     tidelog.spark_connector.register(spark)
     tidelog.spark_connector.register(spark)
     with pytest.raises(Exception, match="exactly one of subscribe"):
         spark.read.format("tidelog").option("kafka.bootstrap.servers", "localhost:1").load().count()
 
 
-def test_a_bad_option_reaches_the_user_in_one_line(spark: SparkSession, cluster: EmbeddedCluster) -> None:
+def test_an_invalid_option_is_reported_in_one_line(spark: SparkSession, cluster: EmbeddedCluster) -> None:
     with pytest.raises(Exception, match="Invalid option: failOnDataLoss='perhaps'; expected true or false"):
         batch(spark, cluster, subscribe="tides", failOnDataLoss="perhaps").count()
 
@@ -159,10 +159,10 @@ def test_a_stream_continues_from_its_checkpoint_and_finds_new_partitions(
     assert last == f'{{"{prefix}-a":{{"0":110}},"{prefix}-b":{{"0":5}}}}'
 
 
-def test_a_query_that_fails_in_its_first_data_batch_reads_it_again_when_it_comes_back(
+def test_a_query_that_fails_in_its_first_batch_with_data_repeats_it(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
-    """It began at the end: were "the end" asked again, what came in between would be lost."""
+    """The query began at the end: if the end were queried again, records in between would be lost."""
     produce(cluster.bootstrap_servers, topic, numbered(20))
     fails = [True]
     seen: list[bytes] = []
@@ -170,7 +170,7 @@ def test_a_query_that_fails_in_its_first_data_batch_reads_it_again_when_it_comes
     def take(frame: DataFrame, _batch_id: int) -> None:
         values = [row.value for row in frame.select("value").collect()]
         if values and fails[0]:
-            raise RuntimeError("the sink is away")
+            raise RuntimeError("the sink is unavailable")
         seen.extend(map(bytes, values))
 
     def start() -> StreamingQuery:
@@ -182,7 +182,7 @@ def test_a_query_that_fails_in_its_first_data_batch_reads_it_again_when_it_comes
     query = start()
     wait_until(lambda: query.lastProgress is not None, timeout_s=QUERY_TIMEOUT_S)
     produce(cluster.bootstrap_servers, topic, numbered(10, 20))
-    with pytest.raises(Exception, match="the sink is away"):
+    with pytest.raises(Exception, match="the sink is unavailable"):
         query.awaitTermination(QUERY_TIMEOUT_S)
     produce(cluster.bootstrap_servers, topic, numbered(10, 30))
     fails[0] = False
@@ -194,10 +194,10 @@ def test_a_query_that_fails_in_its_first_data_batch_reads_it_again_when_it_comes
     assert sorted(seen) == [one.value for one in numbered(20, 20)]
 
 
-def test_a_stream_from_the_end_loses_nothing_that_comes_after_its_start(
+def test_a_stream_from_latest_loses_no_record_after_its_start(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
-    """Its first batch is an empty anchor: after a crash at any point the start is in Spark's log."""
+    """The first batch is an empty anchor: after a crash at any point, the start is in Spark's log."""
     produce(cluster.bootstrap_servers, topic, numbered(20))
     stream = Stream(spark, cluster.bootstrap_servers, tmp_path, subscribe=topic)
     stream.run()

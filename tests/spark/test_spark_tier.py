@@ -1,4 +1,4 @@
-"""Real Spark over remote segments: straight from the object store, with and without brokers behind it."""
+"""Spark reads remote segments directly from the object store, with and without brokers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 def store_of(cluster: EmbeddedCluster) -> dict[str, str]:
-    """The options for the directory that is the cluster's object store."""
+    """Return the options for the directory that is the cluster's object store."""
     return {
         "rsm.config.storage.backend.class": "filesystem",
         "rsm.config.storage.root": str(cluster.tier_dir),
@@ -44,7 +44,7 @@ def batch(spark: SparkSession, servers: str | None, **options: str) -> DataFrame
 
 
 def content(frame: DataFrame) -> dict[str, list[tuple[Any, ...]]]:
-    """Rows of each topic in log order; their offsets have to be those of the log, without a gap."""
+    """Return the rows of each topic in log order; their offsets must be those of the log, without a gap."""
     rows = frame.toArrow().to_pylist()
     topics = {}
     for topic in {row["topic"] for row in rows}:
@@ -55,7 +55,7 @@ def content(frame: DataFrame) -> dict[str, list[tuple[Any, ...]]]:
     return topics
 
 
-def test_every_byte_comes_back_straight_from_the_store_with_every_codec(
+def test_records_are_read_directly_from_the_store_with_every_codec(
     spark: SparkSession, cluster: EmbeddedCluster
 ) -> None:
     tiered = TieredTopics(cluster)
@@ -73,9 +73,9 @@ def test_every_byte_comes_back_straight_from_the_store_with_every_codec(
         seen = content(direct)
     expected = [one.row() for one in sent]
     assert seen == dict.fromkeys(borders, expected)
-    asked = [one for one in fetched if one[0] in borders]
-    assert {topic for topic, _, _ in asked} == borders.keys()
-    assert all(offset >= borders[topic].highest_remote + 1 for topic, _, offset in asked)
+    requested = [one for one in fetched if one[0] in borders]
+    assert {topic for topic, _, _ in requested} == borders.keys()
+    assert all(offset >= borders[topic].highest_remote + 1 for topic, _, offset in requested)
     assert content(batch(spark, cluster.bootstrap_servers, tier="broker", **options)) == seen
     offline = batch(spark, None, tier="offline", **options)
     assert offline.columns == direct.columns
@@ -83,7 +83,7 @@ def test_every_byte_comes_back_straight_from_the_store_with_every_codec(
     assert offline.limit(3).count() == 3
 
 
-def test_a_backfill_continues_from_its_checkpoint_while_segments_move_to_the_tier(
+def test_a_stream_continues_from_its_checkpoint_while_segments_are_tiered(
     spark: SparkSession, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     tiered = TieredTopics(cluster)
@@ -99,7 +99,7 @@ def test_a_backfill_continues_from_its_checkpoint_while_segments_move_to_the_tie
         query = (
             writer.format("parquet").option("path", str(tmp_path / "rows")).trigger(availableNow=True).start()
         )
-        assert query.awaitTermination(QUERY_TIMEOUT_S), "the query goes on reading"
+        assert query.awaitTermination(QUERY_TIMEOUT_S), "the query does not end"
         return [one["numInputRows"] for one in query.recentProgress if one["numInputRows"]]
 
     def values() -> list[bytes]:
@@ -114,7 +114,7 @@ def test_a_backfill_continues_from_its_checkpoint_while_segments_move_to_the_tie
     produce(cluster.bootstrap_servers, topic, numbered(1500, 3000, size=300))
     assert run(**direct) == [1300, 200]
     assert values() == [one.value for one in numbered(4500, size=300)]
-    # The same checkpoint goes on without brokers, as far as the tier reaches.
+    # The same checkpoint continues without brokers, up to the end of the tier.
     produce(cluster.bootstrap_servers, topic, numbered(2000, 4500, size=300))
     end = tiered.wait_until_tiered(topic).local_start
     assert sum(run(tier="offline")) == end - 4500
@@ -130,13 +130,13 @@ def s3_options(config: Mapping[str, str]) -> dict[str, str]:
     return in_options({"storage.backend.class": "s3", **storage})
 
 
-def test_encrypted_and_compressed_segments_in_s3_are_read_also_when_no_broker_is_left(
+def test_encrypted_and_compressed_segments_in_s3_are_read_without_brokers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     with s3_server() as server, server.bucket() as bucket:
         store = {
             **s3_options(server.config(bucket)),
-            # Spark hands names of options on in lower case, and the id of a key pair is part of one.
+            # Spark passes names of options in lower case, and one of them contains the id of a key pair.
             **in_options(encryption_configs(*write_key_pair(key_pair(), tmp_path), pair_id="Key-A")),
             "rsm.config.key.prefix": "a/b/",
             "rsm.config.chunk.size": "50000",

@@ -17,7 +17,7 @@ def tidelog(*arguments: str, stdin: bytes | str | None = None, bootstrap: str | 
 
 
 def tidelog_output(*arguments: str, stdin: bytes | str | None = None, bootstrap: str | None = None) -> str:
-    """What the command prints; it must succeed and have nothing to complain about."""
+    """Return the output of a successful command that logs no error."""
     result = tidelog(*arguments, stdin=stdin, bootstrap=bootstrap)
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return result.stdout
@@ -26,7 +26,7 @@ def tidelog_output(*arguments: str, stdin: bytes | str | None = None, bootstrap:
 def tidelog_failure(
     *arguments: str, code: int = 1, stdin: bytes | str | None = None, bootstrap: str | None = None
 ) -> str:
-    """The one line by which the command says why it failed."""
+    """Return the single error line of a failing command."""
     result = tidelog(*arguments, stdin=stdin, bootstrap=bootstrap)
     assert result.exit_code == code, result.output
     lines = result.stderr.splitlines()

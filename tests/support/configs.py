@@ -1,4 +1,4 @@
-"""Settings of components for tests: the defaults of the keys, with changes."""
+"""Component settings for tests: the defaults of the keys, with changes."""
 
 from __future__ import annotations
 

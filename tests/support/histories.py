@@ -1,4 +1,4 @@
-"""Good histories of soak runs, small enough to be damaged by hand."""
+"""Valid histories of soak runs, small enough to be changed by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.harness.soak.history import FINAL_READER, Event
 
 
 def good_history() -> list[Event]:
-    """Two producers, two partitions, a reader, a group of two members, a kill, and the final reading."""
+    """Return two producers, two partitions, a reader, a group of two, a kill, and a final read."""
     events = [Event("broker", "start", "ok", None)]
     for partition, producer, first in ((0, 1, 0), (0, 2, 0), (1, 1, 3), (0, 1, 6)):
         events.append(Event(str(producer), "send", "invoke", [partition, first, first + 2]))

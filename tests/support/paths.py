@@ -1,4 +1,4 @@
-"""Where the checkout is, and the files in it that tests read."""
+"""Paths of the checkout and of files that tests read."""
 
 from __future__ import annotations
 

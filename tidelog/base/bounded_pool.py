@@ -71,11 +71,6 @@ class BoundedPool:
         return self._limit
 
     @property
-    def busy(self) -> int:
-        """The number of calls that run in a thread."""
-        return self._busy
-
-    @property
     def pending(self) -> int:
         """The number of calls that wait for a thread."""
         return len(self._waiting)
@@ -142,18 +137,18 @@ class BoundedPool:
 
     def _end_idle_threads(self) -> None:
         """End idle threads above the limit."""
-        kept = 0 if self._is_closed else self._limit
-        while self._threads > max(kept, self._busy):
+        needed = 0 if self._is_closed else self._limit
+        while self._threads > max(needed, self._busy):
             self._threads -= 1
             self._calls.put(None)
 
-    def _on_call_ended(self, call: _Call, answer: Any, error: BaseException | None) -> None:
+    def _on_call_ended(self, call: _Call, result: Any, error: BaseException | None) -> None:
         """Complete `call` on the loop after its thread has run it."""
         self._busy -= 1
         outcome = call.outcome
         if not outcome.done():
             if error is None:
-                outcome.set_result(answer)
+                outcome.set_result(result)
             else:
                 outcome.set_exception(error)
         self._end_idle_threads()
@@ -173,16 +168,16 @@ def _work(
     calls: SimpleQueue[_Call | None], on_call_ended: Callable[[_Call, Any, BaseException | None], None]
 ) -> None:
     while (call := calls.get()) is not None:
-        answer, error = None, None
+        result, error = None, None
         try:
-            answer = call.function()
+            result = call.function()
         except BaseException as raised:
             error = _for_a_future(raised)
         try:
-            call.loop.call_soon_threadsafe(on_call_ended, call, answer, error)
+            call.loop.call_soon_threadsafe(on_call_ended, call, result, error)
         except RuntimeError:
             return  # the loop is closed; no task waits for the result
-        del call, answer, error
+        del call, result, error
 
 
 def _for_a_future(error: BaseException) -> BaseException:

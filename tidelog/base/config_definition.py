@@ -106,12 +106,12 @@ class ConfigDefinition:
 
     @property
     def is_sensitive(self) -> bool:
-        """Return whether the value must never be shown."""
+        """Whether the value must never be shown."""
         return self.kind is ConfigKind.PASSWORD
 
     @property
     def field_name(self) -> str:
-        """Return the key as an attribute name: `retention.ms` -> `retention_ms`."""
+        """The key as an attribute name: `retention.ms` -> `retention_ms`."""
         return self.key.replace(".", "_")
 
     @property
@@ -123,11 +123,11 @@ class ConfigDefinition:
     def allowed(self) -> str:
         """A phrase for error messages that says which values are allowed."""
         if self.valid_values:
-            listed = ", ".join(self.valid_values)
+            values = ", ".join(self.valid_values)
             return (
-                f"allowed is a list of: {listed}"
+                f"allowed is a list of: {values}"
                 if self.kind is ConfigKind.LIST
-                else f"allowed is one of: {listed}"
+                else f"allowed is one of: {values}"
             )
         if self.kind is ConfigKind.BOOLEAN:
             return "allowed is true or false"

@@ -11,7 +11,7 @@ Source: java.util.Properties.load.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tidelog.base.config_definition import ConfigError
@@ -45,7 +45,7 @@ def parse_properties(text: str, file: str = "server.properties") -> dict[str, st
     `file` is the file name for errors.
     Errors: MalformedEscape.
     """
-    return {key: found.value for key, found in parse_property_lines(text, file).items()}
+    return {key: line.value for key, line in parse_property_lines(text, file).items()}
 
 
 def parse_property_lines(text: str, file: str = "server.properties") -> dict[str, Property]:
@@ -61,6 +61,22 @@ def parse_property_lines(text: str, file: str = "server.properties") -> dict[str
         except _BadEscape as error:
             raise MalformedEscape(number, error.args[0], file) from None
     return values
+
+
+def properties_text(values: Mapping[str, str]) -> str:
+    """Return a file with these values, one on each line; `parse_properties` returns them again."""
+    return "".join(f"{_escape_key(key)}={_escape_value(value)}\n" for key, value in values.items())
+
+
+def _escape_key(key: str) -> str:
+    return re.sub(r"([\\ \t\f=:#!])", r"\\\1", key)
+
+
+def _escape_value(value: str) -> str:
+    escaped = value.replace("\\", "\\\\")
+    for letter, character in _CONTROL.items():
+        escaped = escaped.replace(character, f"\\{letter}")
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
 
 
 class _BadEscape(Exception):

@@ -7,10 +7,12 @@ from typing import Final, TypeVar
 
 import typer
 
+from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE, complain, kafka_error_text
 from tidelog.cli.options import CONNECT_TIMEOUT_MS
 from tidelog.cli.running import run
 from tidelog.clients.admin.admin import Admin
+from tidelog.clients.config.client_config import AdminConfig
 from tidelog.protocol.errors import KafkaError
 
 # The timeout of a change, once the cluster is reached.
@@ -20,11 +22,12 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 
-def with_admin(bootstrap: str, work: Callable[[Admin], Awaitable[T]]) -> T:
+def with_admin(cluster: ClusterConnection, work: Callable[[Admin], Awaitable[T]]) -> T:
     """Run `work` with an admin client; return its result. Errors: KafkaError; those of `work`."""
+    options = cluster.client_options(AdminConfig, {"default_api_timeout_ms": CONNECT_TIMEOUT_MS})
 
     async def connected() -> T:
-        async with Admin(bootstrap, default_api_timeout_ms=CONNECT_TIMEOUT_MS) as admin:
+        async with Admin(cluster.bootstrap, **options) as admin:
             return await work(admin)
 
     return run(connected())

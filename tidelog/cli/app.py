@@ -43,9 +43,13 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "cluster": LazyCommand(
         "tidelog.cli.cluster", "Show the health of a cluster; start and stop a local cluster."
     ),
+    "user": LazyCommand("tidelog.cli.user", "List, create, alter and delete users of SCRAM."),
+    "acl": LazyCommand("tidelog.cli.acl", "List, add and remove access control entries."),
+    "quota": LazyCommand("tidelog.cli.quota", "Describe, alter and remove client quotas."),
     "config": LazyCommand(
         "tidelog.cli.config", "Describe and change configurations of topics, brokers and groups."
     ),
+    "token": LazyCommand("tidelog.cli.token", "Create, renew, expire and describe delegation tokens."),
     "quorum": LazyCommand(
         "tidelog.cli.quorum", "Describe the controller quorum; add and remove controllers."
     ),

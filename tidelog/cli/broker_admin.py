@@ -7,7 +7,8 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, with_admin
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.connection import ClusterConnection, connects
+from tidelog.cli.options import AsJson
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import ClusterDescription
 
@@ -23,9 +24,10 @@ app = typer.Typer(
 
 
 @app.command("list")
-def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+@connects
+def list_brokers(cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """List the brokers, also fenced brokers such as stopped ones."""
-    described = with_admin(bootstrap, lambda admin: admin.describe_cluster(include_fenced=True))
+    described = with_admin(cluster, lambda admin: admin.describe_cluster(include_fenced=True))
     rows = _rows(described)
     if as_json:
         print_json([dict(zip(("broker", "host", "port", "rack", "state"), row, strict=True)) for row in rows])
@@ -34,14 +36,15 @@ def list_brokers(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = Fal
 
 
 @app.command()
+@connects
 def unregister(
     broker: Annotated[
         int, typer.Argument(metavar="BROKER", help="The id of a broker that was removed for good.")
     ],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
 ) -> None:
     """Remove the registration of a broker that will not return."""
-    with_admin(bootstrap, lambda admin: admin.unregister_broker(broker, timeout_ms=OPERATION_TIMEOUT_MS))
+    with_admin(cluster, lambda admin: admin.unregister_broker(broker, timeout_ms=OPERATION_TIMEOUT_MS))
     print(f"unregistered broker {broker}")
 
 

@@ -8,7 +8,8 @@ import typer
 
 from tidelog.cli import local_cluster
 from tidelog.cli.admin import succeeded, with_admin
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.connection import ClusterConnection, connects
+from tidelog.cli.options import AsJson
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import Admin, ClusterDescription, TopicDescription
 from tidelog.clients.metadata.cluster_metadata import PartitionMetadata
@@ -33,9 +34,10 @@ class PartitionHealth(NamedTuple):
 
 
 @app.command()
-def info(bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+@connects
+def info(cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show the cluster id, the brokers and the health of the partitions."""
-    described, topics = with_admin(bootstrap, _describe)
+    described, topics = with_admin(cluster, _describe)
     health = _health(topics)
     if as_json:
         print_json(

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.admin import with_admin
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
+from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import (
     Admin,
@@ -52,10 +53,11 @@ def _resource(kind: Kind, name: str) -> ConfigResource:
 
 
 @app.command()
+@connects
 def describe(
     kind: KindArgument,
     name: NameArgument,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     everything: Annotated[bool, typer.Option("-a", "--all", help="Also show default values.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -63,7 +65,7 @@ def describe(
 
     For broker-logger, show the level of each logger.
     """
-    entries = with_admin(bootstrap, lambda admin: _entries(admin, _resource(kind, name)))
+    entries = with_admin(cluster, lambda admin: _entries(admin, _resource(kind, name)))
     shown = [entry for key, entry in sorted(entries.items()) if everything or not entry.is_default]
     if as_json:
         print_json(shown)
@@ -84,11 +86,12 @@ async def _entries(admin: Admin, resource: ConfigResource) -> dict[str, ConfigEn
 
 
 @app.command("set")
+@connects
 def set_values(
     kind: KindArgument,
     name: NameArgument,
+    cluster: ClusterConnection,
     settings: Annotated[list[str], typer.Argument(metavar="[KEY=VALUE]...", help="The values to set.")] = [],  # noqa: B006
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     unset: Annotated[
         list[str], typer.Option("-d", "--delete", metavar="KEY", help="Reset this key to its default.")
     ] = [],  # noqa: B006
@@ -102,7 +105,7 @@ def set_values(
     changes += [ConfigChange(name=key, value=None, operation=AlterOperation.DELETE) for key in unset]
     if not changes:
         raise UsageFailure("nothing to change: give KEY=VALUE or --delete KEY")
-    with_admin(bootstrap, lambda admin: _set(admin, _resource(kind, name), changes))
+    with_admin(cluster, lambda admin: _set(admin, _resource(kind, name), changes))
     print(f"altered {kind.value} {name}")
 
 

@@ -7,15 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.offset_choice import OffsetChoice, Start, parse_offset_choices
-from tidelog.cli.options import (
-    CONNECT_TIMEOUT_MS,
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    ClientOptions,
-    client_options,
-)
+from tidelog.cli.options import CONNECT_TIMEOUT_MS
 from tidelog.cli.reading import Bounds, start_at, topics_partitions
 from tidelog.cli.record_format import DEFAULT_FORMAT, RecordFormatter, compile_format, json_line
 from tidelog.cli.running import run
@@ -65,10 +60,11 @@ PartitionOption = Annotated[
     typer.Option("-p", "--partition", metavar="N", min=0, help="Read only this partition; may be repeated."),
 ]
 IsolationOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--isolation",
         metavar="LEVEL",
+        show_default="read_uncommitted",
         help="read_uncommitted, or read_committed to skip open and aborted transactions.",
     ),
 ]
@@ -77,43 +73,43 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 
 @app.command()
+@connects
 def consume(
     topics: TopicsArgument,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     format_text: FormatOption = DEFAULT_FORMAT,
     offset: OffsetOption = [],  # noqa: B006
     group: GroupOption = None,
     count: CountOption = None,
     exit_at_end: ExitOption = False,
     partition: PartitionOption = [],  # noqa: B006
-    isolation: IsolationOption = "read_uncommitted",
+    isolation: IsolationOption = None,
     null: NullOption = False,
     as_json: JsonOption = False,
-    client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
     """Read records and print them, from the beginning or from the group's committed offsets.
 
     Example: tidelog consume tides -o beginning -e -f '%p:%o %k=%s\\n'
     """
+    group = group or cluster.group_id
     try:
         choice = parse_offset_choices(offset, default=Start.BEGINNING if group is None else Start.STORED)
         render = json_line if as_json else compile_format(format_text, null=b"NULL" if null else b"")
     except ValueError as error:
         raise UsageFailure(str(error)) from None
     _check_options(group, partition, choice)
-    options: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "group_id": group,
-        "isolation_level": isolation,
         "auto_offset_reset": "latest" if choice.start is Start.END else "earliest",
         "default_api_timeout_ms": CONNECT_TIMEOUT_MS,
         "max_poll_records": RECORDS_PER_POLL,
         "allow_auto_create_topics": False,
         # The request for the end offsets waits behind a fetch in progress.
         "fetch_max_wait_ms": POLL_MS if exit_at_end else FETCH_WAIT_MS,
-        **client_options(client_option, ConsumerConfig),
     }
+    options = cluster.client_options(ConsumerConfig, defaults, {"isolation_level": isolation})
     bounds = Bounds(count=count, stop_at_timestamp=choice.stop_at_timestamp, at_end=exit_at_end)
-    consumer = Consumer(bootstrap, **options)
+    consumer = Consumer(cluster.bootstrap, **options)
     if group is not None:
         run(_consume_in_group(consumer, topics, bounds, render))
     else:

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.connection import ClusterConnection, connects
+from tidelog.cli.options import AsJson
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import Admin, GroupDescription, GroupMember, ListedOffset, OffsetSpec
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
@@ -39,8 +40,9 @@ class PartitionLag:
 
 
 @app.command("list")
+@connects
 def list_groups(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     state: Annotated[
         list[str],
         typer.Option(
@@ -50,7 +52,7 @@ def list_groups(
     as_json: AsJson = False,
 ) -> None:
     """List consumer groups."""
-    found = with_admin(bootstrap, lambda admin: admin.list_groups(states=state))
+    found = with_admin(cluster, lambda admin: admin.list_groups(states=state))
     groups = [found[name] for name in sorted(found)]
     if as_json:
         print_json(groups)
@@ -60,9 +62,10 @@ def list_groups(
 
 
 @app.command()
-def describe(names: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+@connects
+def describe(names: Groups, cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show groups with their members and their lag in each partition."""
-    described = with_admin(bootstrap, lambda admin: _describe(admin, names))
+    described = with_admin(cluster, lambda admin: _describe(admin, names))
     if as_json:
         print_json([_as_document(group, lags) for group, lags in described])
     else:
@@ -163,9 +166,10 @@ def _as_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str,
 
 
 @app.command()
-def delete(names: Groups, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
+@connects
+def delete(names: Groups, cluster: ClusterConnection) -> None:
     """Delete groups without members, and their offsets."""
-    deleted = succeeded(with_admin(bootstrap, lambda admin: admin.delete_groups(names)))
+    deleted = succeeded(with_admin(cluster, lambda admin: admin.delete_groups(names)))
     for name in deleted:
         print(f"deleted {name}")
     fail_unless_all(len(names), len(deleted))

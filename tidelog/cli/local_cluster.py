@@ -10,18 +10,25 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
+from tidelog.base.properties import properties_text
+from tidelog.base.randomness import SYSTEM_RANDOMNESS
 from tidelog.cli.failures import UsageFailure, complain
-from tidelog.cli.options import BOOTSTRAP_VARIABLE, AsJson, key_values
+from tidelog.cli.options import BOOTSTRAP_VARIABLE, COMMAND_CONFIG_VARIABLE, AsJson, key_values
 from tidelog.cli.output import print_json, print_table
 from tidelog.local_cluster.cluster import ClusterFailure, LocalCluster
-from tidelog.local_cluster.layout import CLUSTER_FILE, ClusterLayout
+from tidelog.local_cluster.layout import CLUSTER_FILE
+from tidelog.local_cluster.private_files import write_private
+from tidelog.local_cluster.security import Security
 from tidelog.local_cluster.tiering import TIERING_KEY, tiered_settings
+from tidelog.security.scram.credentials import random_text
 
 T = TypeVar("T")
 
 DEFAULT_FOLDER: Final = Path("tidelog-cluster")
 DEFAULT_NODES: Final = 3
 DEFAULT_FIRST_PORT: Final = 19092
+ADMINISTRATOR: Final = "admin"
+CLIENT_FILE: Final = "client.properties"
 NODES_AT_MOST: Final = 9
 FOLLOW_S: Final = 0.2
 
@@ -30,6 +37,16 @@ Folder = Annotated[
     typer.Option("-d", "--data", metavar="DIRECTORY", help="The directory of the cluster's data."),
 ]
 Node = Annotated[int, typer.Argument(metavar="NODE", help="The node id.")]
+Tiered = Annotated[
+    bool, typer.Option("--tiered", help="Enable remote storage for a new cluster, in its directory.")
+]
+Secure = Annotated[
+    bool,
+    typer.Option(
+        "--secure",
+        help="Secure a new cluster: SASL_SSL, an authorizer, a development CA and an administrator.",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -70,39 +87,66 @@ def start(
             "-o", "--override", metavar="KEY=VALUE", help="A setting of all nodes of a new cluster."
         ),
     ] = [],  # noqa: B006
-    tiered: Annotated[
-        bool,
-        typer.Option("--tiered", help="Enable remote storage for a new cluster, in its directory."),
-    ] = False,
+    tiered: Tiered = False,
+    secure: Secure = False,
 ) -> None:
     """Create and start a local cluster in the background.
 
     If the cluster exists, start its stopped nodes.
     """
+    settings = key_values(override, "--override")
     if (folder / CLUSTER_FILE).exists():
         cluster = _open(folder)
-        _check_same_options(cluster.layout, nodes, port, key_values(override, "--override"), tiered)
+        _check_same_options(cluster, nodes, port, settings, tiered, secure)
+        seconds = _run(cluster.start)
     else:
         if folder.exists() and any(folder.iterdir()):
             raise UsageFailure(f"--data {folder} is neither empty nor the directory of a cluster")
-        settings = key_values(override, "--override")
-        count = nodes or DEFAULT_NODES
         if tiered:
-            settings = tiered_settings(folder, count, settings)
-        first_port = port or DEFAULT_FIRST_PORT
-        cluster = LocalCluster.create(folder, count, first_port=first_port, settings=settings)
-    seconds = _run(cluster.start)
+            settings = tiered_settings(folder, nodes or DEFAULT_NODES, settings)
+        cluster = LocalCluster.create(
+            folder,
+            nodes or DEFAULT_NODES,
+            first_port=port or DEFAULT_FIRST_PORT,
+            settings=settings,
+            security=_development_security() if secure else None,
+        )
+        seconds = _run(cluster.start)
+        _prepare_clients(cluster)
     _print_next_steps(cluster, folder, seconds)
 
 
 def _print_next_steps(cluster: LocalCluster, folder: Path, seconds: float) -> None:
     print(f"{len(cluster.running)} nodes are ready after {seconds:.1f} s; their data is in {folder}")
     print()
-    print(f"  first     export {BOOTSTRAP_VARIABLE}={cluster.bootstrap_servers}")
+    if cluster.security is None:
+        print(f"  first     export {BOOTSTRAP_VARIABLE}={cluster.bootstrap_servers}")
+    else:
+        print(f"  first     export {COMMAND_CONFIG_VARIABLE}={shlex.quote(str(_client_file(cluster)))}")
+        print("  try       tidelog topic create greetings; echo hello | tidelog produce greetings")
+        print("  users     tidelog user create alice; tidelog acl add --allow-principal User:alice ...")
     here = "" if folder == DEFAULT_FOLDER else f" -d {shlex.quote(str(folder))}"
     print(f"  inspect   tidelog cluster status{here}; tidelog cluster info; tidelog quorum describe")
     print(f"  kill      tidelog cluster kill 1{here}; tidelog cluster start{here}")
     print(f"  stop      tidelog cluster stop{here}")
+
+
+def _prepare_clients(cluster: LocalCluster) -> None:
+    """Create the users and the client file of a secured cluster."""
+    if cluster.security is None:
+        return
+    _run(cluster.create_users)
+    client = cluster.security.client_settings(cluster.bootstrap_servers)
+    write_private(_client_file(cluster), properties_text(client.properties))
+
+
+def _development_security() -> Security:
+    password = random_text(SYSTEM_RANDOMNESS)
+    return Security(users={ADMINISTRATOR: password}, super_users=[ADMINISTRATOR])
+
+
+def _client_file(cluster: LocalCluster) -> Path:
+    return cluster.layout.folder / CLIENT_FILE
 
 
 def stop(folder: Folder = DEFAULT_FOLDER) -> None:
@@ -169,12 +213,19 @@ def _open(folder: Path) -> LocalCluster:
 
 
 def _check_same_options(
-    layout: ClusterLayout, nodes: int | None, port: int | None, settings: Mapping[str, str], tiered: bool
+    cluster: LocalCluster,
+    nodes: int | None,
+    port: int | None,
+    settings: Mapping[str, str],
+    tiered: bool,
+    secure: bool,
 ) -> None:
+    layout = cluster.layout
     differs = {
         "--nodes": nodes not in (None, len(layout.nodes)),
         "--port": port not in (None, layout.nodes[0].port),
         "--override": not settings.items() <= layout.settings.items(),
+        "--secure": secure and cluster.security is None,
         "--tiered": tiered and layout.settings.get(TIERING_KEY) != "true",
     }
     for option in (name for name, is_other in differs.items() if is_other):

@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
 from uuid import UUID
@@ -90,6 +91,16 @@ def bytes_to_json(data: bytes | None) -> str | dict[str, str] | None:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
+
+
+def time_text(timestamp_ms: int | None) -> str | None:
+    """Return a timestamp as text in UTC; None if there is no timestamp."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
 
 
 def numbers_text(numbers: Iterable[int]) -> str:

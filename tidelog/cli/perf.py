@@ -11,18 +11,13 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidelog.base.clock import SYSTEM_CLOCK
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.latency import LatencyHistogram
 from tidelog.cli.offset_choice import OffsetChoice, Start
-from tidelog.cli.options import (
-    CONNECT_TIMEOUT_MS,
-    DEFAULT_BOOTSTRAP,
-    AsJson,
-    Bootstrap,
-    ClientOptions,
-    client_options,
-)
+from tidelog.cli.options import CONNECT_TIMEOUT_MS, AsJson
 from tidelog.cli.output import print_json
+from tidelog.cli.produce import LINGER_MS, AcksOption, CompressionOption
 from tidelog.cli.progress import bar
 from tidelog.cli.reading import Bounds, start_at, topics_partitions
 from tidelog.cli.running import run
@@ -30,6 +25,7 @@ from tidelog.clients.config.client_config import ConsumerConfig, ProducerConfig
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import DeliveryFuture, Producer
 
+BATCH_BYTES: Final = 65_536
 PAYLOADS: Final = 256
 RECORDS_PER_STEP: Final = 1_000
 POLL_MS: Final = 500
@@ -78,9 +74,10 @@ class Measurement:
 
 
 @app.command()
+@connects
 def produce(
     topic: Topic,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     records: Annotated[
         int, typer.Option("-n", "--records", metavar="N", min=1, help="The number of records to write.")
     ] = 100_000,
@@ -88,17 +85,22 @@ def produce(
         int, typer.Option("-s", "--record-size", metavar="BYTES", min=0, help="The size of each value.")
     ] = 1_024,
     batch_size: Annotated[
-        int, typer.Option("--batch-size", metavar="BYTES", help="The size of a batch.")
-    ] = 65_536,
+        int | None,
+        typer.Option(
+            "--batch-size", metavar="BYTES", show_default=str(BATCH_BYTES), help="The size of a batch."
+        ),
+    ] = None,
     linger_ms: Annotated[
-        int, typer.Option("--linger-ms", metavar="MS", help="How long a batch waits for more records.")
-    ] = 5,
-    compression: Annotated[
-        str, typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
-    acks: Annotated[
-        str, typer.Option("--acks", metavar="ACKS", help="Required acknowledgements: all, 1 or 0.")
-    ] = "all",
+        int | None,
+        typer.Option(
+            "--linger-ms",
+            metavar="MS",
+            show_default=str(LINGER_MS),
+            help="How long a batch waits for more records.",
+        ),
+    ] = None,
+    compression: CompressionOption = None,
+    acks: AcksOption = None,
     throughput: Annotated[
         int,
         typer.Option(
@@ -109,20 +111,16 @@ def produce(
         ),
     ] = 0,
     as_json: AsJson = False,
-    client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
     """Write records of random letters, and measure."""
-    options: dict[str, Any] = {
-        "batch_size": batch_size,
-        "linger_ms": linger_ms,
-        "compression_type": compression,
-        "acks": acks,
-        "enable_idempotence": acks in ("all", "-1"),
-        "max_block_ms": CONNECT_TIMEOUT_MS,
-        "max_request_size": max(1_048_576, 2 * batch_size),
-        **client_options(client_option, ProducerConfig),
-    }
-    producer = Producer(bootstrap, **options)
+    options = cluster.client_options(
+        ProducerConfig,
+        {"batch_size": BATCH_BYTES, "linger_ms": LINGER_MS, "max_block_ms": CONNECT_TIMEOUT_MS},
+        {"batch_size": batch_size, "linger_ms": linger_ms, "compression_type": compression, "acks": acks},
+    )
+    options.setdefault("enable_idempotence", options.get("acks", "all") in ("all", "-1"))
+    options.setdefault("max_request_size", max(1_048_576, 2 * options["batch_size"]))
+    producer = Producer(cluster.bootstrap, **options)
     with bar("writing", records) as show:
         measured = run(_produce(producer, topic, records, record_size, throughput, show))
     _report(measured, as_json)
@@ -178,9 +176,10 @@ def _payloads(record_size: int) -> list[bytes]:
 
 
 @app.command()
+@connects
 def consume(
     topic: Topic,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     records: Annotated[
         int | None,
         typer.Option(
@@ -192,17 +191,15 @@ def consume(
         ),
     ] = None,
     as_json: AsJson = False,
-    client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
     """Read a topic from the beginning, and measure."""
-    options: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "auto_offset_reset": "earliest",
         "default_api_timeout_ms": CONNECT_TIMEOUT_MS,
         "max_poll_records": RECORDS_PER_POLL,
         "allow_auto_create_topics": False,
-        **client_options(client_option, ConsumerConfig),
     }
-    consumer = Consumer(bootstrap, **options)
+    consumer = Consumer(cluster.bootstrap, **cluster.client_options(ConsumerConfig, defaults))
     with bar("reading", records) as show:
         measured = run(_consume(consumer, topic, records, show))
     _report(measured, as_json)

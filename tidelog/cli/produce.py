@@ -7,22 +7,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.escapes import unescape
 from tidelog.cli.failures import UsageFailure, complain, kafka_error_text
 from tidelog.cli.input_records import InputRecord, RecordSplitter
 from tidelog.cli.input_stream import read_input
-from tidelog.cli.options import (
-    CONNECT_TIMEOUT_MS,
-    DEFAULT_BOOTSTRAP,
-    Bootstrap,
-    ClientOptions,
-    client_options,
-)
+from tidelog.cli.options import CONNECT_TIMEOUT_MS
 from tidelog.cli.progress import counting
 from tidelog.cli.running import run
 from tidelog.clients.config.client_config import ProducerConfig
@@ -50,7 +45,14 @@ HeaderOption = Annotated[
     list[str], typer.Option("-H", "--header", metavar="NAME=VALUE", help="A header of every record.")
 ]
 CompressionOption = Annotated[
-    str, typer.Option("-z", "--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
+    str | None,
+    typer.Option(
+        "-z",
+        "--compression",
+        metavar="CODEC",
+        show_default="none",
+        help="none, gzip, snappy, lz4 or zstd.",
+    ),
 ]
 PartitionOption = Annotated[
     int | None, typer.Option("-p", "--partition", metavar="N", min=0, help="Write only to this partition.")
@@ -67,7 +69,10 @@ DelimiterOption = Annotated[
     str, typer.Option("-D", "--delimiter", metavar="TEXT", help="The text at the end of each record.")
 ]
 AcksOption = Annotated[
-    str, typer.Option("--acks", metavar="ACKS", help="Required acknowledgements: all, 1 or 0.")
+    str | None,
+    typer.Option(
+        "--acks", metavar="ACKS", show_default="all", help="Required acknowledgements: all, 1 or 0."
+    ),
 ]
 TransactionOption = Annotated[
     str | None,
@@ -91,36 +96,32 @@ class Target:
 
 
 @app.command()
+@connects
 def produce(
     topic: TopicArgument,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     key: KeyOption = None,
     key_separator: SeparatorOption = None,
     header: HeaderOption = [],  # noqa: B006
-    compression: CompressionOption = "none",
+    compression: CompressionOption = None,
     partition: PartitionOption = None,
     tombstone: TombstoneOption = False,
     delimiter: DelimiterOption = "\\n",
-    acks: AcksOption = "all",
+    acks: AcksOption = None,
     transaction: TransactionOption = None,
     verbose: VerboseOption = False,
-    client_option: ClientOptions = [],  # noqa: B006
 ) -> None:
     """Write the lines of standard input to a topic, one record each.
 
     Examples: echo hello | tidelog produce tides; tidelog produce tides -K : < pairs.txt
     """
-    options: dict[str, Any] = {
-        "compression_type": compression,
-        "acks": acks,
-        "enable_idempotence": acks in ("all", "-1"),
-        "linger_ms": LINGER_MS,
-        "batch_size": BATCH_BYTES,
-        "max_block_ms": CONNECT_TIMEOUT_MS,
-        "transactional_id": transaction,
-        **client_options(client_option, ProducerConfig),
-    }
-    producer = Producer(bootstrap, **options)
+    options = cluster.client_options(
+        ProducerConfig,
+        {"linger_ms": LINGER_MS, "batch_size": BATCH_BYTES, "max_block_ms": CONNECT_TIMEOUT_MS},
+        {"compression_type": compression, "acks": acks, "transactional_id": transaction},
+    )
+    options.setdefault("enable_idempotence", options.get("acks", "all") in ("all", "-1"))
+    producer = Producer(cluster.bootstrap, **options)
     try:
         splitter = RecordSplitter(
             delimiter=_not_empty(delimiter, "--delimiter"),

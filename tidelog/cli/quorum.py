@@ -9,8 +9,9 @@ import typer
 
 from tidelog.broker.node.process import load_config
 from tidelog.cli.admin import with_admin
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
+from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import Admin, ClusterDescription, QuorumInfo, QuorumReplica, VoterEndpoint
 from tidelog.protocol.ids import uuid_from_text, uuid_text
@@ -28,8 +29,9 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the change withou
 
 
 @app.command()
+@connects
 def describe(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     status: Annotated[bool, typer.Option("--status", help="Show a summary (default).")] = False,
     replication: Annotated[
         bool, typer.Option("--replication", help="Show the offsets of each replica of the metadata log.")
@@ -39,13 +41,13 @@ def describe(
     """Show the leader, the voters and the observers."""
     if status and replication:
         raise UsageFailure("--status and --replication exclude each other")
-    cluster, quorum = with_admin(bootstrap, _describe)
+    described, quorum = with_admin(cluster, _describe)
     if as_json:
-        print_json({"cluster_id": cluster.cluster_id, **_json(quorum)})
+        print_json({"cluster_id": described.cluster_id, **_json(quorum)})
     elif replication:
         _print_replication(quorum)
     else:
-        _print_status(cluster, quorum)
+        _print_status(described, quorum)
 
 
 async def _describe(admin: Admin) -> tuple[ClusterDescription, QuorumInfo]:
@@ -110,12 +112,13 @@ def _row(replica: QuorumReplica, status: str, end_offset: int) -> tuple[object, 
 
 
 @app.command("add-controller")
+@connects
 def add_controller(
     config: Annotated[
         str,
         typer.Option("-c", "--config", metavar="FILE", help="The server.properties of the new controller."),
     ],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     dry_run: DryRun = False,
     override: Annotated[
         list[str], typer.Option("--override", metavar="KEY=VALUE", help="A setting that overrides the file.")
@@ -139,25 +142,26 @@ def add_controller(
         for listener in node.advertised_controllers("localhost", {})
     ]
     if not dry_run:
-        with_admin(bootstrap, lambda admin: admin.add_raft_voter(node.node_id, directory_id, endpoints))
+        with_admin(cluster, lambda admin: admin.add_raft_voter(node.node_id, directory_id, endpoints))
     places = ", ".join(f"{each.listener_name}://{each.host}:{each.port}" for each in endpoints)
     done = "Would add" if dry_run else "Added"
     print(f"{done} controller {node.node_id} with directory id {uuid_text(directory_id)} at {places}.")
 
 
 @app.command("remove-controller")
+@connects
 def remove_controller(
     controller_id: Annotated[int, typer.Argument(metavar="ID", help="The node id of the controller.")],
     directory_id: Annotated[
         str, typer.Argument(metavar="DIRECTORY-ID", help="The directory id, as in `describe --replication`.")
     ],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     dry_run: DryRun = False,
 ) -> None:
     """Remove a controller from the voters."""
     parsed = _directory_id(directory_id)
     if not dry_run:
-        with_admin(bootstrap, lambda admin: admin.remove_raft_voter(controller_id, parsed))
+        with_admin(cluster, lambda admin: admin.remove_raft_voter(controller_id, parsed))
     done = "Would remove" if dry_run else "Removed"
     print(f"{done} controller {controller_id} with directory id {directory_id}.")
 

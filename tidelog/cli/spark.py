@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
+from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.spark_jobs import (
     From,
     Master,
@@ -18,6 +19,7 @@ from tidelog.cli.spark_jobs import (
     TierChoice,
     To,
     span_of,
+    spark_options,
     spark_session,
     times,
     topic_source,
@@ -80,13 +82,14 @@ SinkValues = Annotated[
 
 
 @app.command()
+@connects
 def archive(
     topic: Topic,
     output: Annotated[
         str,
         typer.Argument(metavar="OUTPUT", help="The directory for Parquet files, as a path or URL of Spark."),
     ],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     begin: From = None,
     end: To = None,
     max_offsets: Annotated[
@@ -120,7 +123,7 @@ def archive(
 
     require_spark()
     from_ms, to_ms = times(begin, end)
-    source = topic_source(bootstrap, [topic], options, TierChoice(tier, config, storage))
+    source = topic_source(cluster, [topic], options, TierChoice(tier, config, storage))
     require_topics(source)
     request = ArchiveRequest(
         source=source,
@@ -140,9 +143,10 @@ def archive(
 
 
 @app.command()
+@connects
 def verify(
+    cluster: ClusterConnection,
     topics: FsckTopics = [],  # noqa: B006
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     everything: Everything = False,
     offline: Offline = False,
     patience: Patience = 600,
@@ -179,7 +183,7 @@ def verify(
             run_fsck(
                 bucket,
                 FsckOptions(
-                    bootstrap=bootstrap,
+                    cluster=cluster,
                     topics=topics,
                     is_deep=True,
                     is_offline=offline,
@@ -191,12 +195,13 @@ def verify(
 
 
 @app.command()
+@connects
 def transform(
     topic: Topic,
     target: Target,
     sql: Sql,
     checkpoint: Checkpoint,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     target_bootstrap: TargetBootstrap = None,
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Continue with new records until ctrl-C.")
@@ -224,12 +229,15 @@ def transform(
 
     require_spark()
     request = TransformRequest(
-        source=topic_source(bootstrap, [topic], options, TierChoice(tier, config, storage)),
+        source=topic_source(cluster, [topic], options, TierChoice(tier, config, storage)),
         sql=sql,
         target=target,
-        target_servers=target_bootstrap or bootstrap,
+        target_servers=target_bootstrap or cluster.bootstrap,
         checkpoint=checkpoint,
-        sink_options=key_values(target_options, "-O"),
+        sink_options={
+            **(spark_options(cluster) if target_bootstrap is None else {}),
+            **key_values(target_options, "-O"),
+        },
         starting=starting,
         follows=follow,
     )
@@ -245,9 +253,10 @@ def transform(
 
 
 @app.command()
+@connects
 def stats(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The topics to analyse.")],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     begin: From = None,
     end: To = None,
     top: Annotated[
@@ -270,7 +279,7 @@ def stats(
     from tidelog.spark_connector.jobs.stats import StatsRequest, count_topics
 
     require_spark()
-    source = topic_source(bootstrap, topics, options, TierChoice(tier, config, storage))
+    source = topic_source(cluster, topics, options, TierChoice(tier, config, storage))
     request = StatsRequest(source=source, span=span_of(source, begin, end), top=top)
     with spark_session("stats", master, conf) as spark, bar("tasks", 100) as show:
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import Terminated, UsageFailure
 from tidelog.cli.options import key_values
 from tidelog.cli.running import set_up_logging
@@ -83,12 +84,17 @@ class TierChoice:
         return {"tier": self.mode, **{f"{STORAGE_PREFIX}{key}": text for key, text in values.items()}}
 
 
+def spark_options(cluster: ClusterConnection) -> dict[str, str]:
+    """Return the options of source and sink for TLS and SASL."""
+    return {f"kafka.{key}": text for key, text in cluster.security_properties().items()}
+
+
 def topic_source(
-    bootstrap: str, topics: Sequence[str], values: Sequence[str], tier: TierChoice
+    cluster: ClusterConnection, topics: Sequence[str], values: Sequence[str], tier: TierChoice
 ) -> TopicSource:
     """Return the topics that a job reads. Errors: OptionError; UsageFailure."""
-    options = {**tier.options(), **key_values(values, "-o")}
-    return TopicSource(servers=bootstrap, topics=tuple(dict.fromkeys(topics)), options=options)
+    options = {**spark_options(cluster), **tier.options(), **key_values(values, "-o")}
+    return TopicSource(servers=cluster.bootstrap, topics=tuple(dict.fromkeys(topics)), options=options)
 
 
 def times(begin: str | None, end: str | None) -> tuple[int | None, int | None]:

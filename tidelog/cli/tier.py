@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.options import AsJson
 from tidelog.cli.output import print_json
 from tidelog.cli.tier_sources import (
     ConfigFile,
@@ -34,14 +35,15 @@ app = typer.Typer(
 
 
 @app.command("ls")
+@connects
 def list_partitions(
+    cluster: ClusterConnection,
     names: Annotated[
         list[str],
         typer.Argument(
             metavar="[TOPIC[-PARTITION]]...", help="Topics or partitions; default: all tiered topics."
         ),
     ] = [],  # noqa: B006
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     segments: Annotated[
         bool, typer.Option("-s", "--segments", help="Also list every remote segment.")
     ] = False,
@@ -56,7 +58,7 @@ def list_partitions(
     from tidelog.cli import tier_output as output
 
     values = storage_values(config, storage)
-    seen = [gather_named(bootstrap, name) for name in names] if names else [gather(bootstrap, None)]
+    seen = [gather_named(cluster, name) for name in names] if names else [gather(cluster, None)]
     views = [view for each in seen for view in each.partitions]
     with ExitStack() as stack:
         bucket = stack.enter_context(opened_bucket(values)) if values else None
@@ -76,12 +78,13 @@ def list_partitions(
 
 
 @app.command()
+@connects
 def explain(
     name: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="The partition.")],
+    cluster: ClusterConnection,
     offset: Annotated[
         int | None, typer.Option("-o", "--offset", metavar="N", min=0, help="Show where this offset is.")
     ] = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     count: Annotated[
         int,
         typer.Option(
@@ -106,7 +109,7 @@ def explain(
     if number is None:
         raise UsageFailure(f"{name!r} is not TOPIC-PARTITION, such as tides-0")
     values = storage_values(config, storage)
-    view = gather_one(bootstrap, topic, number).partitions[0]
+    view = gather_one(cluster, topic, number).partitions[0]
     place = None if offset is None else locate(view, offset)
     where = None
     if values and place is not None and place.segment is not None:
@@ -119,9 +122,10 @@ def explain(
 
 
 @app.command()
+@connects
 def fsck(
+    cluster: ClusterConnection,
     topics: FsckTopics = [],  # noqa: B006
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     everything: Everything = False,
     deep: Annotated[
         bool, typer.Option("--deep", help="Read every byte: checksums, offsets, indexes and other files.")
@@ -146,7 +150,7 @@ def fsck(
         run_fsck(
             bucket,
             FsckOptions(
-                bootstrap=bootstrap,
+                cluster=cluster,
                 topics=topics,
                 is_deep=deep,
                 is_offline=offline,

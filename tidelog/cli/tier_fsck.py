@@ -18,6 +18,7 @@ from typing import Final
 import typer
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure, complain, kafka_error_text
 from tidelog.cli.output import print_json
 from tidelog.cli.progress import bar
@@ -50,7 +51,7 @@ DeepCheck = Callable[[Sequence[RemoteLogSegmentMetadata]], list[Finding]]
 class FsckOptions:
     """What to check, and how thoroughly."""
 
-    bootstrap: str
+    cluster: ClusterConnection
     topics: Sequence[str]
     """Empty for all."""
     is_deep: bool = False
@@ -112,7 +113,7 @@ def _check(bucket: Bucket, options: FsckOptions) -> Report:
 
 def _shallow(bucket: Bucket, options: FsckOptions) -> tuple[list[PartitionView], list[Finding]]:
     is_all = not options.topics
-    seen = gather(options.bootstrap, options.topics or None, whole_history=is_all)
+    seen = gather(options.cluster, options.topics or None, whole_history=is_all)
     views = list(seen.partitions)
     found: list[Finding] = []
     known = {view.partition for view in views}

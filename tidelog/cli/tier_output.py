@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
-from tidelog.cli.output import print_table
+from tidelog.cli.output import print_table, time_text
 from tidelog.protocol.ids import uuid_text
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.byte_range import ByteRange
@@ -143,7 +142,7 @@ def print_segments(views: Iterable[PartitionView], bucket: Bucket | None) -> Non
             ",".join(f"{entry.epoch}@{entry.start_offset}" for entry in segment.segment_leader_epochs),
             segment.state.name.lower(),
             segment.segment_size_bytes,
-            moment(segment.max_timestamp_ms),
+            time_text(segment.max_timestamp_ms),
             object_key(segment, bucket),
             custom_text(segment),
         )
@@ -151,16 +150,6 @@ def print_segments(views: Iterable[PartitionView], bucket: Bucket | None) -> Non
         for segment in view.segments
     ]
     print_table(SEGMENT_COLUMNS, rows)
-
-
-def moment(timestamp_ms: int | None) -> str | None:
-    """Return a timestamp as text in UTC; None if there is no timestamp."""
-    if timestamp_ms is None or timestamp_ms < 0:
-        return None
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
 
 
 # --- explain ------------------------------------------------------------------------------
@@ -260,7 +249,7 @@ def _departure_row(view: PartitionView, departure: ScheduledDeletion) -> tuple[o
         return segment.start_offset, segment.end_offset, "now", departure.reason.value
     when, why = [], []
     if departure.at_ms is not None:
-        when.append(moment(departure.at_ms) or "")
+        when.append(time_text(departure.at_ms) or "")
         why.append(f"retention.ms={view.config.retention_ms}")
     if departure.after_bytes is not None:
         when.append(f"{departure.after_bytes} bytes later")

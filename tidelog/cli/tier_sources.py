@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from tidelog.cli.admin import with_admin
+from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import key_values
 from tidelog.clients.admin.admin import Admin
+from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -93,7 +95,7 @@ def opened_bucket(values: dict[str, str]) -> Iterator[Bucket]:
 
 
 def gather(
-    bootstrap: str,
+    cluster: ClusterConnection,
     names: Sequence[str] | None,
     numbers: Sequence[int] | None = None,
     *,
@@ -103,7 +105,7 @@ def gather(
     from tidelog.remote.inspection.cluster import Gatherer
 
     async def work(admin: Admin) -> ClusterView:
-        gatherer = Gatherer(admin, bootstrap)
+        gatherer = Gatherer(admin, cluster.bootstrap, cluster.client_options(ConsumerConfig))
         if names is not None:
             return await gatherer.view(names, numbers, whole_history=whole_history)
         attempts = 0
@@ -117,25 +119,25 @@ def gather(
                 if error.code not in _DELETED or attempts == _ATTEMPTS_MAX:
                     raise
 
-    return with_admin(bootstrap, work)
+    return with_admin(cluster, work)
 
 
-def gather_named(bootstrap: str, text: str) -> ClusterView:
+def gather_named(cluster: ClusterConnection, text: str) -> ClusterView:
     """Return the brokers' view of TOPIC, or of TOPIC-PARTITION if no topic has the whole name."""
     topic, number = parse_partition_name(text)
     if number is None:
-        return gather(bootstrap, [text])
+        return gather(cluster, [text])
     try:
-        return gather(bootstrap, [text])
+        return gather(cluster, [text])
     except KafkaError as error:
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
-    return gather_one(bootstrap, topic, number)
+    return gather_one(cluster, topic, number)
 
 
-def gather_one(bootstrap: str, topic: str, number: int) -> ClusterView:
+def gather_one(cluster: ClusterConnection, topic: str, number: int) -> ClusterView:
     """Return the brokers' view of one partition; raise KafkaError if it does not exist."""
-    found = gather(bootstrap, [topic], [number])
+    found = gather(cluster, [topic], [number])
     if not found.partitions:
         text = f"topic {topic!r} has no partition {number}"
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)

@@ -8,8 +8,9 @@ import typer
 
 from tidelog.cli import topic_moves
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, key_values
+from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.output import numbers_text, print_json, print_table
 from tidelog.clients.admin.admin import (
     Admin,
@@ -49,9 +50,10 @@ Offsets = dict[TopicPartition, ListedOffset | KafkaError]
 
 
 @app.command()
+@connects
 def create(
     names: Names,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     partitions: Annotated[
         int,
         typer.Option(
@@ -83,7 +85,7 @@ def create(
         for name in names
     ]
     results = with_admin(
-        bootstrap,
+        cluster,
         lambda admin: admin.create_topics(topics, validate_only=dry_run, timeout_ms=OPERATION_TIMEOUT_MS),
     )
     wanted = len(results)
@@ -110,13 +112,14 @@ def _created_text(topic: CreatedTopic, dry_run: bool) -> str:
 
 
 @app.command("list")
+@connects
 def list_topics(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     internal: Annotated[bool, typer.Option("-i", "--internal", help="Also list internal topics.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
-    found = with_admin(bootstrap, lambda admin: admin.list_topics(include_internal=internal))
+    found = with_admin(cluster, lambda admin: admin.list_topics(include_internal=internal))
     if as_json:
         print_json(list(found.values()))
     else:
@@ -128,9 +131,10 @@ def _listing_row(topic: TopicListing) -> tuple[object, ...]:
 
 
 @app.command()
-def describe(names: Names, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+@connects
+def describe(names: Names, cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show topics with their partitions, offsets and settings."""
-    descriptions, starts, ends, settings = with_admin(bootstrap, lambda admin: _describe(admin, names))
+    descriptions, starts, ends, settings = with_admin(cluster, lambda admin: _describe(admin, names))
     if as_json:
         print_json(
             [_as_document(topic, starts, ends, settings[name]) for name, topic in descriptions.items()]
@@ -225,9 +229,10 @@ def _offset(offsets: Offsets, topic: str, partition: int) -> int | None:
 
 
 @app.command()
+@connects
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to alter.")],
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -245,7 +250,7 @@ def alter(
     changes += [ConfigChange(name=key, value=None, operation=AlterOperation.DELETE) for key in unset]
     if not changes and partitions is None:
         raise UsageFailure("nothing to change: give --partitions, --config or --delete-config")
-    with_admin(bootstrap, lambda admin: _alter(admin, name, partitions, changes))
+    with_admin(cluster, lambda admin: _alter(admin, name, partitions, changes))
     print(f"altered {name}")
 
 
@@ -264,13 +269,14 @@ async def _alter(admin: Admin, name: str, partitions: int | None, changes: list[
 
 
 @app.command()
+@connects
 def delete(
     names: Names,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")] = False,
 ) -> None:
     """Delete topics with all their records."""
-    results = with_admin(bootstrap, lambda admin: admin.delete_topics(names, timeout_ms=OPERATION_TIMEOUT_MS))
+    results = with_admin(cluster, lambda admin: admin.delete_topics(names, timeout_ms=OPERATION_TIMEOUT_MS))
     if if_exists:
         results = {name: result for name, result in results.items() if not _is_missing(result)}
     deleted = succeeded(results)

@@ -9,8 +9,9 @@ from typing import Annotated, Final
 import typer
 
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.options import AsJson
 from tidelog.cli.output import numbers_text, print_json, print_table
 from tidelog.clients.admin.admin import Admin, ElectionType, PartitionReassignment, TopicDescription
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -30,9 +31,10 @@ def register(app: typer.Typer) -> None:
     app.command()(reassign)
 
 
+@connects
 def elect(
+    cluster: ClusterConnection,
     texts: Partitions = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     unclean: Annotated[
         bool,
         typer.Option(
@@ -51,7 +53,7 @@ def elect(
         wanted = None if not texts else list(await _partitions(admin, texts))
         return await admin.elect_leaders(kind, wanted, timeout_ms=OPERATION_TIMEOUT_MS)
 
-    results = with_admin(bootstrap, work)
+    results = with_admin(cluster, work)
     needed = {where: result for where, result in results.items() if not _is_not_needed(result)}
     elected = sorted(succeeded(needed))
     if as_json:
@@ -64,9 +66,10 @@ def elect(
     fail_unless_all(len(needed), len(elected))
 
 
+@connects
 def reassign(
+    cluster: ClusterConnection,
     texts: Partitions = None,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     to: Annotated[
         str | None,
         typer.Option(
@@ -96,7 +99,7 @@ def reassign(
     if replicas is not None and over is None:
         raise UsageFailure("--replicas needs --over")
     if to is None and over is None and not cancel:
-        _show(with_admin(bootstrap, lambda admin: _reassignments(admin, texts or [])), as_json)
+        _show(with_admin(cluster, lambda admin: _reassignments(admin, texts or [])), as_json)
         return
     if not texts:
         raise UsageFailure("give the topics or partitions to reassign")
@@ -110,7 +113,7 @@ def reassign(
             await _wait_until_complete(admin, [where for where, result in results.items() if result is None])
         return results
 
-    results = with_admin(bootstrap, work)
+    results = with_admin(cluster, work)
     done = sorted(succeeded(results))
     if as_json:
         print_json([{"topic": topic, "partition": partition} for topic, partition in done])

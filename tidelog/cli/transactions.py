@@ -8,9 +8,10 @@ import typer
 
 from tidelog.base.clock import SystemClock
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
+from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure
 from tidelog.cli.hanging_transactions import HangingTransaction, find_hanging
-from tidelog.cli.options import DEFAULT_BOOTSTRAP, AsJson, Bootstrap
+from tidelog.cli.options import AsJson
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
 from tidelog.clients.admin.admin_requests import result_for
@@ -32,8 +33,9 @@ Partition = Annotated[int, typer.Option("-p", "--partition", metavar="N", min=0,
 
 
 @app.command("list")
+@connects
 def list_transactions(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     state: Annotated[
         list[str],
         typer.Option(
@@ -57,7 +59,7 @@ def list_transactions(
 ) -> None:
     """List transactional ids and their states."""
     found = with_admin(
-        bootstrap,
+        cluster,
         lambda admin: admin.list_transactions(
             states=state, producer_ids=producer_id, duration_ms=longer_than, pattern=pattern
         ),
@@ -71,9 +73,10 @@ def list_transactions(
 
 
 @app.command()
-def describe(ids: Ids, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson = False) -> None:
+@connects
+def describe(ids: Ids, cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show the transactions of transactional ids."""
-    described = succeeded(with_admin(bootstrap, lambda admin: admin.describe_transactions(ids)))
+    described = succeeded(with_admin(cluster, lambda admin: admin.describe_transactions(ids)))
     if as_json:
         print_json([_as_document(one) for one in described.values()])
     else:
@@ -97,14 +100,15 @@ def describe(ids: Ids, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, as_json: AsJson
 
 
 @app.command("describe-producers")
+@connects
 def describe_producers(
     topic: Topic,
     partition: Partition,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     as_json: AsJson = False,
 ) -> None:
     """Show the producer states of a partition."""
-    producers = with_admin(bootstrap, lambda admin: _producers(admin, TopicPartition(topic, partition)))
+    producers = with_admin(cluster, lambda admin: _producers(admin, TopicPartition(topic, partition)))
     if as_json:
         print_json(producers)
         return
@@ -125,10 +129,11 @@ def describe_producers(
 
 
 @app.command()
+@connects
 def abort(
     topic: Topic,
     partition: Partition,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     start_offset: Annotated[
         int | None,
         typer.Option("-o", "--start-offset", metavar="N", min=0, help="The start offset of the transaction."),
@@ -167,13 +172,14 @@ def abort(
         assert producer is not None and epoch is not None and coordinator is not None
         await admin.abort_transaction(where, producer, epoch, coordinator, timeout_ms=OPERATION_TIMEOUT_MS)
 
-    with_admin(bootstrap, work)
+    with_admin(cluster, work)
     print(f"aborted the transaction in {where}")
 
 
 @app.command("find-hanging")
+@connects
 def find_hanging_transactions(
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    cluster: ClusterConnection,
     topic: Annotated[
         list[str],
         typer.Option("-t", "--topic", metavar="TOPIC", help="Check only this topic; may be repeated."),
@@ -192,7 +198,7 @@ def find_hanging_transactions(
 ) -> None:
     """Find open transactions that no coordinator will end."""
     hanging, is_complete = with_admin(
-        bootstrap, lambda admin: find_hanging(admin, topic, broker_id, max_timeout_minutes * 60_000)
+        cluster, lambda admin: find_hanging(admin, topic, broker_id, max_timeout_minutes * 60_000)
     )
     if as_json:
         print_json(hanging)

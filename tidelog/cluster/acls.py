@@ -99,9 +99,9 @@ def check_filter(acl_filter: AclFilter) -> None:
 
 def matching_acls(image: MetadataImage, acl_filter: AclFilter) -> Steps[list[AccessControlEntryRecord]]:
     """Return the entries that match `acl_filter`."""
-    found = []
+    matching = []
     for record in image.access_control_entries.values():
         yield None
         if acl_filter.matches(AclBinding.of(record)):
-            found.append(record)
-    return found
+            matching.append(record)
+    return matching

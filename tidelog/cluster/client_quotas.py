@@ -123,12 +123,12 @@ def matching_quotas(
         raise _error(
             "Invalid entity filter component combination: ip cannot be combined with user or client-id"
         )
-    found = []
+    matching = []
     for entity, quotas in image.client_quotas.items():
         yield None
         if _matches(dict(entity), by_type.values()) and not (strict and len(entity) != len(by_type)):
-            found.append((entity, quotas))
-    return found
+            matching.append((entity, quotas))
+    return matching
 
 
 def _check_component(component: FilterComponent, earlier_types: Collection[str]) -> None:

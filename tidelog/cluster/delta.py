@@ -74,6 +74,7 @@ class MetadataDelta:
         self._topic_ids: dict[str, UUID] = {}
         self._deleted_topics: dict[UUID, TopicImage] = {}
         self._changed_configs: dict[ConfigResource, None] = {}
+        self._changed_entries: dict[UUID, None] = {}
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record."""
@@ -81,7 +82,7 @@ class MetadataDelta:
 
     def image(self, offset: Offset, epoch: LeaderEpoch) -> MetadataImage:
         """Return the image after all replayed records, of which the last is at `offset` in `epoch`."""
-        changed = dict(self._copies)
+        sections = dict(self._copies)
         if self._partitions or self._deleted_topics:
             by_name, by_id = dict(self.base.topics_by_name), dict(self.base.topics_by_id)
             for topic in self._deleted_topics.values():
@@ -91,8 +92,8 @@ class MetadataDelta:
                 by_name[name] = by_id[topic_id] = TopicImage(
                     name=name, id=topic_id, partitions=dict(partitions)
                 )
-            changed |= {"topics_by_name": by_name, "topics_by_id": by_id}
-        return replace(self.base, offset=offset, epoch=epoch, **changed)
+            sections |= {"topics_by_name": by_name, "topics_by_id": by_id}
+        return replace(self.base, offset=offset, epoch=epoch, **sections)
 
     @property
     def changed_topics(self) -> tuple[str, ...]:
@@ -108,6 +109,11 @@ class MetadataDelta:
     def changed_configs(self) -> tuple[ConfigResource, ...]:
         """The resources whose configs changed, deleted topics included."""
         return tuple(self._changed_configs)
+
+    @property
+    def changed_access_control_entries(self) -> tuple[UUID, ...]:
+        """The ids of the access control entries that were added or removed."""
+        return tuple(self._changed_entries)
 
     # Sections of the image, copied before their first change
 
@@ -234,12 +240,12 @@ class MetadataDelta:
         self._section("brokers")[record.broker_id] = replace(broker, **changes)
 
     def _registration(self, broker_id: BrokerId, epoch: int, record: MetadataRecord) -> BrokerImage:
-        found: BrokerImage | None = self._section("brokers").get(broker_id)
-        if found is None or found.epoch != epoch:
+        broker: BrokerImage | None = self._section("brokers").get(broker_id)
+        if broker is None or broker.epoch != epoch:
             raise InconsistentMetadata(
                 f"there is no registration of broker {broker_id} with epoch {epoch}: {record}"
             )
-        return found
+        return broker
 
     def _register_controller(self, record: register_controller_record.RegisterControllerRecord) -> None:
         self._section("controllers")[record.controller_id] = record
@@ -284,12 +290,14 @@ class MetadataDelta:
 
     def _add_access_control_entry(self, record: access_control_entry_record.AccessControlEntryRecord) -> None:
         self._section("access_control_entries")[record.id] = record
+        self._changed_entries[record.id] = None
 
     def _remove_access_control_entry(
         self, record: remove_access_control_entry_record.RemoveAccessControlEntryRecord
     ) -> None:
         if self._section("access_control_entries").pop(record.id, None) is None:
             raise InconsistentMetadata(f"there is no access control entry with the id {record.id}: {record}")
+        self._changed_entries[record.id] = None
 
     def _set_scram_credential(self, record: user_scram_credential_record.UserScramCredentialRecord) -> None:
         self._section("scram_credentials")[record.name, record.mechanism] = record

@@ -29,6 +29,9 @@ ConfigResource: TypeAlias = tuple[int, str]
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 """The entity of a client quota: (entity type, name) pairs in order of type; a name of None is the default."""
 
+ClientQuotas: TypeAlias = Mapping[QuotaEntity, Mapping[str, float]]
+"""The quotas of entities by key."""
+
 
 class ResourceType(IntEnum):
     """The type of a resource with configs; the numbers of config records and admin requests."""
@@ -137,7 +140,7 @@ class MetadataImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: ProducerId = 0
-    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    client_quotas: ClientQuotas = field(default_factory=dict)
     access_control_entries: Mapping[UUID, AccessControlEntryRecord] = field(default_factory=dict)
     scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=dict)
     delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)

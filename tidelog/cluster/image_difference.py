@@ -1,8 +1,8 @@
 """The records that change one image into another, to apply a snapshot as one delta.
 
 Invariant: replaying `difference_records(old, new)` on `old` gives `new`, except for offset and epoch. Equal
-parts have no records, so that subscribers see only real changes. Controllers remain registered: there is no
-record that removes one.
+parts have no records, so that subscribers see only real changes. Controllers remain registered and a topic
+keeps its partitions: there is no record that removes one of them.
 """
 
 from __future__ import annotations

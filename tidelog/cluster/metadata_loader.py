@@ -8,7 +8,7 @@ Source: KIP-868; org.apache.kafka.image.loader.MetadataBatchLoader of Apache Kaf
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from tidelog.protocol.metadata_records.abort_transaction_record import AbortTran
 from tidelog.protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
 from tidelog.protocol.metadata_records.end_transaction_record import EndTransactionRecord
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import Steps, run_steps
 
 
 class PublishedChange(NamedTuple):
@@ -39,16 +39,17 @@ class MetadataLoader:
         self._is_transaction_open = False
 
     def load(
-        self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
+        self, records: Iterable[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
     ) -> list[PublishedChange]:
         """Replay one batch; return the changes to publish, none while a transaction remains open."""
-        return completed(self.load_in_steps(records, base_offset, epoch))
+        return run_steps(self.load_in_steps(records, base_offset, epoch))
 
     def load_in_steps(
-        self, records: Sequence[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
+        self, records: Iterable[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
     ) -> Steps[list[PublishedChange]]:
         """Replay one batch like `load`, in steps; the loader must not be used before the last step."""
         changes: list[PublishedChange] = []
+        offset = base_offset - 1
         for offset, record in enumerate(records, base_offset):
             if isinstance(record, BeginTransactionRecord):
                 self._begin(record)
@@ -62,7 +63,7 @@ class MetadataLoader:
             self._has_changes = True
             yield None
         if not self._is_transaction_open and self._has_changes:
-            changes.append(self._publish(base_offset + len(records) - 1, epoch))
+            changes.append(self._publish(offset, epoch))
         return changes
 
     @property

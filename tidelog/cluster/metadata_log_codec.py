@@ -38,11 +38,12 @@ def record_version(record_type: type[MetadataRecord]) -> int:
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
     """Return `record` as a value of the metadata log; `version` is None for the newest version."""
-    chosen = record_version(type(record)) if version is None else version
+    if version is None:
+        version = record_version(type(record))
     value = bytearray()
-    for number in (FRAME_VERSION, record.record_type, chosen):
+    for number in (FRAME_VERSION, record.record_type, version):
         write_unsigned_varint(value, number)
-    encode_into(record, chosen, value)
+    encode_into(record, version, value)
     return bytes(value)
 
 

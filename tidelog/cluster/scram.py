@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, shortened
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 from tidelog.security.scram.credentials import ScramMechanism
 
 
@@ -34,7 +34,7 @@ class UserCredentials(NamedTuple):
 def describe_credentials(image: MetadataImage, users: Sequence[str]) -> Steps[tuple[UserCredentials, ...]]:
     """Describe the credentials of `users`, or of all users if it is empty."""
     counts = Counter(users or sorted({user for user, _ in image.scram_credentials}))
-    return (yield from each(lambda user: _describe(image, user, counts[user]), counts))
+    return (yield from map_items(lambda user: _describe(image, user, counts[user]), counts))
 
 
 def _describe(image: MetadataImage, user: str, count: int) -> UserCredentials:
@@ -43,12 +43,12 @@ def _describe(image: MetadataImage, user: str, count: int) -> UserCredentials:
             f"Cannot describe SCRAM credentials for the same user twice in a single request: {user!r}"
         )
         return UserCredentials(user, ErrorCode.DUPLICATE_RESOURCE, text, ())
-    found = tuple(
+    credentials = tuple(
         Credential(mechanism, image.scram_credentials[user, mechanism].iterations)
         for mechanism in ScramMechanism
         if (user, mechanism) in image.scram_credentials
     )
-    if not found:
+    if not credentials:
         text = shortened(f"Attempt to describe a user credential that does not exist: {user!r}")
         return UserCredentials(user, ErrorCode.RESOURCE_NOT_FOUND, text, ())
-    return UserCredentials(user, ErrorCode.NONE, None, found)
+    return UserCredentials(user, ErrorCode.NONE, None, credentials)

@@ -80,7 +80,6 @@ class Received:
 
     def __init__(self) -> None:
         self.content = Content()
-        self.repeated = 0
         self.members: dict[int, int] = {}
         self._next_offsets: dict[int, int] = {}
         self._lock = threading.Lock()
@@ -91,7 +90,6 @@ class Received:
             for partition, offset, key, value in records:
                 expected = self._next_offsets.get(partition, 0)
                 if offset < expected:
-                    self.repeated += 1
                     continue
                 if offset > expected:
                     raise OffsetGap(f"partition {partition}: received offset {offset}, expected {expected}")

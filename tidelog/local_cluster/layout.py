@@ -17,8 +17,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
+from tidelog.base.properties import properties_text
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, new_uuid
 from tidelog.local_cluster.ports import free_ports
+from tidelog.local_cluster.private_files import write_private
 from tidelog.local_cluster.tiering import metadata_topic_settings
 from tidelog.protocol.ids import uuid_text
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
@@ -68,6 +70,8 @@ class ClusterLayout:
     settings: Mapping[str, str]
     directories: int = 1
     has_racks: bool = False
+    client_listener: str = CLIENT_LISTENER
+    """The name of the listener for clients and brokers."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -107,10 +111,12 @@ class ClusterLayout:
             **rack,
             "node.id": str(node.node_id),
             "process.roles": "broker,controller",
-            "listeners": f"{CLIENT_LISTENER}://{node.address},"
+            "listeners": f"{self.client_listener}://{node.address},"
             f"{CONTROLLER_LISTENER}://{node.host}:{node.controller_port}",
-            "listener.security.protocol.map": f"{CLIENT_LISTENER}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT",
-            "inter.broker.listener.name": CLIENT_LISTENER,
+            "listener.security.protocol.map": (
+                f"{self.client_listener}:PLAINTEXT,{CONTROLLER_LISTENER}:PLAINTEXT"
+            ),
+            "inter.broker.listener.name": self.client_listener,
             "controller.listener.names": CONTROLLER_LISTENER,
             "controller.quorum.voters": voters,
             "log.dirs": ",".join(map(str, self.data_folders(node.node_id))),
@@ -131,16 +137,19 @@ class ClusterLayout:
             for data in self.data_folders(node.node_id):
                 data.mkdir(parents=True)
             self.format(node)
-            lines = (f"{key}={value}\n" for key, value in self.properties(node).items())
-            (self.node_folder(node.node_id) / "server.properties").write_text("".join(lines))
+            # The settings of SASL contain passwords.
+            write_private(
+                self.node_folder(node.node_id) / "server.properties", properties_text(self.properties(node))
+            )
         document = {
             "cluster_id": self.cluster_id,
             "nodes": [asdict(node) for node in self.nodes],
             "settings": dict(self.settings),
             "directories": self.directories,
             "has_racks": self.has_racks,
+            "client_listener": self.client_listener,
         }
-        (self.folder / CLUSTER_FILE).write_text(json.dumps(document, indent=2) + "\n")
+        write_private(self.folder / CLUSTER_FILE, json.dumps(document, indent=2) + "\n")
 
     def format(self, node: NodeLayout) -> None:
         """Write `meta.properties` into each log directory of a node."""
@@ -181,7 +190,11 @@ def read_layout(folder: Path) -> ClusterLayout:
     try:
         document = json.loads(path.read_text())
         nodes = tuple(NodeLayout(**node) for node in document["nodes"])
-        shape = (document["directories"], document["has_racks"])
+        shape = (
+            document["directories"],
+            document["has_racks"],
+            document.get("client_listener", CLIENT_LISTENER),
+        )
         return ClusterLayout(folder.absolute(), document["cluster_id"], nodes, document["settings"], *shape)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(f"cannot read the layout of a cluster in {path}: {error}") from error

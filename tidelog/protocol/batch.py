@@ -146,8 +146,8 @@ def read_header(buffer: BytesLike, position: int = 0) -> BatchHeader:
     try:
         header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, position))
     except struct.error:
-        have = len(buffer) - position
-        raise DecodeError(f"batch header at {position}: {have} of {BATCH_OVERHEAD} bytes") from None
+        available = len(buffer) - position
+        raise DecodeError(f"batch header at {position}: {available} of {BATCH_OVERHEAD} bytes") from None
     _, batch_length, _, magic, _, _, last_offset_delta, _, _, _, _, _, record_count = header
     if magic != MAGIC:
         raise DecodeError(f"batch at {position}: magic {magic} is not supported; only {MAGIC} is")
@@ -233,14 +233,14 @@ def empty_batch(header: BatchHeader) -> bytearray:
 
     Compaction writes it if it has removed all records of a batch.
     """
-    kept = ATTRIBUTE_LOG_APPEND_TIME | ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
+    retained_attributes = ATTRIBUTE_LOG_APPEND_TIME | ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL
     buffer = bytearray(BATCH_OVERHEAD)
     write_header(
         buffer,
         0,
         header._replace(
             batch_length=BATCH_OVERHEAD - LOG_OVERHEAD,
-            attributes=header.attributes & kept,
+            attributes=header.attributes & retained_attributes,
             base_timestamp=NO_TIMESTAMP,
             record_count=0,
         ),

@@ -1,6 +1,6 @@
 """The encoding and decoding of messages that are declared with `tidelog.protocol.schema`.
 
-An encoder and a decoder are generated when a class and version is used first
+Encoders and decoders are generated when a class and version is encoded or decoded first
 (`tidelog.protocol.encoder_source`, `tidelog.protocol.decoder_source`), and are then kept.
 
 `encode` raises ValueError for a value that the version cannot express: null for a field that is not nullable,
@@ -18,7 +18,8 @@ order or repeated, and booleans other than 0 and 1.
 from __future__ import annotations
 
 import struct
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Final, TypeAlias, TypeVar
 
 from tidelog.protocol.codec_plan import StructPlan, plan_struct
 from tidelog.protocol.codec_refusal import refusal
@@ -30,25 +31,10 @@ from tidelog.protocol.schema import Array, Bytes, Message, Struct
 from tidelog.protocol.steps import Steps
 
 M = TypeVar("M", bound=Message)
+FunctionT = TypeVar("FunctionT")
 
 
 _Arrays: TypeAlias = "tuple[tuple[str, _Arrays | None], ...]"
-
-
-class _Codec(NamedTuple):
-    """The generated functions of one class in one version."""
-
-    encode: Encoder
-    decode: Decoder
-    plan: StructPlan
-    arrays: _Arrays
-
-
-class _CodecInSteps(NamedTuple):
-    """The generated generator functions of one class in one version."""
-
-    encode: EncoderInSteps
-    decode: DecoderInSteps
 
 
 ELEMENTS_MAX: Final = 1_000_000
@@ -57,8 +43,16 @@ ELEMENTS_MAX: Final = 1_000_000
 BYTES_PER_ELEMENT: Final = 4096
 """The number of bytes of one field that are copied in the time that an element takes."""
 
-_codecs: dict[tuple[type[Message], int], _Codec] = {}
-_codecs_in_steps: dict[tuple[type[Message], int], _CodecInSteps] = {}
+_Key: TypeAlias = tuple[type[Message], int]
+
+# By class and version. Each function is compiled for its first message: compiling one takes 1 to 3 ms, and a
+# node encodes few of the messages that it decodes.
+_plans: dict[_Key, StructPlan] = {}
+_arrays: dict[_Key, _Arrays] = {}
+_encoders: dict[_Key, Encoder] = {}
+_decoders: dict[_Key, Decoder] = {}
+_encoders_in_steps: dict[_Key, EncoderInSteps] = {}
+_decoders_in_steps: dict[_Key, DecoderInSteps] = {}
 
 
 def encode(message: Message, version: int) -> bytes:
@@ -76,13 +70,15 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
     Errors: ValueError if the version cannot express `message`; `out` is then unchanged.
     """
-    codec = _codecs.get((type(message), version)) or _make_codec(type(message), version)
+    key = (type(message), version)
+    encoder = _encoders.get(key) or _compiled(_encoders, compile_encoder, key)
     start = len(out)
     try:
-        codec.encode(message, out)
+        encoder(message, out)
     except (ValueError, TypeError, AttributeError, struct.error) as error:
         del out[start:]
-        raise ValueError(refusal(codec.plan, message) or f"{codec.plan.name}: {error}") from error
+        plan = _plan_of(key)
+        raise ValueError(refusal(plan, message) or f"{plan.name}: {error}") from error
 
 
 def decode(cls: type[M], buffer: Buffer, version: int) -> M:
@@ -101,10 +97,11 @@ def decode_prefix(cls: type[M], buffer: Buffer, version: int, position: int) -> 
 
     Errors: DecodeError.
     """
-    codec = _codecs.get((cls, version)) or _make_codec(cls, version)
+    key = (cls, version)
+    decoder = _decoders.get(key) or _compiled(_decoders, compile_decoder, key)
     size = len(buffer)
     try:
-        message, end = codec.decode(memoryview(buffer), position, size)
+        message, end = decoder(memoryview(buffer), position, size)
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"{cls.__name__} version {version} in {size} bytes: {error}") from error
     if end > size:
@@ -117,13 +114,14 @@ def decode_in_steps(cls: type[M], buffer: Buffer, version: int) -> Steps[M]:
 
     Errors: DecodeError, also for more than `ELEMENTS_MAX` elements.
     """
-    codec = _codecs_in_steps.get((cls, version)) or _make_codec_in_steps(cls, version)
+    key = (cls, version)
+    decoder = _decoders_in_steps.get(key) or _compiled(_decoders_in_steps, compile_decoder_in_steps, key)
     size = len(buffer)
-    decoding = codec.decode(memoryview(buffer), 0, size)
+    decoding = decoder(memoryview(buffer), 0, size)
     elements = 0
     while True:
         try:
-            elements += next(decoding)
+            elements += next(decoding) or 0
         except StopIteration as result:
             message, end = result.value
             break
@@ -143,12 +141,12 @@ def encode_in_steps(message: Message, version: int, out: bytearray) -> Steps[Non
 
     Errors: ValueError if the version cannot express `message`; a part may then have been appended.
     """
-    cls = type(message)
-    codec = _codecs_in_steps.get((cls, version)) or _make_codec_in_steps(cls, version)
+    key = (type(message), version)
+    encoder = _encoders_in_steps.get(key) or _compiled(_encoders_in_steps, compile_encoder_in_steps, key)
     try:
-        yield from codec.encode(message, out)
+        yield from encoder(message, out)
     except (ValueError, TypeError, AttributeError, struct.error) as error:
-        plan = (_codecs.get((cls, version)) or _make_codec(cls, version)).plan
+        plan = _plan_of(key)
         raise ValueError(refusal(plan, message) or f"{plan.name}: {error}") from error
 
 
@@ -157,8 +155,11 @@ def has_more_elements(message: Message, version: int, count: int) -> bool:
 
     Every `BYTES_PER_ELEMENT` bytes of a bytes field count as an element, because they take as long.
     """
-    codec = _codecs.get((type(message), version)) or _make_codec(type(message), version)
-    return _elements_left(codec.arrays, message, count) < 0
+    key = (type(message), version)
+    arrays = _arrays.get(key)
+    if arrays is None:
+        arrays = _arrays[key] = _arrays_of(_plan_of(key))
+    return _elements_left(arrays, message, count) < 0
 
 
 def _elements_left(arrays: _Arrays, value: Struct, left: int) -> int:
@@ -190,17 +191,19 @@ def _arrays_of(plan: StructPlan) -> _Arrays:
     )
 
 
-def _make_codec(cls: type[Message], version: int) -> _Codec:
-    if version not in cls.valid_versions:
-        raise ValueError(f"{cls.__name__} has no version {version}")
-    plan = plan_struct(cls, version, version in cls.flexible_versions)
-    codec = _Codec(compile_encoder(plan), compile_decoder(plan), plan, _arrays_of(plan))
-    _codecs[cls, version] = codec
-    return codec
+def _compiled(
+    functions: dict[_Key, FunctionT], compiler: Callable[[StructPlan], FunctionT], key: _Key
+) -> FunctionT:
+    """Compile the function for `key`, and keep it in `functions`."""
+    function = functions[key] = compiler(_plan_of(key))
+    return function
 
 
-def _make_codec_in_steps(cls: type[Message], version: int) -> _CodecInSteps:
-    plan = (_codecs.get((cls, version)) or _make_codec(cls, version)).plan
-    codec = _CodecInSteps(compile_encoder_in_steps(plan), compile_decoder_in_steps(plan))
-    _codecs_in_steps[cls, version] = codec
-    return codec
+def _plan_of(key: _Key) -> StructPlan:
+    plan = _plans.get(key)
+    if plan is None:
+        cls, version = key
+        if version not in cls.valid_versions:
+            raise ValueError(f"{cls.__name__} has no version {version}")
+        plan = _plans[key] = plan_struct(cls, version, version in cls.flexible_versions)
+    return plan

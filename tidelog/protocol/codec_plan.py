@@ -7,12 +7,14 @@ decoder can compare a count with the remaining bytes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final, get_type_hints
 
 from tidelog.protocol.schema import (
     Array,
     Bool,
+    Bytes,
     Float64,
     Int8,
     Int16,
@@ -20,6 +22,7 @@ from tidelog.protocol.schema import (
     Int64,
     Kind,
     Nested,
+    Records,
     String,
     Struct,
     UInt16,
@@ -79,6 +82,11 @@ class FieldPlan:
         return FIXED_CODES.get(self.kind.element) if isinstance(self.kind, Array) else None  # type: ignore[arg-type]
 
     @property
+    def is_copied(self) -> bool:
+        """Whether a decoder copies bytes of this field; records are a view of the buffer."""
+        return isinstance(self.kind, Bytes) and not isinstance(self.kind, Records)
+
+    @property
     def prefix_code(self) -> str:
         """The struct code of the prefix of a field of variable width; "B" starts an unsigned varint."""
         if isinstance(self.kind, Nested):
@@ -136,27 +144,40 @@ class StructPlan:
         )
 
     @property
+    def has_steps(self) -> bool:
+        """Whether this struct, or one inside it, has an array or bytes, which are decoded in steps."""
+        return any(
+            isinstance(field.kind, Array)
+            or field.is_copied
+            or (field.struct is not None and field.struct.has_steps)
+            for field in (*self.ordinary, *self.tagged)
+        )
+
+    @property
     def name(self) -> str:
         """The name of the class."""
         return self.cls.__name__
 
     def nested(self) -> list[StructPlan]:
         """Return the plans of the distinct structs inside this one, innermost first, and this one last."""
-        found: dict[type[Struct], StructPlan] = {}
+        plans: dict[type[Struct], StructPlan] = {}
         for field in (*self.ordinary, *self.tagged):
             if field.struct is not None:
-                found |= {plan.cls: plan for plan in field.struct.nested()}
-        return [*found.values(), self]
+                plans |= {plan.cls: plan for plan in field.struct.nested()}
+        return [*plans.values(), self]
+
+
+_kinds: dict[type[Struct], Mapping[str, Kind]] = {}
 
 
 def plan_struct(cls: type[Struct], version: int, flexible: bool) -> StructPlan:
     """Return the plan of `cls` and of all structs in it for `version`."""
-    hints = get_type_hints(cls, include_extras=True)
+    kinds = _kinds_of(cls)
     ordinary: list[FieldPlan] = []
     tagged: list[tuple[int, FieldPlan]] = []
     absent: list[FieldPlan] = []
     for field in fields(cls):  # type: ignore[arg-type]
-        kind: Kind = hints[field.name].__metadata__[0]
+        kind = kinds[field.name]
         plan = _plan_field(field.name, kind, field.default, version, flexible)
         if version not in kind.present:
             absent.append(plan)
@@ -167,6 +188,16 @@ def plan_struct(cls: type[Struct], version: int, flexible: bool) -> StructPlan:
             ordinary.append(plan)
     in_tag_order = tuple(plan for _, plan in sorted(tagged, key=lambda entry: entry[0]))
     return StructPlan(cls, version, flexible, tuple(ordinary), in_tag_order, tuple(absent))
+
+
+def _kinds_of(cls: type[Struct]) -> Mapping[str, Kind]:
+    """Return the kinds of the fields by name, for all versions: reading the annotations takes long."""
+    kinds = _kinds.get(cls)
+    if kinds is None:
+        hints = get_type_hints(cls, include_extras=True)
+        declared = fields(cls)  # type: ignore[arg-type]
+        kinds = _kinds[cls] = {field.name: hints[field.name].__metadata__[0] for field in declared}
+    return kinds
 
 
 def _plan_field(name: str, kind: Kind, default: Any, version: int, flexible: bool) -> FieldPlan:

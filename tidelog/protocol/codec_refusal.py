@@ -19,7 +19,7 @@ _RANGES: Final = {
     "q": (-0x8000000000000000, 0x7FFFFFFFFFFFFFFF),
 }
 _TYPES: Final[dict[str, type | tuple[type, ...]]] = {"?": bool, "d": (int, float), UUID_CODE: UUID}
-_SHOWN_CHARACTERS: Final = 80
+_VALUE_CHARACTERS_MAX: Final = 80
 
 
 def refusal(plan: StructPlan, message: Any) -> str | None:
@@ -27,15 +27,16 @@ def refusal(plan: StructPlan, message: Any) -> str | None:
 
     None if there is no such field.
     """
-    for path, value, why in _faults(plan, message, plan.name):
-        shown = repr(value)
-        if len(shown) > _SHOWN_CHARACTERS:
-            shown = shown[:_SHOWN_CHARACTERS] + "..."
-        return f"{path} is {shown}: {why} in version {plan.version}"
+    for path, value, reason in _faults(plan, message, plan.name):
+        text = repr(value)
+        if len(text) > _VALUE_CHARACTERS_MAX:
+            text = text[:_VALUE_CHARACTERS_MAX] + "..."
+        return f"{path} is {text}: {reason} in version {plan.version}"
     return None
 
 
 def _faults(plan: StructPlan, message: Any, path: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield the path, the value and the fault of each field that `plan` cannot express."""
     if not isinstance(message, plan.cls):
         yield path, message, f"not a {plan.name}"
         return
@@ -50,9 +51,9 @@ def _faults(plan: StructPlan, message: Any, path: str) -> Iterator[tuple[str, An
 def _value_faults(field: FieldPlan, value: Any, path: str) -> Iterator[tuple[str, Any, str]]:
     code = field.fixed_code
     if code is not None:
-        why = _fixed_fault(code, value)
-        if why:
-            yield path, value, why
+        reason = _fixed_fault(code, value)
+        if reason:
+            yield path, value, reason
     elif value is None:
         if not field.nullable:
             yield path, value, "cannot be null"
@@ -62,9 +63,9 @@ def _value_faults(field: FieldPlan, value: Any, path: str) -> Iterator[tuple[str
     elif isinstance(field.kind, Array):
         yield from _array_faults(field, value, path)
     elif isinstance(field.kind, String):
-        why = _string_fault(value)
-        if why:
-            yield path, value, why
+        reason = _string_fault(value)
+        if reason:
+            yield path, value, reason
     elif not isinstance(value, bytes | bytearray | memoryview):
         yield path, value, "not bytes"
 

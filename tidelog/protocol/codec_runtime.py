@@ -15,6 +15,7 @@ from tidelog.protocol.primitives import (
     skip_tagged_fields,
     write_unsigned_varint,
 )
+from tidelog.protocol.steps import copied
 
 SMALL_ARRAY: Final = 32
 """Shorter arrays of numbers have precompiled layouts."""
@@ -76,6 +77,7 @@ read_uuid = lru_cache(_CACHED_UUIDS_MAX)(lambda data: UUID(bytes=data))
 
 NAMES: Final = {
     "DecodeError": DecodeError,
+    "copied": copied,
     "count_error": count_error,
     "null_error": null_error,
     "pack": struct.pack,

@@ -25,7 +25,7 @@ from tidelog.protocol.control_records import (
 )
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from tidelog.protocol.record import BatchBuilder, Record
+from tidelog.protocol.record import BatchBuilder, BatchProducer, Record
 
 ControlMessage: TypeAlias = (
     EndTxnMarker
@@ -77,10 +77,12 @@ def control_batch(
     builder = BatchBuilder(
         base_offset=base_offset,
         leader_epoch=leader_epoch,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        is_transactional=producer_id != NO_PRODUCER_ID,
         is_control=True,
+        producer=BatchProducer(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            is_transactional=producer_id != NO_PRODUCER_ID,
+        ),
     )
     for kind, message in records:
         assert isinstance(message, _MESSAGES[kind]), f"{message} is not a message of type {kind.name}"

@@ -143,9 +143,9 @@ def read_fetch_request_in_steps(body: memoryview, version: int) -> Steps[FetchRe
                 for each in topic.partitions[start : start + _PARTITIONS_PER_STEP]
             ]
     forgotten: list[tuple[str | UUID, int]] = []
-    for gone in request.forgotten_topics_data:
-        key = gone.topic_id if by_id else gone.topic
-        forgotten += [(key, index) for index in gone.partitions]
+    for forgotten_topic in request.forgotten_topics_data:
+        key = forgotten_topic.topic_id if by_id else forgotten_topic.topic
+        forgotten += [(key, index) for index in forgotten_topic.partitions]
         yield None
     return FetchRequestView(
         replica_id, replica_epoch, request.max_wait_ms, request.min_bytes, request.max_bytes,

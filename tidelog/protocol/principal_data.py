@@ -8,7 +8,7 @@ Source: DefaultPrincipalData.json and DefaultKafkaPrincipalBuilder of Apache Kaf
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, NamedTuple
 
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.errors import DecodeError
@@ -30,16 +30,22 @@ class DefaultPrincipalData(Message):
     token_authenticated: Annotated[bool, Bool("0+")] = False
 
 
-def encode_principal(principal: str) -> bytes:
+class ForwardedPrincipal(NamedTuple):
+    """A principal as type:name, and whether the client has authenticated with a delegation token."""
+
+    principal: str
+    is_token_authenticated: bool
+
+
+def encode_principal(principal: str, *, is_token_authenticated: bool) -> bytes:
     """Return the bytes of `principal`, which is type:name."""
     kind, _, name = principal.partition(":")
-    return _VERSION.to_bytes(_VERSION_BYTES, "big") + encode(
-        DefaultPrincipalData(type=kind, name=name), _VERSION
-    )
+    data = DefaultPrincipalData(type=kind, name=name, token_authenticated=is_token_authenticated)
+    return _VERSION.to_bytes(_VERSION_BYTES, "big") + encode(data, _VERSION)
 
 
-def decode_principal(data: bytes) -> str:
-    """Return the principal in `data` as type:name.
+def decode_principal(data: bytes) -> ForwardedPrincipal:
+    """Return the principal in `data`.
 
     Errors: DecodeError for an unknown version or damaged data.
     """
@@ -48,5 +54,5 @@ def decode_principal(data: bytes) -> str:
     version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
     if version != _VERSION:
         raise DecodeError(f"principal version {version} is not supported; only {_VERSION} is")
-    found, _ = decode_prefix(DefaultPrincipalData, data, version, _VERSION_BYTES)
-    return f"{found.type}:{found.name}"
+    principal, _ = decode_prefix(DefaultPrincipalData, data, version, _VERSION_BYTES)
+    return ForwardedPrincipal(f"{principal.type}:{principal.name}", principal.token_authenticated)

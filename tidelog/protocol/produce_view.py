@@ -32,7 +32,7 @@ from tidelog.protocol.response_parts import (
     string_field,
     topic_field,
 )
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import Steps, run_steps
 
 FIRST_FLEXIBLE_VERSION: Final = 9
 FIRST_VERSION_WITH_CURRENT_LEADER: Final = 10
@@ -299,7 +299,7 @@ def encode_produce_response(
     steps = encode_produce_response_in_steps(
         version, correlation_id, results, throttle_time_ms, node_endpoints
     )
-    return bytes(completed(steps))
+    return bytes(run_steps(steps))
 
 
 def encode_produce_response_in_steps(

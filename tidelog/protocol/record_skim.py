@@ -55,7 +55,7 @@ class RecordSkimmer:
         self._window_start = 0
 
     @property
-    def is_done(self) -> bool:
+    def is_at_end(self) -> bool:
         """Whether there are no more records."""
         return self._index >= self._header.record_count
 
@@ -74,7 +74,7 @@ class RecordSkimmer:
             raise self._damaged("a timestamp exceeds 64 bits")
         self._position = self._window_start + at
         self._index, self._last_delta = self._index + len(skimmed.timestamps), skimmed.offset_deltas[-1]
-        if self.is_done:
+        if self.is_at_end:
             self._check_end()
         return skimmed
 
@@ -131,7 +131,7 @@ class RecordSkimmer:
             else:
                 size, at = varint(window, at)
             at += 1 + (size if size >= 0 else self._null(size))
-            at = at + 1 if not window[at] else (yield from self._behind_headers(window, at))
+            at = at + 1 if not window[at] else (yield from self._skip_headers(window, at))
             if at != end or offset_delta <= previous:
                 raise self._damaged(f"record {index} has offset delta {offset_delta} after {previous}")
             previous = offset_delta
@@ -159,7 +159,7 @@ class RecordSkimmer:
         self._window = window if size > WINDOW_BYTES else bytes(window)
         return 0
 
-    def _behind_headers(self, window: bytes | memoryview, at: int) -> Steps[int]:
+    def _skip_headers(self, window: bytes | memoryview, at: int) -> Steps[int]:
         """Return the position after the headers, whose count is at `at`."""
         count, last = read_varint(window, at)
         if count < 0:

@@ -126,8 +126,8 @@ def with_shifted_timestamp(data: bytes, start: int, end: int, by_ms: int) -> byt
     _, length_last = read_varint(data, start)
     delta, delta_last = read_varint(data, length_last + 2)
     attributes = data[length_last + 1 : length_last + 2]
-    moved = min(max(delta + by_ms, _INT64_MIN), _INT64_MAX)
-    body = attributes + encode_varint(moved) + data[delta_last + 1 : end]
+    shifted_delta = min(max(delta + by_ms, _INT64_MIN), _INT64_MAX)
+    body = attributes + encode_varint(shifted_delta) + data[delta_last + 1 : end]
     return encode_varint(len(body)) + body
 
 

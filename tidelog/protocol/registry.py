@@ -318,13 +318,13 @@ def response_header_version(key: int, version: int) -> int:
 
 
 def _message_type(key: int, suffix: str) -> type[ApiMessage]:
-    found = _types.get((key, suffix))
-    if found is None:
+    message_type = _types.get((key, suffix))
+    if message_type is None:
         name = APIS[key].name
         module = import_module("tidelog.protocol.messages." + _module_name(name))
-        found = cast(type[ApiMessage], getattr(module, name + suffix))
-        _types[key, suffix] = found
-    return found
+        message_type = cast(type[ApiMessage], getattr(module, name + suffix))
+        _types[key, suffix] = message_type
+    return message_type
 
 
 def _module_name(name: str) -> str:

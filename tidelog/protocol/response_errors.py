@@ -28,9 +28,9 @@ def contains_error(response: Struct, code: ErrorCode) -> Steps[bool]:
 
 def _fields(owner: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the fields with error codes, and the names of all other fields."""
-    found = _fields_of.get(owner)
-    if found is None:
+    field_names = _fields_of.get(owner)
+    if field_names is None:
         names = [each.name for each in fields(owner)]  # type: ignore[arg-type]
         codes = tuple(name for name in names if name.endswith("error_code"))
-        found = _fields_of[owner] = (codes, tuple(name for name in names if name not in codes))
-    return found
+        field_names = _fields_of[owner] = (codes, tuple(name for name in names if name not in codes))
+    return field_names

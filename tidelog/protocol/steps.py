@@ -7,7 +7,7 @@ Steps are a generator. It yields wherever it may be interrupted, and returns the
     yield Heavy.BEGINS    the following steps hold much memory; few generators may do this at a time
     yield Heavy.ENDS      the memory is released
 
-`tidelog.broker.scheduling.slices` decides how many steps run in a slice; `completed` runs all steps at once.
+`tidelog.broker.scheduling.slices` decides how many steps run in a slice; `run_steps` runs all steps at once.
 State may change between two steps: a value that was looked up before a yield must be immutable, or be looked
 up again. Steps that are dropped before their end are closed: GeneratorExit is raised at the yield.
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import Enum
 from heapq import merge
+from io import BytesIO
 from typing import Any, Final, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -27,6 +28,9 @@ ResultT = TypeVar("ResultT")
 
 
 _SORTED_AT_ONCE: Final = 1000
+
+BYTES_PER_STEP: Final = 1 << 20
+"""The number of bytes that are copied at once; this takes about 0.5 ms."""
 
 
 class Heavy(Enum):
@@ -40,8 +44,8 @@ Step: TypeAlias = Callable[[], Any] | Heavy | None
 Steps: TypeAlias = Generator[Step, Any, T]
 
 
-def each(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Steps[tuple[ResultT, ...]]:
-    """Return the results of `function` for all `items`; a step per item."""
+def map_items(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Steps[tuple[ResultT, ...]]:
+    """Return the results of `function` for all `items`, with a step for each item."""
     results = []
     for item in items:
         results.append(function(item))
@@ -49,7 +53,7 @@ def each(function: Callable[[ItemT], ResultT], items: Iterable[ItemT]) -> Steps[
     return tuple(results)
 
 
-def each_in_steps(
+def map_steps(
     function: Callable[[ItemT], Steps[ResultT]], items: Iterable[ItemT]
 ) -> Steps[tuple[ResultT, ...]]:
     """Return the results for all `items` of `function`, which itself runs in steps."""
@@ -60,16 +64,16 @@ def each_in_steps(
     return tuple(results)
 
 
-def distinct(items: Iterable[ItemT]) -> Steps[list[ItemT]]:
+def without_duplicates(items: Iterable[ItemT]) -> Steps[list[ItemT]]:
     """Return `items` without duplicates, in order; for messages, whose hashes take long to compute."""
-    found: dict[ItemT, None] = {}
+    distinct: dict[ItemT, None] = {}
     for item in items:
-        found[item] = None
+        distinct[item] = None
         yield None
-    return list(found)
+    return list(distinct)
 
 
-def in_order(items: Iterable[str]) -> Steps[Iterator[str]]:
+def sorted_in_steps(items: Iterable[str]) -> Steps[Iterator[str]]:
     """Return `items` sorted, in steps: sorting a million at once takes a second."""
     parts: list[list[str]] = [[]]
     for item in items:
@@ -80,6 +84,16 @@ def in_order(items: Iterable[str]) -> Steps[Iterator[str]]:
             yield None
     parts[-1].sort()
     return merge(*parts)
+
+
+def copied(buffer: memoryview) -> Steps[bytes]:
+    """Return the bytes of `buffer`, copied in steps; it must not change until the end."""
+    copy = BytesIO()
+    for position in range(0, len(buffer), BYTES_PER_STEP):
+        copy.write(buffer[position : position + BYTES_PER_STEP])
+        yield None
+    # The result is the memory that was written to, not another copy.
+    return copy.getvalue()
 
 
 def in_thread(work: Callable[[], T]) -> Steps[T]:
@@ -100,19 +114,19 @@ def as_heavy_work(steps: Steps[T]) -> Steps[T]:
     return result
 
 
-def completed(steps: Steps[T]) -> T:
+def run_steps(steps: Steps[T]) -> T:
     """Run all `steps` at once in this thread and return their result."""
-    answer: Any = None
+    step_result: Any = None
     error: Exception | None = None
     while True:
         try:
-            step = steps.send(answer) if error is None else steps.throw(error)
+            step = steps.send(step_result) if error is None else steps.throw(error)
         except StopIteration as end:
             result: T = end.value
             return result
-        answer = error = None
+        step_result = error = None
         if callable(step):
             try:
-                answer = step()
+                step_result = step()
             except Exception as failure:
                 error = failure

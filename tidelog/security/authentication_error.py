@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+OTHER_AUTHORIZATION_ID: Final = (
+    "Authentication failed: Client requested an authorization id that is different from username"
+)
+"""The text of Kafka for a client that asks to act under the name of another user (CVE-2017-12610)."""
+
 
 class AuthenticationError(Exception):
     """An authentication failed; the text is the reason, without secrets, for the log.

@@ -18,11 +18,13 @@ from typing import Final, NamedTuple
 
 PLAIN_LOGIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM_LOGIN_MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
+OAUTHBEARER_LOGIN_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 LOGIN_MODULES: Final[Mapping[str, str]] = {
     "PLAIN": PLAIN_LOGIN_MODULE,
     "SCRAM-SHA-256": SCRAM_LOGIN_MODULE,
     "SCRAM-SHA-512": SCRAM_LOGIN_MODULE,
+    "OAUTHBEARER": OAUTHBEARER_LOGIN_MODULE,
 }
 """The class of the login module of each supported mechanism."""
 
@@ -35,6 +37,8 @@ _TOKEN: Final = re.compile(
     | (?P<word>[A-Za-z0-9_.$\-\u00a0-\U0010ffff]+) | (?P<mark>[=;])""",
     re.VERBOSE | re.DOTALL,
 )
+_NAME: Final = re.compile(r"[A-Za-z0-9_.\-]+")
+"""The names of options that need no quotation marks."""
 _ESCAPE: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", re.DOTALL)
 _ESCAPED: Final = {
     "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
@@ -81,6 +85,22 @@ def parse_jaas(text: str, mechanism: str) -> LoginModule:
     if module.name != expected:
         raise JaasError(f"the login module of the JAAS config is not {expected}, which {mechanism} requires")
     return module
+
+
+def jaas_text(mechanism: str, options: Mapping[str, str]) -> str:
+    """Return a JAAS config with the login module of `mechanism`; the inverse of `parse_jaas`."""
+    values = "".join(f" {_name(name)}={_quoted(value)}" for name, value in options.items())
+    return f"{LOGIN_MODULES[mechanism]} required{values};"
+
+
+def _name(text: str) -> str:
+    # A user name is a part of the name of an option, and may have any character.
+    return text if _NAME.fullmatch(text) else _quoted(text)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    return f'"{escaped}"'
 
 
 def _login_module(tokens: Iterator[_Token]) -> LoginModule:

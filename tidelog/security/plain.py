@@ -11,7 +11,7 @@ import hmac
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.security.authentication_error import AuthenticationError
+from tidelog.security.authentication_error import OTHER_AUTHORIZATION_ID, AuthenticationError
 
 PLAIN: Final = "PLAIN"
 MESSAGE_BYTES_MAX: Final = 64 * 1024
@@ -39,9 +39,7 @@ def authenticate_plain(message: bytes, passwords: Mapping[str, str]) -> str:
     if expected is None or not matches:
         raise _failure(_INVALID)
     if authorization_id not in ("", user):
-        raise _failure(
-            "Authentication failed: Client requested an authorization id that is different from username"
-        )
+        raise _failure(OTHER_AUTHORIZATION_ID)
     return user
 
 

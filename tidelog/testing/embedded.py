@@ -10,12 +10,14 @@ import asyncio
 import shutil
 import tempfile
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
+from tidelog.local_cluster.client_settings import ClientSettings
 from tidelog.local_cluster.layout import (
     CLIENT_LISTENER,
     CLUSTER_FILE,
@@ -23,6 +25,12 @@ from tidelog.local_cluster.layout import (
     ClusterLayout,
     new_layout,
     read_layout,
+)
+from tidelog.local_cluster.security import (
+    SECURE_LISTENER,
+    SECURITY_FOLDER,
+    ClusterSecurity,
+    Security,
 )
 from tidelog.local_cluster.tiering import (
     QUICK_TIERING,
@@ -45,7 +53,6 @@ EMBEDDED_DEFAULTS: Mapping[str, str] = {
 }
 SINGLE_NODE_DEFAULTS: Mapping[str, str] = {
     **EMBEDDED_DEFAULTS,
-    "listeners": "PLAINTEXT://127.0.0.1:0",
     "node.id": "1",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -62,7 +69,8 @@ class EmbeddedCluster:
     without `data_dir` a temporary folder is used and removed. If there is more than one node, each is broker
     and controller, and topics have up to three replicas. Each node has `directories` log directories, and a
     rack of its own with `has_racks`. `tiered` enables tiered storage in the folder `tier` of the data, with
-    short intervals; a topic uses it with remote.storage.enable.
+    short intervals; a topic uses it with remote.storage.enable. With `security`, all listeners are secured;
+    `client_settings` has what clients need, and the folder `security` of the data has the certificates.
     """
 
     def __init__(
@@ -74,6 +82,7 @@ class EmbeddedCluster:
         directories: int = 1,
         has_racks: bool = False,
         tiered: bool = False,
+        security: Security | None = None,
     ) -> None:
         if nodes < 1:
             raise ValueError(f"nodes={nodes}: a cluster has at least one node")
@@ -83,6 +92,8 @@ class EmbeddedCluster:
         self.data_dir = Path(data_dir) if data_dir is not None else Path(tempfile.mkdtemp(prefix="tidelog-"))
         self._own_config = dict(config or {})
         self._tiered = tiered
+        self._security = security
+        self._secured: ClusterSecurity | None = None
         self._port = 0
         self._layout: ClusterLayout | None = None
         self.nodes: dict[int, BrokerNode] = {}
@@ -95,6 +106,15 @@ class EmbeddedCluster:
     def bootstrap_servers(self) -> str:
         """The addresses of all nodes, `host:port`, separated by commas."""
         return f"127.0.0.1:{self._port}" if self._layout is None else self._layout.bootstrap_servers
+
+    def client_settings(self, user: str | None = None) -> ClientSettings:
+        """Return the settings for clients of several libraries, as `user`.
+
+        The default is the first super user, or the first user. Errors: ValueError for an unknown user.
+        """
+        if self._secured is None:
+            return ClientSettings(bootstrap_servers=self.bootstrap_servers)
+        return self._secured.client_settings(self.bootstrap_servers, user)
 
     @property
     def node(self) -> BrokerNode:
@@ -119,6 +139,8 @@ class EmbeddedCluster:
         try:
             self._prepare()
             self._on_loop(self._start_nodes())
+            if self._secured is not None:
+                self._on_loop(self._secured.create_users(self.bootstrap_servers))
         except BaseException:
             self._loop = None
             loop.close(STOP_TIMEOUT_S)
@@ -161,13 +183,16 @@ class EmbeddedCluster:
         if self._tiered:
             quick = {**QUICK_TIERING, **self._own_config}
             self._own_config = tiered_settings(self.data_dir, self._count, quick)
+        if self._security is not None and self._secured is None:
+            self._secured = ClusterSecurity.create(self._security, self.data_dir / SECURITY_FOLDER)
         if self._count == 1 or self._layout is not None:
             return
         if (self.data_dir / CLUSTER_FILE).exists():
             self._layout = read_layout(self.data_dir)
         else:
-            settings = {**CLUSTER_DEFAULTS, **self._own_config}
-            self._layout = new_layout(self.data_dir, self._count, settings=settings, **self._shape)
+            settings = {**CLUSTER_DEFAULTS, **self._security_config(), **self._own_config}
+            layout = new_layout(self.data_dir, self._count, settings=settings, **self._shape)
+            self._layout = replace(layout, client_listener=self._listener)
             self._layout.write()
 
     async def _start_nodes(self) -> None:
@@ -193,12 +218,26 @@ class EmbeddedCluster:
     def _broker_config(self, node_id: int) -> BrokerConfig:
         if self._layout is not None:
             return BrokerConfig(self._layout.properties(self._layout.node(node_id)))
-        # The object store must not be in a log directory.
-        folder = self.data_dir / "data" if self._tiered else self.data_dir
-        values = {**SINGLE_NODE_DEFAULTS, "log.dirs": str(folder), **self._own_config}
-        if self._port and "listeners" not in self._own_config:
-            values["listeners"] = f"{CLIENT_LISTENER}://127.0.0.1:{self._port}"
+        # Other folders than those of partitions must not be in a log directory.
+        has_folders = self._tiered or self._security is not None
+        folder = self.data_dir / "data" if has_folders else self.data_dir
+        values = {
+            **SINGLE_NODE_DEFAULTS,
+            "listeners": f"{self._listener}://127.0.0.1:{self._port}",
+            "log.dirs": str(folder),
+            **self._security_config(),
+            **self._own_config,
+        }
         return BrokerConfig(values)
+
+    @property
+    def _listener(self) -> str:
+        return CLIENT_LISTENER if self._security is None else SECURE_LISTENER
+
+    def _security_config(self) -> dict[str, str]:
+        if self._secured is None:
+            return {}
+        return {**self._secured.node_settings(), "inter.broker.listener.name": SECURE_LISTENER}
 
     def _end(self, *, clean: bool) -> None:
         loop = self._loop
@@ -219,6 +258,7 @@ class EmbeddedCluster:
     def _remove_data(self) -> None:
         if not self._keeps_data:
             self._layout = None
+            self._secured = None
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def __enter__(self) -> EmbeddedCluster:

@@ -15,6 +15,7 @@ from benchmarks.kafka.suites.produce import PRODUCE
 from benchmarks.kafka.suites.replicated import REPLICATED
 from benchmarks.kafka.suites.start_up import START_UP
 from benchmarks.kafka.suites.tiering import TIERING
+from benchmarks.kafka.suites.tls import TLS
 from benchmarks.kafka.suites.transactions import TRANSACTIONS
 
 SUITES: Final = {
@@ -28,6 +29,7 @@ SUITES: Final = {
         LATENCY,
         PARTITIONS,
         TRANSACTIONS,
+        TLS,
         REPLICATED,
         COMPACTION,
         TIERING,

@@ -15,7 +15,7 @@ COUNTS: Final = (10, 2_000)
 SHORT_COUNTS: Final = (10, 200)
 CONNECTIONS: Final = 10
 SETTLE_S: Final = 1.0
-"""What a broker still does for new partitions is no cost of a request."""
+"""The remaining work of a broker for new partitions is not a cost of a request."""
 GROUP: Final = "one record of 100 B per request, all partitions in turn"
 CREATED: Final = Metric(
     key="created_s",

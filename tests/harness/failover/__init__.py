@@ -1,1 +1,1 @@
-"""Failover of a real cluster under load: nodes killed, paused, cut off, restarted; nothing may be lost."""
+"""Failover of a real cluster under load: nodes killed, paused, isolated, restarted; no record may be lost."""

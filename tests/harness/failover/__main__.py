@@ -1,4 +1,4 @@
-"""`python -m tests.harness.failover`: three nodes under load and faults; exit code 1 for a broken promise."""
+"""`python -m tests.harness.failover`: three nodes under load and faults; exit code 1 for a violation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def table_of(outcome: Outcome, kinds: tuple[FaultKind, ...]) -> Table:
-    """The figures, for people."""
+    """Return the figures as a table."""
     findings = outcome.findings
     table = Table("figure", "value", title="Failover")
     rows = {
@@ -37,7 +37,7 @@ def table_of(outcome: Outcome, kinds: tuple[FaultKind, ...]) -> Table:
     for kind in kinds:
         taken = outcome.led_seconds(kind)
         if taken:
-            rows[f"{kind.name}: led elsewhere after, s, median / most"] = (
+            rows[f"{kind.name}: new leaders after, s, median / maximum"] = (
                 f"{taken[len(taken) // 2]:.2f} / {taken[-1]:.2f}"
             )
     for name, value in rows.items():
@@ -48,23 +48,28 @@ def table_of(outcome: Outcome, kinds: tuple[FaultKind, ...]) -> Table:
 
 
 def main() -> int:
-    """Run as the command line says."""
+    """Run with the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.harness.failover", description=__doc__)
     defaults = Options()
     names = [kind.name.lower() for kind in FaultKind]
-    parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of load with faults")
+    parser.add_argument(
+        "--seconds", type=float, default=defaults.seconds, help="duration of the load with faults"
+    )
     parser.add_argument("--rate", type=float, default=defaults.rate, help="records a second per producer")
-    parser.add_argument("--seed", type=int, default=defaults.seed, help="of the order of faults")
+    parser.add_argument("--seed", type=int, default=defaults.seed, help="seed of the order of faults")
+    parser.add_argument("--secure", action="store_true", help="SASL_SSL on every listener, and an authorizer")
     parser.add_argument("--keep", metavar="FOLDER", help="leave data, logs and history here")
-    parser.add_argument("kinds", nargs="*", choices=[[], *names], help="which faults; all by default")
+    parser.add_argument("kinds", nargs="*", choices=[[], *names], help="kinds of faults; default: all")
     given = parser.parse_args()
     kinds = tuple(FaultKind[name.upper()] for name in given.kinds) or tuple(FaultKind)
     console = Console()
     if CUTS & set(kinds) and (reason := firewall.why_not()) is not None:
-        console.print(f"SKIPPED: cuts between nodes: {reason}", style="yellow")
+        console.print(f"SKIPPED: isolation of nodes: {reason}", style="yellow")
         kinds = tuple(kind for kind in kinds if kind not in CUTS)
-    options = Options(seconds=given.seconds, rate=given.rate, seed=given.seed, kinds=kinds)
-    # Clients whose brokers are gone have nothing to say that is news.
+    options = Options(
+        seconds=given.seconds, rate=given.rate, seed=given.seed, kinds=kinds, is_secured=given.secure
+    )
+    # Log lines of clients about stopped brokers are expected, and not shown.
     logging.disable(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="tidelog-failover-") as temporary:
         folder = Path(given.keep or temporary)

@@ -1,7 +1,7 @@
 """`python -m tests.harness.failover.copying`: exactly once while nodes are killed, stopped and paused.
 
 Three processes; two copiers of ours consume, transform and produce in transactions, and every fifth of their
-transactions fails by itself. Whoever is killed comes back before the next one goes.
+transactions fails deliberately. A killed node returns before the next one fails.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.harness.failover.secured import allow_load, create_cluster
 from tests.harness.failover.watch import Watch
 from tests.harness.soak.copies import PARTITIONS, SOURCE, TARGET, Copies
 from tidelog.clients.admin.admin import Admin, NewTopic
+from tidelog.local_cluster.client_settings import ClientSettings
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 from tidelog.protocol.errors import KafkaError
@@ -28,28 +30,30 @@ _COPIED_WITHIN_S = 600.0
 
 
 async def main() -> int:
-    """Do it; 0 when nothing is wrong."""
+    """Run the copiers; return 0 if there is no violation."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--records", type=int, default=100_000, help="how many are copied")
-    parser.add_argument("--faults", type=int, default=15, help="how many nodes are lost, one at a time")
-    parser.add_argument("--per-transaction", type=int, default=750, help="records of a transaction, at most")
-    parser.add_argument("--seed", type=int, default=1, help="which nodes, and how")
+    parser.add_argument("--records", type=int, default=100_000, help="number of records to copy")
+    parser.add_argument("--faults", type=int, default=15, help="number of node failures, one at a time")
+    parser.add_argument(
+        "--per-transaction", type=int, default=750, help="maximum number of records in a transaction"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="seed of the choice of nodes and faults")
+    parser.add_argument("--secure", action="store_true", help="SASL_SSL on every listener, and an authorizer")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidelog-copying-") as folder:
-        cluster = LocalCluster.create(Path(folder) / "cluster", _NODES, settings=QUICK_TIMEOUTS)
+        cluster = create_cluster(Path(folder) / "cluster", _NODES, QUICK_TIMEOUTS, is_secured=options.secure)
         try:
             await asyncio.to_thread(cluster.start)
-            wrong = await _copy(cluster, options)
+            wrong = await _copy(cluster, options, await allow_load(cluster))
         finally:
             for node in cluster.nodes.values():
                 node.kill()
-    print("\n".join(wrong) or f"{options.records} records are copied exactly once")
+    print("\n".join(wrong) or f"{options.records} records were copied exactly once")
     return 1 if wrong else 0
 
 
-async def _copy(cluster: LocalCluster, options: argparse.Namespace) -> list[str]:
-    servers = cluster.bootstrap_servers
-    async with Admin(servers) as admin:
+async def _copy(cluster: LocalCluster, options: argparse.Namespace, clients: ClientSettings) -> list[str]:
+    async with Admin(**cluster.node_client_settings().tidelog) as admin:
         topics = [
             NewTopic(
                 name=name,
@@ -63,7 +67,7 @@ async def _copy(cluster: LocalCluster, options: argparse.Namespace) -> list[str]
             if isinstance(result, KafkaError):
                 raise result
     copies = Copies(
-        servers,
+        clients,
         options.records,
         at_a_time=max(1, options.records // 10_000),
         pause_s=0.01,
@@ -74,7 +78,7 @@ async def _copy(cluster: LocalCluster, options: argparse.Namespace) -> list[str]
 
 
 async def _lose_nodes(cluster: LocalCluster, count: int, rng: random.Random) -> None:
-    """One node after the other is killed, stopped or paused, and comes back."""
+    """Kill, stop or pause one node after another, and restart it."""
     watch = Watch(cluster, TARGET)
     for _ in range(count):
         await asyncio.sleep(_QUIET_S)
@@ -92,7 +96,10 @@ async def _lose_nodes(cluster: LocalCluster, count: int, rng: random.Random) -> 
                 await asyncio.to_thread(cluster.stop, [node_id])
             await asyncio.to_thread(cluster.start, [node_id])
         await watch.until_whole(_WHOLE_WITHIN_S)
-        print(f"{kind} of node {node_id}: whole again after {time.monotonic() - began:.1f} s", flush=True)
+        print(
+            f"{kind} of node {node_id}: all replicas in sync after {time.monotonic() - began:.1f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is done to a cluster under load, each with its own undoing."""
+"""Faults of a cluster under load, and their repair."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from tidelog.local_cluster.cluster import LocalCluster
 
 
 class FaultKind(Enum):
-    """The kinds of faults, with what is done."""
+    """The kinds of faults."""
 
     KILL = "kill -9, and start again"
     PAUSE = "SIGSTOP, and SIGCONT"
     RESTART = "clean stop, and start again"
     ROLL = "every node, one after the other: clean stop, and start again"
-    CUT = "cut off from all other nodes"
-    DEAF = "hears nothing from other nodes, but is heard"
-    MUTE = "hears other nodes, but is not heard"
-    ADRIFT = "cut off from the other controllers; brokers hear it, and are heard"
+    CUT = "isolated from all other nodes"
+    DEAF = "receives nothing from other nodes, but they receive its packets"
+    MUTE = "receives from other nodes, but they receive nothing from it"
+    ADRIFT = "isolated from the other controllers, but not from brokers"
 
 
 CUTS = frozenset({FaultKind.CUT, FaultKind.DEAF, FaultKind.MUTE, FaultKind.ADRIFT})
 
 
 class Target(Enum):
-    """Which node it happens to; the first one where it happens to all."""
+    """The affected node; the first one if all are affected."""
 
     CONTROLLER = "the active controller"
-    LEADER = "a broker that leads, and is not the controller"
+    LEADER = "a leader of partitions that is not the controller"
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: what happens to which node, and how long it lasts; for each where it happens to all."""
+    """One fault: its kind, the affected node, and its duration; for each node if all are affected."""
 
     kind: FaultKind
     target: Target
@@ -45,7 +45,7 @@ class Fault:
 
 
 def schedule(seed: int, kinds: Sequence[FaultKind], *, least_s: float, most_s: float) -> Iterator[Fault]:
-    """Faults without end: every kind with every target before any comes again, in an order by `seed`."""
+    """Yield faults without end: every kind with every target before a repetition, in an order by `seed`."""
     chance = random.Random(seed)
     pairs = list(itertools.product(kinds, (Target.CONTROLLER, Target.LEADER)))
     while True:
@@ -55,14 +55,14 @@ def schedule(seed: int, kinds: Sequence[FaultKind], *, least_s: float, most_s: f
 
 
 class Faults:
-    """Does faults to a cluster and undoes them."""
+    """Injects faults into a cluster and repairs them."""
 
     def __init__(self, cluster: LocalCluster, firewall: Firewall | None) -> None:
         self._cluster = cluster
         self._firewall = firewall
 
     def begin(self, kind: FaultKind, node_id: int) -> None:
-        """Have it happen; a clean stop has ended when this returns."""
+        """Inject the fault; a clean stop has ended when this returns."""
         node = self._cluster.nodes[node_id]
         match kind:
             case FaultKind.KILL:
@@ -75,7 +75,7 @@ class Faults:
                 self._cut(kind, node_id)
 
     def end(self, kind: FaultKind, node_id: int) -> None:
-        """Undo it; does not wait for the cluster to be whole."""
+        """Repair the fault; do not wait for all replicas to be in sync."""
         node = self._cluster.nodes[node_id]
         match kind:
             case FaultKind.KILL | FaultKind.RESTART | FaultKind.ROLL:
@@ -87,7 +87,7 @@ class Faults:
                 self._firewall.heal()
 
     def _cut(self, kind: FaultKind, node_id: int) -> None:
-        assert self._firewall is not None, "cuts need the firewall"
+        assert self._firewall is not None, "isolation of nodes needs the firewall"
         own = self._cluster.layout.node(node_id)
         for other in self._cluster.layout.nodes:
             if other.node_id == node_id:

@@ -1,7 +1,7 @@
-"""Cuts between the loopback addresses of nodes, with iptables: both directions or one.
+"""Isolation of the loopback addresses of nodes, with iptables, in one or both directions.
 
-Nodes bind their own connections to their own address (127.0.0.11, …), so that a rule meets just the
-traffic between two nodes; clients come from 127.0.0.1 and notice nothing.
+Nodes bind their own connections to their own address (127.0.0.11, …), so that a rule matches only the
+traffic between two nodes; clients use 127.0.0.1 and are not affected.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ CHAIN: Final = "TIDELOG-FAULTS"
 
 
 def why_not() -> str | None:
-    """What keeps cuts from being made on this machine; None when they can be."""
+    """Return the reason why this machine cannot isolate nodes; None if it can."""
     if os.geteuid() != 0:
-        return "cuts between nodes need root"
+        return "isolation of nodes needs root"
     if shutil.which("iptables") is None:
-        return "there is no iptables"
+        return "iptables is not installed"
     tried = subprocess.run(["iptables", "-w", "-S", "INPUT"], capture_output=True, text=True, check=False)
     return None if tried.returncode == 0 else f"iptables does not work here: {tried.stderr.strip()}"
 
 
 class Firewall:
-    """A chain of its own in front of INPUT while the `with` block lasts."""
+    """An iptables chain in front of INPUT during the `with` block."""
 
     def __enter__(self) -> Firewall:
         self._run("-N", CHAIN, check=False)
@@ -39,12 +39,12 @@ class Firewall:
         self._run("-X", CHAIN, check=False)
 
     def drop(self, source: str, destination: str, port: int | None = None) -> None:
-        """Let nothing from one address reach another, or a port of it."""
+        """Drop packets from one address to another, or to a port of it."""
         to_port = [] if port is None else ["-p", "tcp", "--dport", str(port)]
         self._run("-A", CHAIN, "-s", source, "-d", destination, *to_port, "-j", "DROP")
 
     def heal(self) -> None:
-        """Let everything pass again."""
+        """Remove all rules."""
         self._run("-F", CHAIN)
 
     @staticmethod

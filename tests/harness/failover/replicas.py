@@ -1,6 +1,6 @@
-"""Whether the replicas of a topic are the same bytes, read from the log directories of stopped nodes.
+"""Comparison of the replicas of a topic, byte by byte, in the log directories of stopped nodes.
 
-Segments may begin at different offsets on different nodes, so the logs are compared as one stream each.
+Segments may begin at different offsets on different nodes, so each log is compared as one stream.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def differences(data_folders: Iterable[Path], topic: str, partitions: int) -> list[str]:
-    """One line for every partition whose replicas differ, with size and digest of each."""
+    """Return one line for every partition whose replicas differ, with size and digest of each."""
     folders = list(data_folders)
     found = []
     for index in range(partitions):

@@ -1,7 +1,7 @@
-"""One failover run: the mixed load, faults one after the other, and what the checker says of it all.
+"""One failover run: the mixed load, faults one after the other, and the result of the checker.
 
-start 3 nodes -> load -> [ fault -> leaders elsewhere? -> undo -> whole again? ] ... -> last reading
--> clean stop -> replicas byte-identical? -> verdict
+start 3 nodes -> load -> [ fault -> new leaders? -> repair -> all in sync? ] ... -> last reading
+-> clean stop -> replicas equal? -> result
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Final
 from tests.harness.failover.faults import CUTS, Fault, FaultKind, Faults, Target, schedule
 from tests.harness.failover.firewall import Firewall
 from tests.harness.failover.replicas import differences
+from tests.harness.failover.secured import allow_load, create_cluster
 from tests.harness.failover.watch import Watch
 from tests.harness.soak.checker import Findings, check
 from tests.harness.soak.history import History, read_history
 from tests.harness.soak.load import MixedLoad
 from tidelog.clients.admin.admin import Admin
-from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
 
 TOPIC: Final = "failover"
@@ -34,7 +34,7 @@ FIRST_HOST: Final = 11
 
 SETTINGS: Final = {
     **QUICK_TIMEOUTS,
-    # Processes of their own hear of each other sooner than nodes that share a loop.
+    # Separate processes detect failures of each other sooner than nodes that share a loop.
     "controller.quorum.fetch.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "4",
@@ -44,7 +44,7 @@ SETTINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run is told; `rate` is records per second of each of the six producers."""
+    """The options of a run; `rate` is records per second of each of the six producers."""
 
     seconds: float = 300.0
     rate: float = 100.0
@@ -55,11 +55,12 @@ class Options:
     fault_most_s: float = 6.0
     whole_within_s: float = 60.0
     led_within_s: float = 20.0
+    is_secured: bool = False
 
 
 @dataclass(slots=True)
 class FaultOutcome:
-    """How the cluster took one fault; `led_s` is None when the fault was over before leaders had to move."""
+    """The effect of one fault; `led_s` is None if the fault ended before leaders had to move."""
 
     fault: Fault
     node_id: int
@@ -69,7 +70,7 @@ class FaultOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run found."""
+    """The result of a run."""
 
     findings: Findings
     faults: list[FaultOutcome]
@@ -77,7 +78,7 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
     def led_seconds(self, *kinds: FaultKind) -> list[float]:
-        """How long partitions of the node were without another leader, in ascending order."""
+        """Return the times in which partitions of the node had no other leader, in ascending order."""
         return sorted(one.led_s for one in self.faults if one.led_s is not None and one.fault.kind in kinds)
 
 
@@ -92,7 +93,9 @@ class FailoverRun:
         self._progress = progress
         needs_cuts = bool(CUTS & set(options.kinds))
         hosts = [f"127.0.0.{FIRST_HOST + index}" for index in range(NODES)] if needs_cuts else []
-        self.cluster = LocalCluster.create(directory / "cluster", NODES, hosts=hosts, settings=SETTINGS)
+        self.cluster = create_cluster(
+            directory / "cluster", NODES, SETTINGS, is_secured=options.is_secured, hosts=hosts
+        )
         self._history = History(directory / "history.jsonl")
         self._watch = Watch(self.cluster, TOPIC)
         self._needs_cuts = needs_cuts
@@ -100,7 +103,7 @@ class FailoverRun:
         self._problems: list[str] = []
 
     async def run(self) -> Outcome:
-        """Do it; TimeoutError when the cluster does not come back from a fault by itself."""
+        """Run; raise TimeoutError if the cluster does not recover from a fault by itself."""
         began = time.monotonic()
         options, cluster = self._options, self.cluster
         with ExitStack() as stack:
@@ -110,14 +113,14 @@ class FailoverRun:
             self._progress(f"{NODES} nodes ready after {seconds:.1f} s")
             await self._create_topic()
             load = MixedLoad(
-                cluster.bootstrap_servers,
+                await allow_load(cluster),
                 TOPIC,
                 self._history,
                 rate=options.rate,
                 partitions=options.partitions,
             )
             await load.run_during(self._do_faults(Faults(cluster, firewall)))
-            self._progress("reading everything back")
+            self._progress("reading all records")
             await load.read_everything()
             await self._watch.until_whole(options.whole_within_s)
             await asyncio.to_thread(cluster.stop)
@@ -137,7 +140,7 @@ class FailoverRun:
         return problems
 
     async def _create_topic(self) -> None:
-        async with Admin(self.cluster.bootstrap_servers) as admin:
+        async with Admin(**self.cluster.node_client_settings().tidelog) as admin:
             await admin.create_topic(TOPIC, self._options.partitions, NODES, configs=TOPIC_CONFIG)
         await self._watch.until_whole(self._options.whole_within_s)
 
@@ -173,22 +176,20 @@ class FailoverRun:
             else:
                 await asyncio.sleep(fault.seconds)
         except TimeoutError:
-            self._problems.append(
-                f"{fault.kind.name} of node {node_id}: its partitions found no other leader"
-            )
+            self._problems.append(f"{fault.kind.name} of node {node_id}: its partitions have no other leader")
         finally:
             await asyncio.to_thread(faults.end, fault.kind, node_id)
         whole_s = await self._watch.until_whole(self._options.whole_within_s)
         self._outcomes.append(FaultOutcome(fault, node_id, led_s, whole_s))
-        led = "" if led_s is None else f"led elsewhere after {led_s:.2f} s, "
+        led = "" if led_s is None else f"new leaders after {led_s:.2f} s, "
         self._progress(
             f"{len(self._outcomes):3} {fault.kind.name:8} node {node_id} ({fault.target.value}): {led}"
-            f"whole {whole_s:.2f} s after it was over"
+            f"all in sync {whole_s:.2f} s after its end"
         )
 
     @staticmethod
     def _moves_leaders(fault: Fault) -> bool:
-        """Whether leaders must move: a node that is not heard, or gone; not one that is away for moments."""
+        """Return whether leaders must move: only if a node is stopped or unreachable for some seconds."""
         if fault.kind in (FaultKind.KILL, FaultKind.RESTART, FaultKind.ROLL):
             return True
         return fault.kind is not FaultKind.DEAF and fault.seconds > 4.0
@@ -200,7 +201,7 @@ class FailoverRun:
         seen = await self._watch.seen()
         led = Counter(seen.leaders.values() if seen is not None else ())
         others = [node for node in self.cluster.nodes if node != controller]
-        # In turns where they lead equally many.
+        # Alternating nodes if they lead equally many partitions.
         others = others[len(self._outcomes) % len(others) :] + others
         return max(others, key=lambda node: led[node])
 
@@ -210,7 +211,7 @@ class FailoverRun:
 
 
 def figures(outcome: Outcome, kinds: Sequence[FaultKind]) -> str:
-    """The figures of a run as JSON, for a machine."""
+    """Return the figures of a run as JSON."""
     findings = outcome.findings
     return json.dumps(
         {

@@ -1,4 +1,4 @@
-"""What a cluster says of itself, asked over the network: who leads, who controls, who is in sync."""
+"""The state of a cluster by network requests: leaders, active controller, in-sync replicas."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A topic as one node tells it."""
+    """A topic as one node describes it."""
 
     leaders: dict[int, int]
     in_sync: dict[int, tuple[int, ...]]
@@ -24,7 +24,7 @@ class Seen:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every partition has a leader and every replica is in sync."""
+        """Return whether every partition has a leader and every replica is in sync."""
         return all(
             leader >= 0 and set(self.in_sync[index]) == set(self.replicas[index])
             for index, leader in self.leaders.items()
@@ -32,14 +32,14 @@ class Seen:
 
 
 class Watch:
-    """Asks the nodes that are not in the hands of a fault."""
+    """Queries the nodes without a fault."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
 
     async def seen(self, without: int | None = None) -> Seen | None:
-        """The topic as told by some node other than `without`; None when nobody answers in time."""
+        """Return the topic as described by a node other than `without`; None if no node responds in time."""
         for place in self._cluster.layout.nodes:
             if place.node_id == without or not self._cluster.nodes[place.node_id].is_running:
                 continue
@@ -51,18 +51,18 @@ class Watch:
         return None
 
     async def controller(self) -> int | None:
-        """The active controller by the quorum's own word; None when nobody knows."""
+        """Return the active controller as the quorum describes it; None if unknown."""
         for place in self._cluster.layout.nodes:
             try:
                 async with asyncio.timeout(2 * ASK_TIMEOUT_MS / 1000):
-                    async with Admin(place.address, request_timeout_ms=ASK_TIMEOUT_MS) as admin:
+                    async with self._admin(place.address) as admin:
                         return (await admin.describe_metadata_quorum()).leader_id
             except (KafkaError, OSError, TimeoutError):
                 continue
         return None
 
     async def until_led_without(self, node_id: int, timeout_s: float) -> float:
-        """Seconds until every partition is led by a node other than `node_id`; TimeoutError."""
+        """Return the seconds until every partition has a leader other than `node_id`; TimeoutError."""
         began = time.monotonic()
         async with asyncio.timeout(timeout_s):
             while True:
@@ -72,7 +72,7 @@ class Watch:
                 await asyncio.sleep(POLL_S)
 
     async def until_whole(self, timeout_s: float) -> float:
-        """Seconds until every partition has all its replicas in sync; TimeoutError."""
+        """Return the seconds until every partition has all replicas in sync; TimeoutError."""
         began = time.monotonic()
         async with asyncio.timeout(timeout_s):
             while True:
@@ -81,8 +81,11 @@ class Watch:
                     return time.monotonic() - began
                 await asyncio.sleep(POLL_S)
 
+    def _admin(self, address: str) -> Admin:
+        return Admin(request_timeout_ms=ASK_TIMEOUT_MS, **self._cluster.node_client_settings(address).tidelog)
+
     async def _ask(self, address: str) -> Seen:
-        async with Admin(address, request_timeout_ms=ASK_TIMEOUT_MS) as admin:
+        async with self._admin(address) as admin:
             topic = (await admin.describe_topics([self._topic]))[self._topic]
         if isinstance(topic, KafkaError):
             raise topic

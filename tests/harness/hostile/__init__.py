@@ -1,14 +1,14 @@
-"""Hostile clients against a running broker: what they cost a well-behaved client, and what they leave behind.
+"""Hostile clients of a running broker: their effect on a well-behaved client, and the resources they leave.
 
     attack              one attack: its name, what it does, its bounds
     attacks/            all attacks, one subject per file
     scene               the attacker's connections, its time limit, its findings
     target              the broker process under attack, and what the kernel reports of it
-    well_behaved        the client that measures response times, a process of its own
+    regular_client      the client that measures response times, a process of its own
     observer            collects that client's measurements
     measurements        response times of a phase (pure)
     run                 one attack from start to release
-    judgement           a row of the table and its goals (pure)
+    report_rows         a row of the table and its goals (pure)
     report              table and JSON
 
 `python -m tests.harness.hostile [names] [--seconds N]` runs it; docs/testing.md describes it.

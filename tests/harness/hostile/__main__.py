@@ -1,7 +1,7 @@
-"""`python -m tests.harness.hostile [names]`: attack a broker in every known way, and print what that cost.
+"""`python -m tests.harness.hostile [names]`: attack a broker in every known way, and print the effects.
 
-Names select attacks: a whole name, a beginning of one, or the number of an item. The exit code is 1 when the
-broker died, leaked, or took too much memory, with --strict also when a goal for times was missed.
+Names select attacks: a name, its beginning, or the number of an item. The exit code is 1 if the broker
+ended, leaked, or used too much memory; with --strict also if a goal for times was missed.
 """
 
 from __future__ import annotations
@@ -20,27 +20,33 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.attacks import ATTACKS
-from tests.harness.hostile.judgement import Row
-from tests.harness.hostile.report import RESULTS, print_progress, print_report, write_json
+from tests.harness.hostile.report import (
+    RESULTS,
+    WIDTH_OF_FILES,
+    print_progress,
+    print_report,
+    write_json,
+    write_table,
+)
+from tests.harness.hostile.report_rows import Row
 from tests.harness.hostile.run import LONG, SHORT, Effort, run_alone
 
-WIDTH_OF_FILES: Final = 160
 EXIT_TERMINATED: Final = 143
 
 
 def selected(names: Sequence[str]) -> list[Attack]:
-    """Return the attacks that `names` select, all when there are none."""
+    """Return the attacks that `names` select; all if there are no names."""
     if not names:
         return list(ATTACKS)
     found = [a for a in ATTACKS if any(a.name.startswith(name) or a.item == name for name in names)]
     if not found:
         known = ", ".join(attack.name for attack in ATTACKS)
-        raise SystemExit(f"no attack is called {' or '.join(names)}; there are: {known}")
+        raise SystemExit(f"unknown attack: {' or '.join(names)}; allowed are: {known}")
     return found
 
 
 def attack_all(attacks: Sequence[Attack], effort: Effort, console: Console) -> list[Row]:
-    """Run each attack against a broker of its own, with a progress bar."""
+    """Run each attack against a separate broker, with a progress bar."""
     rows = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
@@ -55,13 +61,18 @@ def attack_all(attacks: Sequence[Attack], effort: Effort, console: Console) -> l
 
 
 def main() -> int:
-    """Run as the command line says."""
+    """Run with the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.harness.hostile", description=__doc__)
-    parser.add_argument("names", nargs="*", help="attacks or items; all when there are none")
-    parser.add_argument("--seconds", type=float, default=LONG.seconds, help="how long each attack lasts")
-    parser.add_argument("--short", action="store_true", help="the sizes of the short form")
+    parser.add_argument("names", nargs="*", help="attacks or items; default: all")
+    parser.add_argument("--seconds", type=float, default=LONG.seconds, help="duration of each attack")
+    parser.add_argument("--short", action="store_true", help="use the sizes of the short form")
     parser.add_argument("--strict", action="store_true", help="fail also when a goal for times is missed")
-    parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures are written")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        default=RESULTS,
+        help="file for the figures; the table is in the same file as .txt",
+    )
     parser.add_argument("--list", action="store_true", help="list the attacks")
     given = parser.parse_args()
     console = Console()
@@ -72,15 +83,16 @@ def main() -> int:
         for attack in attacks:
             console.print(f"{attack.name:40} {attack.item:7} {attack.does}", highlight=False, markup=False)
         return 0
-    # Whoever ends this process ends the broker with it.
+    # A signal that ends this process also ends the broker.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
-    # Thousands of sockets are the attacker's, too.
+    # The attacker, too, needs thousands of sockets.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     effort = SHORT if given.short else replace(LONG, seconds=given.seconds)
     rows = attack_all(attacks, effort, console)
     print_report(console, rows)
     write_json(given.json, rows, effort)
+    write_table(given.json.with_suffix(".txt"), rows)
     failed = any(row.failures or (given.strict and row.misses) for row in rows)
     return 1 if failed else 0
 

@@ -1,4 +1,4 @@
-"""One attack: what it is called, what it does, and what it may cost."""
+"""One attack: its name, its actions, and its allowed cost."""
 
 from __future__ import annotations
 
@@ -7,37 +7,39 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tests.harness.hostile.scene import Scene
+    from tests.harness.hostile.attack_context import Scene
 
 MEBIBYTE: Final = 1 << 20
 MEMORY_MIB: Final = 64
-"""What hostile input may take by default, over what the broker had before."""
+"""The default bound on the memory of hostile input, in addition to the broker's memory before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """A row of the table. `run` attacks, and returns when it has finished or the scene's time is up."""
+    """A row of the table. `run` attacks, and returns when it is complete or the scene's time has ended."""
 
     name: str
     item: str
-    """The source: a number of the issue, "corpus" for the list of hostile inputs, "review" for our own."""
+    """The source: a number of the first issue, a later issue, "corpus" for the list of hostile inputs,
+    "review" for our own.
+    """
     does: str
-    """What the attacker does, in one line."""
+    """The actions of the attacker, in one line."""
     run: Callable[[Scene], None]
     memory_mib: int = MEMORY_MIB
-    """How much the broker's memory may grow at most while it lasts."""
+    """The bound on the growth of the broker's memory during the attack."""
     memory_kept_mib: int = MEMORY_MIB
-    """How much may remain: the allocator does not return everything, and some attacks leave state behind."""
+    """The bound on the memory afterwards: the allocator keeps some, and some attacks leave state."""
     descriptors_kept: int = 8
-    """How many descriptors may remain, as for the files of topics that were created."""
+    """The bound on remaining descriptors, for example of created topics."""
     log_lines_max: int = 100
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of the broker that differ from those of the other attacks."""
     open_files_max: int | None = None
     is_short: bool = True
-    """Whether it is part of the short form."""
+    """Whether the attack belongs to the short form."""
 
     @property
     def needs_own_target(self) -> bool:
-        """Whether it cannot share a broker with other attacks."""
+        """Return whether the attack cannot share a broker with other attacks."""
         return bool(self.settings) or self.open_files_max is not None

@@ -11,7 +11,7 @@ from tidelog.protocol.registry import request_header_version
 from tidelog.protocol.schema import ApiMessage
 
 FOREVER_MS: Final = 2**31 - 1
-"""The longest wait that a request can ask for, 24.8 days."""
+"""The maximum wait that a request can have, 24.8 days."""
 PADDING_TAG: Final = 9_999
 
 _HEADER: Final = struct.Struct(">hhih")
@@ -24,7 +24,7 @@ def framed(
     padding: bytes = b"",
     correlation_id: int = 1,
 ) -> bytes:
-    """Return a whole frame; `padding` is an unknown tagged field of the header, where the version has any."""
+    """Return a complete frame; `padding` is an unknown tagged field of the header, if the version has any."""
     key = request.api_key
     name = client_id.encode()
     frame = bytearray(_HEADER.pack(key, version, correlation_id, len(name)) + name)
@@ -43,5 +43,5 @@ def tagged_field(data: bytes) -> bytes:
 
 
 def sized(frame: bytes) -> bytes:
-    """Return the frame behind its size."""
+    """Return the frame with its size in front."""
     return struct.pack(">i", len(frame)) + frame

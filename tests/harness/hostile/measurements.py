@@ -1,8 +1,8 @@
-"""Response times of a well-behaved client, and what they were in one phase of an attack (pure).
+"""Response times of a well-behaved client, and their summary in one phase of an attack (pure).
 
-A response time is given twice: as it was (gross), and without the time in which the broker's event loop or
-the client was ready to run but had no CPU (net). The net time judges the broker, as other processes share the
-machine.
+A response time has two values: the measured one (gross), and the one without the time in which the broker's
+event loop or the client was ready to run but had no CPU (net). The net time is used for the goals, because
+other processes share the machine.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ NANOSECONDS_PER_MS: Final = 1_000_000
 
 
 class Kind(IntEnum):
-    """What the well-behaved client did."""
+    """The actions of the well-behaved client."""
 
     PROBE = 0
     """ApiVersions on a connection that does nothing else."""
     WORK = 1
-    """Produce, Fetch and Metadata in turn."""
+    """Produce, Fetch and Metadata, one after the other."""
     CONNECT = 2
     """A new connection, and ApiVersions on it."""
 
@@ -46,26 +46,26 @@ class Sample(NamedTuple):
     """On the system's monotonic clock, which all processes share."""
     elapsed_ns: int
     without_cpu_ns: int
-    """How long the broker's event loop or the client waited for a CPU meanwhile."""
+    """The time in which the broker's event loop or the client waited for a CPU meanwhile."""
 
     @property
     def net_ns(self) -> int:
-        """The response time that the broker is responsible for."""
+        """Return the response time without waiting for a CPU."""
         return max(self.elapsed_ns - self.without_cpu_ns, 0)
 
     @property
     def ended_ns(self) -> int:
-        """When the response came."""
+        """Return the time of the response."""
         return self.sent_ns + self.elapsed_ns
 
 
 SAMPLE: Final = struct.Struct("<BBqqq")
-"""How the client's process writes a `Sample` to its output."""
+"""The format in which the client's process writes a `Sample` to its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
-    """What the well-behaved client saw in one phase; times are net unless their names say otherwise."""
+    """The measurements of one phase; times are net unless their names state otherwise."""
 
     requests: int
     errors: int
@@ -100,7 +100,7 @@ def phase_of(samples: Iterable[Sample]) -> Phase:
 
 
 def unanswered(latest: Mapping[Kind, Sample], now_ns: int) -> list[Sample]:
-    """Return the requests that have no response yet, as if it came at `now_ns`."""
+    """Return the requests without a response, as if it had arrived at `now_ns`."""
     found = []
     for kind in Kind:
         if kind in latest:
@@ -125,7 +125,7 @@ def corrected(latencies_ns: Iterable[int], interval_ns: int) -> list[int]:
 
 
 def percentile(values: Sequence[int], share: float) -> float:
-    """Return the value below which `share` of the values are; 0 when there are none."""
+    """Return the value below which `share` of the values are; 0 without values."""
     if not values:
         return 0.0
     ordered = sorted(values)

@@ -1,4 +1,4 @@
-"""Runs the well-behaved client and keeps its measurements."""
+"""Runs the well-behaved client and stores its measurements."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ POLL_S: Final = 0.002
 
 
 class Observer:
-    """The well-behaved client of one broker, for the length of a `with` block."""
+    """The well-behaved client of one broker, during a `with` block."""
 
     def __init__(self, target: Target) -> None:
-        command = [sys.executable, "-m", "tests.harness.hostile.well_behaved"]
+        command = [sys.executable, "-m", "tests.harness.hostile.regular_client"]
         self._process = subprocess.Popen(
             [*command, target.host, str(target.port), str(target.pid)],
             cwd=ROOT,
@@ -29,7 +29,7 @@ class Observer:
         )
         self._samples: list[Sample] = []
         self._last: dict[Kind, Sample] = {}
-        """The latest of each kind."""
+        """The latest measurement of each kind."""
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -49,9 +49,9 @@ class Observer:
         self._process.stdout.close()
 
     def between(self, start_ns: int, end_ns: int) -> Sequence[Sample]:
-        """Return the requests that were on their way at some time from `start_ns` to `end_ns`."""
+        """Return the requests that were in flight at any time from `start_ns` to `end_ns`."""
         found: list[Sample] = []
-        # They are in the order of their responses.
+        # The requests are in the order of their responses.
         for sample in reversed(self._samples):
             if sample.ended_ns <= start_ns:
                 break
@@ -60,7 +60,7 @@ class Observer:
         return [*found, *unanswered(self._last, end_ns)]
 
     def wait_until_served(self, since_ns: int, timeout_s: float) -> bool:
-        """Return whether requests that were sent after `since_ns` are answered on both connections."""
+        """Return whether requests sent after `since_ns` get responses on both connections."""
         deadline = time.monotonic() + timeout_s
         while not all(self._is_served(kind, since_ns) for kind in (Kind.PROBE, Kind.WORK)):
             if time.monotonic() > deadline:

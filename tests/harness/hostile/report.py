@@ -15,17 +15,19 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.harness.hostile.attack import MEBIBYTE
-from tests.harness.hostile.judgement import (
+from tests.harness.hostile.report_rows import (
     BLOCKED_MS_MAX,
     P99_FACTOR_MAX,
     P99_FLOOR_MS,
     RELEASED_S_MAX,
     Row,
+    p99_goal_ms,
 )
 from tests.harness.hostile.run import Effort
 from tests.harness.hostile.target import ROOT
 
 RESULTS: Final = ROOT / "benchmarks" / "results" / "hostile.json"
+WIDTH_OF_FILES: Final = 160
 
 _COLUMNS: Final = (
     "attack",
@@ -79,20 +81,40 @@ def _cells(row: Row) -> Sequence[str]:
 
 
 def print_report(console: Console, rows: Sequence[Row]) -> None:
-    """Print the table, what the numbers mean, and the summary."""
+    """Print the table, its legend, and the summary."""
     console.print(table_of(rows))
     for row in rows:
         for style, texts in (("red", row.failures), ("yellow", row.misses), ("dim", row.notes)):
             for text in texts:
                 console.print(f"{row.attack.name}: {text}", style=style, highlight=False, markup=False)
     console.print(_LEGEND, style="dim", highlight=False)
+    for line in summary_of(rows):
+        console.print(line, highlight=False, markup=False)
+
+
+def summary_of(rows: Sequence[Row]) -> Sequence[str]:
+    """Return the number of attacks, and for each goal how many missed it."""
+    measured = [row.measured for row in rows if row.measured is not None]
+    blocked = sum(one.blocked_ms > BLOCKED_MS_MAX for one in measured)
+    slow = sum(one.during.p99_ms > p99_goal_ms(one.before) for one in measured)
     failed = sum(bool(row.failures) for row in rows)
-    slow = sum(bool(row.misses) for row in rows)
-    console.print(f"{len(rows)} attacks: {failed} failed; {slow} missed a goal for times", highlight=False)
+    return (
+        f"{len(rows)} attacks; {sum(not row.failures and not row.misses for row in rows)} within all goals",
+        f"blocked more than {BLOCKED_MS_MAX:g} ms: {blocked}",
+        f"p99 above its goal: {slow}",
+        f"failed (memory, logs or release beyond the bound, or a wrong result): {failed}",
+    )
+
+
+def write_table(path: Path, rows: Sequence[Row]) -> None:
+    """Write what `print_report` prints, as plain text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        print_report(Console(file=file, width=WIDTH_OF_FILES), rows)
 
 
 def print_progress(console: Console, row: Row) -> None:
-    """Print what failed, as soon as it is known."""
+    """Print failures as soon as they are known."""
     if not console.is_terminal and row.measured is not None:
         console.print(f"{row.attack.name}: {row.measured.blocked_ms:,.1f} ms blocked", highlight=False)
     for text in row.failures:

@@ -1,4 +1,4 @@
-"""Runs one attack: measure, attack, let the attacker go, wait for the release, measure again."""
+"""Runs one attack: measure, attack, disconnect the attacker, wait for the release, measure again."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
-from tests.harness.hostile.judgement import RELEASED_S_MAX, Measured, Row, failures_of, misses_of
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.measurements import Phase, phase_of
 from tests.harness.hostile.observer import Observer
-from tests.harness.hostile.scene import Scene
+from tests.harness.hostile.report_rows import RELEASED_S_MAX, Measured, Row, failures_of, misses_of
 from tests.harness.hostile.target import Resources, Target, TargetError
 
 SAMPLE_EVERY_S: Final = 0.05
 POLL_S: Final = 0.05
 SERVED_TIMEOUT_S: Final = 30.0
-"""How long the well-behaved client may be without any response until the broker counts as hanging."""
+"""The time without any response after which the broker counts as hanging."""
 WARM_UP_S: Final = 0.3
 TRACEBACK: Final = "Traceback (most recent call last)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How large and long attacks are."""
+    """The size and the duration of attacks."""
 
     scale: float
-    """1 for the sizes that the issue names."""
+    """1 for the sizes of the issue."""
     seconds: float
-    """How long each attack lasts at least."""
+    """The minimum duration of each attack."""
     quiet_seconds: float
-    """How long is measured before and after it."""
+    """The duration of the measurements before and after it."""
 
 
 LONG: Final = Effort(scale=1.0, seconds=4.0, quiet_seconds=1.5)
@@ -41,7 +41,7 @@ SHORT: Final = Effort(scale=0.02, seconds=0.05, quiet_seconds=0.02)
 
 
 class Peaks:
-    """The largest memory and number of descriptors while it samples."""
+    """The peaks of memory and descriptors during sampling."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -78,13 +78,13 @@ class Runner:
         self._before: Phase | None = None
 
     def run(self, attack: Attack) -> Row:
-        """Run `attack` and judge it."""
+        """Run `attack` and evaluate it."""
         target = self._target
         scene = Scene(target, self._effort.seconds, self._effort.scale)
         logged = len(target.log())
         before = self._measure_before()
         try:
-            # What an earlier attack left behind is not charged again to the next one.
+            # Resources that an earlier attack left are not counted again for the next one.
             resources = target.resources()
             with Peaks(target) as peaks:
                 self._attack(attack, scene)
@@ -129,17 +129,17 @@ class Runner:
         try:
             attack.run(scene)
         except TimeoutError:
-            scene.note("the attacker was not answered in time")
+            scene.note("the attacker got no response in time")
         except ConnectionError as error:
-            scene.note(f"the attacker was cut off: {error}")
+            scene.note(f"the attacker was disconnected: {error}")
         except Exception as error:
-            # One attack that is wrong must not take the results of the others with it.
+            # A failing attack must not discard the results of the others.
             scene.failures.append(f"the attack itself failed: {error!r}"[:300])
         if not scene.began_ns:
             scene.begin()
 
     def _measure_before(self) -> Phase:
-        """Return the phase without an attack; attacks that share a target share it."""
+        """Return the phase without an attack; attacks with a shared target share it."""
         if self._before is None:
             self._observer.wait_until_served(time.monotonic_ns(), SERVED_TIMEOUT_S)
             time.sleep(WARM_UP_S)
@@ -151,7 +151,7 @@ class Runner:
     def _wait_for_release(
         self, attack: Attack, before: Resources, gone_ns: int, scene: Scene
     ) -> tuple[float | None, Resources | None]:
-        """Return after how many seconds all was released, None when it was not; and what is used then."""
+        """Return the seconds until everything was released, or None, and the resources in use then."""
         if not self._observer.wait_until_served(gone_ns, SERVED_TIMEOUT_S):
             scene.failures.append(f"the well-behaved client had no response for {SERVED_TIMEOUT_S:.0f} s")
             return None, None
@@ -172,7 +172,11 @@ class Runner:
 
     def _unobserved(self, attack: Attack, scene: Scene, error: Exception, log: str) -> Row:
         code = self._target.exit_code
-        what = f"the broker ended with code {code}" if code is not None else f"cannot be observed: {error!r}"
+        what = (
+            f"the broker ended with the exit code {code}"
+            if code is not None
+            else f"cannot be observed: {error!r}"
+        )
         last = log.strip().splitlines()[-1:]
         return Row(
             attack=attack,
@@ -193,14 +197,14 @@ def started(
 
 
 def run_alone(attack: Attack, effort: Effort) -> Row:
-    """Run one attack against a target of its own."""
+    """Run one attack against a separate target."""
     with started(effort, attack.settings, attack.open_files_max) as runner:
         return runner.run(attack)
 
 
 def _kept(attack: Attack, before: Resources, now: Resources) -> str | None:
-    """Return what the broker still has of the attack; None when nothing."""
-    # The well-behaved client opens one connection again and again.
+    """Return the resources that the broker still has from the attack, or None."""
+    # The well-behaved client opens one connection repeatedly.
     if now.connections > before.connections + 1:
         return f"{now.connections - before.connections} connections are still open"
     if now.delayed_operations > before.delayed_operations:

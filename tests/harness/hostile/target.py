@@ -1,4 +1,4 @@
-"""The broker process under attack, and what the kernel and its metrics report of it."""
+"""The broker process under attack, and the reports of the kernel and of its metrics."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from tests.harness.hostile.well_behaved import TOPIC
+from tests.harness.hostile.regular_client import TOPIC
 from tests.support.network.raw_client import RawClient
+from tests.support.security.certificates import Authority
 from tidelog.local_cluster.ports import free_ports
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
@@ -55,9 +56,17 @@ TOPICS: Final[Mapping[str, Mapping[str, str]]] = {
 """Topics that every target has, each with two partitions."""
 PARTITIONS: Final = 2
 
+USER: Final = "alice"
+"""A user of the listener with SASL."""
+
 SETTINGS: Final = {
     "node.id": "1",
-    "listeners": f"PLAINTEXT://{HOST}:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,TLS:SSL,SASL:SASL_PLAINTEXT",
+    "ssl.keystore.type": "PEM",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "listener.name.sasl.plain.sasl.jaas.config": (
+        f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="not guessed";'
+    ),
     "offsets.topic.num.partitions": "2",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "2",
@@ -70,12 +79,12 @@ _ADDRESS: Final = re.compile(r"([\w.-]+):(\d+)\s*$")
 
 
 class TargetError(Exception):
-    """The broker did not start, or refused what an attack needs beforehand."""
+    """The broker did not start, or refused the preparation of an attack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """What the broker process has at one moment."""
+    """The resources of the broker process at one moment."""
 
     memory_bytes: int
     descriptors: int
@@ -83,11 +92,11 @@ class Resources:
     delayed_operations: int
     """Operations in purgatories."""
     stall_ms: float | None
-    """The longest stall of the event loop that the broker reports; None when it reports nothing."""
+    """The longest stall of the event loop that the broker reports, or None."""
 
 
 class Target:
-    """A broker on an empty data directory, for the length of a `with` block."""
+    """A broker with an empty data directory, during a `with` block."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, open_files_max: int | None = None) -> None:
         self.host = HOST
@@ -96,7 +105,9 @@ class Target:
         self._open_files_max = open_files_max
         self.directory = Path(tempfile.mkdtemp(prefix="tidelog-hostile-"))
         self._log_path = self.directory / "broker.log"
-        self._metrics_port = 0
+        self._metrics_port = self._tls_port = self._sasl_port = 0
+        self.failure_delay_s = 0.1
+        """The delay of the response to a failed authentication."""
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Target:
@@ -115,30 +126,44 @@ class Target:
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         assert self._process is not None, "the broker is not started"
         return self._process.pid
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where clients connect."""
+        """Return the address for clients."""
         return self.host, self.port
 
     @property
+    def tls_address(self) -> tuple[str, int]:
+        """Return the address of the listener with TLS."""
+        return self.host, self._tls_port
+
+    @property
+    def sasl_address(self) -> tuple[str, int]:
+        """Return the address of the listener with SASL, without TLS."""
+        return self.host, self._sasl_port
+
+    @property
     def metrics_address(self) -> tuple[str, int]:
-        """Where metrics are served."""
+        """Return the address of the metrics."""
         return self.host, self._metrics_port
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended; None while it runs."""
+        """Return the exit code of the process, or None while it runs."""
         assert self._process is not None
         return self._process.poll()
 
     def start(self) -> None:
-        """Start the broker on its directory and wait until it serves."""
-        (self._metrics_port,) = free_ports(1)
+        """Start the broker with its directory and wait until it responds."""
+        self._metrics_port, self._tls_port, self._sasl_port = free_ports(3)
         values = {
+            # The process prints the port of the last one.
+            "listeners": f"TLS://{HOST}:{self._tls_port},SASL://{HOST}:{self._sasl_port},PLAINTEXT://{HOST}:0",
+            "ssl.keystore.location": str(self._key_store()),
+            "connection.failed.authentication.delay.ms": str(int(self.failure_delay_s * 1000)),
             "log.dirs": str(self.directory / "data"),
             "metrics.port": str(self._metrics_port),
             **self._settings,
@@ -160,13 +185,17 @@ class Target:
             raise TargetError(f"the broker printed {line!r} instead of its address\n{self.log()}")
         self.port = int(found[2])
 
+    def _key_store(self) -> Path:
+        path = self.directory / "broker.pem"
+        return path if path.exists() else Authority.create().issue("broker").write_pem(path)
+
     def stop(self) -> None:
         """Stop the broker and remove its data."""
         self.terminate()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def terminate(self) -> None:
-        """Stop the broker, and kill it if it does not stop; its data stay."""
+        """Stop the broker, or kill it if it does not stop; keep its data."""
         if self._process is None:
             return
         self._process.terminate()
@@ -187,7 +216,7 @@ class Target:
     # ---- topics
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
-        """Create a topic; TargetError when the broker refuses."""
+        """Create a topic; raise TargetError if the broker refuses."""
         settings = tuple(
             CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()
         )
@@ -199,7 +228,7 @@ class Target:
             raise TargetError(f"topic {name}: {created.error_message}")
 
     def _create_topics(self) -> None:
-        """Create the topics of all attacks, and have the broker create those of its coordinators."""
+        """Create the topics of all attacks, and let the broker create those of its coordinators."""
         for name, configs in TOPICS.items():
             self.create_topic(name, PARTITIONS, configs)
         with RawClient(*self.address) as client:
@@ -225,15 +254,15 @@ class Target:
         return self._memory("VmHWM")
 
     def reset_peak_memory(self) -> None:
-        """Start anew with the present memory as the peak."""
+        """Start a new peak with the present memory."""
         Path(f"/proc/{self.pid}/clear_refs").write_text(RESET_PEAK_MEMORY)
 
     def descriptors(self) -> int:
-        """Return how many descriptors are open."""
+        """Return the number of open descriptors."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
     def resources(self) -> Resources:
-        """Return what the process has now; OSError while its metrics are not served."""
+        """Return the present resources of the process; raise OSError while its metrics are not available."""
         metrics = self.metrics()
         return Resources(
             memory_bytes=self.memory_bytes(),
@@ -244,7 +273,7 @@ class Target:
         )
 
     def metrics(self) -> Mapping[str, float]:
-        """Return the broker's metrics, each summed over its labels; OSError when they are not served."""
+        """Return the metrics, each summed over its labels; raise OSError if they are not available."""
         url = "http://{}:{}/metrics".format(*self.metrics_address)
         try:
             with urllib.request.urlopen(url, timeout=SCRAPE_TIMEOUT_S) as response:
@@ -259,7 +288,7 @@ class Target:
         return found
 
     def log(self) -> str:
-        """Return what the broker has logged, warnings and errors only."""
+        """Return the broker's log, which has warnings and errors only."""
         return self._log_path.read_text(errors="replace")
 
     def _memory(self, field: str) -> int:

@@ -17,9 +17,9 @@ WARM_UP_S = 12
 
 
 def main() -> int:
-    """Run as the command line says."""
+    """Run with the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.harness.quotas", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=60, help="duration of each measurement")
     parser.add_argument("--rate", type=int, default=2**20, help="the quota in bytes per second")
     given = parser.parse_args()
     table = Table(title=f"Rates under a quota of {given.rate:,} bytes per second")

@@ -1,4 +1,4 @@
-"""A producer and a consumer of librdkafka that run as fast as the broker lets them, and their rates."""
+"""A producer and a consumer of librdkafka at maximum speed, and their rates."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Achieved:
 
     @property
     def rate(self) -> float:
-        """Bytes per second on average."""
+        """Return the average bytes per second."""
         return self.size_bytes / self.elapsed_s
 
     @property
     def sustained_rate(self) -> float:
-        """The slope of the bytes over time.
+        """Return the slope of the bytes over time.
 
         The average depends on the phase: with default windows a client may send ten seconds' bytes at once.
         """

@@ -1,4 +1,4 @@
-"""`python -m tests.harness.schemas DIRECTORY`: what our messages lack; exit code 1 for a difference."""
+"""`python -m tests.harness.schemas DIRECTORY`: differences of our messages; exit code 1 if there are any."""
 
 from __future__ import annotations
 

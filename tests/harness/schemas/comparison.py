@@ -1,4 +1,4 @@
-"""What differs between a definition of Kafka's and our declaration of the same message."""
+"""The differences between a definition of Kafka and our declaration of the same message."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def _differences(kafka: Layout, ours: Layout, path: str) -> Iterator[str]:
     if common != [name for name in ours_by_name if name in theirs_by_name]:
         yield f"{path or 'the message'} has another order of fields"
     for name in common:
-        mine, its = ours_by_name[name], theirs_by_name[name]
-        if str(mine) != str(its):
-            yield f"{path}{its} in Kafka, ours is {mine}"
-        yield from _differences(its.fields, mine.fields, f"{path}{name}.")
+        own, its = ours_by_name[name], theirs_by_name[name]
+        if str(own) != str(its):
+            yield f"{path}{its} in Kafka, ours is {own}"
+        yield from _differences(its.fields, own.fields, f"{path}{name}.")
 
 
 def _ranges(found: list[int]) -> str:

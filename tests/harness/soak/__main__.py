@@ -1,4 +1,4 @@
-"""`python -m tests.harness.soak`: load with kill -9; exit code 1 when a promise is broken."""
+"""`python -m tests.harness.soak`: load with kill -9; exit code 1 for a violation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def table_of(outcome: Outcome) -> Table:
-    """The figures, for people."""
+    """Return the figures as a table."""
     findings = outcome.findings
     table = Table(title="Soak")
     table.add_column("figure")
@@ -48,10 +48,12 @@ def table_of(outcome: Outcome) -> Table:
 
 
 def main() -> int:
-    """Run as the command line says."""
+    """Run with the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.harness.soak", description=__doc__)
     defaults = Options()
-    parser.add_argument("--seconds", type=float, default=defaults.seconds, help="of load with kills")
+    parser.add_argument(
+        "--seconds", type=float, default=defaults.seconds, help="duration of the load with kills"
+    )
     parser.add_argument(
         "--kill-every", type=float, default=defaults.kill_every_s, help="seconds between kills"
     )
@@ -61,14 +63,14 @@ def main() -> int:
     quiet_s = given.seconds / 5 if given.quiet is None else given.quiet
     options = Options(given.seconds, given.kill_every, quiet_s, given.rate)
     console = Console()
-    # Clients that cannot reach a broker which was killed have nothing to say that is news.
+    # Log lines of clients about a killed broker are expected, and not shown.
     logging.disable(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="tidelog-soak-") as directory:
         run = SoakRun(options, Path(directory), lambda text: console.print(text, highlight=False))
         try:
             outcome = asyncio.run(run.run())
         except BrokerDied as error:
-            console.print(f"the broker died: {error}", style="red")
+            console.print(f"the broker ended by itself: {error}", style="red")
             return 1
     console.print(table_of(outcome))
     RESULTS.mkdir(exist_ok=True)

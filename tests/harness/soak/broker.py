@@ -1,4 +1,4 @@
-"""A broker process that is killed and comes back on the same data and port."""
+"""A broker process that is killed and restarted with the same data and port."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")
 
 
 class BrokerDied(Exception):
-    """The broker ended, or did not start, without having been killed."""
+    """The broker ended or failed to start without being killed."""
 
 
 class KillableBroker:
-    """`python -m tidelog.broker` on `data_dir`; what it logs goes to `broker.log` beside the data."""
+    """`python -m tidelog.broker` with `data_dir`; its log is `broker.log` next to the data."""
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         self.log_path = directory / "broker.log"
@@ -39,11 +39,11 @@ class KillableBroker:
 
     @property
     def address(self) -> str:
-        """`host:port`; the same for every start."""
+        """Return `host:port`; it is the same for every start."""
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> float:
-        """Start it and wait until it serves; how many seconds that took."""
+        """Start the broker, wait until it serves, and return the seconds."""
         began = time.monotonic()
         values = {**self._settings, "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
         command = [sys.executable, "-m", "tidelog.broker"]
@@ -61,15 +61,17 @@ class KillableBroker:
         return self.started_at - began
 
     def kill(self) -> None:
-        """kill -9: nothing more runs in it."""
+        """Send SIGKILL."""
         process = self._require()
         if process.poll() is not None:
-            raise BrokerDied(f"it ended by itself with code {process.returncode}:\n{self.last_lines()}")
+            raise BrokerDied(
+                f"the broker ended with the exit code {process.returncode}:\n{self.last_lines()}"
+            )
         process.kill()
         self._reap(process)
 
     def stop(self) -> None:
-        """Ask it to end, and wait; kill it if it does not."""
+        """Stop the broker, or kill it if it does not stop."""
         process = self._process
         if process is None or process.poll() is not None:
             return
@@ -81,17 +83,17 @@ class KillableBroker:
         self._reap(process)
 
     def resident_bytes(self) -> int:
-        """Memory in use now."""
+        """Return the resident memory."""
         pages = Path(f"/proc/{self._require().pid}/statm").read_text().split()[1]
         return int(pages) * 4096
 
     def failures(self) -> list[str]:
-        """Lines of its log that tell of something unforeseen."""
+        """Return the lines of its log that report unexpected errors."""
         lines = self.log_path.read_text(errors="replace").splitlines()
         return [line[:400] for line in lines if "Traceback" in line or "level=ERROR" in line]
 
     def last_lines(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-20:])
 
     def _require(self) -> subprocess.Popen[str]:

@@ -1,7 +1,7 @@
-"""Which promises of the broker a history breaks (pure, one pass, linear).
+"""The guarantees of the broker that a history violates (pure, one pass, linear).
 
-Records have one writer each, which numbers them per producer; see history.py for the events.
-All producers are idempotent, so their records stand in the log once and in order.
+Each record has one producer, which numbers its records; see history.py for the events.
+All producers are idempotent, so each record is in the log once, and the records are in order.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ _SHOWN_PER_KIND = 5
 
 
 class Anomaly(Enum):
-    """What can be wrong, in the words of the report."""
+    """The kinds of violations, as in the report."""
 
     LOST = "an acknowledged record is not in the log"
-    TWO_VALUES = "two values were seen at one offset"
-    DUPLICATE = "a record of an idempotent producer is there twice"
+    TWO_VALUES = "two values were read at one offset"
+    DUPLICATE = "a record of an idempotent producer is stored twice"
     DISORDER = "records of one producer are not in the order they were sent"
-    GAP = "a reader was not given consecutive offsets"
-    INVENTED = "a record was read that nobody sent"
+    GAP = "a reader did not get consecutive offsets"
+    INVENTED = "a record was read that was never sent"
     MISPLACED = "a record is in another partition than it was sent to"
     DAMAGED = "a record was read with other bytes than were sent"
-    COMMIT_LOST = "a committed offset is gone or went back"
-    COMMIT_INVENTED = "a committed offset is one that nobody committed"
-    RESUMED_EARLY = "a group went on from before its committed offset"
+    COMMIT_LOST = "a committed offset was lost or decreased"
+    COMMIT_INVENTED = "a committed offset was never committed"
+    RESUMED_EARLY = "a group resumed before its committed offset"
     RESUMED_LATE = "a group skipped records that it had not committed"
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken promise."""
+    """One violated guarantee."""
 
     anomaly: Anomaly
     text: str
@@ -46,7 +46,7 @@ class Violation:
 
 @dataclass
 class Findings:
-    """What a history holds and what is wrong with it; of each anomaly a few are kept, all are counted."""
+    """The counts and violations of a history; some violations of each anomaly are kept, all are counted."""
 
     violations: list[Violation] = field(default_factory=list)
     counts: Counter[Anomaly] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ class Findings:
     kills: int = 0
 
     def add(self, anomaly: Anomaly, text: str) -> None:
-        """Note one more."""
+        """Add a violation."""
         self.counts[anomaly] += 1
         if self.counts[anomaly] <= _SHOWN_PER_KIND:
             self.violations.append(Violation(anomaly, text))
@@ -67,7 +67,7 @@ class Findings:
 
 @dataclass
 class _Partition:
-    """By offset: who wrote what there, and whether it was acknowledged and read."""
+    """The records by offset: producer, acknowledged or not, read or not."""
 
     values: array[int] = field(default_factory=lambda: array("q"))
     acknowledged: bytearray = field(default_factory=bytearray)
@@ -83,14 +83,14 @@ class _Partition:
 
 @dataclass
 class _Group:
-    """Per partition: the largest commit that was answered, and the largest that was asked for."""
+    """Per partition: the largest acknowledged commit, and the largest requested one."""
 
-    answered: dict[int, int] = field(default_factory=dict)
-    asked: dict[int, int] = field(default_factory=dict)
+    acknowledged: dict[int, int] = field(default_factory=dict)
+    requested: dict[int, int] = field(default_factory=dict)
 
 
 class Checker:
-    """Takes events one by one with `feed`; `finish` says what is wrong."""
+    """Processes events with `feed`; `finish` returns the violations."""
 
     def __init__(self) -> None:
         self._findings = Findings()
@@ -102,7 +102,7 @@ class Checker:
         self._before_question: dict[str, dict[int, int]] = {}
 
     def feed(self, event: Event) -> None:
-        """Take the next event."""
+        """Process the next event."""
         match event.f, event.type:
             case "send", "invoke":
                 partition, first, last = event.value
@@ -120,7 +120,7 @@ class Checker:
                 self._commit(_group_of(event.process), event.type, event.value)
             case "committed", "invoke":
                 group = self._groups.setdefault(_group_of(event.process), _Group())
-                self._before_question[event.process] = dict(group.answered)
+                self._before_question[event.process] = dict(group.acknowledged)
             case "committed", "ok":
                 self._committed(event.process, dict(event.value))
             case "kill", "ok":
@@ -156,7 +156,7 @@ class Checker:
         elif first != expected:
             self._findings.add(
                 Anomaly.GAP,
-                f"{reader} was given offset {first} of partition {partition} after {expected - 1}",
+                f"{reader} got offset {first} of partition {partition} after {expected - 1}",
             )
         end = first + len(values)
         self._positions[reader, partition] = end
@@ -174,16 +174,16 @@ class Checker:
     # ---- groups
 
     def _assigned(self, reader: str, partitions: list[int]) -> None:
-        answered = self._groups.setdefault(_group_of(reader), _Group()).answered
+        acknowledged = self._groups.setdefault(_group_of(reader), _Group()).acknowledged
         for partition in partitions:
             self._positions.pop((reader, partition), None)
-            self._starts[reader, partition] = answered.get(partition, 0)
+            self._starts[reader, partition] = acknowledged.get(partition, 0)
 
     def _check_start(self, reader: str, partition: int, first: int) -> None:
         least = self._starts.get((reader, partition), 0)
         group = self._groups.get(_group_of(reader), _Group())
-        most = max(group.asked.get(partition, 0), least)
-        where = f"{reader} started partition {partition} at {first}, committed is {least}"
+        most = max(group.requested.get(partition, 0), least)
+        where = f"{reader} started partition {partition} at {first}, committed: {least}"
         if first < least:
             self._findings.add(Anomaly.RESUMED_EARLY, where)
         elif first > most:
@@ -191,7 +191,7 @@ class Checker:
 
     def _commit(self, name: str, type: str, offsets: list[tuple[int, int]]) -> None:
         group = self._groups.setdefault(name, _Group())
-        known = {"invoke": group.asked, "ok": group.answered}.get(type)
+        known = {"invoke": group.requested, "ok": group.acknowledged}.get(type)
         if known is None:
             return
         for partition, offset in offsets:
@@ -204,19 +204,21 @@ class Checker:
             offset = found.get(partition)
             if offset is None or offset < least:
                 self._findings.add(
-                    Anomaly.COMMIT_LOST, f"{process} partition {partition}: {offset}, committed was {least}"
+                    Anomaly.COMMIT_LOST,
+                    f"{process} partition {partition}: {offset}, committed before: {least}",
                 )
         for partition, offset in found.items():
-            most = group.asked.get(partition, 0)
+            most = group.requested.get(partition, 0)
             if offset > most:
                 self._findings.add(
-                    Anomaly.COMMIT_INVENTED, f"{process} partition {partition}: {offset}, asked was {most}"
+                    Anomaly.COMMIT_INVENTED,
+                    f"{process} partition {partition}: {offset}, requested at most: {most}",
                 )
 
     # ---- the end
 
     def finish(self) -> Findings:
-        """What the whole history breaks; it has to have a final reader."""
+        """Return the violations of the whole history, which must have a final reader."""
         for partition, log in sorted(self._partitions.items()):
             self._check_lost(partition, log)
         self._check_writers()
@@ -263,7 +265,7 @@ class Checker:
 
 
 def check(events: Iterable[Event]) -> Findings:
-    """What a whole history breaks."""
+    """Return the violations of a whole history."""
     checker = Checker()
     for event in events:
         checker.feed(event)

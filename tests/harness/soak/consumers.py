@@ -1,4 +1,4 @@
-"""Readers of three libraries, without a group: each reads every partition from its beginning."""
+"""Consumers of three libraries without a group: each reads every partition from its start."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as ConfluentTopicPartition
 from tests.harness.soak.history import FINAL_READER, History
 from tests.harness.soak.values import writer_of
 from tidelog import Consumer
+from tidelog.local_cluster.client_settings import ClientSettings
 
 POLL_S = 0.5
 MOST_PER_POLL = 1000
@@ -23,7 +24,7 @@ MOST_PER_POLL = 1000
 def note_records(
     history: History, reader: str, partition: int, records: list[tuple[int, bytes | None]]
 ) -> None:
-    """Note (offset, value) of one partition as polls of consecutive offsets."""
+    """Record (offset, value) of one partition as polls of consecutive offsets."""
     run: list[tuple[int, int]] = []
     first = records[0][0]
     for offset, value in records:
@@ -35,7 +36,7 @@ def note_records(
 
 
 def by_partition(messages: Iterable[Any]) -> dict[int, list[tuple[int, bytes | None]]]:
-    """confluent-kafka's messages as (offset, value) by partition."""
+    """Return confluent-kafka's messages as (offset, value) by partition."""
     found: dict[int, list[tuple[int, bytes | None]]] = {}
     for message in messages:
         if message.error() is None:
@@ -44,12 +45,16 @@ def by_partition(messages: Iterable[Any]) -> dict[int, list[tuple[int, bytes | N
 
 
 async def run_confluent(
-    address: str, topic: str, history: History, partitions: int, stop: threading.Event
+    clients: ClientSettings, topic: str, history: History, partitions: int, stop: threading.Event
 ) -> None:
-    """librdkafka, until `stop`."""
+    """Read with librdkafka until `stop` is set."""
 
     def work() -> None:
-        settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False}
+        settings = {
+            **clients.confluent_kafka,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+        }
         consumer = ConfluentConsumer({**settings, "reconnect.backoff.max.ms": 500, "log_level": 0})
         consumer.assign([ConfluentTopicPartition(topic, index, 0) for index in range(partitions)])
         history.add("reader-confluent", "assign", "ok", list(range(partitions)))
@@ -62,11 +67,13 @@ async def run_confluent(
 
 
 async def run_aiokafka(
-    address: str, topic: str, history: History, partitions: int, stop: threading.Event
+    clients: ClientSettings, topic: str, history: History, partitions: int, stop: threading.Event
 ) -> None:
-    """aiokafka, until `stop`."""
+    """Read with aiokafka until `stop` is set."""
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=address, auto_offset_reset="earliest", enable_auto_commit=False
+        **clients.aiokafka,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
     )
     await consumer.start()
     consumer.assign([AioTopicPartition(topic, index) for index in range(partitions)])
@@ -79,9 +86,11 @@ async def run_aiokafka(
     await consumer.stop()
 
 
-async def run_own(address: str, topic: str, history: History, partitions: int, stop: threading.Event) -> None:
-    """Our own consumer, until `stop`."""
-    async with Consumer(address, auto_offset_reset="earliest") as consumer:
+async def run_own(
+    clients: ClientSettings, topic: str, history: History, partitions: int, stop: threading.Event
+) -> None:
+    """Read with our own consumer until `stop` is set."""
+    async with Consumer(**clients.tidelog, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, index) for index in range(partitions)])
         history.add("reader-own", "assign", "ok", list(range(partitions)))
         while not stop.is_set():
@@ -93,9 +102,13 @@ async def run_own(address: str, topic: str, history: History, partitions: int, s
 READERS = (run_confluent, run_aiokafka, run_own)
 
 
-def read_everything(address: str, topic: str, history: History, partitions: int) -> int:
-    """The final reading, up to the ends as they are now; how many records there were."""
-    settings = {"bootstrap.servers": address, "group.id": "unused", "enable.auto.commit": False}
+def read_everything(clients: ClientSettings, topic: str, history: History, partitions: int) -> int:
+    """Read up to the present ends for the final check; return the number of records."""
+    settings = {
+        **clients.confluent_kafka,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+    }
     consumer = ConfluentConsumer(settings)
     places = [ConfluentTopicPartition(topic, index, 0) for index in range(partitions)]
     ends = {place.partition: consumer.get_watermark_offsets(place, timeout=30)[1] for place in places}

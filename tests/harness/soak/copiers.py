@@ -1,4 +1,4 @@
-"""Copies of a topic in transactions: consume, transform, produce, and commit what was consumed with it."""
+"""Copies of a topic in transactions: consume, transform, produce, and commit the consumed offsets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tidelog.clients.consumer.consumer import Consumer, Records
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.clients.producer.producer import DeliveryFuture, Producer
 from tidelog.clients.transactions.transaction_errors import FatalTransactionError
+from tidelog.local_cluster.client_settings import ClientSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 
@@ -23,15 +24,15 @@ QUICK: dict[str, Any] = {
 
 
 def transformed(value: bytes) -> bytes:
-    """What becomes of a record."""
+    """Return the value of a record's copy."""
     return b"copy of " + value
 
 
 class Copier:
-    """A member of a group that copies `source` to `target`, partition by partition, and notes what it does.
+    """A group member that copies `source` to `target`, partition by partition, and records its actions.
 
-    A fatal error ends its producer, not the copier; any other one the transaction, and so does every
-    fifth of its transactions by itself, when all is written and nothing is committed.
+    A fatal error ends its producer, not the copier. Other errors end the transaction. Every fifth transaction
+    fails deliberately after its writes and before its commit.
     """
 
     GROUP = "copiers"
@@ -39,14 +40,14 @@ class Copier:
     def __init__(
         self,
         name: str,
-        servers: str,
+        clients: ClientSettings,
         source: str,
         target: str,
         events: list[Event],
         records_per_transaction: int,
     ) -> None:
         self.name = name
-        self.servers = servers
+        self.clients = clients
         self.source, self.target = source, target
         self.events = events
         self.records_per_transaction = records_per_transaction
@@ -62,14 +63,14 @@ class Copier:
     async def _live(self) -> None:
         async with (
             Producer(
-                self.servers,
+                **self.clients.tidelog,
                 transactional_id=self.name,
                 delivery_timeout_ms=10_000,
                 max_block_ms=15_000,
                 **QUICK,
             ) as producer,
             Consumer(
-                self.servers,
+                **self.clients.tidelog,
                 group_id=self.GROUP,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
@@ -94,7 +95,7 @@ class Copier:
                     await self._rewind(consumer)
 
     async def _copy(self, producer: Producer, consumer: Consumer, records: Records) -> None:
-        """One transaction: all of the records, and how far they are read."""
+        """Copy all records in one transaction, with their offsets."""
         self._number += 1
         sent: list[tuple[int, int, DeliveryFuture]] = []
         positions: dict[TopicPartition, OffsetAndMetadata | int] = {}
@@ -114,7 +115,7 @@ class Copier:
             await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
             if self._number % _FAILS_EVERY == _FAILS_EVERY - 1:
                 await producer.flush()
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "fails by itself")
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "deliberate failure")
             self._note("commit", "invoke", self._number)
         for number, partition, delivery in sent:
             offset = delivery.result().offset
@@ -123,7 +124,7 @@ class Copier:
         self._note("commit", "ok", self._number)
 
     async def _rewind(self, consumer: Consumer) -> None:
-        """Read again from what is committed; what is not this member's any more is another's affair."""
+        """Continue from the committed offsets of the partitions that the member still has."""
         committed = await consumer.committed(consumer.assignment())
         for where, at in committed.items():
             with suppress(KafkaError):

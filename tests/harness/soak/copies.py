@@ -1,4 +1,4 @@
-"""One topic copied to another by copiers while something goes on, and the verdict on the copy."""
+"""One topic copied to another by copiers during faults, and the check of the copy."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.harness.soak.history import FINAL_READER, Event
 from tests.harness.soak.transaction_checker import check
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import Producer
+from tidelog.local_cluster.client_settings import ClientSettings
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 
@@ -22,7 +23,7 @@ _DELIVERY_MS = 60_000
 
 
 class Copied(NamedTuple):
-    """A record of the target: where it is, and who wrote it in which of its transactions."""
+    """A record of the target: its position, its producer and its transaction."""
 
     offset: int
     value: bytes
@@ -30,28 +31,34 @@ class Copied(NamedTuple):
 
 
 class Copies:
-    """`records` go into the source, some at a time with pauses, and are copied meanwhile.
+    """Copies of `records`, which are written to the source in parts with pauses.
 
-    Topics SOURCE and TARGET, of PARTITIONS, are there and empty.
+    The topics SOURCE and TARGET with PARTITIONS partitions exist and are empty.
     """
 
     def __init__(
-        self, servers: str, records: int, *, at_a_time: int, pause_s: float, records_per_transaction: int
+        self,
+        clients: ClientSettings,
+        records: int,
+        *,
+        at_a_time: int,
+        pause_s: float,
+        records_per_transaction: int,
     ) -> None:
-        self.servers = servers
+        self.clients = clients
         self.events: list[Event] = []
         self._each = records // PARTITIONS
         self._at_a_time = at_a_time
         self._pause_s = pause_s
         self._copiers = [
-            Copier(f"copier-{number}", servers, SOURCE, TARGET, self.events, records_per_transaction)
+            Copier(f"copier-{number}", clients, SOURCE, TARGET, self.events, records_per_transaction)
             for number in range(_COPIERS)
         ]
 
     async def run_during(self, work: Awaitable[None], deadline_s: float) -> list[str]:
-        """Feed and copy during `work` and until all is copied; what is wrong with the copy.
+        """Write and copy during `work` and until everything is copied; return the errors of the copy.
 
-        TimeoutError when not all is copied `deadline_s` after `work`.
+        Raise TimeoutError if the copy is incomplete `deadline_s` after `work`.
         """
         tasks = [asyncio.create_task(copier.run()) for copier in self._copiers]
         try:
@@ -65,7 +72,7 @@ class Copies:
         return await self._verdict()
 
     async def _feed(self) -> None:
-        async with Producer(self.servers, delivery_timeout_ms=_DELIVERY_MS, **QUICK) as producer:
+        async with Producer(**self.clients.tidelog, delivery_timeout_ms=_DELIVERY_MS, **QUICK) as producer:
             for number in range(self._each):
                 for partition in range(PARTITIONS):
                     await producer.send(SOURCE, b"%d" % number, partition=partition)
@@ -73,7 +80,7 @@ class Copies:
                     await asyncio.sleep(self._pause_s)
 
     async def _until_all_is_copied(self) -> None:
-        """By where groups are: whole readings of the target would take the time of the copiers."""
+        """Wait by the groups' offsets: complete reads of the target would slow the copiers."""
         while True:
             with suppress(KafkaError):
                 if await self._committed() == dict.fromkeys(range(PARTITIONS), self._each):
@@ -82,16 +89,16 @@ class Copies:
 
     async def _committed(self) -> dict[int, int]:
         options: dict[str, Any] = {"group_id": Copier.GROUP, "isolation_level": "read_committed"}
-        async with Consumer(self.servers, **options, **QUICK) as consumer:
+        async with Consumer(**self.clients.tidelog, **options, **QUICK) as consumer:
             places = [TopicPartition(SOURCE, partition) for partition in range(PARTITIONS)]
             found = await consumer.committed(places)
         return {where.partition: at.offset for where, at in found.items() if at is not None}
 
     async def _copied(self) -> dict[int, list[Copied]]:
-        """What is committed in the target."""
+        """Return the committed records of the target."""
         found: dict[int, list[Copied]] = {partition: [] for partition in range(PARTITIONS)}
         options: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
-        async with Consumer(self.servers, **options, **QUICK) as consumer:
+        async with Consumer(**self.clients.tidelog, **options, **QUICK) as consumer:
             places = [TopicPartition(TARGET, partition) for partition in found]
             consumer.assign(places)
             ends = await consumer.end_offsets(places)

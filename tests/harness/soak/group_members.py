@@ -1,4 +1,4 @@
-"""One group of members of three libraries that commit what they have read, through every restart."""
+"""One group with members of three libraries that commit the offsets they read, across all restarts."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.harness.soak.consumers import MOST_PER_POLL, POLL_S, by_partition, no
 from tests.harness.soak.history import History
 from tidelog import Consumer
 from tidelog.clients.groups.rebalance_listener import NoListener
+from tidelog.local_cluster.client_settings import ClientSettings
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 
@@ -30,7 +31,7 @@ SESSION_TIMEOUT_MS = 20_000
 
 
 class Commits:
-    """What a member has read and not committed yet."""
+    """The read and uncommitted offsets of a member."""
 
     def __init__(self, history: History, process: str) -> None:
         self._history = history
@@ -39,21 +40,21 @@ class Commits:
         self._due = time.monotonic() + COMMIT_EVERY_S
 
     def read(self, partition: int, records: list[tuple[int, bytes | None]]) -> None:
-        """These records were polled."""
+        """Record polled records."""
         note_records(self._history, self._process, partition, records)
         self._next[partition] = records[-1][0] + 1
 
     def assigned(self, partitions: Sequence[int]) -> None:
-        """The member has these partitions now."""
+        """Record assigned partitions."""
         self._history.add(self._process, "assign", "ok", list(partitions))
 
     def revoked(self, partitions: Sequence[int]) -> None:
-        """And these no more; they are read again from what is committed."""
+        """Record revoked partitions; they are read again from the committed offsets."""
         for partition in partitions:
             self._next.pop(partition, None)
 
     def begin(self) -> list[tuple[int, int]]:
-        """What to commit now; nothing most of the time."""
+        """Return the offsets to commit now, usually none."""
         now = time.monotonic()
         if now < self._due or not self._next:
             return []
@@ -63,12 +64,12 @@ class Commits:
         return offsets
 
     def end(self, offsets: list[tuple[int, int]], *, is_ok: bool) -> None:
-        """The commit was answered, or not."""
+        """Record the result of the commit."""
         self._history.add(self._process, "commit", "ok" if is_ok else "info", offsets)
 
 
-async def run_confluent(address: str, topic: str, history: History, stop: threading.Event) -> None:
-    """librdkafka, until `stop`."""
+async def run_confluent(clients: ClientSettings, topic: str, history: History, stop: threading.Event) -> None:
+    """Run a member of librdkafka until `stop` is set."""
     commits = Commits(history, f"{GROUP}/confluent")
 
     def numbers(places: list[Any]) -> list[int]:
@@ -77,7 +78,7 @@ async def run_confluent(address: str, topic: str, history: History, stop: thread
     def work() -> None:
         consumer = ConfluentConsumer(
             {
-                "bootstrap.servers": address,
+                **clients.confluent_kafka,
                 "group.id": GROUP,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
@@ -118,11 +119,11 @@ class _AioListener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._commits.revoked([place.partition for place in revoked])
 
 
-async def run_aiokafka(address: str, topic: str, history: History, stop: threading.Event) -> None:
-    """aiokafka, until `stop`."""
+async def run_aiokafka(clients: ClientSettings, topic: str, history: History, stop: threading.Event) -> None:
+    """Run a member of aiokafka until `stop` is set."""
     commits = Commits(history, f"{GROUP}/aiokafka")
     consumer = AIOKafkaConsumer(
-        bootstrap_servers=address,
+        **clients.aiokafka,
         group_id=GROUP,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
@@ -157,11 +158,11 @@ class _OwnListener(NoListener):
     on_partitions_lost = on_partitions_revoked
 
 
-async def run_own(address: str, topic: str, history: History, stop: threading.Event) -> None:
-    """Our own consumer, until `stop`."""
+async def run_own(clients: ClientSettings, topic: str, history: History, stop: threading.Event) -> None:
+    """Run a member of our own client until `stop` is set."""
     commits = Commits(history, f"{GROUP}/own")
     async with Consumer(
-        address,
+        **clients.tidelog,
         group_id=GROUP,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
@@ -181,12 +182,12 @@ async def run_own(address: str, topic: str, history: History, stop: threading.Ev
 
 
 async def ask_committed(
-    address: str, topic: str, history: History, partitions: int, stop: threading.Event
+    clients: ClientSettings, topic: str, history: History, partitions: int, stop: threading.Event
 ) -> None:
-    """Ask now and then, from outside of the group, what it has committed; until `stop`, and once after."""
+    """Query the group's committed offsets regularly from outside, until `stop` is set, and once more."""
     process = f"{GROUP}/question"
     places = [TopicPartition(topic, index) for index in range(partitions)]
-    async with Consumer(address, group_id=GROUP, enable_auto_commit=False) as consumer:
+    async with Consumer(**clients.tidelog, group_id=GROUP, enable_auto_commit=False) as consumer:
         is_last = False
         while not is_last:
             is_last = stop.is_set()

@@ -1,21 +1,21 @@
-"""What the clients of a soak run asked and were told: one JSON line per event, in the order it was known.
+"""The requests and results of a soak run's clients: one JSON line per event, in order of time.
 
 | f         | type         | value |
 |-----------|--------------|-------|
 | send      | invoke       | [partition, first number, last number]: these values may be written from now on |
 | send      | ok           | [[number, partition, offset], ...]: acknowledged |
 | send      | info         | [number, ...]: reported as failed; may be written or not |
-| assign    | ok           | [partition, ...]: the next poll of these starts anew |
+| assign    | ok           | [partition, ...]: the next poll of these starts at the committed offset |
 | poll      | ok           | [partition, first offset, [[producer, number], ...]]: consecutive offsets |
 | commit    | invoke, ok   | [[partition, offset], ...] of the process's group |
-| commit    | info         | the same: the answer was an error or none |
+| commit    | info         | the same: the response was an error, or there was none |
 | committed | invoke       | null |
-| committed | ok           | [[partition, offset], ...]: what the broker says is committed |
+| committed | ok           | [[partition, offset], ...]: the committed offsets that the broker reports |
 | kill, start | ok         | null |
 
-`process` is who: a producer's number as text, a consumer's name, "group/member" for a group's member,
-"final" for the reader that reads everything at the end.
-The shape is Jepsen's (invoke, ok, fail, info), so that its checkers can be asked too.
+`process` identifies the source: a producer's number as text, a consumer's name, "group/member" for a
+group's member, "final" for the reader that reads everything at the end.
+The format is that of Jepsen (invoke, ok, fail, info), so that its checkers can be used, too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Event(NamedTuple):
 
 
 class History:
-    """A history that is being written, by any thread."""
+    """A history during its recording; thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,19 +50,19 @@ class History:
         self._started = time.monotonic()
 
     def add(self, process: str, f: str, type: str, value: Any = None) -> None:
-        """Note one event as of now."""
+        """Add an event with the current time."""
         time_ms = int((time.monotonic() - self._started) * 1000)
         line = json.dumps((process, f, type, value, time_ms), separators=(",", ":"))
         with self._lock:
             self._file.write(line + "\n")
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the file."""
         self._file.close()
 
 
 def read_history(path: Path) -> Iterator[Event]:
-    """The events of a finished history."""
+    """Return the events of a finished history."""
     with path.open() as lines:
         for line in lines:
             yield Event(*json.loads(line))

@@ -1,4 +1,4 @@
-"""The mixed load of a run: producers, readers and group members of three libraries at work at once."""
+"""The mixed load of a run: producers, readers and group members of three libraries at the same time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from typing import Any, Final
 
 from tests.harness.soak import consumers, group_members, producers
 from tests.harness.soak.history import History
+from tidelog.local_cluster.client_settings import ClientSettings
 
-# Readers and members go on until they have had the time to see the end.
+# Readers and members continue until they have had enough time to read up to the end.
 LAST_READS_S: Final = 2.0
 
 
 class MixedLoad:
-    """Everything that is done to one topic; what was asked and answered goes to `history`."""
+    """All clients of one topic; `history` gets their requests and results."""
 
-    def __init__(self, address: str, topic: str, history: History, *, rate: float, partitions: int) -> None:
-        self._address = address
+    def __init__(
+        self, clients: ClientSettings, topic: str, history: History, *, rate: float, partitions: int
+    ) -> None:
+        self._clients = clients
         self._topic = topic
         self._history = history
         self._rate = rate
@@ -27,7 +30,7 @@ class MixedLoad:
         self._stop_readers = threading.Event()
 
     async def run_during(self, work: Coroutine[Any, Any, None]) -> None:
-        """Load until `work` is done; what it or a part of the load raises ends all of it."""
+        """Run the load until `work` ends; an error of `work` or of the load ends both."""
         writing, reading = self._writing(), self._reading()
         try:
             await _while_none_fails([*writing, *reading], work)
@@ -40,21 +43,21 @@ class MixedLoad:
             self.stop()
 
     def stop(self) -> None:
-        """Let everything come to its end."""
+        """End the load."""
         self._stop_producers.set()
         self._stop_readers.set()
 
     async def read_everything(self) -> int:
-        """Read the topic once from its start, as the history's last reader; how many records there are."""
+        """Read the topic once from its start, as the history's last reader; return the number of records."""
         return await asyncio.to_thread(
-            consumers.read_everything, self._address, self._topic, self._history, self._partitions
+            consumers.read_everything, self._clients, self._topic, self._history, self._partitions
         )
 
     def _writing(self) -> list[asyncio.Task[None]]:
         return [
             asyncio.create_task(
                 run(
-                    self._address,
+                    self._clients,
                     self._topic,
                     producers.Notes(self._history, number),
                     codec,
@@ -67,11 +70,11 @@ class MixedLoad:
         ]
 
     def _reading(self) -> list[asyncio.Task[None]]:
-        address, topic, history, stop = self._address, self._topic, self._history, self._stop_readers
+        clients, topic, history, stop = self._clients, self._topic, self._history, self._stop_readers
         works = [
-            *(run(address, topic, history, self._partitions, stop) for run in consumers.READERS),
-            *(run(address, topic, history, stop) for run in group_members.MEMBERS),
-            group_members.ask_committed(address, topic, history, self._partitions, stop),
+            *(run(clients, topic, history, self._partitions, stop) for run in consumers.READERS),
+            *(run(clients, topic, history, stop) for run in group_members.MEMBERS),
+            group_members.ask_committed(clients, topic, history, self._partitions, stop),
         ]
         return [asyncio.create_task(work) for work in works]
 

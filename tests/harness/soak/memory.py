@@ -1,4 +1,4 @@
-"""Does a process's memory grow? A straight line through samples of it (pure)."""
+"""Growth of a process's memory: a straight line through its samples (pure)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Sample(NamedTuple):
-    """Resident memory at one moment: of which start of the broker, seconds since that, bytes."""
+    """Resident memory at one moment: number of the broker's start, seconds since it, bytes."""
 
     start: int
     age_s: float
@@ -16,7 +16,7 @@ class Sample(NamedTuple):
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The slope of the least-squares line; 0 for fewer than two different x."""
+    """Return the slope of the least-squares line, or 0 for fewer than two different x."""
     count = len(points)
     if count < 2:
         return 0.0
@@ -27,7 +27,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def growth_over_starts(samples: Sequence[Sample]) -> float:
-    """Bytes per second of the run by which each start's last sample exceeds those before it."""
+    """Return the bytes per second of the run by which each start's last sample exceeds the previous ones."""
     last: dict[int, Sample] = {}
     for sample in samples:
         last[sample.start] = sample
@@ -35,7 +35,7 @@ def growth_over_starts(samples: Sequence[Sample]) -> float:
 
 
 def growth_of_start(samples: Sequence[Sample], start: int, from_age_s: float) -> float:
-    """Bytes per second within one start, once it is `from_age_s` old."""
+    """Return the bytes per second within one start, after its first `from_age_s`."""
     return slope(
         [(one.age_s, one.resident_bytes) for one in samples if one.start == start and one.age_s >= from_age_s]
     )

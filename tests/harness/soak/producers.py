@@ -1,4 +1,4 @@
-"""Idempotent producers of three libraries at a steady rate, which note what they send and its fate."""
+"""Idempotent producers of three libraries at a constant rate, which record their sends and the results."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from confluent_kafka import Producer as ConfluentProducer
 from tests.harness.soak.history import History
 from tests.harness.soak.values import value_of
 from tidelog import Producer
+from tidelog.local_cluster.client_settings import ClientSettings
 
 CHUNKS_PER_S = 20
 FLUSH_TIMEOUT_S = 60.0
@@ -22,7 +23,7 @@ NOTE_EVERY = 200
 
 
 class Notes:
-    """What one producer tells the history; deliveries are noted some at a time. For any one thread."""
+    """Records the events of one producer in the history, deliveries in groups; not thread-safe."""
 
     def __init__(self, history: History, number: int) -> None:
         self.number = number
@@ -31,35 +32,35 @@ class Notes:
         self._delivered: list[tuple[int, int, int]] = []
 
     def sending(self, partition: int, first: int, count: int) -> None:
-        """These numbers go to `partition` next."""
+        """Record that these numbers are sent to `partition` next."""
         self._history.add(self._process, "send", "invoke", (partition, first, first + count - 1))
 
     def delivered(self, number: int, partition: int, offset: int) -> None:
-        """One was acknowledged."""
+        """Record an acknowledgement."""
         self._delivered.append((number, partition, offset))
         if len(self._delivered) >= NOTE_EVERY:
             self.flush()
 
     def failed(self, number: int) -> None:
-        """One was given up."""
+        """Record a failed delivery."""
         self._history.add(self._process, "send", "info", (number,))
 
     def flush(self) -> None:
-        """Write what was not written yet."""
+        """Write the deliveries that were not written yet."""
         if self._delivered:
             self._history.add(self._process, "send", "ok", self._delivered)
             self._delivered = []
 
 
 def chunks(rate: float, partitions: int) -> Iterable[tuple[int, int, int]]:
-    """Partition, first number and count of each chunk, for ever; `rate` is records per second."""
+    """Yield partition, first number and count of each chunk without end; `rate` is records per second."""
     count = max(int(rate / CHUNKS_PER_S), 1)
     for index in itertools.count():
         yield index % partitions, index * count, count
 
 
 class _Pace:
-    """When the next chunk is due; after a stop of the broker it goes on from now, without a rush."""
+    """The time of the next chunk; after a pause of the broker it continues from the present time."""
 
     def __init__(self) -> None:
         self._due = time.monotonic()
@@ -72,12 +73,18 @@ class _Pace:
 
 
 async def run_confluent(
-    address: str, topic: str, notes: Notes, codec: str, rate: float, partitions: int, stop: threading.Event
+    clients: ClientSettings,
+    topic: str,
+    notes: Notes,
+    codec: str,
+    rate: float,
+    partitions: int,
+    stop: threading.Event,
 ) -> None:
-    """librdkafka, in a thread of its own, until `stop`."""
+    """Produce with librdkafka in a separate thread until `stop` is set."""
     producer = ConfluentProducer(
         {
-            "bootstrap.servers": address,
+            **clients.confluent_kafka,
             "enable.idempotence": True,
             "compression.type": codec,
             "linger.ms": 5,
@@ -105,7 +112,7 @@ async def run_confluent(
                 value = value_of(notes.number, number)
                 producer.produce(topic, value, partition=partition, on_delivery=delivery_of(number))
             pace.advance()
-            # A poll that has deliveries to report comes back early.
+            # A poll that reports deliveries returns early.
             while (wait_s := pace.wait_s()) > 0:
                 producer.poll(wait_s)
             producer.poll(0)
@@ -126,7 +133,7 @@ async def _run_asyncio(
     partitions: int,
     stop: threading.Event,
 ) -> None:
-    """The load of both asyncio libraries: they differ in names only."""
+    """Produce with an asyncio library; the two libraries differ in names only."""
 
     def delivery_of(number: int) -> Callable[[asyncio.Future[Any]], None]:
         def note(future: asyncio.Future[Any]) -> None:
@@ -154,11 +161,20 @@ async def _run_asyncio(
 
 
 async def run_aiokafka(
-    address: str, topic: str, notes: Notes, codec: str, rate: float, partitions: int, stop: threading.Event
+    clients: ClientSettings,
+    topic: str,
+    notes: Notes,
+    codec: str,
+    rate: float,
+    partitions: int,
+    stop: threading.Event,
 ) -> None:
-    """aiokafka, until `stop`."""
+    """Produce with aiokafka until `stop` is set."""
     producer = AIOKafkaProducer(
-        bootstrap_servers=address, enable_idempotence=True, compression_type=codec, linger_ms=5
+        **clients.aiokafka,
+        enable_idempotence=True,
+        compression_type=codec,
+        linger_ms=5,
     )
     await producer.start()
 
@@ -173,10 +189,16 @@ async def run_aiokafka(
 
 
 async def run_own(
-    address: str, topic: str, notes: Notes, codec: str, rate: float, partitions: int, stop: threading.Event
+    clients: ClientSettings,
+    topic: str,
+    notes: Notes,
+    codec: str,
+    rate: float,
+    partitions: int,
+    stop: threading.Event,
 ) -> None:
-    """Our own producer, until `stop`."""
-    async with Producer(address, compression_type=codec) as producer:
+    """Produce with our own producer until `stop` is set."""
+    async with Producer(**clients.tidelog, compression_type=codec) as producer:
 
         async def send(value: bytes, partition: int) -> asyncio.Future[Any]:
             return await producer.send(topic, value, partition=partition)

@@ -1,4 +1,4 @@
-"""One soak run: the load, the kills, the last reading, and what the checker says of it all."""
+"""One soak run: the load, the kills, the last reading, and the result of the checker."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from tests.harness.soak.history import History, read_history
 from tests.harness.soak.load import MixedLoad
 from tests.harness.soak.memory import Sample, growth_of_start, growth_over_starts
 from tidelog import Admin
+from tidelog.local_cluster.client_settings import ClientSettings
 
 TOPIC = "soak"
 MEBIBYTE = 1 << 20
 SAMPLE_EVERY_S = 0.5
 TOPIC_CONFIG = {"segment.bytes": str(16 * MEBIBYTE), "message.timestamp.type": "CreateTime"}
-# A start of Python and the first requests load code and fill pools; growth is judged after that.
+# The start of Python and the first requests load code and fill pools; growth is measured afterwards.
 WARM_UP_S = 15.0
 JUDGED_FROM_S = 45.0
 
@@ -31,7 +32,7 @@ GROWTH_PER_MINUTE_MAX = 4 * MEBIBYTE
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run is told. Seconds; `rate` is records per second of each of the producers."""
+    """The options of a run. Times are in seconds; `rate` is records per second of each producer."""
 
     seconds: float = 600.0
     kill_every_s: float = 20.0
@@ -42,7 +43,7 @@ class Options:
 
 @dataclass
 class Outcome:
-    """What a run found."""
+    """The result of a run."""
 
     findings: Findings
     samples: list[Sample]
@@ -53,23 +54,23 @@ class Outcome:
 
     @property
     def growth_quiet(self) -> float:
-        """Bytes per minute within the last start, warm."""
+        """Return the bytes per minute within the last start, after its warm-up."""
         last = self.samples[-1].start if self.samples else 0
         return 60 * growth_of_start(self.samples, last, WARM_UP_S)
 
     @property
     def growth_over_starts(self) -> float:
-        """Bytes per minute of the run, from start to start; the quiet one aside."""
+        """Return the bytes per minute of the run, from start to start, without the last start."""
         last = self.samples[-1].start if self.samples else 0
         return 60 * growth_over_starts([sample for sample in self.samples if sample.start < last])
 
     @property
     def peak_bytes(self) -> int:
-        """The most that was sampled."""
+        """Return the largest sample."""
         return max((sample.resident_bytes for sample in self.samples), default=0)
 
     def judge(self, options: Options) -> None:
-        """Put into `problems` what makes the run a failure."""
+        """Add the failures of the run to `problems`."""
         for violation in self.findings.violations:
             self.problems.append(f"{violation.anomaly.value}: {violation.text}")
         self.problems += [f"the broker logged: {line}" for line in self.log_failures[:10]]
@@ -78,7 +79,7 @@ class Outcome:
         if self.peak_bytes > RESIDENT_BYTES_MAX:
             self.problems.append(f"resident memory reached {self.peak_bytes / MEBIBYTE:.0f} MiB")
         if options.quiet_s >= JUDGED_FROM_S and self.growth_quiet > GROWTH_PER_MINUTE_MAX:
-            self.problems.append(f"memory grows by {self.growth_quiet / MEBIBYTE:.1f} MiB a minute")
+            self.problems.append(f"resident memory grows by {self.growth_quiet / MEBIBYTE:.1f} MiB a minute")
         if options.seconds >= 300 and self.growth_over_starts > GROWTH_PER_MINUTE_MAX:
             self.problems.append(
                 f"memory grows by {self.growth_over_starts / MEBIBYTE:.1f} MiB a minute from start to start"
@@ -102,20 +103,20 @@ class SoakRun:
         self._began = 0.0
 
     async def run(self) -> Outcome:
-        """Do it; BrokerDied when the broker ends by itself."""
+        """Run; raise BrokerDied if the broker ends by itself."""
         self._began = time.monotonic()
         try:
             self._start_broker()
             await self._create_topic()
             load = MixedLoad(
-                self._broker.address,
+                ClientSettings(bootstrap_servers=self._broker.address),
                 TOPIC,
                 self._history,
                 rate=self._options.rate,
                 partitions=self._options.partitions,
             )
             await load.run_during(self._sampled())
-            self._progress("reading everything back")
+            self._progress("reading all records")
             count = await load.read_everything()
         finally:
             await asyncio.to_thread(self._broker.stop)
@@ -132,7 +133,7 @@ class SoakRun:
         return outcome
 
     async def _sampled(self) -> None:
-        """The kills, and memory sampled meanwhile."""
+        """Kill the broker repeatedly, and sample its memory meanwhile."""
         sampling = asyncio.create_task(self._sample())
         try:
             await self._kills()
@@ -182,12 +183,12 @@ class SoakRun:
         resident = self._samples[-1].resident_bytes / MEBIBYTE if self._samples else 0
         self._progress(
             f"{time.monotonic() - self._began:5.0f} s  kill {self._broker.starts - 1}, "
-            f"back in {self._start_seconds[-1]:.2f} s, {resident:.0f} MiB before"
+            f"restarted in {self._start_seconds[-1]:.2f} s, {resident:.0f} MiB before"
         )
 
 
 def as_json(outcome: Outcome, options: Options) -> str:
-    """The figures, for a machine."""
+    """Return the figures as JSON."""
     findings = outcome.findings
     figures = {
         "seconds": options.seconds,

@@ -1,4 +1,4 @@
-"""Which promises of transactions a history breaks (pure, linear but for a sort).
+"""The guarantees of transactions that a history violates (pure, linear but for a sort).
 
 Every record is [producer, transaction, number]: producers number their transactions, and the records of each.
 Events are those of `history`, with these values:
@@ -8,14 +8,14 @@ Events are those of `history`, with these values:
 | send   | invoke           | [transaction, partition, number]: may be written from now on |
 | send   | ok               | [transaction, partition, number, offset]: acknowledged |
 | offset | invoke           | [transaction, partition, offset]: to be committed with the transaction |
-| commit | invoke, ok, info | transaction; info: the answer was an error or none, nobody knows |
+| commit | invoke, ok, info | transaction; info: the response was an error or missing, the result is unknown |
 | abort  | invoke, ok, info | the same |
 | poll   | ok               | [partition, [[offset, producer, transaction, number], ...]], by a reader |
-| stable | ok               | [partition, last stable offset], asked by a reader after its polls |
-| committed | ok            | [partition, offset]: what the group has committed in the end |
+| stable | ok               | [partition, last stable offset], queried by a reader after its polls |
+| committed | ok            | [partition, offset]: the group's committed offset at the end |
 
-A reader whose name begins with "uncommitted" reads everything, any other only what is committed; FINAL_READER
-reads everything that is committed once all transactions have ended.
+A reader whose name begins with "uncommitted" reads all records, others read committed ones; FINAL_READER
+reads all committed records after the end of all transactions.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ UNCOMMITTED_READER = "uncommitted"
 
 
 class Anomaly(Enum):
-    """What can be wrong, in the words of the report."""
+    """The kinds of violations, as in the report."""
 
-    LOST = "a record that was acknowledged in a committed transaction is not there"
-    TORN = "a part of a transaction is there, and a part is not"
+    LOST = "a record that was acknowledged in a committed transaction is missing"
+    TORN = "a part of a transaction is missing"
     ABORTED_READ = "a record of an aborted transaction was read as committed"
-    EARLY_READ = "a record was read as committed before its commit was asked for"
+    EARLY_READ = "a record was read as committed before its commit was requested"
     PAST_STABLE = "a committed record was read beyond the last stable offset"
-    STABLE_FELL = "the last stable offset went back"
-    DUPLICATE = "a record is there twice"
+    STABLE_FELL = "the last stable offset decreased"
+    DUPLICATE = "a record is stored twice"
     DISORDER = "records of one producer are not in the order they were sent"
-    TWO_VALUES = "two values were seen at one offset"
-    INVENTED = "a record was read that nobody sent"
-    MISPLACED = "a record is in another place than it was acknowledged for"
+    TWO_VALUES = "two values were read at one offset"
+    INVENTED = "a record was read that was never sent"
+    MISPLACED = "a record is at another offset than its acknowledgement"
     OFFSET_WRONG = "the committed offset is not that of the last committed transaction"
 
 
 class Name(NamedTuple):
-    """Which transaction."""
+    """The name of a transaction."""
 
     producer: str
     number: int
 
 
 class Violation(NamedTuple):
-    """One broken promise."""
+    """One violated guarantee."""
 
     anomaly: Anomaly
     text: str
@@ -64,19 +64,19 @@ class Violation(NamedTuple):
 
 @dataclass(slots=True)
 class _Transaction:
-    """What is known of one: its records, and how it ended (None: nobody knows, or not yet)."""
+    """The records and the result of a transaction (None: unknown, or not yet known)."""
 
     sent: dict[int, int] = field(default_factory=dict)
     acknowledged: dict[int, tuple[int, int]] = field(default_factory=dict)
     offsets: dict[int, int] = field(default_factory=dict)
-    commit_asked: int | None = None
-    commit_told: int | None = None
+    commit_requested: int | None = None
+    commit_acknowledged: int | None = None
     is_committed: bool | None = None
     read: dict[int, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list))
 
 
 class TransactionChecker:
-    """Takes events one by one with `feed`; `finish` says what is wrong."""
+    """Processes events with `feed`; `finish` returns the violations."""
 
     def __init__(self) -> None:
         self.violations: list[Violation] = []
@@ -88,7 +88,7 @@ class TransactionChecker:
         self._now = 0
 
     def feed(self, event: Event) -> None:
-        """Take the next event."""
+        """Process the next event."""
         self._now += 1
         match event.f, event.type:
             case "send", "invoke":
@@ -101,22 +101,22 @@ class TransactionChecker:
                 number, partition, offset = event.value
                 self.transactions[Name(event.process, number)].offsets[partition] = offset
             case "commit", "invoke":
-                self.transactions[Name(event.process, event.value)].commit_asked = self._now
+                self.transactions[Name(event.process, event.value)].commit_requested = self._now
             case "commit", "ok":
                 transaction = self.transactions[Name(event.process, event.value)]
-                transaction.is_committed, transaction.commit_told = True, self._now
+                transaction.is_committed, transaction.commit_acknowledged = True, self._now
             case "abort", "ok":
                 self.transactions[Name(event.process, event.value)].is_committed = False
             case "poll", "ok":
                 self._polled(event.process, *event.value)
             case "stable", "ok":
-                self._told_stable(event.process, *event.value)
+                self._on_stable_offset(event.process, *event.value)
             case "committed", "ok":
                 partition, offset = event.value
                 self._committed[partition] = offset
 
     def finish(self) -> list[Violation]:
-        """Nothing more comes: what was wrong."""
+        """Return the violations after the last event."""
         for name, transaction in self.transactions.items():
             self._judge(name, transaction)
         self._judge_order()
@@ -126,7 +126,7 @@ class TransactionChecker:
     def _add(self, anomaly: Anomaly, text: str) -> None:
         self.violations.append(Violation(anomaly, text))
 
-    # --- while events come ----------------------------------------------------------------
+    # --- during the history ---
 
     def _polled(self, reader: str, partition: int, records: Iterable[tuple[int, str, int, int]]) -> None:
         for offset, producer, number, record in records:
@@ -145,22 +145,24 @@ class TransactionChecker:
             if reader.startswith(UNCOMMITTED_READER):
                 continue
             self._highest[reader, partition] = max(offset, self._highest.get((reader, partition), -1))
-            if transaction.commit_asked is None:
+            if transaction.commit_requested is None:
                 self._add(Anomaly.EARLY_READ, f"{value} at {partition}@{offset}")
             if reader == FINAL_READER:
                 transaction.read[record].append((partition, offset))
             elif transaction.is_committed is False:
                 self._add(Anomaly.ABORTED_READ, f"{value} at {partition}@{offset} by {reader}")
 
-    def _told_stable(self, reader: str, partition: int, offset: int) -> None:
+    def _on_stable_offset(self, reader: str, partition: int, offset: int) -> None:
         if offset < self._stable.get(partition, 0):
             self._add(Anomaly.STABLE_FELL, f"{partition}: {self._stable[partition]}, then {offset}")
         self._stable[partition] = max(offset, self._stable.get(partition, 0))
         if self._highest.get((reader, partition), -1) >= offset:
             highest = self._highest[reader, partition]
-            self._add(Anomaly.PAST_STABLE, f"{reader} read {partition}@{highest}, stable is {offset}")
+            self._add(
+                Anomaly.PAST_STABLE, f"{reader} read {partition}@{highest}, last stable offset: {offset}"
+            )
 
-    # --- at the end -----------------------------------------------------------------------
+    # --- at the end ---
 
     def _judge(self, name: Name, transaction: _Transaction) -> None:
         read = transaction.read
@@ -172,14 +174,14 @@ class TransactionChecker:
             return
         missing = transaction.sent.keys() - read.keys()
         if read and missing:
-            self._add(Anomaly.TORN, f"{name}: {sorted(read)} are there, {sorted(missing)} are not")
+            self._add(Anomaly.TORN, f"{name}: {sorted(read)} were read, {sorted(missing)} are missing")
         if transaction.is_committed:
             lost = transaction.acknowledged.keys() - read.keys()
             if lost:
                 self._add(Anomaly.LOST, f"{name}: {sorted(lost)}")
 
     def _judge_order(self) -> None:
-        """Within a partition transactions of a producer follow each other, and the records of each."""
+        """Check that each producer's transactions, and their records, are in order within a partition."""
         seen: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
         for name, transaction in self.transactions.items():
             for record, places in transaction.read.items():
@@ -192,32 +194,34 @@ class TransactionChecker:
                 self._add(Anomaly.DISORDER, f"producer {producer} in partition {partition}: {order}")
 
     def _judge_offsets(self) -> None:
-        """What a group has committed is what one of the last transactions with an offset there said.
+        """Check that a group's committed offset is that of one of its last transactions.
 
-        One is not the last if another's commit was asked for after its own was told; commits that overlap,
-        or whose end nobody knows, may be in any order.
+        It is not the last one if another's commit was requested after its own was acknowledged. Commits
+        that overlap, or have an unknown result, may be in any order.
         """
-        for partition, told in self._committed.items():
-            said = [
+        for partition, reported in self._committed.items():
+            transactions = [
                 transaction
                 for transaction in self.transactions.values()
                 if partition in transaction.offsets
-                and transaction.commit_asked is not None
+                and transaction.commit_requested is not None
                 and transaction.is_committed is not False
             ]
-            last_asked = max((one.commit_asked or 0 for one in said if one.is_committed), default=0)
+            last_requested = max(
+                (one.commit_requested or 0 for one in transactions if one.is_committed), default=0
+            )
             possible = {
                 one.offsets[partition]
-                for one in said
-                if one.commit_told is None or one.commit_told >= last_asked
+                for one in transactions
+                if one.commit_acknowledged is None or one.commit_acknowledged >= last_requested
             }
-            if told not in possible:
-                text = f"partition {partition}: {told}, the last committed are {sorted(possible)}"
+            if reported not in possible:
+                text = f"partition {partition}: {reported}, possible offsets: {sorted(possible)}"
                 self._add(Anomaly.OFFSET_WRONG, text)
 
 
 def check(events: Iterable[Event]) -> list[Violation]:
-    """What is wrong with a whole history."""
+    """Return the violations of a whole history."""
     checker = TransactionChecker()
     for event in events:
         checker.feed(event)

@@ -1,1 +1,1 @@
-"""A tiered cluster under load whose object store misbehaves and whose nodes die; every byte is read again."""
+"""A tiered cluster under load with a faulty object store and killed nodes; every byte is read again."""

@@ -23,7 +23,7 @@ MEGA = 1e6
 
 
 def figures(outcome: Outcome) -> dict[str, str]:
-    """The figures, for people."""
+    """Return the figures as a table."""
     created = outcome.topics_created_s or [0.0]
     return {
         "run, s": f"{outcome.elapsed_s:.0f}",
@@ -36,23 +36,27 @@ def figures(outcome: Outcome) -> dict[str, str]:
         "  by kind": ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.faults.items())),
         "outages": f"{outcome.outages}",
         "kill -9": f"{outcome.kills}",
-        "topics made, s, median / most": f"{statistics.median(created):.2f} / {max(created):.2f}",
+        "topics created, s, median / maximum": f"{statistics.median(created):.2f} / {max(created):.2f}",
         "largest backlog, MB": f"{outcome.largest_backlog_bytes / MEGA:.0f}",
         "backlog copied after, s": f"{outcome.drained_s:.1f}",
-        "errors that readers were told": f"{outcome.read_errors}",
+        "errors reported to readers": f"{outcome.read_errors}",
         "problems": f"{len(outcome.problems)}",
     }
 
 
 def main() -> int:
-    """Run as the command line says."""
+    """Run with the options of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.harness.tier_soak", description=__doc__)
     defaults = Options()
-    parser.add_argument("--megabytes", type=float, default=defaults.total_bytes / MEGA, help="to be tiered")
-    parser.add_argument("--faults", type=int, default=defaults.least_faults, help="of requests, at least")
-    parser.add_argument("--rate", type=float, default=defaults.bytes_per_s / MEGA, help="MB written a second")
+    parser.add_argument("--megabytes", type=float, default=defaults.total_bytes / MEGA, help="MB to tier")
+    parser.add_argument(
+        "--faults", type=int, default=defaults.least_faults, help="minimum number of faults of requests"
+    )
+    parser.add_argument(
+        "--rate", type=float, default=defaults.bytes_per_s / MEGA, help="MB per second that are written"
+    )
     parser.add_argument("--kill-every", type=float, default=defaults.kill_every_s, help="seconds")
-    parser.add_argument("--seed", type=int, default=defaults.seed, help="of faults and kills")
+    parser.add_argument("--seed", type=int, default=defaults.seed, help="seed of faults and kills")
     parser.add_argument("--keep", metavar="FOLDER", help="leave data and logs here")
     given = parser.parse_args()
     options = Options(

@@ -1,4 +1,4 @@
-"""What befalls the object store: single requests all the time, and now and then all of them for a while."""
+"""Faults of the object store: continuous faults of single requests, and outages from time to time."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SINGLE: Final[tuple[tuple[Fault, str | None], ...]] = (
     (slow(bytes_per_s=2_000), "GET"),
     (silence(), None),
 )
-"""Faults of single requests, and the method that each is for."""
+"""Faults of single requests, and the affected methods."""
 
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """How bad it is: the share of requests that suffer, and the long outages."""
+    """The frequency of faults: the share of affected requests, and long outages."""
 
     share: float = 0.12
     outage_every_s: float = 20.0
@@ -43,7 +43,7 @@ class Weather:
 
 
 class Storm(threading.Thread):
-    """Has the store be gone now and then, in turns: connections refused, and no answers."""
+    """Makes the store unavailable from time to time, alternately by refused connections and by silence."""
 
     def __init__(self, proxy: FaultProxy, weather: Weather, seed: int) -> None:
         super().__init__(name="storm", daemon=True)
@@ -54,7 +54,7 @@ class Storm(threading.Thread):
         self._is_over = threading.Event()
 
     def run(self) -> None:
-        """Until `end`."""
+        """Run until `end`."""
         self._drizzle()
         while not self._is_over.wait(self._weather.outage_every_s * self._random.uniform(0.6, 1.4)):
             self.outages += 1
@@ -70,7 +70,7 @@ class Storm(threading.Thread):
                 self._drizzle()
 
     def end(self) -> None:
-        """Fair weather from now on."""
+        """End all faults."""
         self._is_over.set()
         self.join()
         self._proxy.clear()

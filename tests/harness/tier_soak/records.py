@@ -1,6 +1,6 @@
-"""Records whose bytes follow from topic and offset, so that a reader knows each of them without a history.
+"""Records whose bytes are determined by topic and offset, so that readers need no history.
 
-A topic has one partition and one idempotent producer: its nth record has offset n, and must be there once.
+A topic has one partition and one idempotent producer: record n has offset n, and must exist once.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _MOST_PER_POLL: Final = 500
 
 
 def value_of(topic: str, number: int) -> bytes:
-    """The value of the record at offset `number`."""
+    """Return the value of the record at offset `number`."""
     start = number * 7919 % (len(_NOISE) - VALUE_BYTES)
     head = f"{topic} {number} ".encode()
     return head + _NOISE[start : start + VALUE_BYTES - len(head)]
 
 
 class Writer(threading.Thread):
-    """Writes `total_bytes` to a topic; `acknowledged` is how many records are, all of them from 0 on."""
+    """Writes `total_bytes` to a topic; `acknowledged` counts the acknowledged records from offset 0 on."""
 
     def __init__(self, servers: str, topic: str, total_bytes: int, bytes_per_s: float) -> None:
         super().__init__(name=f"writer {topic}", daemon=True)
@@ -48,7 +48,7 @@ class Writer(threading.Thread):
         )
 
     def run(self) -> None:
-        """Write all of it."""
+        """Write all records."""
         due = time.monotonic()
         for number in range(self.total):
             due += self._pause_s
@@ -56,7 +56,9 @@ class Writer(threading.Thread):
             self._produce(number)
         self._producer.flush(300)
         if self.acknowledged != self.total:
-            self.problems.append(f"{self.topic}: {self.acknowledged} of {self.total} were acknowledged")
+            self.problems.append(
+                f"{self.topic}: {self.acknowledged} of {self.total} records were acknowledged"
+            )
 
     def _produce(self, number: int) -> None:
         def delivered(error: object, message: confluent_kafka.Message) -> None:
@@ -81,7 +83,7 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads a topic from offset 0 to `end`, perhaps not written yet: each record once, each byte right."""
+    """Reads a topic from offset 0 to `end`, also while it is written: each record once, each byte correct."""
 
     def __init__(self, servers: str, topic: str, end: int) -> None:
         super().__init__(name=f"reader {topic}", daemon=True)
@@ -102,11 +104,11 @@ class Reader(threading.Thread):
         )
 
     def run(self) -> None:
-        """Read until the end; whatever is wrong goes to `problems`."""
+        """Read up to the end; add every error to `problems`."""
         self._consumer.assign([confluent_kafka.TopicPartition(self.topic, 0, 0)])
         while self.position < self._end and not self.problems:
-            wanted = min(_MOST_PER_POLL, self._end - self.position)
-            for message in self._consumer.consume(wanted, min(_POLL_S, 0.002 * wanted + 0.2)):
+            count = min(_MOST_PER_POLL, self._end - self.position)
+            for message in self._consumer.consume(count, min(_POLL_S, 0.002 * count + 0.2)):
                 self._check(message)
         self._consumer.close()
 
@@ -120,7 +122,9 @@ class Reader(threading.Thread):
                 self.problems.append(f"{self.topic} at {self.position}: {message.error()}")
             return
         if message.offset() != self.position:
-            self.problems.append(f"{self.topic}: offset {message.offset()} came for {self.position}")
+            self.problems.append(
+                f"{self.topic}: offset {message.offset()} was read, expected {self.position}"
+            )
         elif message.value() != value_of(self.topic, self.position):
             self.problems.append(f"{self.topic}: the record at {self.position} has other bytes")
         self.position += 1

@@ -1,7 +1,7 @@
-"""One run: write under faults and deaths, wait for the backlog, read every byte again, look into the bucket.
+"""One run: write during faults and kills, wait for the backlog, read every byte again, check the bucket.
 
-start S3 server, proxy, 3 nodes -> [ writers, tail readers, topics made, nodes killed, faults ]
--> all read from offset 0 under faults -> fair weather -> backlog 0 -> read again -> bucket and metadata
+start S3 server, proxy, 3 nodes -> [ writers, tail readers, new topics, killed nodes, faults ]
+-> read all from offset 0 with faults -> end of faults -> backlog 0 -> read again -> bucket and metadata
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ LOOK_EVERY_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a run is told; bytes are of values, before replication."""
+    """The options of a run; bytes are those of values, before replication."""
 
     total_bytes: int = 5_000_000_000
     least_faults: int = 2_000
@@ -70,7 +70,7 @@ class Options:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a run found."""
+    """The result of a run."""
 
     elapsed_s: float = 0.0
     acknowledged: int = 0
@@ -89,7 +89,7 @@ class Outcome:
 
 
 Progress = Callable[[str, int, int], None]
-"""Is told what is done now, how much of it, and of how much."""
+"""Called with the present step, its progress and its total."""
 
 
 class TierSoak:
@@ -104,7 +104,7 @@ class TierSoak:
         self._ids: dict[str, TopicIdPartition] = {}
 
     def run(self) -> Outcome:
-        """Do it."""
+        """Run all steps."""
         began = time.monotonic()
         with ExitStack() as stack:
             self._endpoint = stack.enter_context(s3_server_process(BUCKET))
@@ -119,12 +119,12 @@ class TierSoak:
             self._outcome.outages = storm.outages
             self._drain()
             self._read_all("reading again", proxy)
-            self._look_into_bucket()
+            self._check_bucket()
             self._outcome.faults, self._outcome.requests = dict(proxy.faults), sum(proxy.requests.values())
         self._outcome.elapsed_s = time.monotonic() - began
         return self._outcome
 
-    # --- steps ----------------------------------------------------------------------------
+    # --- steps ---
 
     def _start(self, proxy: FaultProxy) -> None:
         s3 = {
@@ -170,14 +170,16 @@ class TierSoak:
         for reader in readers:
             reader.join(DRAINED_WITHIN_S)
             if reader.is_alive() or reader.position < self._totals[reader.topic]:
-                self._outcome.problems.append(f"{reader.topic}: its tail reader stands at {reader.position}")
+                self._outcome.problems.append(
+                    f"{reader.topic}: the tail reader stopped at offset {reader.position}"
+                )
             self._take(reader)
         for writer in writers:
             self._outcome.acknowledged += writer.acknowledged
             self._outcome.problems += writer.problems[:5]
 
     def _read_all(self, what: str, proxy: FaultProxy) -> None:
-        """From offset 0, again and again until there were enough faults if there are faults at all."""
+        """Read from offset 0, repeatedly until there were enough faults if there are any."""
         while True:
             readers = [
                 Reader(self.cluster.bootstrap_servers, topic, total) for topic, total in self._totals.items()
@@ -207,7 +209,7 @@ class TierSoak:
             time.sleep(LOOK_EVERY_S / 4)
         self._outcome.problems.append(f"the backlog was not copied within {DRAINED_WITHIN_S:g} s")
 
-    def _look_into_bucket(self) -> None:
+    def _check_bucket(self) -> None:
         client = boto3.client(
             "s3",
             endpoint_url=self._endpoint,
@@ -224,7 +226,7 @@ class TierSoak:
             time.sleep(LOOK_EVERY_S)
 
     def _differences(self, client: Any) -> list[str]:
-        """What is in the bucket and should not be, or the other way round; what is not covered once."""
+        """Return unexpected and missing objects in the bucket, and offsets that are not covered once."""
         problems, expected = [], set()
         self._outcome.segments = self._outcome.tiered_bytes = 0
         for topic, partition in self._ids.items():
@@ -248,9 +250,9 @@ class TierSoak:
             assert each.state.name == "COPY_SEGMENT_FINISHED", f"{each.state.name} at {each.start_offset}"
             assert each.start_offset <= reached, f"no segment holds {reached}"
             reached = max(reached, each.end_offset + 1)
-        assert reached == borders.tiered_end, f"the tier ends at {reached}, {borders}"
+        assert reached == borders.tiered_end, f"end of the tier: {reached}, {borders}"
 
-    # --- single things --------------------------------------------------------------------
+    # --- single steps ---
 
     def _create(self, topic: str, configs: dict[str, str]) -> None:
         async def create() -> TopicIdPartition:
@@ -267,7 +269,7 @@ class TierSoak:
                 await admin.create_topic(topic, 1, NODES, configs=TOPIC_CONFIG)
 
         began = time.monotonic()
-        with suppress(KafkaError):  # the controller was killed at this moment; the next one counts
+        with suppress(KafkaError):  # the controller was just killed; the next creation is measured
             asyncio.run(create())
             self._outcome.topics_created_s.append(time.monotonic() - began)
 
@@ -279,7 +281,7 @@ class TierSoak:
         self.cluster.start([node_id])
 
     def _check_borders(self, writers: list[Writer]) -> None:
-        """Nothing may be gone locally that is not remote."""
+        """Check that every offset is local or remote."""
         backlog = 0
         for writer in writers:
             borders = self._borders(writer.topic)

@@ -16,7 +16,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 
 
 class Command(Protocol):
-    """One of the helpers of tests.support.cli, with the broker's address given."""
+    """One of the helpers of tests.support.cli, with the broker's address."""
 
     def __call__(self, *arguments: str, stdin: bytes | str | None = None) -> str: ...
 
@@ -66,7 +66,7 @@ def test_a_topic_is_created_listed_described_and_deleted(run: Command) -> None:
     assert "tides" not in run("topic", "list")
 
 
-def test_topics_as_json_have_what_scripts_need(run: Command) -> None:
+def test_topics_in_json_have_the_fields_for_scripts(run: Command) -> None:
     created = json.loads(
         run("topic", "create", "j1", "j2", "-p", "1", "-c", "max.message.bytes=2000", "--json")
     )
@@ -79,7 +79,7 @@ def test_topics_as_json_have_what_scripts_need(run: Command) -> None:
     assert (partition["leader"], partition["replicas"], partition["log_end_offset"]) == (1, [1], 0)
 
 
-def test_a_topic_that_exists_is_an_error_or_fine_as_asked(run: Command, fail: Any, topic: str) -> None:
+def test_if_not_exists_accepts_an_existing_topic(run: Command, fail: Any, topic: str) -> None:
     assert "[TOPIC_ALREADY_EXISTS]" in fail("topic", "create", topic)
     assert run("topic", "create", topic, "--if-not-exists") == ""
 
@@ -90,7 +90,7 @@ def test_a_dry_run_creates_nothing(run: Command, fail: Any) -> None:
     assert "[INVALID_CONFIG]" in fail("topic", "create", "dry", "--dry-run", "-c", "cleanup.policy=nope")
 
 
-def test_what_works_is_done_although_one_of_several_fails(fail: Any, run: Command, topic: str) -> None:
+def test_valid_topics_are_processed_although_one_fails(fail: Any, run: Command, topic: str) -> None:
     assert "'missing'" in fail("topic", "delete", "missing", topic)
     assert topic not in run("topic", "list")
     assert run("topic", "delete", "missing", "--if-exists") == ""
@@ -106,7 +106,7 @@ def test_a_topic_is_altered(run: Command, fail: Any, topic: str) -> None:
     assert "--config 'x'" in fail("topic", "alter", topic, "-c", "x", code=2)
 
 
-def test_the_clusters_own_topics_are_shown_when_asked(run: Command, topic: str) -> None:
+def test_internal_topics_are_listed_on_request(run: Command, topic: str) -> None:
     run("consume", topic, "-g", "own", "-e")
     assert "__consumer_offsets" not in run("topic", "list")
     assert "__consumer_offsets" in run("topic", "list", "--internal")
@@ -185,10 +185,10 @@ def test_config_shows_and_changes_the_levels_of_loggers(run: Command, fail: Comm
     assert "[INVALID_REQUEST]" in fail("config", "set", "broker-logger", "1", "--delete", "root")
 
 
-# --- measuring
+# --- performance
 
 
-def test_a_measurement_of_writing_and_reading_as_json(run: Command, topic: str) -> None:
+def test_produce_and_fetch_performance_in_json(run: Command, topic: str) -> None:
     written = json.loads(run("perf", "produce", topic, "-n", "500", "-s", "100", "-z", "lz4", "--json"))
     assert (written["records"], written["bytes"]) == (500, 50_000)
     assert list(written["delivery_latency_ms"]) == ["p50", "p95", "p99", "p99.9", "max"]
@@ -197,7 +197,7 @@ def test_a_measurement_of_writing_and_reading_as_json(run: Command, topic: str) 
     assert json.loads(run("perf", "consume", topic, "-n", "7", "--json"))["records"] == 7
 
 
-def test_a_measurement_for_people(run: Command, fail: Any, topic: str) -> None:
+def test_produce_and_fetch_performance_as_text(run: Command, fail: Any, topic: str) -> None:
     assert "no records to read" in fail("perf", "consume", topic, code=2)
     first, second = run(
         "perf", "produce", topic, "-n", "20", "--acks", "1", "--throughput", "1000"
@@ -207,7 +207,7 @@ def test_a_measurement_for_people(run: Command, fail: Any, topic: str) -> None:
     assert second.startswith("delivery latency ms: p50 ")
 
 
-# --- wrong calls and failures
+# --- usage errors and failures
 
 
 @pytest.mark.parametrize(
@@ -238,21 +238,21 @@ def test_a_measurement_for_people(run: Command, fail: Any, topic: str) -> None:
         (["config", "describe", "planet", "x"], "tidelog config describe: Invalid value for"),
     ],
 )
-def test_a_wrong_call_is_one_line_and_exit_code_2(arguments: list[str], line: str) -> None:
+def test_a_usage_error_is_one_line_and_exit_code_2(arguments: list[str], line: str) -> None:
     assert tidelog_failure(*arguments, code=2).startswith(line)
 
 
-def test_an_option_that_the_client_lacks_is_named() -> None:
+def test_an_unknown_client_option_is_named() -> None:
     assert "no.such" in tidelog_failure("consume", "t", "-X", "no.such=1", code=2)
 
 
-def test_a_cluster_that_is_away_is_one_line_that_reports_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_cluster_is_one_line_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.cli.admin.CONNECT_TIMEOUT_MS", 300)
     line = tidelog_failure("topic", "list", "-b", "127.0.0.1:1")
     assert "127.0.0.1:1 cannot be reached" in line
 
 
-def test_an_error_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*arguments: object) -> None:
         raise ZeroDivisionError("of ours")
 
@@ -272,7 +272,7 @@ def _invoke_without_checks(*arguments: str) -> Any:
     return CliRunner(env={"TIDELOG_TRACEBACK": None}).invoke(app, list(arguments))
 
 
-def test_help_names_every_command_and_every_command_has_help() -> None:
+def test_help_lists_every_command_and_every_command_has_help() -> None:
     listed = tidelog_output("--help")
     for name in ("dev", "topic", "produce", "consume", "group", "cluster", "config", "log", "perf"):
         assert f"\n  {name} " in listed
@@ -280,7 +280,7 @@ def test_help_names_every_command_and_every_command_has_help() -> None:
     assert tidelog("--version").stdout.startswith("tidelog ")
 
 
-# --- brokers, elections, moves
+# --- brokers, elections, reassignments
 
 
 def test_brokers_are_listed_with_their_state(run: Command, broker: EmbeddedCluster) -> None:
@@ -292,11 +292,11 @@ def test_brokers_are_listed_with_their_state(run: Command, broker: EmbeddedClust
     assert (described["broker"], described["state"], described["rack"]) == (1, "serving", None)
 
 
-def test_a_broker_that_is_not_there_cannot_be_unregistered(fail: Any) -> None:
+def test_an_unknown_broker_cannot_be_unregistered(fail: Any) -> None:
     assert "99" in fail("broker", "unregister", "99")
 
 
-def test_leaders_that_are_right_need_no_election(run: Command, fail: Any, topic: str) -> None:
+def test_preferred_leaders_need_no_election(run: Command, fail: Any, topic: str) -> None:
     assert run("topic", "elect", topic) == "no partition needs an election\n"
     assert run("topic", "elect") == "no partition needs an election\n"
     assert json.loads(run("topic", "elect", f"{topic}:1", "--unclean", "--json")) == []
@@ -315,7 +315,7 @@ def test_partitions_move_to_the_requested_replicas(run: Command, fail: Any, topi
     assert "9" in fail("topic", "reassign", f"{topic}:0", "--to", "9")
 
 
-def test_a_move_that_makes_no_sense_is_a_usage_error(fail: Any, topic: str) -> None:
+def test_an_invalid_reassignment_is_a_usage_error(fail: Any, topic: str) -> None:
     assert "exclude each other" in fail("topic", "reassign", topic, "--to", "1", "--cancel", code=2)
     assert "--over" in fail("topic", "reassign", topic, "--replicas", "2", code=2)
     assert "needs 2 brokers" in fail("topic", "reassign", topic, "--over", "1", "-r", "2", code=2)

@@ -1,4 +1,4 @@
-"""Which open transactions hang: only those that no coordinator will end."""
+"""Classification of open transactions: those hang that no coordinator will end."""
 
 from __future__ import annotations
 
@@ -78,23 +78,23 @@ async def hanging(admin: Told) -> tuple[list[TopicPartition], bool]:
     return [one.topic_partition for one in found], is_whole
 
 
-async def test_a_transaction_that_its_coordinator_will_end_does_not_hang() -> None:
+async def test_a_transaction_that_its_coordinator_will_end_is_not_hanging() -> None:
     assert await hanging(Told(known_to=(P0, P1))) == ([], True)
 
 
-async def test_a_partition_that_the_coordinator_does_not_know_of_hangs() -> None:
+async def test_a_partition_unknown_to_the_coordinator_is_hanging() -> None:
     assert await hanging(Told(known_to=(P1,))) == ([P0], True)
 
 
-async def test_a_producer_that_no_coordinator_knows_has_left_hanging_transactions() -> None:
+async def test_a_producer_unknown_to_all_coordinators_has_hanging_transactions() -> None:
     assert await hanging(Told(known_to=None)) == ([P0, P1], True)
 
 
-async def test_a_young_transaction_does_not_hang() -> None:
+async def test_a_recent_transaction_is_not_hanging() -> None:
     assert await hanging(Told(known_to=None, age_ms=HOUR_MS // 2)) == ([], True)
 
 
-async def test_a_coordinator_without_an_answer_leaves_no_transaction_open() -> None:
+async def test_a_coordinator_without_response_classifies_no_transaction() -> None:
     admin = Told(known_to=())
     admin.coordinator_error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "moving")
     with pytest.raises(KafkaError, match="moving"):
@@ -102,7 +102,7 @@ async def test_a_coordinator_without_an_answer_leaves_no_transaction_open() -> N
 
 
 @pytest.mark.parametrize("what", ["topic", "partition"])
-async def test_a_search_that_could_not_look_everywhere_does_not_say_that_nothing_else_hangs(
+async def test_an_incomplete_search_is_reported_as_incomplete(
     what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     admin = Told(known_to=None)

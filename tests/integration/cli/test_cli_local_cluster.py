@@ -1,4 +1,4 @@
-"""`tidelog cluster start|status|kill|logs|stop`: three processes on this machine, by commands alone."""
+"""`tidelog cluster start|status|kill|logs|stop`: three processes on this machine, controlled by commands."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.layout import QUICK_TIMEOUTS
+from tidelog.local_cluster.ports import free_ports
 
 TIMEOUT_S = 120
 
@@ -29,7 +30,7 @@ def tidelog(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    """Made, not started: the commands do that. Whatever runs at the end is killed."""
+    """Create a cluster that the commands start; kill its remaining processes at the end."""
     made = LocalCluster.create(tmp_path / "cluster", 3, settings=QUICK_TIMEOUTS)
     yield made
     made.remove()
@@ -42,7 +43,7 @@ def status(folder: Path) -> list[dict[str, object]]:
     return found
 
 
-def test_a_cluster_is_started_used_broken_mended_and_stopped(cluster: LocalCluster) -> None:
+def test_a_cluster_is_started_used_damaged_repaired_and_stopped(cluster: LocalCluster) -> None:
     folder = cluster.layout.folder
     started = tidelog("cluster", "start", "-d", str(folder))
     assert started.returncode == 0, started.stderr
@@ -66,7 +67,7 @@ def test_a_cluster_is_started_used_broken_mended_and_stopped(cluster: LocalClust
     assert cluster.running == []
 
 
-def test_a_folder_without_a_cluster_and_an_unknown_node_are_one_clear_line(
+def test_a_directory_without_a_cluster_and_an_unknown_node_are_one_line_errors(
     tmp_path: Path, cluster: LocalCluster
 ) -> None:
     nothing = tidelog("cluster", "status", "-d", str(tmp_path / "nowhere"))
@@ -82,11 +83,39 @@ def test_a_folder_without_a_cluster_and_an_unknown_node_are_one_clear_line(
 
 
 @pytest.mark.parametrize("given", [["--tiered"], ["--nodes", "5"], ["--port", "1"], ["-o", "log.roll.ms=9"]])
-def test_what_only_a_new_cluster_can_be_given_is_not_passed_over(
+def test_options_of_a_new_cluster_are_refused_for_an_existing_one(
     cluster: LocalCluster, given: list[str]
 ) -> None:
-    """A cluster started "--tiered" whose segments never move would say nothing of it."""
+    """Otherwise a cluster started with "--tiered" would silently never move its segments."""
     refused = tidelog("cluster", "start", "-d", str(cluster.layout.folder), *given)
     assert refused.returncode == 2 and "differs from the cluster in" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1
     assert cluster.running == []
+
+
+def test_a_secured_cluster_is_started_used_with_its_client_file_and_restarted(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    options = [argument for key, value in QUICK_TIMEOUTS.items() for argument in ("-o", f"{key}={value}")]
+    first_port = str(min(free_ports(12)))
+    try:
+        started = tidelog(
+            "cluster", "start", "--secure", "-n", "3", "-p", first_port, "-d", str(folder), *options
+        )
+        assert started.returncode == 0, started.stderr
+        file = folder / "client.properties"
+        assert f"export TIDELOG_COMMAND_CONFIG={file}" in started.stdout
+        assert file.stat().st_mode & 0o777 == 0o600
+        password = json.loads((folder / "security" / "security.json").read_text())["users"]["admin"]
+        assert password not in started.stdout
+        assert [node["serves"] for node in status(folder)] == [True, True, True]
+        client = ("--command-config", str(file))
+        assert tidelog("topic", "create", "tides", "-r", "3", *client).returncode == 0
+        assert tidelog("produce", "tides", *client, stdin="a\n").returncode == 0
+        assert tidelog("cluster", "kill", "2", "-d", str(folder)).returncode == 0
+        again = tidelog("cluster", "start", "--secure", "-d", str(folder))
+        assert again.returncode == 0, again.stderr
+        assert tidelog("consume", "tides", "-e", *client).stdout == "a\n"
+        unsecured = tidelog("topic", "list", "-b", LocalCluster.open(folder).layout.nodes[0].address)
+        assert unsecured.returncode == 1
+    finally:
+        LocalCluster.open(folder).remove()

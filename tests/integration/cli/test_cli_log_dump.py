@@ -1,4 +1,4 @@
-"""`tidelog log dump` on directories that we wrote and that Kafka wrote, sound and damaged."""
+"""`tidelog log dump` on directories written by Tidelog and by Kafka, valid and corrupt."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write(log: PartitionLog, *records: tuple[bytes | None, bytes | None]) -> Non
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """A partition of two segments, with an aborted transaction in the first."""
+    """Write a partition of two segments, with an aborted transaction in the first one."""
     directory = tmp_path / "tides-0"
     log = log_in(directory, log_config(index_interval_bytes=0))
     for number in range(4):
@@ -73,7 +73,7 @@ def partition(tmp_path: Path) -> Path:
     return directory
 
 
-# --- what is printed
+# --- output
 
 
 def test_a_partition_directory_is_printed_batch_by_batch_and_entry_by_entry(partition: Path) -> None:
@@ -108,7 +108,7 @@ def test_records_are_printed_with_keys_values_headers_and_markers(partition: Pat
     assert records[5]["message"] == {"coordinator_epoch": 0}
 
 
-def test_lines_for_people_are_words_of_name_and_value(partition: Path) -> None:
+def test_text_output_has_pairs_of_name_and_value(partition: Path) -> None:
     lines = tidelog_output("log", "dump", "-r", str(partition / f"{FIRST}.log")).splitlines()
     assert lines[0] == f"dumping path={partition}/{FIRST}.log"
     assert lines[1].startswith("  batch position=0 base_offset=0 last_offset=0 records=1 ")
@@ -116,22 +116,20 @@ def test_lines_for_people_are_words_of_name_and_value(partition: Path) -> None:
     assert lines[-1].startswith(f"file path={partition}/{FIRST}.log state=ok type=log batches=6 records=6 ")
 
 
-def test_quiet_prints_one_line_a_file(partition: Path) -> None:
+def test_quiet_prints_one_line_per_file(partition: Path) -> None:
     lines = tidelog_output("log", "dump", "--quiet", str(partition)).splitlines()
     assert all(line.startswith("file path=") for line in lines)
     assert len(lines) == len(list(partition.iterdir()))
 
 
-def test_every_file_that_kafka_wrote_is_sound() -> None:
+def test_every_file_of_kafka_is_valid() -> None:
     lines = dumped(str(GOLDEN / "events-0"))
     assert {line["state"] for line in of_kind(lines, "file")} == {"ok"}
     assert len(of_kind(lines, "file")) == len(list((GOLDEN / "events-0").iterdir()))
     assert of_kind(lines, "batch")
 
 
-def test_a_whole_log_directory_is_walked_and_strangers_are_passed_over(
-    partition: Path, tmp_path: Path
-) -> None:
+def test_a_log_directory_is_dumped_and_unknown_files_are_skipped(partition: Path, tmp_path: Path) -> None:
     shutil.copy(GOLDEN / "recovery-point-offset-checkpoint", tmp_path)
     (tmp_path / "meta.properties").write_text("version=1\n")
     (tmp_path / "lost+found").mkdir()
@@ -161,7 +159,7 @@ def test_small_files_are_printed_entry_by_entry(tmp_path: Path, name: str, entry
         assert isinstance(entries[0][field], int)
 
 
-def test_files_out_of_use_are_read_too(partition: Path) -> None:
+def test_files_marked_deleted_are_dumped(partition: Path) -> None:
     for kind in (".log", ".index"):
         (partition / f"{FIRST}{kind}").rename(partition / f"{FIRST}{kind}.deleted")
     lines = dumped("-q", str(partition / f"{FIRST}.log.deleted"), str(partition / f"{FIRST}.index.deleted"))
@@ -203,7 +201,7 @@ def test_metadata_records_are_decoded(tmp_path: Path) -> None:
     assert (second["type"], second["value"]["name"]) == ("TopicRecord", "tides")
 
 
-def test_a_copy_outside_of_its_directory_is_decoded_when_told_what_it_is(tmp_path: Path) -> None:
+def test_a_copied_file_is_decoded_with_a_given_type(tmp_path: Path) -> None:
     log = log_in(tmp_path / "__transaction_state-1")
     key = b"\0\0" + encode(TransactionLogKey(transactional_id="payments"), 0)
     value = b"\0\1" + encode(TransactionLogValue(producer_id=9), 1)
@@ -218,7 +216,7 @@ def test_a_copy_outside_of_its_directory_is_decoded_when_told_what_it_is(tmp_pat
     assert second["value"] is None
 
 
-def test_a_record_that_is_none_of_the_topics_is_damage(tmp_path: Path) -> None:
+def test_an_undecodable_record_of_an_internal_topic_is_corruption(tmp_path: Path) -> None:
     directory = tmp_path / "__consumer_offsets-0"
     log = log_in(directory)
     write(log, (b"\0", b"x"))
@@ -227,10 +225,10 @@ def test_a_record_that_is_none_of_the_topics_is_damage(tmp_path: Path) -> None:
     assert f"{directory}/{FIRST}.log: at byte 0: " in line
 
 
-# --- damage
+# --- corruption
 
 
-def test_a_flipped_bit_is_one_line_with_file_and_position(partition: Path) -> None:
+def test_a_flipped_bit_is_reported_in_one_line_with_file_and_position(partition: Path) -> None:
     path = partition / f"{FIRST}.log"
     data = bytearray(path.read_bytes())
     position = [at for at, _ in iterate_headers(bytes(data))][2]
@@ -242,7 +240,7 @@ def test_a_flipped_bit_is_one_line_with_file_and_position(partition: Path) -> No
     assert f"file path={path} state=damaged type=log batches=2" in output
 
 
-def test_a_damaged_index_is_named_whether_it_or_its_segment_or_both_are_dumped(partition: Path) -> None:
+def test_a_corrupt_index_is_reported_when_it_or_its_segment_is_dumped(partition: Path) -> None:
     index = partition / f"{FIRST}.index"
     data = bytearray(index.read_bytes())
     data[8 + 7] += 1
@@ -274,7 +272,7 @@ def test_a_damaged_index_is_named_whether_it_or_its_segment_or_both_are_dumped(p
         ("00000000000000000007-0000000001.checkpoint", b"\0" * 70, "at byte 0: batch"),
     ],
 )
-def test_damage_in_any_kind_of_file_is_one_line(
+def test_corruption_in_any_kind_of_file_is_one_line(
     tmp_path: Path, name: str, content: bytes, words: str
 ) -> None:
     path = tmp_path / name
@@ -284,7 +282,7 @@ def test_damage_in_any_kind_of_file_is_one_line(
     assert words in line
 
 
-def test_a_segment_that_reaches_into_the_next_is_damage(tmp_path: Path) -> None:
+def test_a_segment_with_offsets_of_the_next_is_corruption(tmp_path: Path) -> None:
     directory = tmp_path / "tides-0"
     directory.mkdir()
     (directory / f"{FIRST}.log").write_bytes(batch(["a", "b", "c"]))
@@ -292,7 +290,7 @@ def test_a_segment_that_reaches_into_the_next_is_damage(tmp_path: Path) -> None:
     assert "belongs to the next segment, from 2" in tidelog_failure("log", "dump", str(directory))
 
 
-def test_paths_that_are_not_there_or_nothing_known_are_wrong_usage(tmp_path: Path) -> None:
+def test_unknown_paths_are_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_bytes(b"")
     assert "has no segments, indexes" in tidelog_failure("log", "dump", str(tmp_path), code=2)
     assert "does not exist" in tidelog_failure("log", "dump", str(tmp_path / "no"), code=2)
@@ -301,7 +299,7 @@ def test_paths_that_are_not_there_or_nothing_known_are_wrong_usage(tmp_path: Pat
     )
 
 
-def test_nothing_that_is_dumped_changes(partition: Path) -> None:
+def test_dumped_files_are_unchanged(partition: Path) -> None:
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in partition.iterdir()}
     tidelog_output("log", "dump", "-r", str(partition))
     assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in partition.iterdir()} == before

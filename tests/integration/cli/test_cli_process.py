@@ -1,4 +1,4 @@
-"""The command as a process of its own: signals, pipes, terminals, what it imports."""
+"""The command as a separate process: signals, pipes, terminals, imports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def broker() -> Iterator[EmbeddedCluster]:
 def process(
     *arguments: str, bootstrap: str = "127.0.0.1:1", stdin: int = subprocess.DEVNULL, cwd: Path = ROOT
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The command, with pipes for what it prints; killed at the end if it did not end by itself."""
+    """Run the command with pipes for its output; kill it at the end if it still runs."""
     environment = {**os.environ, "TIDELOG_BOOTSTRAP": bootstrap, "PYTHONPATH": str(ROOT)}
     started = subprocess.Popen(
         [*COMMAND, *arguments],
@@ -49,7 +49,7 @@ def process(
         stderr=subprocess.PIPE,
         env=environment,
         cwd=cwd,
-        # A shell's background jobs ignore ctrl-C, and so would what they start.
+        # A shell's background jobs ignore ctrl-C, and so would the processes that they start.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     try:
@@ -71,7 +71,7 @@ def group_state(broker: EmbeddedCluster, group: str) -> str:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_consumer_that_is_stopped_leaves_its_group_quietly(
+def test_a_stopped_consumer_leaves_its_group(
     broker: EmbeddedCluster, number: signal.Signals, code: int
 ) -> None:
     group = f"stopped-by-{number.name}"
@@ -84,7 +84,7 @@ def test_a_consumer_that_is_stopped_leaves_its_group_quietly(
     assert out.splitlines()[:2] in ([b"0", b"1"], [])
 
 
-def test_a_consumer_tells_once_that_the_broker_went_away_and_once_that_it_is_back(tmp_path: Path) -> None:
+def test_a_consumer_logs_once_that_the_broker_disconnected_and_once_that_it_returned(tmp_path: Path) -> None:
     with EmbeddedCluster(data_dir=tmp_path) as own:
         tidelog_output("produce", "tides", stdin="high\n", bootstrap=own.bootstrap_servers)
         with process("consume", "tides", bootstrap=own.bootstrap_servers) as consumer:
@@ -99,7 +99,7 @@ def test_a_consumer_tells_once_that_the_broker_went_away_and_once_that_it_is_bac
             assert consumer.stdout.readline() == b"low\n"
 
 
-def test_a_producer_that_waits_for_input_is_stopped_by_ctrl_c(broker: EmbeddedCluster) -> None:
+def test_a_producer_waiting_for_input_is_stopped_by_ctrl_c(broker: EmbeddedCluster) -> None:
     with process(
         "produce", "tides", "-v", bootstrap=broker.bootstrap_servers, stdin=subprocess.PIPE
     ) as producer:
@@ -115,7 +115,7 @@ def test_a_producer_that_waits_for_input_is_stopped_by_ctrl_c(broker: EmbeddedCl
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_what_a_producer_has_read_is_written_although_it_is_stopped(
+def test_a_stopped_producer_writes_the_lines_it_has_read(
     broker: EmbeddedCluster, number: signal.Signals, code: int
 ) -> None:
     options = ("-X", "linger.ms=600000", "-X", "delivery.timeout.ms=900000")
@@ -127,7 +127,7 @@ def test_what_a_producer_has_read_is_written_although_it_is_stopped(
         producer.stdin.write(b"one\ntwo\nunfinished")
         producer.stdin.flush()
         wait_until(lambda: topic in tidelog_output("topic", "list", bootstrap=broker.bootstrap_servers))
-        # Nothing shows from outside that both lines wait for the linger time.
+        # It is not visible from outside that both lines wait for the linger time.
         time.sleep(0.2)
         producer.send_signal(number)
         assert producer.wait(DEADLINE_S) == code
@@ -136,7 +136,7 @@ def test_what_a_producer_has_read_is_written_although_it_is_stopped(
     assert tidelog_output("consume", topic, "-e", bootstrap=broker.bootstrap_servers) == "one\ntwo\n"
 
 
-def test_a_producer_that_is_stopped_while_the_broker_is_away_tells_what_is_lost() -> None:
+def test_a_producer_stopped_while_the_broker_is_unavailable_reports_lost_records() -> None:
     with EmbeddedCluster() as own:
         tidelog_output("produce", "tides", stdin="high\n", bootstrap=own.bootstrap_servers)
         with process(
@@ -157,7 +157,7 @@ def test_a_producer_that_is_stopped_while_the_broker_is_away_tells_what_is_lost(
             assert producer.wait(DEADLINE_S) == 130
 
 
-def test_a_reader_that_disconnects_ends_the_command_quietly(broker: EmbeddedCluster) -> None:
+def test_a_closed_output_pipe_ends_the_command_without_error(broker: EmbeddedCluster) -> None:
     with process("consume", "tides", bootstrap=broker.bootstrap_servers) as consumer:
         assert consumer.stdout is not None
         assert consumer.stderr is not None
@@ -172,7 +172,7 @@ def test_a_reader_that_disconnects_ends_the_command_quietly(broker: EmbeddedClus
 # --- terminals and pipes
 
 
-def test_a_reader_of_offsets_that_goes_away_ends_the_producer(broker: EmbeddedCluster) -> None:
+def test_a_closed_pipe_for_offsets_ends_the_producer(broker: EmbeddedCluster) -> None:
     with process(
         "produce", "gone", "-v", bootstrap=broker.bootstrap_servers, stdin=subprocess.PIPE
     ) as producer:
@@ -198,7 +198,7 @@ def test_a_reader_of_offsets_that_goes_away_ends_the_producer(broker: EmbeddedCl
     ("arguments", "code"),
     [("topic list >&-", 0), ("produce closed <&-", 0), ("consume tides -e >&-", 0), ("topic list 2>&-", 0)],
 )
-def test_streams_that_the_caller_has_closed_are_nowhere(
+def test_output_to_closed_standard_streams_is_discarded(
     broker: EmbeddedCluster, arguments: str, code: int
 ) -> None:
     command = f"exec {' '.join(COMMAND)} {arguments}"
@@ -216,7 +216,7 @@ def test_output_to_a_pipe_has_no_colours(broker: EmbeddedCluster) -> None:
         assert b"\x1b" not in out
 
 
-def test_on_a_terminal_a_table_is_drawn_and_nothing_is_lost(broker: EmbeddedCluster) -> None:
+def test_a_table_on_a_terminal_shows_every_value(broker: EmbeddedCluster) -> None:
     outer, inner = pty.openpty()
     environment = {**os.environ, "TIDELOG_BOOTSTRAP": broker.bootstrap_servers, "COLUMNS": "60"}
     command = subprocess.Popen(
@@ -224,7 +224,7 @@ def test_on_a_terminal_a_table_is_drawn_and_nothing_is_lost(broker: EmbeddedClus
     )
     os.close(inner)
     shown = b""
-    with suppress(OSError):  # a terminal whose other side is closed says so by an error
+    with suppress(OSError):  # a closed terminal is reported by an error
         while data := os.read(outer, 4096):
             shown += data
     os.close(outer)
@@ -236,7 +236,7 @@ def test_on_a_terminal_a_table_is_drawn_and_nothing_is_lost(broker: EmbeddedClus
 # --- brokers
 
 
-def test_dev_starts_a_broker_that_clients_use_and_keeps_its_data(tmp_path: Path) -> None:
+def test_dev_starts_a_broker_and_keeps_its_data(tmp_path: Path) -> None:
     for expected in ([], [b"kept"]):
         with process("dev", "--port", "0", "--data", "here", cwd=tmp_path) as dev:
             assert dev.stdout is not None
@@ -260,7 +260,7 @@ def test_dev_starts_a_broker_that_clients_use_and_keeps_its_data(tmp_path: Path)
     assert (tmp_path / "here" / "greetings-0").is_dir()
 
 
-def test_broker_takes_a_file_and_overrides(tmp_path: Path) -> None:
+def test_broker_accepts_a_file_and_overrides(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(f"node.id=3\nlisteners=PLAINTEXT://127.0.0.1:1\nlog.dirs={tmp_path}/data\n")
     with process(
@@ -292,7 +292,7 @@ def test_a_broker_that_cannot_start_reports_the_reason(
     assert b"Traceback" not in err
 
 
-def test_a_port_that_is_taken_is_one_line(broker: EmbeddedCluster, tmp_path: Path) -> None:
+def test_a_port_in_use_is_one_line(broker: EmbeddedCluster, tmp_path: Path) -> None:
     port = broker.bootstrap_servers.rpartition(":")[2]
     with process("dev", "--port", port, cwd=tmp_path) as second:
         _, err = second.communicate(timeout=DEADLINE_S)
@@ -320,7 +320,7 @@ def test_help_does_not_load_the_broker_or_the_clients() -> None:
     assert not {"broker", "clients", "storage", "asyncio", "rich"} & loaded
 
 
-def test_the_broker_does_not_load_the_command_lines_libraries() -> None:
+def test_the_broker_does_not_import_libraries_of_the_command_line() -> None:
     loaded = imported_by("broker", "--help")
     assert "tidelog.broker.node.node" in loaded
     assert not {"typer", "rich"} & loaded
@@ -330,7 +330,7 @@ def test_the_broker_does_not_load_the_command_lines_libraries() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_demo_that_is_stopped_takes_its_nodes_along(number: signal.Signals) -> None:
+def test_a_stopped_demo_stops_its_nodes(number: signal.Signals) -> None:
     demo = subprocess.Popen(
         [sys.executable, "-m", "tidelog.demo"],
         stdout=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""`tidelog produce` as one transaction, against a coordinator whose every answer is decided here."""
+"""`tidelog produce` as one transaction, against a coordinator with scripted responses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def one_line() -> AsyncIterator[bytes]:
     yield b"high\n"
 
 
-async def test_a_commit_that_takes_longer_than_a_connection_may_is_waited_for(
+async def test_a_commit_longer_than_the_request_timeout_is_awaited(
     cluster: Coordinated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tidelog.cli.produce, "read_input", one_line)
@@ -35,5 +35,5 @@ async def test_a_commit_that_takes_longer_than_a_connection_may_is_waited_for(
         delimiter=b"\n", key_separator=None, fixed_key=None, null_empty=False, record_bytes_max=1000
     )
     await _produce(cluster.producer(max_block_ms=500), splitter, Target("tides", None, (), False))
-    asked = cluster.coordinator.requests(ApiKey.END_TXN)
-    assert len(asked) == 101 and all(request.committed for request in asked)
+    requested = cluster.coordinator.requests(ApiKey.END_TXN)
+    assert len(requested) == 101 and all(request.committed for request in requested)

@@ -1,4 +1,4 @@
-"""`tidelog quorum` against one node and against three."""
+"""`tidelog quorum` with one node and with three."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def three() -> Iterator[EmbeddedCluster]:
         yield cluster
 
 
-def test_a_node_alone_is_a_quorum_of_one() -> None:
+def test_a_single_node_is_a_quorum_of_one() -> None:
     with EmbeddedCluster() as cluster:
         shown = json.loads(
             tidelog_output("quorum", "describe", "--json", bootstrap=cluster.bootstrap_servers)
@@ -31,7 +31,7 @@ def test_a_node_alone_is_a_quorum_of_one() -> None:
         )
 
 
-def test_three_voters_are_shown_with_how_far_they_are(three: EmbeddedCluster) -> None:
+def test_three_voters_are_shown_with_their_lag(three: EmbeddedCluster) -> None:
     servers = three.bootstrap_servers
     shown = json.loads(tidelog_output("quorum", "describe", "--json", bootstrap=servers))
     assert sorted(voter["replica_id"] for voter in shown["voters"]) == [1, 2, 3]
@@ -45,14 +45,14 @@ def test_three_voters_are_shown_with_how_far_they_are(three: EmbeddedCluster) ->
     assert [line.split()[-1] for line in table[1:]] == ["leader", "follower", "follower"]
 
 
-def test_one_view_at_a_time(three: EmbeddedCluster) -> None:
+def test_describe_shows_one_view(three: EmbeddedCluster) -> None:
     line = tidelog_failure(
         "quorum", "describe", "--status", "--replication", code=2, bootstrap=three.bootstrap_servers
     )
     assert "exclude each other" in line
 
 
-def test_static_voters_are_not_changed(three: EmbeddedCluster) -> None:
+def test_static_voters_cannot_be_changed(three: EmbeddedCluster) -> None:
     line = tidelog_failure(
         "quorum",
         "remove-controller",
@@ -73,7 +73,7 @@ async def test_the_admin_client_names_voters_and_observers(three: EmbeddedCluste
         leader = next(voter for voter in quorum.voters if voter.replica_id == quorum.leader_id)
         assert leader.log_end_offset >= quorum.high_watermark > 0
         assert leader.last_fetch_timestamp_ms is not None
-        assert leader.directory_id is None, "static voters are known by their node alone"
+        assert leader.directory_id is None, "static voters have no directory id"
         with pytest.raises(KafkaError) as error:
             await admin.remove_raft_voter(leader.replica_id, UUID(int=1234))
         assert error.value.code is ErrorCode.UNSUPPORTED_VERSION

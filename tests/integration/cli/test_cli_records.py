@@ -21,7 +21,7 @@ def broker() -> Iterator[EmbeddedCluster]:
 
 
 class Topic:
-    """A topic of three partitions, written and read by the command line."""
+    """A topic of three partitions that the command line writes and reads."""
 
     def __init__(self, broker: EmbeddedCluster) -> None:
         self.bootstrap = broker.bootstrap_servers
@@ -45,7 +45,7 @@ def topic(broker: EmbeddedCluster) -> Topic:
 
 @pytest.fixture
 def ten(topic: Topic) -> Topic:
-    """The values 0 to 9 in partition 0, at timestamps that rise from 1000 by 10."""
+    """Write the values 0 to 9 to partition 0, at timestamps from 1000 on with steps of 10."""
     producer = confluent_kafka.Producer({"bootstrap.servers": topic.bootstrap})
     for number in range(10):
         producer.produce(topic.name, str(number), partition=0, timestamp=1_000 + 10 * number)
@@ -56,7 +56,7 @@ def ten(topic: Topic) -> Topic:
 # --- produce
 
 
-def test_lines_come_back_as_they_were_written(topic: Topic) -> None:
+def test_lines_are_read_as_written(topic: Topic) -> None:
     topic.produce("one\ntwo\n\nfour", "-p", "1")
     assert topic.consume("-e") == "one\ntwo\n\nfour\n"
 
@@ -68,29 +68,29 @@ def test_keys_headers_and_nulls_are_written(topic: Topic) -> None:
     )
 
 
-def test_another_delimiter_lets_values_hold_lines(topic: Topic) -> None:
+def test_another_delimiter_allows_values_with_line_breaks(topic: Topic) -> None:
     topic.produce(b"a\nb\0c\0", "-D", r"\x00", "-p", "0")
     assert topic.consume("-e", "-f", "<%s>") == "<a\nb><c>"
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
-def test_compressed_records_come_back(topic: Topic, codec: str) -> None:
+def test_compressed_records_are_read(topic: Topic, codec: str) -> None:
     topic.produce("same\n" * 50, "-z", codec, "-p", "2")
     assert topic.consume("-e") == "same\n" * 50
 
 
-def test_verbose_says_where_each_record_is(topic: Topic) -> None:
+def test_verbose_prints_partition_and_offset_of_each_record(topic: Topic) -> None:
     lines = topic.produce("a\nb\nc\n", "-p", "2", "-v").splitlines()
     assert lines == [f"{topic.name} 2 {offset}" for offset in range(3)]
 
 
-def test_acks_of_one_and_none_are_taken(topic: Topic) -> None:
+def test_acks_1_and_acks_0_are_accepted(topic: Topic) -> None:
     topic.produce("a\n", "--acks", "1", "-p", "0")
     topic.produce("b\n", "--acks", "0", "-p", "0")
     assert topic.consume("-n", "2") == "a\nb\n"
 
 
-def test_records_with_a_key_go_where_javas_partitioner_puts_them(topic: Topic) -> None:
+def test_keyed_records_are_placed_as_by_the_java_partitioner(topic: Topic) -> None:
     topic.produce("".join(f"key{n}:{n}\n" for n in range(30)), "-K", ":")
     ours = dict(line.split() for line in topic.consume("-e", "-f", r"%k %p\n").splitlines())
     producer = confluent_kafka.Producer(
@@ -107,17 +107,17 @@ def test_records_with_a_key_go_where_javas_partitioner_puts_them(topic: Topic) -
     assert ours == theirs
 
 
-def test_many_lines_arrive_whole(topic: Topic) -> None:
+def test_many_lines_are_written_completely(topic: Topic) -> None:
     data = "".join(f"{number:09d}\n" for number in range(30_000))
     topic.produce(data, "-p", "0")
     assert topic.consume("-e") == data
 
 
-def test_what_cannot_be_written_is_one_line(topic: Topic) -> None:
+def test_a_write_error_is_one_line(topic: Topic) -> None:
     assert "has no partition 7: it has 3" in topic.failure("produce", "-p", "7", code=2, stdin=b"a\n")
     long = b"one\ntwo\n" + b"x" * 2_000_000 + b"\nfour\n"
-    said = topic.failure("produce", "-p", "0", code=2, stdin=long)
-    assert "record 3: no delimiter b'\\n' within 1048576 bytes" in said
+    error = topic.failure("produce", "-p", "0", code=2, stdin=long)
+    assert "record 3: no delimiter b'\\n' within 1048576 bytes" in error
     short = topic.failure(
         "produce", "-p", "0", "-X", "max.request.size=90", code=2, stdin=b"three\n" + b"x" * 99
     )
@@ -125,7 +125,7 @@ def test_what_cannot_be_written_is_one_line(topic: Topic) -> None:
     assert topic.consume("-e") == "one\ntwo\nthree\n"
 
 
-def test_records_that_the_broker_refuses_fail_the_command(broker: EmbeddedCluster, topic: Topic) -> None:
+def test_refused_records_fail_the_command(broker: EmbeddedCluster, topic: Topic) -> None:
     tidelog_output(
         "topic", "alter", topic.name, "-c", "max.message.bytes=100", bootstrap=broker.bootstrap_servers
     )
@@ -156,29 +156,29 @@ def test_records_that_the_broker_refuses_fail_the_command(broker: EmbeddedCluste
         (["-p", "1", "-p", "0"], "0123456789"),
     ],
 )
-def test_reading_begins_and_ends_at_the_given_offsets(ten: Topic, options: list[str], values: str) -> None:
+def test_reading_starts_and_ends_at_the_given_offsets(ten: Topic, options: list[str], values: str) -> None:
     assert ten.consume("-e", "-f", "%s", *options) == values
 
 
-def test_a_count_and_a_time_end_reading_without_an_end(ten: Topic) -> None:
+def test_a_count_or_a_time_limit_ends_reading(ten: Topic) -> None:
     assert ten.consume("-f", "%s", "-n", "3") == "012"
     assert ten.consume("-f", "%s", "-p", "0", "-o", "e@1050") == "01234"
 
 
-def test_a_group_continues_where_it_stopped(ten: Topic) -> None:
+def test_a_group_continues_at_its_committed_offset(ten: Topic) -> None:
     options = ("-g", f"group-{ten.name}", "-f", "%s")
     assert ten.consume(*options, "-n", "4") == "0123"
     assert ten.consume(*options, "-e") == "456789"
     assert ten.consume(*options, "-e") == ""
 
 
-def test_a_group_does_not_commit_what_was_read_but_not_printed(ten: Topic) -> None:
+def test_records_read_but_not_printed_are_not_committed(ten: Topic) -> None:
     options = ("-g", f"group-{ten.name}", "-f", "%s")
     assert ten.consume(*options, "-e", "-o", "e@1030") == "012"
     assert ten.consume(*options, "-e") == "3456789"
 
 
-def test_a_new_group_may_begin_at_the_end(ten: Topic) -> None:
+def test_a_new_group_may_start_at_the_end(ten: Topic) -> None:
     options = ("-g", f"group-{ten.name}", "-e", "-f", "%s")
     assert ten.consume(*options, "-o", "end") == ""
     ten.produce("later\n", "-p", "0")
@@ -195,7 +195,7 @@ def test_several_topics_are_read_together(broker: EmbeddedCluster) -> None:
     assert sorted(output.splitlines()) == sorted([f"{first.name} a", f"{second.name} b"])
 
 
-def test_records_as_json(topic: Topic) -> None:
+def test_records_are_printed_as_json(topic: Topic) -> None:
     topic.produce(b"k=\xff\n", "-K", "=", "-p", "1", "-H", "h=\u00e4")
     (line,) = topic.consume("-e", "--json").splitlines()
     found: dict[str, Any] = json.loads(line)
@@ -211,7 +211,7 @@ def test_records_as_json(topic: Topic) -> None:
     }
 
 
-def test_what_cannot_be_read_is_one_line(ten: Topic) -> None:
+def test_a_read_error_is_one_line(ten: Topic) -> None:
     assert "offset 11 is after the end offset 10" in ten.failure("consume", "-o", "11", code=2)
     assert "has no partition 9: it has 3" in ten.failure("consume", "-p", "9", code=2)
     missing = tidelog_failure(

@@ -29,7 +29,7 @@ def properties(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_random_uuid_is_one_that_kafka_takes() -> None:
+def test_random_uuid_is_valid_for_kafka() -> None:
     assert uuid_from_text(tidelog_output("storage", "random-uuid").strip()).version == 4
 
 
@@ -58,7 +58,7 @@ def test_options_that_exclude_each_other_are_refused(properties: Path) -> None:
     assert "exclude each other" in line
 
 
-def test_standalone_does_not_go_with_static_voters(properties: Path) -> None:
+def test_standalone_is_refused_with_static_voters(properties: Path) -> None:
     override = "controller.quorum.voters=1@localhost:9093"
     line = tidelog_failure(
         "storage", "format", "-c", str(properties), "-t", CLUSTER_ID, "-s", "--override", override, code=2

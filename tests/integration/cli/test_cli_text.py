@@ -1,26 +1,30 @@
-"""The parts of the command line that turn text into values and values into text."""
+"""The parts of the command line that convert text to values and values to text."""
 
 from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tidelog.cli.connection import open_connection
 from tidelog.cli.escapes import unescape
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.input_records import InputRecord, RecordSplitter
 from tidelog.cli.latency import LatencyHistogram
 from tidelog.cli.offset_choice import OffsetChoice, Start, parse_offset_choices
-from tidelog.cli.options import client_options, key_values
+from tidelog.cli.options import key_values
 from tidelog.cli.output import json_text, print_table
 from tidelog.cli.record_format import DEFAULT_FORMAT, compile_format, json_line
-from tidelog.clients.config.client_config import ConsumerConfig, ProducerConfig
+from tidelog.clients.config.client_config import AdminConfig, ConsumerConfig, ProducerConfig
 from tidelog.clients.config.options import ConfigError
 from tidelog.clients.consumer.consumer_types import ConsumerRecord, TimestampType
+from tidelog.security.jaas import parse_jaas
 
 
 def record(
@@ -73,7 +77,7 @@ def test_an_unfinished_escape_is_refused_with_its_text(text: str) -> None:
         ("", b""),
     ],
 )
-def test_a_format_prints_its_tokens(text: str, printed: bytes) -> None:
+def test_a_format_prints_its_fields(text: str, printed: bytes) -> None:
     assert compile_format(text)(record()) == printed
 
 
@@ -91,12 +95,12 @@ def test_headers_print_as_kcat_prints_them() -> None:
     assert compile_format("%h")(record()) == b""
 
 
-def test_bytes_that_are_no_text_are_printed_as_they_are() -> None:
+def test_invalid_utf_8_is_printed_unchanged() -> None:
     assert compile_format(r"%s\n")(record(value=b"\xff\x00\n")) == b"\xff\x00\n\n"
 
 
 @pytest.mark.parametrize("text", ["%", "%z", "a%", "%-5s", "\\"])
-def test_a_format_that_means_nothing_is_refused(text: str) -> None:
+def test_an_invalid_format_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"unknown token|backslash"):
         compile_format(text)
 
@@ -138,14 +142,14 @@ def test_a_json_line_has_text_as_text_and_other_bytes_in_base64() -> None:
         (["s@17", "e@18"], OffsetChoice(Start.TIMESTAMP, 17, 18)),
     ],
 )
-def test_offsets_are_read_in_kcats_words(texts: list[str], choice: OffsetChoice) -> None:
+def test_offsets_have_kcats_syntax(texts: list[str], choice: OffsetChoice) -> None:
     assert parse_offset_choices(texts, default=Start.STORED) == choice
 
 
 @pytest.mark.parametrize(
     "texts", [["middle"], [""], ["s@"], ["s@soon"], ["e@-1"], ["1.5"], ["1", "2"], ["e@1", "e@2"], ["--1"]]
 )
-def test_offsets_that_say_nothing_or_too_much_are_refused(texts: list[str]) -> None:
+def test_invalid_offsets_are_refused(texts: list[str]) -> None:
     with pytest.raises(ValueError, match=r"is not|expected|second"):
         parse_offset_choices(texts, default=Start.END)
 
@@ -165,7 +169,7 @@ def test_offsets_that_say_nothing_or_too_much_are_refused(texts: list[str]) -> N
         (OffsetChoice(Start.TIMESTAMP, 1), None, 20),
     ],
 )
-def test_a_choice_becomes_an_offset_of_the_partition(
+def test_an_offset_option_is_resolved_per_partition(
     choice: OffsetChoice, found: int | None, offset: int
 ) -> None:
     assert choice.resolve(10, 20, found) == offset
@@ -211,7 +215,7 @@ def test_chunks_may_end_anywhere(values: list[bytes], pieces: list[int]) -> None
     assert [found.value for found in split(data, pieces=pieces, delimiter=b"||")] == values
 
 
-def test_a_record_that_never_ends_is_refused_at_its_bound() -> None:
+def test_a_record_beyond_the_size_limit_is_refused() -> None:
     splitter = RecordSplitter(record_bytes_max=10)
     assert splitter.feed(b"0123456789") == []
     with pytest.raises(ValueError, match="within 10 bytes"):
@@ -221,28 +225,40 @@ def test_a_record_that_never_ends_is_refused_at_its_bound() -> None:
 # --- options
 
 
-def test_client_options_have_the_types_that_the_client_wants() -> None:
+def explicit_options(config_type: type[Any], *texts: str) -> dict[str, Any]:
+    """Return the options that `-X` texts result in."""
+    return open_connection(None, None, texts).client_options(config_type)
+
+
+def test_client_options_have_the_clients_types() -> None:
     texts = ["linger.ms=7", "enable_idempotence=false", "acks=1", "compression-level=3", "client.id=me"]
-    assert client_options(texts, ProducerConfig) == {
+    assert explicit_options(ProducerConfig, *texts) == {
         "linger_ms": 7,
         "enable_idempotence": False,
         "acks": "1",
         "compression_level": 3,
         "client_id": "me",
     }
-    assert client_options(["partition.assignment.strategy=range, sticky"], ConsumerConfig) == {
+    assert explicit_options(ConsumerConfig, "partition.assignment.strategy=range, sticky") == {
         "partition_assignment_strategy": ("range", "sticky")
     }
 
 
-@pytest.mark.parametrize("text", ["linger.ms", "=1", "linger.ms=soon", "enable.idempotence=perhaps"])
-def test_an_option_without_a_sound_value_is_refused_with_its_text(text: str) -> None:
+@pytest.mark.parametrize("text", ["linger.ms=soon", "enable.idempotence=perhaps"])
+def test_an_invalid_option_value_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(UsageFailure, match=re.escape(text)):
-        client_options([text], ProducerConfig)
+        explicit_options(ProducerConfig, text)
+
+
+@pytest.mark.parametrize("text", ["sasl.password", "=secret", "secret"])
+def test_an_option_without_a_key_or_a_value_is_refused_without_its_text(text: str) -> None:
+    with pytest.raises(UsageFailure, match="option 2 is not of this form") as refused:
+        explicit_options(ProducerConfig, "acks=1", text)
+    assert text not in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected_text"),
     [
         ("bootstrap.servers=localhost:1", "use --bootstrap"),
         ("group_id=harbour", "use --group"),
@@ -251,9 +267,81 @@ def test_an_option_without_a_sound_value_is_refused_with_its_text(text: str) -> 
         ("linger=5", "did you mean linger_ms"),
     ],
 )
-def test_an_option_that_is_not_the_clients_to_take_as_text_is_refused(text: str, said: str) -> None:
-    with pytest.raises((UsageFailure, ConfigError), match=said):
-        client_options([text], ProducerConfig)
+def test_an_option_that_is_not_text_is_refused(text: str, expected_text: str) -> None:
+    with pytest.raises((UsageFailure, ConfigError), match=expected_text):
+        explicit_options(ProducerConfig, text)
+
+
+def command_config(folder: Path, text: str) -> Path:
+    """Write a properties file of a client and return its path."""
+    path = folder / "client.properties"
+    path.write_text(text)
+    return path
+
+
+def test_options_override_those_of_a_command_config(tmp_path: Path) -> None:
+    path = command_config(
+        tmp_path, "bootstrap.servers=a:1\nclient.id=file\nacks=1\nlinger.ms=9\ngroup.id=g\n"
+    )
+    opened = open_connection(None, path, ["client.id=explicit"])
+    assert (opened.bootstrap, opened.group_id) == ("a:1", "g")
+    options = opened.client_options(
+        ProducerConfig, {"linger_ms": 5, "batch_size": 7}, {"acks": "0", "retries": None}
+    )
+    assert options == {"linger_ms": 9, "batch_size": 7, "client_id": "explicit", "acks": "0"}
+    assert open_connection("b:2", path, []).bootstrap == "b:2"
+
+
+def test_a_command_config_may_have_options_of_other_clients(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened = open_connection(None, command_config(tmp_path, "acks=1\nclient.id=me\n"), [])
+    assert opened.client_options(AdminConfig) == {"client_id": "me"}
+    assert capsys.readouterr().err == ""
+
+
+def test_unknown_keys_of_a_command_config_are_reported_on_one_line_and_ignored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = command_config(tmp_path, "key.serializer=secret\nssl.keystore=secret\nclient.id=me\n")
+    assert open_connection(None, path, []).client_options(AdminConfig) == {"client_id": "me"}
+    expected = f"tidelog: {path}: ignored keys that no client has: key.serializer, ssl.keystore\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_names_of_librdkafka_are_accepted_for_tls_and_sasl(tmp_path: Path) -> None:
+    path = command_config(
+        tmp_path, "security.protocol=sasl_ssl\nsasl.mechanisms=PLAIN\nssl.ca.location=ca.pem\n"
+    )
+    opened = open_connection(None, path, ["sasl.username=alice", 'sasl.password=a"b\\c'])
+    options = opened.client_options(AdminConfig)
+    jaas_config = options.pop("sasl_jaas_config")
+    assert parse_jaas(jaas_config, "PLAIN").options == {"username": "alice", "password": 'a"b\\c'}
+    assert options == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "ssl_truststore_location": "ca.pem",
+        "ssl_truststore_type": "PEM",
+    }
+    assert 'a"b' not in repr(opened)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_text"),
+    [
+        (None, "No such file or directory"),
+        ("ssl.key.password=secret\\u12", "line 1: .*four hexadecimal digits"),
+        ("sasl.username=alice\nsasl.password=secret", "also need sasl.mechanism"),
+        ("acks=1\nlinger.ms=soon", "linger.ms=soon: expected an integer"),
+    ],
+)
+def test_a_command_config_that_cannot_be_used_is_refused_on_one_line_without_secrets(
+    tmp_path: Path, text: str | None, expected_text: str
+) -> None:
+    path = tmp_path / "client.properties" if text is None else command_config(tmp_path, text)
+    with pytest.raises(UsageFailure, match=expected_text) as refused:
+        open_connection(None, path, []).client_options(ProducerConfig)
+    assert ("secret" not in str(refused.value) and str(path) in str(refused.value)) or "sasl" in expected_text
 
 
 def test_a_value_may_hold_equals_signs() -> None:
@@ -263,7 +351,7 @@ def test_a_value_may_hold_equals_signs() -> None:
 # --- output
 
 
-def test_a_table_in_a_pipe_is_aligned_and_never_cut(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_in_a_pipe_is_aligned_and_not_truncated(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("name", "count"), [("a" * 300, 7), ("b", 1000), (None, -1)])
     heading, *rows = capsys.readouterr().out.splitlines()
     assert heading.split() == ["NAME", "COUNT"]
@@ -271,12 +359,12 @@ def test_a_table_in_a_pipe_is_aligned_and_never_cut(capsys: pytest.CaptureFixtur
     assert {len(line) for line in [heading, *rows]} == {300 + 2 + 5}
 
 
-def test_an_empty_table_is_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_table_prints_its_headings(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("a", "b"), [])
     assert capsys.readouterr().out == "A  B\n"
 
 
-def test_json_has_no_values_that_scripts_cannot_read() -> None:
+def test_json_has_no_nan_or_infinity() -> None:
     value = {"id": UUID(int=0), "type": TimestampType.CREATE_TIME, "list": (1, None, b"x"), "text": "ä"}
     assert json_text(value) == (
         '{"id":"AAAAAAAAAAAAAAAAAAAAAA","type":"create_time","list":[1,null,"x"],"text":"ä"}'
@@ -291,7 +379,9 @@ def test_json_has_no_values_that_scripts_cannot_read() -> None:
     st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50),
     st.sampled_from([1.0, 50.0, 95.0, 99.9, 100.0]),
 )
-def test_a_percentile_is_at_most_a_step_above_the_true_one(durations: list[int], percent: float) -> None:
+def test_a_percentile_is_at_most_one_bucket_above_the_exact_value(
+    durations: list[int], percent: float
+) -> None:
     histogram = LatencyHistogram()
     for duration in durations:
         histogram.record(duration)
@@ -300,7 +390,7 @@ def test_a_percentile_is_at_most_a_step_above_the_true_one(durations: list[int],
     assert histogram.max_us == max(durations)
 
 
-def test_a_histogram_takes_no_durations_and_odd_ones() -> None:
+def test_a_histogram_accepts_zero_and_very_large_durations() -> None:
     histogram = LatencyHistogram()
     assert histogram.summary_ms() == {"p50": 0.0, "p95": 0.0, "p99": 0.0, "p99.9": 0.0, "max": 0.0}
     histogram.record(-5)

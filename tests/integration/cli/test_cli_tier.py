@@ -1,4 +1,4 @@
-"""`tidelog tier` against a cluster that tiers, and against its bucket when that was damaged."""
+"""`tidelog tier` with a tiered cluster, and with its bucket after changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
 from tests.support.foreign_clients import CLIENTS, Message
-from tests.support.foreign_clients.opening import Opened
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, TopicDescription
@@ -50,9 +50,9 @@ def tiered(cluster: EmbeddedCluster) -> TieredTopics:
 
 @pytest.fixture(scope="module")
 def topic(cluster: EmbeddedCluster, tiered: TieredTopics) -> Iterator[str]:
-    """Three segments in remote storage, and the active one."""
+    """Create a topic with three remote segments and the active one."""
     tiered.create("tides")
-    opened = Opened(cluster.bootstrap_servers)
+    opened = ClientFactory(cluster.bootstrap_servers)
     opened.produce(CONFLUENT, "tides", SENT)
     opened.close()
     tiered.wait_until_tiered("tides")
@@ -61,7 +61,7 @@ def topic(cluster: EmbeddedCluster, tiered: TieredTopics) -> Iterator[str]:
 
 @pytest.fixture
 def damaged(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> Iterator[EmbeddedCluster]:
-    """The cluster, whose bucket is put back afterwards."""
+    """Yield the cluster; restore its bucket afterwards."""
     kept = tmp_path / "kept"
     shutil.copytree(cluster.tier_dir, kept)
     yield cluster
@@ -74,7 +74,7 @@ def bucket_options(cluster: EmbeddedCluster) -> list[str]:
 
 
 def fsck(cluster: EmbeddedCluster, *arguments: str, code: int = 0) -> list[dict[str, Any]]:
-    """The findings of a run that must end with `code`."""
+    """Return the findings of a run that must end with `code`."""
     result = tidelog(
         "tier", "fsck", *arguments, "--json", *bucket_options(cluster), bootstrap=cluster.bootstrap_servers
     )
@@ -91,10 +91,12 @@ def document(cluster: EmbeddedCluster, *arguments: str) -> Any:
     return json.loads(output(cluster, *arguments, "--json"))
 
 
-# --- ls -----------------------------------------------------------------------------------
+# --- ls ---
 
 
-def test_ls_shows_how_far_a_partition_is(cluster: EmbeddedCluster, topic: str, tiered: TieredTopics) -> None:
+def test_ls_shows_the_remote_end_of_a_partition(
+    cluster: EmbeddedCluster, topic: str, tiered: TieredTopics
+) -> None:
     border = tiered.border(topic)
     (shown,) = document(cluster, "ls", topic)
     assert (shown["log_start_offset"], shown["high_watermark"]) == (0, len(SENT))
@@ -123,14 +125,14 @@ def test_ls_shows_every_segment_with_its_object(cluster: EmbeddedCluster, topic:
     assert "copy_segment_finished" in text
 
 
-def test_ls_of_a_topic_that_is_not_there(cluster: EmbeddedCluster) -> None:
+def test_ls_of_an_unknown_topic_is_an_error(cluster: EmbeddedCluster) -> None:
     line = tidelog_failure("tier", "ls", "ebb", bootstrap=cluster.bootstrap_servers)
     assert "[UNKNOWN_TOPIC_OR_PARTITION]" in line
     line = tidelog_failure("tier", "ls", "tides-77", bootstrap=cluster.bootstrap_servers)
     assert "no partition 77" in line
 
 
-def test_ls_knows_a_topic_whose_name_ends_with_a_number(
+def test_ls_accepts_a_topic_name_that_ends_with_a_number(
     cluster: EmbeddedCluster, tiered: TieredTopics
 ) -> None:
     tiered.create("moons-7", partitions=2)
@@ -139,10 +141,10 @@ def test_ls_knows_a_topic_whose_name_ends_with_a_number(
     assert (shown["partition"], shown["highest_offset_in_remote_storage"]) == (1, -1)
 
 
-# --- explain ------------------------------------------------------------------------------
+# --- explain ---
 
 
-def test_explain_finds_the_very_bytes_of_an_offset(cluster: EmbeddedCluster, topic: str) -> None:
+def test_explain_locates_the_bytes_of_an_offset(cluster: EmbeddedCluster, topic: str) -> None:
     for offset in (0, 1500, 2999):
         shown = document(cluster, "explain", "tides-0", "--offset", str(offset), *bucket_options(cluster))
         place = shown["offset"]
@@ -156,9 +158,7 @@ def test_explain_finds_the_very_bytes_of_an_offset(cluster: EmbeddedCluster, top
     assert "stored bytes  " in text
 
 
-def test_explain_reports_the_reason_why_the_end_is_not_in_the_tier(
-    cluster: EmbeddedCluster, topic: str
-) -> None:
+def test_explain_reports_why_the_end_is_not_remote(cluster: EmbeddedCluster, topic: str) -> None:
     text = output(cluster, "explain", "tides-0", "--offset", str(len(SENT) - 1))
     assert "on the leader's disk only" in text
     assert "it may be in the active segment" in text
@@ -167,7 +167,7 @@ def test_explain_reports_the_reason_why_the_end_is_not_in_the_tier(
     )
 
 
-def test_explain_says_which_segment_goes_next_and_when(
+def test_explain_predicts_the_next_expiring_segment(
     cluster: EmbeddedCluster, topic: str, tiered: TieredTopics
 ) -> None:
     limits = {"retention.ms": "864000000", "retention.bytes": "99999999"}
@@ -183,15 +183,15 @@ def test_explain_says_which_segment_goes_next_and_when(
     assert document(cluster, "explain", "tides-0")["departures"] == []
 
 
-def test_explain_knows_that_copies_fail_and_when_they_succeed_again(
+def test_explain_reports_failing_copies_until_they_succeed(
     cluster: EmbeddedCluster, tiered: TieredTopics
 ) -> None:
     topic = f"tides-{uuid4().hex[:8]}"
     tiered.create(topic)
     (empty,) = document(cluster, "ls", topic)
-    in_the_way = cluster.tier_dir / f"{topic}-{empty['topic_id']}"
-    in_the_way.write_text("no directory can be made here")
-    opened = Opened(cluster.bootstrap_servers)
+    obstacle = cluster.tier_dir / f"{topic}-{empty['topic_id']}"
+    obstacle.write_text("a file in place of a directory")
+    opened = ClientFactory(cluster.bootstrap_servers)
     opened.produce(CONFLUENT, topic, SENT)
     opened.close()
 
@@ -200,18 +200,18 @@ def test_explain_knows_that_copies_fail_and_when_they_succeed_again(
 
     wait_until(lambda: {"failed_copy", "backlog"} <= set(obstacles()))
     assert "attempts given up)" in output(cluster, "explain", f"{topic}-0")
-    in_the_way.unlink()
+    obstacle.unlink()
     tiered.wait_until_tiered(topic)
     assert obstacles() == ["active"]
     assert fsck(cluster, topic, "--deep") == []
 
 
-def test_explain_wants_a_partition(cluster: EmbeddedCluster) -> None:
+def test_explain_requires_a_partition(cluster: EmbeddedCluster) -> None:
     line = tidelog_failure("tier", "explain", "tides", code=2, bootstrap=cluster.bootstrap_servers)
     assert "'tides' is not TOPIC-PARTITION" in line
 
 
-# --- fsck ---------------------------------------------------------------------------------
+# --- fsck ---
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,9 @@ def test_explain_wants_a_partition(cluster: EmbeddedCluster) -> None:
     [["tides"], ["--all"], ["tides", "--deep"], ["--all", "--deep"], ["--all", "--offline", "--deep"]],
     ids=" ".join,
 )
-def test_fsck_of_what_is_whole(arguments: list[str], cluster: EmbeddedCluster, topic: str) -> None:
+def test_fsck_of_a_complete_bucket_has_no_finding(
+    arguments: list[str], cluster: EmbeddedCluster, topic: str
+) -> None:
     assert fsck(cluster, *arguments) == []
     text = tidelog_output(
         "tier", "fsck", *arguments, *bucket_options(cluster), bootstrap=cluster.bootstrap_servers
@@ -244,7 +246,7 @@ def cut_log(cluster: EmbeddedCluster) -> None:
     path.write_bytes(path.read_bytes()[:-100])
 
 
-def spoil_manifest(cluster: EmbeddedCluster) -> None:
+def corrupt_manifest(cluster: EmbeddedCluster) -> None:
     object_of(cluster, 0, "rsm-manifest").write_bytes(b"{")
 
 
@@ -273,13 +275,13 @@ def flip_index_byte(cluster: EmbeddedCluster) -> None:
     [
         (remove_log, "missing_object", "loss", False),
         (cut_log, "wrong_size", "loss", False),
-        (spoil_manifest, "bad_manifest", "loss", False),
+        (corrupt_manifest, "bad_manifest", "loss", False),
         (add_orphan, "orphan", "leftover", False),
         (flip_byte, "bad_batch", "loss", True),
         (flip_index_byte, "bad_index", "damage", True),
     ],
 )
-def test_fsck_finds_what_was_done_to_the_bucket(
+def test_fsck_finds_changes_made_in_the_bucket(
     damage: Callable[[EmbeddedCluster], None],
     kind: str,
     severity: str,
@@ -330,12 +332,10 @@ async def write_metadata(cluster: EmbeddedCluster, event: RemoteLogSegmentMetada
         await producer.send_and_wait(METADATA_TOPIC, encode_event(event), partition=number)
 
 
-def test_a_segment_that_was_deleted_from_the_middle_is_a_gap(
-    cluster: EmbeddedCluster, tiered: TieredTopics
-) -> None:
+def test_a_segment_deleted_from_the_middle_is_a_gap(cluster: EmbeddedCluster, tiered: TieredTopics) -> None:
     topic = f"tides-{uuid4().hex[:8]}"
     tiered.create(topic)
-    opened = Opened(cluster.bootstrap_servers)
+    opened = ClientFactory(cluster.bootstrap_servers)
     opened.produce(CONFLUENT, topic, SENT)
     opened.close()
     tiered.wait_until_tiered(topic)
@@ -378,7 +378,7 @@ def test_fsck_reads_the_settings_of_a_broker(cluster: EmbeddedCluster, topic: st
     assert "no key begins with rsm.config." in line
 
 
-def test_fsck_that_cannot_look_reports_it(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> None:
+def test_fsck_reports_an_unavailable_bucket(cluster: EmbeddedCluster, topic: str, tmp_path: Path) -> None:
     servers, bucket = cluster.bootstrap_servers, bucket_options(cluster)
     assert "no bucket: give" in tidelog_failure("tier", "fsck", topic, code=2, bootstrap=servers)
     assert "give topics, or --all" in tidelog_failure("tier", "fsck", *bucket, code=2, bootstrap=servers)
@@ -397,12 +397,12 @@ async def delete_before(cluster: EmbeddedCluster, topic: str, offset: int) -> No
         await admin.delete_records({TopicPartition(topic, 0): offset})
 
 
-def test_fsck_finds_nothing_while_segments_come_and_go(
+def test_fsck_has_no_finding_during_copies_and_deletions(
     cluster: EmbeddedCluster, tiered: TieredTopics
 ) -> None:
     topic = f"tides-{uuid4().hex[:8]}"
     tiered.create(topic, {"retention.bytes": str(3 << 20)})
-    opened = Opened(cluster.bootstrap_servers)
+    opened = ClientFactory(cluster.bootstrap_servers)
     for _ in range(4):
         opened.produce(CONFLUENT, topic, SENT)
         for _ in range(3):
@@ -410,12 +410,12 @@ def test_fsck_finds_nothing_while_segments_come_and_go(
     opened.close()
 
 
-def test_after_records_were_deleted_the_offsets_below_are_reported_as_deleted(
+def test_offsets_below_the_log_start_are_reported_as_deleted(
     cluster: EmbeddedCluster, tiered: TieredTopics
 ) -> None:
     topic = f"tides-{uuid4().hex[:8]}"
     tiered.create(topic)
-    opened = Opened(cluster.bootstrap_servers)
+    opened = ClientFactory(cluster.bootstrap_servers)
     opened.produce(CONFLUENT, topic, SENT)
     opened.close()
     tiered.wait_until_tiered(topic)
@@ -426,12 +426,12 @@ def test_after_records_were_deleted_the_offsets_below_are_reported_as_deleted(
     wait_until(lambda: fsck(cluster, topic) == [])
 
 
-def test_the_epochs_of_three_leaders_one_after_the_other(tmp_path: Path) -> None:
+def test_epochs_of_three_consecutive_leaders_are_shown(tmp_path: Path) -> None:
     with EmbeddedCluster(3, tiered=True, data_dir=tmp_path / "cluster") as cluster:
         tiered = TieredTopics(cluster)
         tiered.create("tides")
         for _ in range(3):
-            opened = Opened(cluster.bootstrap_servers)
+            opened = ClientFactory(cluster.bootstrap_servers)
             opened.produce(CONFLUENT, "tides", SENT)
             opened.close()
             tiered.wait_until_tiered("tides")

@@ -25,7 +25,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
         yield running
 
 
-def test_a_transaction_that_hangs_is_found_and_ended(cluster: EmbeddedCluster) -> None:
+def test_a_hanging_transaction_is_found_and_aborted(cluster: EmbeddedCluster) -> None:
     servers = cluster.bootstrap_servers
     writer = PartitionWriter(cluster, "tides")
     writer.records(b"plain")

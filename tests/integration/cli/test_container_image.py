@@ -1,8 +1,9 @@
-"""What the container image holds: all that the command imports (docker/smoke.sh runs the image itself)."""
+"""The content of the container image: all imports of the command (docker/smoke.sh runs the image itself)."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -23,7 +24,7 @@ main()
 
 
 def packages() -> set[str]:
-    """The top-level packages that are part of the distribution."""
+    """Return the top-level packages that are part of the distribution."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = settings["tool"]["setuptools"]["packages"]["find"]["include"]
     found = {path.parent.name for path in ROOT.glob("*/__init__.py")}
@@ -39,6 +40,17 @@ def test_the_image_holds_every_package_of_the_distribution() -> None:
     assert packages() >= {"tidelog"}
     assert packages() <= copied
     assert packages() <= admitted
+
+
+@pytest.mark.parametrize("file", ["compose.yaml", "secured.yaml"])
+def test_nodes_of_the_compose_files_advertise_each_listener(file: str) -> None:
+    """The default of a listener is the id of the container, which no certificate contains."""
+    text = (ROOT / "docker" / file).read_text()
+    listeners = re.search(r"KAFKA_LISTENERS: (.*)", text)
+    assert listeners is not None
+    names = re.findall(r"(\w+)://", listeners[1])
+    advertised = re.findall(r"KAFKA_ADVERTISED_LISTENERS: (.*)", text)
+    assert [re.findall(r"(\w+)://[\w.]+:", each) for each in advertised] == [names] * 3
 
 
 @pytest.mark.parametrize(

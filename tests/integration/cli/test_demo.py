@@ -1,4 +1,4 @@
-"""The demo compares what it claims to compare, and its whole course runs on a small text."""
+"""The comparisons of the demo are exact, and the demo completes on a small text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fingerprint(records: list[tuple[bytes, bytes]]) -> Fingerprint:
     ],
     ids=["missing", "repeated", "swapped", "one byte", "moved border", "other key"],
 )
-def test_every_difference_changes_the_fingerprint(changed: list[tuple[bytes, bytes]]) -> None:
+def test_every_difference_changes_the_checksum(changed: list[tuple[bytes, bytes]]) -> None:
     assert fingerprint(changed) != fingerprint(LINES)
 
 
@@ -47,25 +47,25 @@ def test_partitions_may_be_read_in_any_order() -> None:
     assert fingerprint([LINES[2], LINES[0], LINES[1], LINES[3]]) == fingerprint(LINES)
 
 
-def test_records_that_come_again_count_once_and_a_gap_is_an_error() -> None:
+def test_repeated_records_count_once_and_a_gap_is_an_error() -> None:
     received = Received()
     received.take(0, [(0, 0, b"a", b"x"), (0, 1, b"a", b"y")])
     received.take(1, [(0, 1, b"a", b"y"), (0, 2, b"a", b"z"), (1, 0, b"b", b"w")])
-    assert (received.records, received.repeated, received.members) == (4, 1, {0: 2, 1: 2})
+    assert (received.records, received.members) == (4, {0: 2, 1: 2})
     with pytest.raises(OffsetGap, match="received offset 5, expected 3"):
         received.take(0, [(0, 5, b"a", b"v")])
 
 
-def test_a_group_reads_once_all_its_members_have_partitions_together() -> None:
+def test_a_group_reads_once_all_members_have_partitions() -> None:
     members = Members()
     assert not members.update(0, 6)
     assert not members.update(0, 0)
     assert not members.update(1, 3)
     assert members.update(0, 3)
-    assert members.update(1, 0), "what they read is theirs, whatever becomes of the group"
+    assert members.update(1, 0), "records that they have read count, whatever the group does"
 
 
-def test_the_lines_of_a_file_are_the_file_whatever_ends_them(tmp_path: Path) -> None:
+def test_lines_are_split_for_every_line_ending(tmp_path: Path) -> None:
     contents = {"one.py": b"a = 1\r\nb\rc\n\nlast", "sub/two.py": b"", "sub/site-packages/no.py": b"x\n"}
     for name, content in contents.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def query_result(*groups: GroupCount) -> QueryResult:
     return QueryResult(groups, micro_batches=2, seconds=1.0)
 
 
-def test_the_query_is_equal_only_when_lines_keys_bytes_and_checksums_are() -> None:
+def test_the_query_matches_only_with_equal_lines_keys_bytes_and_checksums() -> None:
     source = fingerprint(LINES)
     counts = {"lines": 3, "size_bytes": 9, "crc_sum": source.crc_sum - 5}
     rest = group(partition=1, module="b", lines=1, cold=0, size_bytes=3, crc_sum=5)
@@ -113,7 +113,7 @@ def test_the_checksum_of_all_records_is_the_same_in_any_order() -> None:
     ],
     ids=["equal", "one byte", "one less", "one twice", "a member without partitions"],
 )
-async def test_the_demo_fails_loudly_when_a_reader_got_anything_else(
+async def test_the_demo_fails_when_a_reader_gets_different_records(
     tmp_path: Path, records: list[tuple[bytes, bytes]], members: int, equal: bool
 ) -> None:
     async def read(servers: str, topic: str, expected: int, advance: Advance) -> Received:
@@ -129,7 +129,7 @@ async def test_the_demo_fails_loudly_when_a_reader_got_anything_else(
 
 
 @pytest.mark.long
-async def test_the_demo_runs_to_its_end_on_a_small_text(tmp_path: Path) -> None:
+async def test_the_demo_completes_on_a_small_text(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.mkdir()
     for number in range(40):
@@ -143,7 +143,7 @@ async def test_the_demo_runs_to_its_end_on_a_small_text(tmp_path: Path) -> None:
     finally:
         demo.close()
     assert "DIFFERS" not in output.getvalue()
-    # Spark's query is passed over, with its reason printed, where there is no Java.
+    # Spark's query is skipped, and the reason printed, without Java.
     by_spark = "no streaming query with Spark: " not in output.getvalue()
     assert by_spark is (shutil.which("java") is not None or "JAVA_HOME" in os.environ)
     assert output.getvalue().count("equal") == 3 + by_spark

@@ -1,4 +1,4 @@
-"""What the demo shows of the tier: offsets, files and objects of a topic, on a page of 80 columns."""
+"""The table of the tier in the demo: offsets, files and objects of a topic, in 80 columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.support.foreign_clients import CLIENTS, Message
-from tests.support.foreign_clients.opening import Opened
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.clients.admin.admin import Admin
 from tidelog.demo.progress import Progress
@@ -41,7 +41,7 @@ def shown(console_width: int, *borders: Border) -> str:
     return output.getvalue()
 
 
-def test_the_table_fits_in_eighty_columns_and_sums_up() -> None:
+def test_the_table_has_at_most_eighty_columns_and_a_total() -> None:
     text = shown(80, border(), border(partition=6, local_start=7))
     assert "\u2026" not in text
     rows = [" ".join(line.split()) for line in text.splitlines() if " / " in line]
@@ -50,7 +50,7 @@ def test_the_table_fits_in_eighty_columns_and_sums_up() -> None:
     assert rows[2] == "272,708 272,720 2 / 236 1.6 / 216.6"
 
 
-def test_the_table_can_be_shown_before_anything_is_known() -> None:
+def test_the_table_is_shown_before_any_measurement() -> None:
     assert "0 / 0" in shown(80)
 
 
@@ -63,13 +63,13 @@ def test_the_table_can_be_shown_before_anything_is_known() -> None:
         ({"local_start": 1_000_000}, False),
     ],
 )
-def test_a_partition_has_moved_when_only_its_active_segment_is_local(
+def test_a_partition_is_tiered_when_only_its_active_segment_is_local(
     changed: dict[str, object], expected: bool
 ) -> None:
     assert border(**changed).is_tiered is expected
 
 
-def test_a_look_from_before_the_last_record_or_without_a_partition_is_no_look_at_a_tiered_topic(
+def test_an_incomplete_measurement_is_not_counted(
     tmp_path: Path,
 ) -> None:
     watch = TierWatch(
@@ -99,7 +99,7 @@ def test_only_log_files_count_as_segments(tmp_path: Path) -> None:
     assert Segments.below([tmp_path / "a", tmp_path / "b", tmp_path / "missing"]) == Segments(2, 12)
 
 
-def test_the_bar_has_the_table_above_it_on_a_terminal_only() -> None:
+def test_the_progress_bar_has_the_table_above_it_on_a_terminal_only() -> None:
     for is_terminal in (True, False):
         output = io.StringIO()
         console = Console(file=output, width=80, force_terminal=is_terminal, no_color=True, highlight=False)
@@ -109,9 +109,9 @@ def test_the_bar_has_the_table_above_it_on_a_terminal_only() -> None:
         assert "produce: 10 records" in output.getvalue()
 
 
-def test_the_view_contains_what_the_nodes_report(tmp_path: Path) -> None:
+def test_the_view_shows_the_nodes_reports(tmp_path: Path) -> None:
     with EmbeddedCluster(3, tiered=True, data_dir=tmp_path / "cluster") as cluster:
-        tiered, opened = TieredTopics(cluster), Opened(cluster.bootstrap_servers)
+        tiered, opened = TieredTopics(cluster), ClientFactory(cluster.bootstrap_servers)
         tiered.create("tides", partitions=2)
         sent = [Message(b"%d" % number + bytes(2000)) for number in range(2500)]
         opened.produce(CLIENTS["confluent"], "tides", sent)

@@ -1,4 +1,4 @@
-"""The broker inside a test: what is left behind when it ends or does not start, and what is imported."""
+"""The broker inside a test: remains after its end or a failed start, and imports."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tidelog.testing.embedded import EmbeddedCluster
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "expected_text"),
     [
         ({"log.retention.ms": "soon"}, "log.retention.ms=soon"),
         ({"process.roles": "broker"}, "process.roles"),
     ],
 )
-def test_a_cluster_that_cannot_start_reports_the_reason_and_leaves_nothing(
-    config: dict[str, str], said: str
+def test_a_cluster_that_cannot_start_reports_the_reason_and_is_removed(
+    config: dict[str, str], expected_text: str
 ) -> None:
     cluster = EmbeddedCluster(config=config)
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=expected_text):
         cluster.start()
     assert not cluster.data_dir.exists()
     assert not [thread for thread in threading.enumerate() if thread.name == "tidelog-embedded"]
 
 
-def test_data_of_ones_own_outlives_a_cluster_that_cannot_start(tmp_path: Path) -> None:
+def test_a_given_data_directory_is_kept_when_a_cluster_cannot_start(tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
         EmbeddedCluster(config={"log.retention.ms": "soon"}, data_dir=tmp_path).start()
     assert tmp_path.exists()
@@ -45,5 +45,5 @@ def test_importing_the_package_imports_neither_clients_nor_broker() -> None:
 
 
 @pytest.mark.parametrize("package", ["tidelog", "pyspark_tidelog"])
-def test_every_package_reports_to_type_checkers_that_it_is_typed(package: str) -> None:
+def test_every_package_is_marked_as_typed(package: str) -> None:
     assert files(package).joinpath("py.typed").is_file()

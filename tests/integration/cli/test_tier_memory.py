@@ -1,4 +1,4 @@
-"""What a broker keeps in memory of what its clients have read from the tier."""
+"""The memory that a broker uses for remote records after clients have read them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tidelog.protocol.record import BatchBuilder
 MIB = 1024 * 1024
 CACHE_BYTES = 16 * MIB
 STATED_BYTES = 48 * MIB
-"""Memory besides the cache: responses in flight, buffers of reader threads, and free memory of malloc."""
+"""Memory in addition to the cache: responses in flight, buffers of reader threads, free memory of malloc."""
 BATCHES = 48
 TOPIC = "remembered"
 EARLIEST_LOCAL = -4
@@ -58,23 +58,25 @@ def produce(client: RawClient) -> None:
 
 
 def local_start(client: RawClient) -> int:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST_LOCAL)
-    request = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=TOPIC, partitions=(asked,)),))
+    requested = ListOffsetsPartition(partition_index=0, timestamp=EARLIEST_LOCAL)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=(ListOffsetsTopic(name=TOPIC, partitions=(requested,)),)
+    )
     return client.ask(request, 8, ListOffsetsResponse).topics[0].partitions[0].offset
 
 
 def read(client: RawClient, end_offset: int) -> int:
-    """Read everything below `end_offset`; return how many bytes that were."""
+    """Read everything below `end_offset`; return the number of bytes."""
     offset = total_bytes = 0
     while offset < end_offset:
-        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=6 * MIB)
+        requested = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=6 * MIB)
         request = FetchRequest(
             replica_id=-1,
             max_wait_ms=1_000,
             min_bytes=1,
             max_bytes=6 * MIB,
             session_epoch=-1,
-            topics=(FetchTopic(topic=TOPIC, partitions=(asked,)),),
+            topics=(FetchTopic(topic=TOPIC, partitions=(requested,)),),
         )
         found = client.ask(request, 11, FetchResponse).responses[0].partitions[0]
         assert found.error_code == 0
@@ -88,8 +90,8 @@ def read(client: RawClient, end_offset: int) -> int:
     return total_bytes
 
 
-def test_reading_the_tier_three_times_keeps_the_cache_and_a_stated_amount_in_memory() -> None:
-    """Every completed read once stayed in memory, up to a thousand of them: 3.35 GB under one consumer."""
+def test_memory_after_three_reads_of_the_tier_is_bounded() -> None:
+    """Completed reads once stayed in memory, up to a thousand of them: 3.35 GB with one consumer."""
     with (
         tempfile.TemporaryDirectory(prefix="tidelog-tier-") as directory,
         Target(settings(directory)) as broker,

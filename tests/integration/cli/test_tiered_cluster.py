@@ -1,4 +1,4 @@
-"""Three nodes with one object store: leaders that die, nodes that come empty, restarts, deletion."""
+"""Three nodes with one object store: failures of leaders, empty nodes, restarts, deletion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, Message
-from tests.support.foreign_clients.opening import Opened
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin, ElectionType
@@ -40,8 +40,8 @@ def values(received: Sequence[Any]) -> list[bytes | None]:
     return [one.value for one in received]
 
 
-def wait_until_all_let_go(tiered: TieredTopics, topic: str) -> int:
-    """Wait until every running node has only the active segment left; where the local log starts then."""
+def wait_until_deleted_locally(tiered: TieredTopics, topic: str) -> int:
+    """Wait until every running node has only the active segment; return the local log start."""
     border = tiered.wait_until_tiered(topic)
     wait_until(
         lambda: all(
@@ -65,38 +65,38 @@ def wait_until_whole(tiered: TieredTopics, topic: str) -> None:
 
 
 def kill_leader(tiered: TieredTopics, topic: str) -> int:
-    """Kill the partition's leader and wait for another; the one that was killed."""
+    """Kill the partition's leader, wait for another one, and return the id of the killed node."""
     leader = tiered.leader(topic)
     tiered.cluster.kill_node(leader)
     wait_until(lambda: tiered.leader(topic) not in (leader, -1))
     return leader
 
 
-def test_another_leader_continues_copying_and_reads_what_the_first_one_copied(
-    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+def test_a_new_leader_continues_copying_and_reads_earlier_copies(
+    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
     sent = messages(3000, 1)
     opened.produce(CONFLUENT, "tides", sent, idempotent=True)
-    first_start = wait_until_all_let_go(tiered, "tides")
+    first_start = wait_until_deleted_locally(tiered, "tides")
     assert first_start > 0
     killed = kill_leader(tiered, "tides")
     more = messages(3000, 2)
     opened.produce(CONFLUENT, "tides", more, idempotent=True)
-    assert wait_until_all_let_go(tiered, "tides") > first_start
+    assert wait_until_deleted_locally(tiered, "tides") > first_start
     for client in (CONFLUENT, AIOKAFKA, TIDELOG):
         assert values(opened.consume(client, "tides", 6000)) == values(sent + more)
     cluster.start_node(killed)
     wait_until_whole(tiered, "tides")
 
 
-def test_an_empty_node_joins_without_copying_history_and_can_lead(
-    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+def test_an_empty_node_joins_without_copying_history_and_becomes_leader(
+    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
     sent = messages(6000, 3)
     opened.produce(CONFLUENT, "tides", sent, compression="lz4", idempotent=True)
-    local_start = wait_until_all_let_go(tiered, "tides")
+    local_start = wait_until_deleted_locally(tiered, "tides")
     empty = next(node_id for node_id in NODES if node_id != tiered.leader("tides"))
     cluster.stop_node(empty)
     for name in (cluster.data_dir / f"node-{empty}" / "data").glob("tides-*"):
@@ -110,12 +110,12 @@ def test_an_empty_node_joins_without_copying_history_and_can_lead(
     wait_until(lambda: tiered.leader("tides") == empty)
     more = messages(3000, 8)
     opened.produce(CONFLUENT, "tides", more, idempotent=True)
-    wait_until_all_let_go(tiered, "tides")
+    wait_until_deleted_locally(tiered, "tides")
     assert values(opened.consume(AIOKAFKA, "tides", 9000)) == values(sent + more)
 
 
 async def lead(cluster: EmbeddedCluster, topic: str, node_id: int) -> None:
-    """Have a replica elected by making it the preferred one."""
+    """Make a replica the preferred one, so that it is elected."""
     name = TopicPartition(topic, 0)
     order = [node_id, *(each for each in NODES if each != node_id)]
     async with Admin(cluster.bootstrap_servers) as admin:
@@ -124,36 +124,36 @@ async def lead(cluster: EmbeddedCluster, topic: str, node_id: int) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_restart_of_all_nodes_keeps_everything(
+def test_a_restart_of_all_nodes_keeps_all_records(
     clean: bool, tiered: TieredTopics, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
-    opener = Opened(cluster.bootstrap_servers)
+    opener = ClientFactory(cluster.bootstrap_servers)
     sent = messages(4000, 4)
     opener.produce(CONFLUENT, "tides", sent, idempotent=True)
-    before = wait_until_all_let_go(tiered, "tides")
+    before = wait_until_deleted_locally(tiered, "tides")
     opener.close()
     objects = tiered.objects("tides")
     cluster.restart(clean=clean)
-    opener = Opened(cluster.bootstrap_servers)
+    opener = ClientFactory(cluster.bootstrap_servers)
     assert values(opener.consume(CONFLUENT, "tides", 4000)) == values(sent)
     border = tiered.border("tides")
     assert (border.log_start, border.log_end) == (0, 4000)
     assert border.local_start >= before
     more = messages(3000, 5)
     opener.produce(CONFLUENT, "tides", more, idempotent=True)
-    wait_until_all_let_go(tiered, "tides")
+    wait_until_deleted_locally(tiered, "tides")
     assert set(objects) <= set(tiered.objects("tides"))
     assert values(opener.consume(TIDELOG, "tides", 7000)) == values(sent + more)
     opener.close()
 
 
-def test_a_topic_that_is_deleted_while_a_node_is_away_leaves_nothing_in_the_bucket(
-    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+def test_a_topic_deleted_while_a_node_is_stopped_leaves_no_objects(
+    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
     opened.produce(CONFLUENT, "tides", messages(3000, 6), idempotent=True)
-    wait_until_all_let_go(tiered, "tides")
+    wait_until_deleted_locally(tiered, "tides")
     killed = kill_leader(tiered, "tides")
     tiered.delete("tides")
     wait_until(lambda: not tiered.objects("/tides-"))
@@ -162,11 +162,11 @@ def test_a_topic_that_is_deleted_while_a_node_is_away_leaves_nothing_in_the_buck
 
 
 def test_retention_moves_the_log_start_on_every_replica(
-    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
     opened.produce(CONFLUENT, "tides", messages(6000, 7), idempotent=True)
-    wait_until_all_let_go(tiered, "tides")
+    wait_until_deleted_locally(tiered, "tides")
     before = tiered.objects("/tides-")
     tiered.alter("tides", {"retention.bytes": "2500000", "local.retention.bytes": "1"})
     wait_until(lambda: len(tiered.objects("/tides-")) < len(before))

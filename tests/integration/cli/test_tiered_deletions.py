@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, Message
-from tests.support.foreign_clients.opening import Opened
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.broker.tier.tiered_storage import TieredStorage
@@ -15,14 +15,14 @@ from tidelog.testing.embedded import EmbeddedCluster
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_node_that_ends_before_it_marks_a_deletion_finds_it_in_its_directories_at_the_next_start(
+def test_a_deletion_interrupted_before_its_record_is_resumed_at_the_next_start(
     clean: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster = EmbeddedCluster(tiered=True, data_dir=tmp_path / "cluster")
     cluster.start()
     try:
         tiered = TieredTopics(cluster)
-        opener = Opened(cluster.bootstrap_servers)
+        opener = ClientFactory(cluster.bootstrap_servers)
         for topic in ("tides", "stays"):
             tiered.create(topic)
             opener.produce(CLIENTS["confluent"], topic, [Message(bytes(900))] * 3000)
@@ -30,7 +30,7 @@ def test_a_node_that_ends_before_it_marks_a_deletion_finds_it_in_its_directories
         opener.close()
         kept = tiered.objects("/stays-")
         with monkeypatch.context() as patched:
-            # As if it stopped when it received the deletion.
+            # The node behaves as if it had stopped when it received the deletion.
             patched.setattr(TieredStorage, "on_roles_changed", lambda *_: None)
             tiered.delete("tides")
             cluster.restart(clean=clean)

@@ -1,4 +1,4 @@
-"""One node with tiered storage: switches, settings that change while it runs, metrics, start and stop."""
+"""One node with tiered storage: enabling and disabling, dynamic settings, metrics, start and stop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from uuid import uuid4
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as strictly_parsed
 
 from tests.support.foreign_clients import CLIENTS, Message
-from tests.support.foreign_clients.opening import Opened
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.broker.node.node import BrokerNode
@@ -39,8 +39,8 @@ def alter_broker(cluster: EmbeddedCluster, configs: Mapping[str, str]) -> None:
     asyncio.run(alter())
 
 
-def test_kip_950_a_topic_that_is_tiered_no_more_loses_what_is_remote_and_keeps_what_is_local(
-    topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+def test_kip_950_a_topic_that_is_untiered_loses_remote_and_keeps_local_records(
+    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     opened.produce(CONFLUENT, topic, SENT, idempotent=True)
     border = tiered.wait_until_tiered(topic)
@@ -51,8 +51,8 @@ def test_kip_950_a_topic_that_is_tiered_no_more_loses_what_is_remote_and_keeps_w
     assert received[0].offset == border.local_start
 
 
-def test_a_topic_becomes_tiered_while_it_is_there(
-    tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+def test_tiering_is_enabled_on_an_existing_topic(
+    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     topic = f"late-{uuid4().hex[:8]}"
     tiered.create(topic, {"remote.storage.enable": "false", "local.retention.bytes": "-2"})
@@ -65,7 +65,7 @@ def test_a_topic_becomes_tiered_while_it_is_there(
 
 
 def test_copying_pauses_and_continues_with_remote_log_copy_disable(
-    topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.alter(
         topic,
@@ -77,7 +77,7 @@ def test_copying_pauses_and_continues_with_remote_log_copy_disable(
     assert tiered.wait_until_tiered(topic).highest_remote > before == -1
 
 
-def test_settings_change_while_the_broker_runs(cluster: EmbeddedCluster) -> None:
+def test_remote_storage_configs_are_changed_dynamically(cluster: EmbeddedCluster) -> None:
     alter_broker(
         cluster,
         {
@@ -102,7 +102,7 @@ def test_settings_change_while_the_broker_runs(cluster: EmbeddedCluster) -> None
 
 
 def test_metrics_have_kafkas_names(
-    topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     opened.produce(CONFLUENT, topic, SENT, idempotent=True)
     tiered.wait_until_tiered(topic)
@@ -120,22 +120,22 @@ def test_metrics_have_kafkas_names(
 def test_a_tiered_node_reports_each_metric_once(cluster: EmbeddedCluster) -> None:
     accept = "application/openmetrics-text; version=1.0.0"
     text = cluster.run(lambda node: Exposition(node.metrics).text(accept)[0].decode())
-    # Refuses a name that comes twice, as promtool and others do.
+    # Fails if a name is repeated, like promtool and others.
     metrics = {metric.name: metric for metric in strictly_parsed(text)}
     waiting = metrics["kafka_server_delayedoperationpurgatory_numdelayedoperations"].samples
     kinds = {sample.labels["delayedoperation"] for sample in waiting}
     assert {"Produce", "Fetch", "RemoteFetch", "RemoteListOffsets"} <= kinds
 
 
-def test_a_node_without_the_switch_has_none_of_it() -> None:
+def test_a_node_without_remote_storage_has_no_remote_metrics() -> None:
     with EmbeddedCluster() as cluster:
         assert cluster.run(lambda node: node.remote) is None
 
 
-def test_a_broker_starts_serves_and_stops_while_its_object_store_cannot_be_reached() -> None:
+def test_a_broker_starts_and_stops_while_its_object_store_is_unavailable() -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
-        silent.listen()  # takes connections, and never answers
+        silent.listen()  # accepts connections, and never responds
         port = silent.getsockname()[1]
         config = {
             "rsm.config.storage.backend.class": "s3",
@@ -147,13 +147,13 @@ def test_a_broker_starts_serves_and_stops_while_its_object_store_cannot_be_reach
             "rsm.config.storage.aws.secret.access.key": "nothing",
         }
         with EmbeddedCluster(tiered=True, config=config) as cluster:
-            tiered, opened = TieredTopics(cluster), Opened(cluster.bootstrap_servers)
+            tiered, opened = TieredTopics(cluster), ClientFactory(cluster.bootstrap_servers)
             tiered.create("tides")
             opened.produce(CONFLUENT, "tides", SENT, idempotent=True)
             received = opened.consume(CONFLUENT, "tides", len(SENT))
             assert len(received) == len(SENT)
             assert tiered.border("tides").local_start == 0
-            wait_until(lambda: cluster.run(lambda node: remote_of(node).manager.copier_pool.busy))
+            wait_until(lambda: cluster.run(lambda node: remote_of(node).manager.copier_pool.idle_share < 1.0))
             opened.close()
             started = time.monotonic()
             cluster.stop_node(1)

@@ -1,4 +1,4 @@
-"""Topics that have moved to the tier are read as if they had not, by clients of several authors."""
+"""Clients of several authors read remote records of topics like local ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.support.foreign_clients import CLIENTS, ForeignClient, Message
-from tests.support.foreign_clients.opening import Opened
+from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.foreign_clients.partition_writer import PartitionWriter
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
@@ -21,7 +21,7 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def messages(count: int, size: int, *, first_ms: int = 1_000_000) -> list[Message]:
-    """Messages that do not compress to nothing, one every 10 ms."""
+    """Return messages that compress little, one every 10 ms."""
     randomness = random.Random(size)
     return [
         Message(
@@ -35,8 +35,8 @@ def messages(count: int, size: int, *, first_ms: int = 1_000_000) -> list[Messag
 
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
-def test_every_client_reads_across_the_border_what_was_produced(
-    compression: str, topic: str, tiered: TieredTopics, opened: Opened
+def test_every_client_reads_remote_and_local_records(
+    compression: str, topic: str, tiered: TieredTopics, opened: ClientFactory
 ) -> None:
     sent = messages(6000, 900)
     opened.produce(CLIENTS["tidelog"], topic, sent, compression=compression, idempotent=True)
@@ -50,8 +50,8 @@ def test_every_client_reads_across_the_border_what_was_produced(
         ]
 
 
-def test_the_tier_gives_the_very_bytes_that_the_local_log_had(
-    topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+def test_remote_records_have_the_bytes_of_the_local_log(
+    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.alter(topic, {"local.retention.bytes": "1000000000"})
     opened.produce(CLIENTS["confluent"], topic, messages(4000, 900), compression="lz4", idempotent=True)
@@ -76,7 +76,7 @@ def client(request: pytest.FixtureRequest) -> ForeignClient:
 
 
 def write_transactions(cluster: EmbeddedCluster, topic: str) -> tuple[list[bytes], list[bytes]]:
-    """Batches of three producers whose transactions end in both ways; all values, and the committed ones."""
+    """Write batches of three producers with both results; return all values and the committed ones."""
     writer, randomness = PartitionWriter(cluster, topic), random.Random(9)
     everything: list[bytes] = []
     fates: list[tuple[list[bytes], int]] = []
@@ -104,8 +104,8 @@ def write_transactions(cluster: EmbeddedCluster, topic: str) -> tuple[list[bytes
     return everything, [value for value in everything if value in committed]
 
 
-def test_aborted_transactions_are_left_out_by_read_committed(
-    client: ForeignClient, topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+def test_read_committed_omits_aborted_transactions(
+    client: ForeignClient, topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     everything, committed = write_transactions(cluster, topic)
     border = tiered.wait_until_tiered(topic)
@@ -117,8 +117,8 @@ def test_aborted_transactions_are_left_out_by_read_committed(
     assert [one.value for one in received] == everything
 
 
-def test_list_offsets_tells_where_the_log_the_local_log_and_the_tier_begin_and_end(
-    topic: str, tiered: TieredTopics, opened: Opened
+def test_list_offsets_returns_log_start_local_log_start_and_remote_end(
+    topic: str, tiered: TieredTopics, opened: ClientFactory
 ) -> None:
     sent = messages(4000, 900)
     opened.produce(CLIENTS["confluent"], topic, sent, idempotent=True)
@@ -130,8 +130,8 @@ def test_list_offsets_tells_where_the_log_the_local_log_and_the_tier_begin_and_e
     assert tiered.offset(topic, -6) == border.local_start
 
 
-def test_points_in_time_are_found_on_both_sides_of_the_border(
-    topic: str, tiered: TieredTopics, opened: Opened
+def test_timestamps_are_found_in_remote_and_local_records(
+    topic: str, tiered: TieredTopics, opened: ClientFactory
 ) -> None:
     sent = messages(4000, 900)
     opened.produce(CLIENTS["confluent"], topic, sent, compression="zstd", idempotent=True)
@@ -143,8 +143,8 @@ def test_points_in_time_are_found_on_both_sides_of_the_border(
         assert tiered.offset(topic, timestamp - 5) == offset
 
 
-def test_deleting_a_topic_empties_the_bucket_of_it_and_of_nothing_else(
-    topic: str, tiered: TieredTopics, opened: Opened
+def test_deleting_a_topic_removes_only_its_objects(
+    topic: str, tiered: TieredTopics, opened: ClientFactory
 ) -> None:
     other = f"other-{topic}"
     tiered.create(other)
@@ -158,8 +158,8 @@ def test_deleting_a_topic_empties_the_bucket_of_it_and_of_nothing_else(
     assert tiered.objects(f"/{other}-") == kept
 
 
-def test_a_topic_that_is_recreated_at_once_keeps_what_is_its_own(
-    topic: str, tiered: TieredTopics, opened: Opened
+def test_a_recreated_topic_keeps_only_its_own_objects(
+    topic: str, tiered: TieredTopics, opened: ClientFactory
 ) -> None:
     opened.produce(CLIENTS["confluent"], topic, messages(3000, 900), idempotent=True)
     tiered.wait_until_tiered(topic)
@@ -174,8 +174,8 @@ def test_a_topic_that_is_recreated_at_once_keeps_what_is_its_own(
     assert [one.value for one in received] == [one.value for one in sent]
 
 
-def test_an_unavailable_object_store_does_not_prevent_producing_and_loses_nothing(
-    topic: str, tiered: TieredTopics, opened: Opened, cluster: EmbeddedCluster
+def test_produce_continues_while_the_object_store_is_unavailable(
+    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     first, second = messages(3000, 900), messages(3000, 901)
     opened.produce(CLIENTS["confluent"], topic, first, idempotent=True)

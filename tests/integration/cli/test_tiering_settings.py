@@ -1,4 +1,4 @@
-"""What `tidelog cluster start --tiered` and EmbeddedCluster(tiered=True) set."""
+"""The settings of `tidelog cluster start --tiered` and EmbeddedCluster(tiered=True)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tidelog.testing.embedded import SINGLE_NODE_DEFAULTS, EmbeddedCluster
 
 
 @pytest.mark.parametrize(("nodes", "replicas", "min_isr"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
-def test_metadata_have_as_many_replicas_as_there_are_nodes(
+def test_the_metadata_topic_has_a_replica_on_each_node(
     nodes: int, replicas: int, min_isr: int, tmp_path: Path
 ) -> None:
     settings = tiered_settings(tmp_path, nodes, {})
@@ -28,21 +28,21 @@ def test_metadata_have_as_many_replicas_as_there_are_nodes(
     assert not config.unknown_keys
 
 
-def test_a_development_broker_has_a_metadata_topic_of_one_replica() -> None:
+def test_the_metadata_topic_of_a_development_broker_has_one_replica() -> None:
     for settings in (DEV_SETTINGS, SINGLE_NODE_DEFAULTS):
         assert settings.items() >= metadata_topic_settings(1).items()
         assert not BrokerConfig(settings).unknown_keys
 
 
 @pytest.mark.parametrize("nodes", [1, 3])
-def test_the_nodes_of_a_local_cluster_know_how_many_replicas_the_metadata_topic_can_have(
+def test_nodes_of_a_local_cluster_are_configured_with_the_replication_factor(
     nodes: int, tmp_path: Path
 ) -> None:
     layout = new_layout(tmp_path, nodes)
     assert layout.properties(layout.node(1)).items() >= metadata_topic_settings(nodes).items()
 
 
-def test_one_broker_with_tiering_switched_on_creates_its_metadata_topic(tmp_path: Path) -> None:
+def test_a_single_broker_with_tiering_creates_its_metadata_topic(tmp_path: Path) -> None:
     config = {
         "remote.log.storage.system.enable": "true",
         "rsm.config.storage.backend.class": "filesystem",
@@ -65,7 +65,7 @@ def test_objects_are_in_a_directory_next_to_the_nodes(tmp_path: Path) -> None:
     assert settings["log.retention.check.interval.ms"] == "7"
 
 
-def test_a_store_of_ones_own_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_configured_store_is_used(tmp_path: Path) -> None:
     settings = tiered_settings(tmp_path, 1, {"rsm.config.storage.backend.class": "s3"})
     assert settings["rsm.config.storage.backend.class"] == "s3"
     assert "rsm.config.storage.root" not in settings

@@ -1,4 +1,4 @@
-"""Three nodes in this process for one test, and the clients that write to and read from them."""
+"""Three nodes in this process for one test, and the clients that write to them and read from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 
 @pytest.fixture
 def three() -> Iterator[ThreeNodes]:
-    """A fresh cluster of three nodes that clients are told of."""
+    """Run a new cluster of three nodes, and connect the clients to it."""
     with EmbeddedCluster(nodes=3) as cluster:
         nodes = ThreeNodes(cluster)
         wait_until(lambda: nodes.brokers() == {1, 2, 3})

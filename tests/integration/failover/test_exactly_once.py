@@ -1,4 +1,4 @@
-"""Consume, transform, produce with our clients while nodes are killed: each record once, in order."""
+"""Consume, transform and produce with our clients while nodes are killed: each record once, in order."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 
 from tests.harness.soak.copies import PARTITIONS, SOURCE, TARGET, Copies
 from tests.support.nodes.three_nodes import ThreeNodes
+from tidelog.local_cluster.client_settings import ClientSettings
 
 RECORDS = 900
 DEADLINE_S = 60.0
 
 
 async def kill_each_once(three: ThreeNodes) -> None:
-    """Kill one node after the other, each after the last one has returned.
+    """Kill one node after the other, each after the previous one has returned.
 
-    The sleeps are load: records are copied before each death and while a node is missing.
+    The sleeps are load: records are copied before each failure and while a node is down.
     """
     for node_id in (1, 2, 3):
         await asyncio.sleep(0.7)
@@ -24,12 +25,18 @@ async def kill_each_once(three: ThreeNodes) -> None:
         await asyncio.to_thread(three.wait_until_whole, TARGET)
 
 
-def test_a_topic_is_copied_exactly_once_while_each_node_is_killed(three: ThreeNodes) -> None:
+def test_a_topic_is_copied_exactly_once_while_nodes_are_killed(three: ThreeNodes) -> None:
     for topic in (SOURCE, TARGET):
         three.create_topic(topic, PARTITIONS, min_insync_replicas="2")
 
     async def run() -> list[str]:
-        copies = Copies(three.servers, RECORDS, at_a_time=1, pause_s=0.025, records_per_transaction=10)
+        copies = Copies(
+            ClientSettings(bootstrap_servers=three.servers),
+            RECORDS,
+            at_a_time=1,
+            pause_s=0.025,
+            records_per_transaction=10,
+        )
         return await copies.run_during(kill_each_once(three), DEADLINE_S)
 
     assert asyncio.run(run()) == []

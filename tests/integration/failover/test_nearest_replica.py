@@ -1,4 +1,4 @@
-"""KIP-392: a consumer that names its rack reads from the replica there, and goes on when that one is gone."""
+"""KIP-392: a consumer with a rack reads from the replica in its rack, and continues when that node fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONFIG = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareRe
 
 @contextmanager
 def three_racks() -> Iterator[tuple[EmbeddedCluster, ThreeNodes, int]]:
-    """Nodes 1 to 3 in racks of their own, with partition 0 of tides; and one that does not lead it."""
+    """Return nodes 1 to 3 in separate racks, with partition 0 of tides, and a node that is not its leader."""
     with EmbeddedCluster(nodes=3, config=CONFIG, has_racks=True) as cluster:
         nodes = ThreeNodes(cluster)
         wait_until(lambda: nodes.brokers() == {1, 2, 3}, timeout_s=TIMEOUT_S)
@@ -27,7 +27,7 @@ def three_racks() -> Iterator[tuple[EmbeddedCluster, ThreeNodes, int]]:
         yield cluster, nodes, next(node for node in (1, 2, 3) if node != leader)
 
 
-def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_another_when_that_one_dies() -> None:
+def test_a_consumer_reads_from_the_replica_in_its_rack_until_it_fails() -> None:
     with three_racks() as (cluster, nodes, near):
         first = [f"first {number}" for number in range(500)]
         nodes.produce("tides", first, 1)
@@ -53,8 +53,8 @@ def test_a_consumer_reads_from_the_replica_in_its_rack_and_from_another_when_tha
             consumer.close()
 
 
-def test_a_range_is_read_from_the_replica_in_the_rack_and_from_the_leader_when_that_one_dies() -> None:
-    """As Spark's tasks read with kafka.client.rack: the leader sends them elsewhere, with no record."""
+def test_spark_reads_from_the_replica_in_its_rack_until_it_fails() -> None:
+    """Tasks of Spark read with kafka.client.rack: the leader redirects them without returning a record."""
     with three_racks() as (cluster, nodes, near):
         values = [f"value {number}" for number in range(500)]
         nodes.produce("tides", values, 1)

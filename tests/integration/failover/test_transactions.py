@@ -1,4 +1,4 @@
-"""The coordinator of a transaction dies, and leaders of its partitions: all of it is read, or nothing."""
+"""The coordinator of a transaction fails, and leaders of its partitions: all of it is read, or nothing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ TRANSACTION_TIMEOUT_MS = 30_000
 PARTITIONS = 3
 
 
-# kafka-python 3.0.12 drops the request that it could not send, and waits for its answer for ever.
+# kafka-python 3.0.12 drops a request that it could not send, and waits for its response forever.
 @pytest.fixture(params=["confluent", "aiokafka", "tidelog"])
 def producer(request: pytest.FixtureRequest, three: ThreeNodes) -> Iterator[TransactionalProducer]:
-    """A producer of each client in turn, and a topic for it to write to."""
+    """Return a producer of each client, one after the other, and a topic for it."""
     three.create_topic("tides", PARTITIONS)
     opened = TRANSACTIONAL[request.param](three.servers, TRANSACTIONAL_ID, TRANSACTION_TIMEOUT_MS)
     yield opened
@@ -30,7 +30,7 @@ def producer(request: pytest.FixtureRequest, three: ThreeNodes) -> Iterator[Tran
 
 
 def coordinator(three: ThreeNodes) -> int:
-    """The node that leads the partition of the transactional id, in the eyes of every running node."""
+    """Return the leader of the transactional id's partition, on which every running node agrees."""
 
     def leader(node: BrokerNode) -> int:
         services = node.services
@@ -49,7 +49,7 @@ def coordinator(three: ThreeNodes) -> int:
 
 
 def transact(producer: TransactionalProducer, number: int, *, commits: bool) -> None:
-    """One record to every partition."""
+    """Write one record to every partition."""
     producer.begin()
     for partition in range(PARTITIONS):
         producer.send("tides", [b"%d" % number], partition)
@@ -60,7 +60,7 @@ def transact(producer: TransactionalProducer, number: int, *, commits: bool) -> 
 
 
 def committed_values(three: ThreeNodes) -> list[Counter[int]]:
-    """What is read of each partition up to its end, committed only; waits until nothing is open."""
+    """Return the committed values of each partition up to its end; wait until no transaction is open."""
     consumer = Consumer(
         {
             "bootstrap.servers": three.servers,
@@ -88,7 +88,7 @@ def committed_values(three: ThreeNodes) -> list[Counter[int]]:
 
 
 def hangs(three: ThreeNodes) -> bool:
-    """Whether a partition's last stable offset is below its high watermark."""
+    """Return whether a partition's last stable offset is below its high watermark."""
 
     def is_open(node: BrokerNode) -> bool:
         logs = [
@@ -101,11 +101,11 @@ def hangs(three: ThreeNodes) -> bool:
     return any(three.cluster.run(is_open, node_id) for node_id in three.cluster.nodes)
 
 
-def test_transactions_continue_while_their_coordinator_is_killed_and_none_is_torn(
+def test_transactions_stay_atomic_while_their_coordinator_is_killed(
     three: ThreeNodes, producer: TransactionalProducer
 ) -> None:
     transact(producer, 0, commits=True)
-    wanted = [0]
+    expected = [0]
     number = 0
     for round_ in range(2):
         gone = coordinator(three)
@@ -114,19 +114,19 @@ def test_transactions_continue_while_their_coordinator_is_killed_and_none_is_tor
             producer.send("tides", [b"%d" % (1000 + round_)], partition)
         three.cluster.kill_node(gone)
         producer.commit()
-        wanted.append(1000 + round_)
+        expected.append(1000 + round_)
         for _ in range(6):
             number += 1
             transact(producer, number, commits=number % 2 == 0)
-            wanted += [number] if number % 2 == 0 else []
+            expected += [number] if number % 2 == 0 else []
         three.cluster.start_node(gone)
         three.wait_until_whole("tides")
         three.wait_until_whole(TRANSACTION_STATE_TOPIC)
     wait_until(lambda: not hangs(three), timeout_s=TIMEOUT_S)
-    assert committed_values(three) == [Counter(wanted)] * PARTITIONS
+    assert committed_values(three) == [Counter(expected)] * PARTITIONS
 
 
-def test_a_transaction_whose_producer_and_coordinator_are_gone_is_aborted_by_the_next_producer(
+def test_a_transaction_without_producer_and_coordinator_is_aborted_by_the_next_producer(
     three: ThreeNodes, producer: TransactionalProducer
 ) -> None:
     producer.begin()

@@ -1,6 +1,6 @@
-"""Bugs that others had in their quorums, by name; what each needs stands in a transcript of this folder.
+"""Bugs of other quorum implementations, by name; each has a transcript in this folder.
 
-That a transcript would notice is shown where it can be: the safeguard is switched off, and it fails.
+Where possible, a test proves that the transcript detects the bug: without the safeguard it fails.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ FOLDER = Path(__file__).parent
 
 
 def holds(name: str, *needed: Safeguard) -> None:
-    """The scenario holds, and does not without any one of the safeguards that it `needed`."""
+    """Run the scenario; then check that it fails without any one of the `needed` safeguards."""
     run_scenario(FOLDER / f"{name}.txt")
     for safeguard in needed:
         with pytest.raises(AssertionError):
             run_scenario(FOLDER / f"{name}.txt", frozenset((safeguard,)))
 
 
-def test_kip_996_a_voter_that_was_cut_off_raises_no_epoch_and_does_not_disturb_others() -> None:
+def test_kip_996_an_isolated_voter_does_not_raise_the_epoch() -> None:
     holds("partitioned_voter_does_not_disrupt", Safeguard.PRE_VOTE)
 
 
-def test_kip_996_followers_that_hear_their_leader_refuse_pre_votes() -> None:
+def test_kip_996_followers_with_a_live_leader_refuse_pre_votes() -> None:
     holds("pre_vote", Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_HEARD)
 
 
-def test_kafka_15489_a_leader_that_no_majority_fetches_from_resigns() -> None:
+def test_kafka_15489_a_leader_without_fetches_of_a_majority_resigns() -> None:
     holds("leader_without_majority_resigns", Safeguard.CHECK_QUORUM)
 
 
@@ -39,27 +39,27 @@ def test_kip_853_a_voter_that_lost_its_disk_does_not_vote_twice() -> None:
     holds("wiped_voter_cannot_vote_twice", Safeguard.DIRECTORY_ID_CHECKED)
 
 
-def test_kafka_14077_a_failed_disk_is_replaced_by_removing_and_adding_the_voter() -> None:
+def test_kafka_14077_a_voter_with_a_failed_disk_is_removed_and_added() -> None:
     holds("failed_disk_is_replaced")
 
 
-def test_kafka_20740_two_voter_changes_at_once_are_refused() -> None:
+def test_kafka_20740_two_concurrent_voter_changes_are_refused() -> None:
     holds("two_voter_changes_at_once_are_refused", Safeguard.ONE_VOTER_CHANGE_AT_A_TIME)
 
 
-def test_kip_853_a_voter_change_that_was_never_committed_is_undone() -> None:
+def test_kip_853_an_uncommitted_voter_change_is_reverted() -> None:
     holds("uncommitted_voter_change_is_undone")
 
 
-def test_kafka_12460_a_follower_halts_rather_than_truncate_committed_metadata() -> None:
+def test_kafka_12460_a_follower_stops_instead_of_truncating_committed_metadata() -> None:
     holds("committed_records_are_not_truncated", Safeguard.NEVER_TRUNCATE_COMMITTED)
 
 
-def test_fsync_a_vote_is_remembered_over_a_power_cut() -> None:
+def test_fsync_a_vote_is_kept_across_a_power_failure() -> None:
     holds("one_vote_in_an_epoch", Safeguard.VOTE_DURABLE_BEFORE_ANSWER, Safeguard.ONE_VOTE_PER_EPOCH)
 
 
-def test_fsync_committed_metadata_survives_a_power_cut_of_all_nodes() -> None:
+def test_fsync_committed_metadata_survives_a_power_failure_of_all_nodes() -> None:
     holds(
         "committed_records_survive_a_power_cut",
         Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE,

@@ -1,4 +1,4 @@
-"""The transcripts of this folder; `tests.sim.quorum.scenario` says how to read them."""
+"""The transcripts of this folder; `tests.sim.quorum.scenario` describes their language."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.sim.quorum.scenario import run_scenario
 SCENARIOS = sorted(Path(__file__).parent.glob("*.txt"))
 
 
-def test_there_are_scenarios() -> None:
+def test_scenarios_are_found() -> None:
     assert len(SCENARIOS) >= 10
 
 

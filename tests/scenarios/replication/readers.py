@@ -1,4 +1,4 @@
-"""What replicas tell those who ask about epochs: consumers that fetch, and the OffsetForLeaderEpoch API."""
+"""Responses of replicas about epochs: to consumers that fetch, and to OffsetForLeaderEpoch requests."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ _EPOCH = re.compile(r"(\d+) at ([A-Z])(?: in (\d+))? ends (\S+)")
 
 
 def consumer_line(text: str) -> tuple[str, int, int, int, str]:
-    """Letter, offset, last fetched epoch, current leader epoch and the answer of `of A at 2 ... gets m2`."""
+    """Return letter, offset, last epoch, current epoch and expected result of `of A at 2 ... gets m2`."""
     match = _CONSUMER.fullmatch(text)
-    assert match is not None, "this is no fetch of a consumer"
-    letter, offset, last, current, wanted = match.groups()
-    return letter, int(offset), int(last or NO_EPOCH), int(current or NO_EPOCH), wanted
+    assert match is not None, "not a fetch of a consumer"
+    letter, offset, last, current, expected = match.groups()
+    return letter, int(offset), int(last or NO_EPOCH), int(current or NO_EPOCH), expected
 
 
 def epoch_line(text: str) -> tuple[str, int, int, str]:
-    """Letter, epoch asked for, current leader epoch and the answer of `0 at A in 1 ends 0:2`."""
+    """Return letter, requested epoch, current leader epoch and expected result of `0 at A in 1 ends 0:2`."""
     match = _EPOCH.fullmatch(text)
-    assert match is not None, "this is no question for the end of an epoch"
-    epoch, letter, current, wanted = match.groups()
-    return letter, int(epoch), int(current or NO_EPOCH), wanted
+    assert match is not None, "not a query for the end of an epoch"
+    epoch, letter, current, expected = match.groups()
+    return letter, int(epoch), int(current or NO_EPOCH), expected
 
 
 def consumed(
     replicas: Replicas, topic_id: UUID, partition: TopicPartition, offset: int, last: int, current: int
 ) -> str:
-    """The value of the record at `offset`; an error's name; `epoch:offset` where the logs part; `nothing`."""
-    asked = FetchPartition(
+    """Return the record's value, an error's name, `epoch:offset` of a divergence, or `nothing`."""
+    requested = FetchPartition(
         partition=partition.partition,
         current_leader_epoch=current,
         fetch_offset=offset,
@@ -55,10 +55,10 @@ def consumed(
     )
     request = FetchRequest(
         replica_id=CONSUMER_REPLICA_ID,
-        topics=(FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=(asked,)),),
+        topics=(FetchTopic(topic=partition.topic, topic_id=topic_id, partitions=(requested,)),),
     )
-    answer = cast(FetchResponse, LeaderConnection(replicas).handle(request))
-    data = answer.responses[0].partitions[0]
+    response = cast(FetchResponse, LeaderConnection(replicas).handle(request))
+    data = response.responses[0].partitions[0]
     if data.error_code != ErrorCode.NONE:
         return ErrorCode(data.error_code).name
     if data.diverging_epoch.end_offset >= 0:
@@ -72,16 +72,16 @@ def consumed(
 
 
 def end_of_epoch(replicas: Replicas, partition: TopicPartition, epoch: int, current: int) -> str:
-    """`epoch:offset` as OffsetForLeaderEpoch answers, or an error's name."""
-    asked = OffsetForLeaderPartition(
+    """Return the OffsetForLeaderEpoch response as `epoch:offset`, or an error's name."""
+    requested = OffsetForLeaderPartition(
         partition=partition.partition, current_leader_epoch=current, leader_epoch=epoch
     )
     request = OffsetForLeaderEpochRequest(
         replica_id=CONSUMER_REPLICA_ID,
-        topics=(OffsetForLeaderTopic(topic=partition.topic, partitions=(asked,)),),
+        topics=(OffsetForLeaderTopic(topic=partition.topic, partitions=(requested,)),),
     )
-    answer = cast(OffsetForLeaderEpochResponse, LeaderConnection(replicas).handle(request))
-    data = answer.topics[0].partitions[0]
+    response = cast(OffsetForLeaderEpochResponse, LeaderConnection(replicas).handle(request))
+    data = response.topics[0].partitions[0]
     if data.error_code != ErrorCode.NONE:
         return ErrorCode(data.error_code).name
     return f"{data.leader_epoch}:{data.end_offset}"

@@ -1,43 +1,43 @@
-"""Runs scenarios of replication: text files that say what happens to the replicas of one partition.
+"""Runs scenarios of replication: text files that describe events at the replicas of one partition.
 
 The brokers are real up to the network: ReplicaManager, Partition, logs on disks in memory, the handlers
-that leaders answer with, the follower's state machine. The text plays the controller, the network and
-the power supply. Brokers are letters. A line is one of:
+of leaders, the follower's state machine. The text acts as the controller, the network and the power
+supply. Brokers are letters. A line is one of:
 
-    # why                            a comment
+    # text                           a comment
     replicas A B C, min isr 2        first: a topic of one partition, led by A in epoch 0, all in sync
-    old fetches                      followers ask with OffsetForLeaderEpoch, as before Fetch version 12
-    produce A m1 m2                  a client sends these, one batch each, with acks=all, to A
+    old fetches                      followers use OffsetForLeaderEpoch, as before Fetch version 12
+    produce A m1 m2                  a client sends these records to A, one batch each, with acks=all
     write A m1                       the same with acks=1
     batch A m1 m2                    the same as one batch, with acks=all; m1..m9 stands for nine values
-    fetch B                          B fetches once, and does what the answer says
-    ask B / handle B / deliver B     the same in three: the request is made, answered, the answer arrives
-    late B                           what B asked before it went down is handled only now
-    sync                             all followers fetch until nothing changes any more
-    pass 200 ms                      time goes by, leaders look whether followers lag
+    fetch B                          B fetches once, and processes the response
+        request B / handle B / deliver B the same in three steps: the request, its handling, the response
+    late B                           the request of B from before it stopped is handled now
+    sync                             all followers fetch until nothing changes
+    pass 200 ms                      the time advances, leaders check whether followers lag
     elect B                          the metadata names B as leader, in the next epoch ...
-    elect B isr B C heard by B       ... with this ISR; only B hears of it now
+        elect B isr B C known to B       ... with this ISR; only B is notified now
     isr A B / fence C                the metadata changes the ISR / fences a broker
-    hear A / hear A at once          A hears the next step of what it missed / all in one step
-    grant A / refuse A CODE          the controller's answer to the ISR that A has asked for
-    flush A, checkpoint A            A syncs its log / writes its high watermarks down
-    kill A / cut power of A / wipe A the process ends / and what was not synced is lost / and all is lost
+    notify A / notify A at once      A gets the next change of metadata that it missed / all in one step
+    grant A / refuse A CODE          the controller's response to the ISR that A has proposed
+    flush A, checkpoint A            A syncs its log / writes its high watermark checkpoint
+    kill A / cut power of A / wipe A the process ends / and unsynced data is lost / and all data is lost
     damage A                         one bit of A's log flips, in its first batch
-    start A                          A registers anew, with a new broker epoch, and hears everything
+    start A                          A registers with a new broker epoch, and gets all metadata
     > A m1@0 m2@1 hw 1 start 0       A's log now: values, each at its leader epoch; hw and start may follow
     > epochs A 0:0 1:2               A's leader epochs and where they start
-    > isr A B                        A's metadata is of no interest here: the committed ISR
-    > asks A for B C                 the ISR that A has asked the controller for and not heard of; `nothing`
-    > acked m1 m2                    what clients were told to be safe, in order
-    > told B FENCED_LEADER_EPOCH     the error of the last answer to B, or of what B did with it
-    > refused A                      the controller must refuse the ISR that A has asked for
-    > produce A m1 NOT_ENOUGH_REPLICAS   a client is refused
+    > isr A B                        the committed ISR
+    > asks A for B C                 the ISR that A has proposed, without a response yet; or `nothing`
+    > acked m1 m2                    the acknowledged records, in order
+        > error B FENCED_LEADER_EPOCH    the error of the last response to B, or of B's processing of it
+    > refused A                      the controller must refuse the ISR that A has proposed
+    > produce A m1 NOT_ENOUGH_REPLICAS   a client gets an error
     > unavailable A                  A cannot use its log
-    > epoch 2 at A ends 0:10         what A answers to OffsetForLeaderEpoch: epoch 0 ended at offset 10
-    > epoch 2 at A in 3 ends CODE    the same; who asks believes that the leader epoch is 3
+    > epoch 2 at A ends 0:10         A's response to OffsetForLeaderEpoch: epoch 0 ended at offset 10
+    > epoch 2 at A in 3 ends CODE    the same; the requester's current leader epoch is 3
     > consumer of A at 5 gets m5     a consumer fetches from offset 5 of A
-    > consumer of A at 5 after 0 in 1 gets 0:3   its last record was of epoch 0, its metadata says epoch 1: it
-                                     is told that its history ends at 3, in epoch 0; or an error, `nothing`
+    > consumer of A at 5 after 0 in 1 gets 0:3   its last record was of epoch 0, its metadata has epoch 1: its
+                                     history diverges at 3, in epoch 0; or an error, or `nothing`
 """
 
 from __future__ import annotations
@@ -100,43 +100,45 @@ class ScenarioBroker:
         self.id = ord(letter) - ord("A") + 1
         self.epoch = 100 + self.id
         self.fs = CrashFileSystem()
-        self.heard = 0
-        """How many steps of the metadata it knows."""
+        self.applied_steps = 0
+        """The number of changes of metadata that it has applied."""
         self.replicas: Replicas | None = None
         self.core: FollowerFetcher | None = None
         self.request: ApiMessage | None = None
         self.lost_request: ApiMessage | None = None
-        self.answer: ApiMessage | None = None
-        self.told: ErrorCode | None = None
+        self.response: ApiMessage | None = None
+        self.error: ErrorCode | None = None
         self.tier: RemoteTier | None = None
         self._scenario = scenario
 
     @property
     def up(self) -> Replicas:
-        """Its parts; AssertionError while it is down."""
+        """Return its parts; raise AssertionError while it is down."""
         assert self.replicas is not None, f"{self.letter} is down"
         return self.replicas
 
     @property
     def partition(self) -> Partition:
-        """Its replica."""
+        """Return its replica."""
         return self.up.manager.partition(T0)
 
     def boot(self) -> None:
-        """Start on what the disk has."""
+        """Start with the content of the disk."""
         config = log_config_from(self._scenario.topic_configs)
         self.replicas = Replicas(self.fs, node_id=self.id, log_config=config)
         self.replicas.leadership.own_epoch = lambda: self.epoch
         self.connection = LeaderConnection(self.replicas, self._scenario.fetch_version)
         self.core = None
-        self.heard = 0
-        self.request = self.answer = None
+        self.applied_steps = 0
+        self.request = self.response = None
 
-    def hear(self, steps: int) -> None:
-        """Follow the next `steps` steps of the metadata as one."""
+    def apply_metadata(self, steps: int) -> None:
+        """Apply the next `steps` changes of metadata as one."""
         history = self._scenario.history
-        records = [record for step in history[self.heard : self.heard + steps] for record in step]
-        self.heard = min(self.heard + steps, len(history))
+        records = [
+            record for step in history[self.applied_steps : self.applied_steps + steps] for record in step
+        ]
+        self.applied_steps = min(self.applied_steps + steps, len(history))
         if not records:
             return
         epoch_before = self._followed_epoch()
@@ -160,7 +162,7 @@ class ScenarioBroker:
                 fetch_version=self._scenario.fetch_version,
                 tier=self.tier,
             )
-            self.request = self.answer = None
+            self.request = self.response = None
             self.perform(self.core.add(T0, TOPIC_ID, partition.leader_epoch, partition.log))
 
     def _followed_epoch(self) -> int:
@@ -168,7 +170,7 @@ class ScenarioBroker:
         return -1 if known is None else known.leader_epoch
 
     def perform(self, actions: list[Action]) -> None:
-        """Do what the state machine wants."""
+        """Perform the actions of the state machine."""
         assert self.core is not None
         for action in actions:
             if isinstance(action, FetchAuxiliary):
@@ -177,18 +179,18 @@ class ScenarioBroker:
                 try:
                     apply_action(action, cast(PartitionLog, action.partition.log), NOW_MS)
                 except KafkaError as error:
-                    self.told = error.code
+                    self.error = error.code
                     self.core.on_action_failed(action, error, self._scenario.now_ms)
                 else:
                     self.core.on_action_performed(action)
 
     def fetch_auxiliary(self, action: FetchAuxiliary) -> None:
-        """Brokers without a remote tier never do."""
+        """Raise AssertionError: brokers without a remote tier never do this."""
         raise AssertionError(action)
 
 
 class Scenario:
-    """One text, run line by line; `commands` are tried in their order."""
+    """One text, run line by line; the patterns of `commands` are tried in order."""
 
     broker_type: ClassVar[type[ScenarioBroker]] = ScenarioBroker
     topic_configs: ClassVar[dict[str, str]] = {}
@@ -206,11 +208,11 @@ class Scenario:
 
     @classmethod
     def of(cls, path: Path, disabled: SafeguardSet = NONE_DISABLED) -> Scenario:
-        """The scenario of a file."""
+        """Return the scenario of a file."""
         return cls(path.read_text(), disabled)
 
     def run(self) -> None:
-        """All lines; AssertionError names the line that does not hold."""
+        """Run all lines; an AssertionError names the line that fails."""
         with without(self.disabled):
             self._run_lines()
 
@@ -221,7 +223,7 @@ class Scenario:
                 continue
             try:
                 self._run(text)
-                self._collect_answers()
+                self._collect_acknowledgements()
             except (AssertionError, KafkaError, KeyError) as error:
                 raise AssertionError(f"line {number}, {text!r}: {error}") from error
 
@@ -234,12 +236,12 @@ class Scenario:
             if match:
                 command(self, *match.groups(default=""))
                 return
-        raise AssertionError("this is no command")
+        raise AssertionError("unknown command")
 
     # -- the cluster
 
     def create(self, letters: str, minimum: str) -> None:
-        """`replicas A B C, min isr 2`"""
+        """Run `replicas A B C, min isr 2`."""
         self.brokers = {letter: self.broker_type(letter, self) for letter in letters.split()}
         ids = tuple(broker.id for broker in self.brokers.values())
         self.history.append(
@@ -264,79 +266,79 @@ class Scenario:
         )
         for broker in self.brokers.values():
             broker.boot()
-            broker.hear(1)
+            broker.apply_metadata(1)
 
     def old_fetches(self) -> None:
-        """Truncation by OffsetForLeaderEpoch."""
+        """Let followers truncate by OffsetForLeaderEpoch."""
         self.fetch_version = 11
 
-    def _publish(self, *records: MetadataRecord, heard_by: str = "") -> None:
+    def _publish(self, *records: MetadataRecord, known_to: str = "") -> None:
         self.history.append(list(records))
-        letters = heard_by.split() or [each for each, broker in self.brokers.items() if broker.replicas]
+        letters = known_to.split() or [each for each, broker in self.brokers.items() if broker.replicas]
         for letter in letters:
             broker = self.brokers[letter]
-            broker.hear(len(self.history) - broker.heard)
+            broker.apply_metadata(len(self.history) - broker.applied_steps)
 
     def _ids(self, letters: str) -> tuple[int, ...]:
         return tuple(self.brokers[letter].id for letter in letters.split())
 
-    def elect(self, letter: str, isr: str, heard_by: str) -> None:
-        """A new leader in a new epoch."""
+    def elect(self, letter: str, isr: str, known_to: str) -> None:
+        """Elect a new leader in a new epoch."""
         record = PartitionChangeRecord(
             partition_id=0,
             topic_id=TOPIC_ID,
             leader=self.brokers[letter].id,
             isr=self._ids(isr) if isr else None,
         )
-        self._publish(record, heard_by=heard_by)
+        self._publish(record, known_to=known_to)
 
     def change_isr(self, isr: str) -> None:
-        """The controller changes the ISR."""
+        """Change the ISR as the controller."""
         self._publish(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=self._ids(isr)))
 
     def fence(self, letter: str) -> None:
-        """The controller has not heard of it."""
+        """Fence a broker as the controller."""
         broker = self.brokers[letter]
         self._publish(FenceBrokerRecord(id=broker.id, epoch=broker.epoch))
 
-    def hear(self, letter: str, at_once: str) -> None:
-        """Metadata that was late."""
+    def apply_metadata(self, letter: str, at_once: str) -> None:
+        """Deliver delayed metadata."""
         broker = self.brokers[letter]
-        broker.hear(len(self.history) - broker.heard if at_once else 1)
+        broker.apply_metadata(len(self.history) - broker.applied_steps if at_once else 1)
 
     def grant(self, letter: str) -> None:
-        """The controller accepts the ISR that was asked for."""
+        """Accept the proposed ISR as the controller."""
         broker = self.brokers[letter]
         partition, proposal = broker.up.proposals.made[-1]
         isr = tuple(member.broker_id for member in proposal.members)
-        refused = self._why_refused(proposal)
-        assert refused is None, refused
-        answer = CommittedIsr(
+        reason = self._why_refused(proposal)
+        assert reason is None, reason
+        response = CommittedIsr(
             leader=broker.id,
             leader_epoch=proposal.leader_epoch,
             partition_epoch=proposal.partition_epoch + 1,
             isr=isr,
         )
-        partition.on_isr_response(proposal, answer)
+        partition.on_isr_response(proposal, response)
         self._publish(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=isr))
 
     def _why_refused(self, proposal: IsrProposal) -> str | None:
-        """What the controller has against a proposal."""
-        known = next(b for b in self.brokers.values() if b.replicas and b.heard == len(self.history))
+        """Return the controller's reason to refuse a proposal, or None."""
+        known = next(b for b in self.brokers.values() if b.replicas and b.applied_steps == len(self.history))
         image = known.up.image
         placed = image.topics_by_name[TOPIC].partitions[0]
         if proposal.partition_epoch != placed.partition_epoch:
-            return f"partition epoch {proposal.partition_epoch}, it is {placed.partition_epoch}"
+            return f"partition epoch {proposal.partition_epoch}, expected {placed.partition_epoch}"
         for member, epoch in proposal.members:
             broker = image.brokers[member]
             if not broker.is_active:
                 return f"broker {member} is fenced"
             if epoch not in (-1, broker.epoch):
-                return f"broker {member} was at epoch {epoch}, is at {broker.epoch}"
+                return f"broker {member} has epoch {broker.epoch}, the proposal has {epoch}"
         return None
 
     def refuse(self, letter: str, code: str) -> None:
-        """The controller does not."""
+        """Refuse the proposed ISR as the controller."""
         partition, proposal = self.brokers[letter].up.proposals.made[-1]
         partition.on_isr_response(proposal, ErrorCode[code])
 
@@ -348,19 +350,19 @@ class Scenario:
         write_checkpoint(self.brokers[letter].up.logs, CheckpointKind.RECOVERY_POINT)
 
     def checkpoint(self, letter: str) -> None:
-        """Write the high watermark down."""
+        """Write the high watermark checkpoint."""
         write_checkpoint(self.brokers[letter].up.logs, CheckpointKind.HIGH_WATERMARK)
 
     def kill(self, letter: str) -> None:
-        """The process ends; the machine goes on."""
+        """Kill the process; the disk keeps all data."""
         self._stop(letter, Survival.KEEP_ALL)
 
     def cut_power(self, letter: str) -> None:
-        """What was not synced is gone."""
+        """Kill the process; the disk loses unsynced data."""
         self._stop(letter, Survival.LOSE_UNSYNCED)
 
     def wipe(self, letter: str) -> None:
-        """A new disk."""
+        """Replace the disk by an empty one."""
         self._stop(letter, Survival.KEEP_ALL)
         self.brokers[letter].fs = CrashFileSystem()
 
@@ -372,18 +374,18 @@ class Scenario:
         self.waiting = [each for each in self.waiting if each[0] is not broker]
 
     def damage(self, letter: str) -> None:
-        """The medium has failed."""
+        """Flip a bit of the log."""
         self.brokers[letter].fs.flip_bit(f"/data/{T0}/{0:020d}.log", 65 * 8)
 
     def start(self, letter: str) -> None:
-        """A new incarnation."""
+        """Start a new incarnation."""
         broker = self.brokers[letter]
         broker.epoch += 100
         broker.boot()
         self._publish(_registration(broker))
 
     def pass_ms(self, milliseconds: str) -> None:
-        """Time goes by."""
+        """Advance the time."""
         self.now_ms += int(milliseconds)
         for broker in self.brokers.values():
             if broker.replicas is not None and T0 in broker.replicas.manager.partitions:
@@ -393,24 +395,24 @@ class Scenario:
     # -- records
 
     def write(self, letter: str, values: str) -> None:
-        """Acks=1."""
+        """Append with acks=1."""
         for value in _spelled_out(values.split()):
             self.brokers[letter].partition.append(batch([value]), 1, NOW_MS)
 
     def produce(self, letter: str, values: str) -> None:
-        """Acks=all."""
+        """Append with acks=all."""
         broker = self.brokers[letter]
         for value in _spelled_out(values.split()):
             info = broker.partition.append(batch([value]), -1, NOW_MS)
             self.waiting.append((broker, info.last_offset + 1, value))
 
     def produce_batch(self, letter: str, values: str) -> None:
-        """Acks=all, all in one."""
+        """Append with acks=all, in one batch."""
         broker, spelled_out = self.brokers[letter], _spelled_out(values.split())
         info = broker.partition.append(batch(spelled_out), -1, NOW_MS)
         self.waiting += [(broker, info.last_offset + 1, value) for value in spelled_out]
 
-    def _collect_answers(self) -> None:
+    def _collect_acknowledgements(self) -> None:
         still = []
         for broker, required, value in self.waiting:
             code = broker.partition.commit_outcome(required)
@@ -421,16 +423,16 @@ class Scenario:
         self.waiting = still
 
     def fetch(self, letter: str) -> None:
-        """Ask, handle, deliver."""
-        self.ask(letter)
+        """Create a request, handle it and deliver the response."""
+        self.send_request(letter)
         self.handle(letter)
         self.deliver(letter)
 
-    def ask(self, letter: str) -> None:
-        """The request is on its way."""
+    def send_request(self, letter: str) -> None:
+        """Create a follower's request."""
         broker = self.brokers[letter]
         core = broker.core
-        assert core is not None, f"{letter} does not follow"
+        assert core is not None, f"{letter} is not a follower"
         self.now_ms += 2_000 if core.next_ready_ms(0) else 0
         now_ms = self.now_ms
         broker.request = (
@@ -440,50 +442,50 @@ class Scenario:
         )
 
     def handle(self, letter: str) -> None:
-        """The leader answers; without an answer the connection is lost."""
+        """Handle the request at the leader; without a response, the connection is lost."""
         broker = self.brokers[letter]
         leader = next(b for b in self.brokers.values() if b.id == broker.partition.leader_id)
-        broker.answer = None
+        broker.response = None
         if broker.request is not None and leader.replicas is not None:
-            broker.answer = leader.connection.handle(broker.request)
-            broker.told = _error_of(broker.answer)
+            broker.response = leader.connection.handle(broker.request)
+            broker.error = _error_of(broker.response)
 
     def late(self, letter: str) -> None:
-        """A request of the past arrives."""
+        """Handle a request from before the broker's restart."""
         broker = self.brokers[letter]
         leader = next(b for b in self.brokers.values() if b.id == broker.partition.leader_id)
         assert broker.lost_request is not None
-        broker.told = _error_of(leader.connection.handle(broker.lost_request))
+        broker.error = _error_of(leader.connection.handle(broker.lost_request))
 
     def deliver(self, letter: str) -> None:
-        """The answer is there."""
+        """Deliver the response to the follower."""
         broker = self.brokers[letter]
-        core, answer = broker.core, broker.answer
+        core, response = broker.core, broker.response
         assert core is not None
-        if isinstance(answer, FetchResponse):
-            broker.perform(core.on_fetch(answer, self.now_ms))
-        elif isinstance(answer, OffsetForLeaderEpochResponse):
-            broker.perform(core.on_epochs(answer, self.now_ms))
-        elif isinstance(answer, ListOffsetsResponse):
-            broker.perform(core.on_offsets(answer, self.now_ms))
+        if isinstance(response, FetchResponse):
+            broker.perform(core.on_fetch(response, self.now_ms))
+        elif isinstance(response, OffsetForLeaderEpochResponse):
+            broker.perform(core.on_epochs(response, self.now_ms))
+        elif isinstance(response, ListOffsetsResponse):
+            broker.perform(core.on_offsets(response, self.now_ms))
         elif broker.request is not None:
             core.on_fetch_failed(self.now_ms)
-        broker.request = broker.answer = None
+        broker.request = broker.response = None
 
     def sync(self) -> None:
-        """Everybody fetches until nothing changes any more."""
+        """Let all followers fetch until nothing changes."""
         before: object = None
         for _ in range(_ROUNDS_MAX):
             now = [self._state(broker) for broker in self.brokers.values() if broker.core]
             if now == before:
                 return
             before = now
-            # As many as there are questions before anything changes.
+            # The largest number of requests before a change.
             for _ in range(6):
                 for letter, broker in self.brokers.items():
                     if broker.core is not None and broker.replicas is not None:
                         self.fetch(letter)
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the replicas do not reach a stable state")
 
     def _state(self, broker: ScenarioBroker) -> object:
         log = broker.partition.log
@@ -491,21 +493,23 @@ class Scenario:
         doing = None if followed is None else followed.state
         return entries_of(log), log.high_watermark, log.log_start_offset, len(self.history), doing
 
-    # -- what is looked at
+    # -- checks
 
     def _check(self, words: list[str]) -> None:
-        """One line that begins with `>`."""
+        """Check one line that begins with `>`."""
         kind = words[0]
         if kind == "acked":
-            assert self.acked == _spelled_out(words[1:]), f"acknowledged were {self.acked}"
-        elif kind == "told":
-            told = self.brokers[words[1]].told
-            assert told is not None and told.name == words[2], f"{words[1]} was told {told!r}"
+            assert self.acked == _spelled_out(words[1:]), f"acknowledged records: {self.acked}"
+        elif kind == "error":
+            result = self.brokers[words[1]].error
+            assert result is not None and result.name == words[2], f"error of {words[1]}: {result!r}"
         elif kind == "unavailable":
-            assert T0 not in self.brokers[words[1]].up.manager.partitions, "it is there"
+            assert T0 not in self.brokers[words[1]].up.manager.partitions, "the partition is available"
         elif kind == "refused":
             made = self.brokers[words[1]].up.proposals.made
-            assert made and self._why_refused(made[-1][1]) is not None, "the controller would accept it"
+            assert made and self._why_refused(made[-1][1]) is not None, (
+                "the controller would accept the proposal"
+            )
         elif kind == "produce":
             self._check_refusal(words[1], words[2], words[3])
         elif kind == "asks":
@@ -513,51 +517,53 @@ class Scenario:
         elif kind in ("consumer", "epoch"):
             self._check_reader(kind, " ".join(words[1:]))
         elif kind == "isr":
-            broker = next(b for b in self.brokers.values() if b.replicas and b.heard == len(self.history))
+            broker = next(
+                b for b in self.brokers.values() if b.replicas and b.applied_steps == len(self.history)
+            )
             isr = broker.up.image.topics_by_name[TOPIC].partitions[0].isr
-            assert isr == self._ids(" ".join(words[1:])), f"the ISR is {isr}"
+            assert isr == self._ids(" ".join(words[1:])), f"ISR: {isr}"
         elif kind == "epochs":
             entries = self.brokers[words[1]].partition.log.leader_epochs.entries
-            told_entries = [f"{epoch}:{start}" for epoch, start in entries]
-            assert told_entries == words[2:], f"they are {told_entries}"
+            found_entries = [f"{epoch}:{start}" for epoch, start in entries]
+            assert found_entries == words[2:], f"leader epochs: {found_entries}"
         else:
             self._check_log(self.brokers[kind].partition.log, words[1:])
 
     def _check_reader(self, kind: str, text: str) -> None:
         if kind == "consumer":
-            letter, offset, last, current, wanted = consumer_line(text)
-            told = consumed(self.brokers[letter].up, TOPIC_ID, T0, offset, last, current)
+            letter, offset, last, current, expected = consumer_line(text)
+            result = consumed(self.brokers[letter].up, TOPIC_ID, T0, offset, last, current)
         else:
-            letter, epoch, current, wanted = epoch_line(text)
-            told = end_of_epoch(self.brokers[letter].up, T0, epoch, current)
-        assert told == wanted, f"it is {told}"
+            letter, epoch, current, expected = epoch_line(text)
+            result = end_of_epoch(self.brokers[letter].up, T0, epoch, current)
+        assert result == expected, f"result: {result}"
 
     def _check_proposal(self, letter: str, isr: list[str]) -> None:
         proposal = self.brokers[letter].partition.pending_isr
-        asked = "nothing" if proposal is None else tuple(member.broker_id for member in proposal.members)
-        wanted = "nothing" if isr == ["nothing"] else self._ids(" ".join(isr))
-        assert asked == wanted, f"it asks for {asked}"
+        requested = "nothing" if proposal is None else tuple(member.broker_id for member in proposal.members)
+        expected = "nothing" if isr == ["nothing"] else self._ids(" ".join(isr))
+        assert requested == expected, f"proposed ISR: {requested}"
 
     def _check_refusal(self, letter: str, value: str, code: str) -> None:
         try:
             self.produce(letter, value)
         except KafkaError as error:
-            assert error.code.name == code, f"it is {error.code.name}"
+            assert error.code.name == code, f"error: {error.code.name}"
         else:
-            raise AssertionError("it is accepted")
+            raise AssertionError("the record was accepted")
 
     def _check_log(self, log: PartitionLog, words: list[str]) -> None:
         found = entries_of(log)
         for name, value in (("hw", log.high_watermark), ("start", log.log_start_offset)):
             if name in words:
                 at = words.index(name)
-                assert int(words[at + 1]) == value, f"{name} is {value}, the log {found}"
+                assert int(words[at + 1]) == value, f"{name}: {value}, log: {found}"
                 del words[at : at + 2]
-        assert found == _spelled_out(words), f"the log is {found}, high watermark {log.high_watermark}"
+        assert found == _spelled_out(words), f"log: {found}, high watermark: {log.high_watermark}"
 
 
 def entries_of(log: PartitionLog) -> list[str]:
-    """All local records as value@epoch."""
+    """Return all local records as value@epoch."""
     found: list[str] = []
     offset = log.local_log_start_offset
     while offset < log.log_end_offset:
@@ -575,7 +581,7 @@ def entries_of(log: PartitionLog) -> list[str]:
 
 
 def _spelled_out(words: list[str]) -> list[str]:
-    """`m3..m5@1` as m3@1 m4@1 m5@1."""
+    """Return `m3..m5@1` as m3@1 m4@1 m5@1."""
     found = []
     for word in words:
         match = re.fullmatch(r"([a-z]+)(\d+)\.\.\1(\d+)(@\d+)?", word)
@@ -597,11 +603,11 @@ def _registration(broker: ScenarioBroker) -> RegisterBrokerRecord:
     )
 
 
-def _error_of(answer: ApiMessage) -> ErrorCode:
-    if isinstance(answer, FetchResponse):
-        data = [data for topic in answer.responses for data in topic.partitions]
-        return ErrorCode(data[0].error_code if data else answer.error_code)
-    topics: Any = answer.topics  # type: ignore[attr-defined]
+def _error_of(response: ApiMessage) -> ErrorCode:
+    if isinstance(response, FetchResponse):
+        data = [data for topic in response.responses for data in topic.partitions]
+        return ErrorCode(data[0].error_code if data else response.error_code)
+    topics: Any = response.topics  # type: ignore[attr-defined]
     return ErrorCode(topics[0].partitions[0].error_code)
 
 
@@ -615,15 +621,15 @@ Scenario.commands = [
     (rf"batch {_L} (.+)", Scenario.produce_batch),
     (rf"late {_L}", Scenario.late),
     (rf"fetch {_L}", Scenario.fetch),
-    (rf"ask {_L}", Scenario.ask),
+    (rf"request {_L}", Scenario.send_request),
     (rf"handle {_L}", Scenario.handle),
     (rf"deliver {_L}", Scenario.deliver),
     (r"sync", Scenario.sync),
     (r"pass (\d+) ms", Scenario.pass_ms),
-    (rf"elect {_L}(?: isr {_LS})?(?: heard by {_LS})?", Scenario.elect),
+    (rf"elect {_L}(?: isr {_LS})?(?: known to {_LS})?", Scenario.elect),
     (rf"isr {_LS}", Scenario.change_isr),
     (rf"fence {_L}", Scenario.fence),
-    (rf"hear {_L}( at once)?", Scenario.hear),
+    (rf"notify {_L}( at once)?", Scenario.apply_metadata),
     (rf"grant {_L}", Scenario.grant),
     (rf"refuse {_L} (\w+)", Scenario.refuse),
     (rf"flush {_L}", Scenario.flush),

@@ -1,28 +1,28 @@
 """Runs scenarios of tiered storage: texts as in `tests/scenarios/replication`, of a tiered topic.
 
-All of it is real but the objects' store: the logs, the leader's copy task, the metadata cache, the follower's
-state machine, local retention, the handlers, the reader of the tier. More lines than there:
+All parts but the object store are real: the logs, the leader's copy task, the metadata cache, the follower's
+state machine, local retention, the handlers, the reader of the tier. Additional lines:
 
     roll A                           A seals its active segment
-    upload A                         A's copy task runs once, as a leader's does
+    upload A                         A's copy task runs once, as a leader
     expire A below 3                 local retention: A keeps only segments that start at 3 or above
-    no metadata for B                B does not get to know what was written of the tier from now on ...
+    no metadata for B                B does not read the tier's metadata from now on ...
     metadata for B                   ... until now
     tier down / tier up              the objects cannot be read
     last tiered offset               follower.fetch.last.tiered.offset.enable, for all
     producer 7 sends A m1            an idempotent producer of this id sends its next batch to A
     producer 7 repeats to A m1       it sends its last batch again
-    > producers A 7:2 8:1            who wrote, and the last offset of each, as A knows it
-    > tier A 0-2 0:0 | 3-5 1:3 2:5   the finished segments that A knows of, by start and then by age: first
-                                     and last offset, and where their leader epochs start in them
-    > stored 3-5 0:0 1:3 2:5         the leader epochs that went with the latest segment of these offsets
+    > producers A 7:2 8:1            the producers known to A, and the last offset of each
+    > tier A 0-2 0:0 | 3-5 1:3 2:5   the finished segments known to A, by start and then by age: first
+                                     and last offset, and the starts of their leader epochs
+    > stored 3-5 0:0 1:3 2:5         the leader epochs stored with the latest segment of these offsets
     > local A 3                      A's local log starts here
     > B builds / > B fetches         the state of B's copy
-    > asks B -4                      B's next question is what this timestamp stands for in the leader's log
-    > asks B end of 1                B's next question is where this epoch ends
+    > asks B -4                      B's next request is for the offset of this timestamp in the leader's log
+    > asks B end of 1                B's next request is for the end of this epoch
     > read B 1 m3                    a consumer fetches from offset 1 of B, from disk or tier, and gets m3
-    > read B 1 epoch 1 m3            the same; its last record before was of this epoch
-    > read B 2 epoch 0 rejected      its records are of another history than B's
+    > read B 1 epoch 1 m3            the same; its previous record was of this epoch
+    > read B 2 epoch 0 rejected      its previous records are of another history than B's
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tests.scenarios.replication.scenario import T0, TOPIC, TOPIC_ID, Scenario, 
 from tests.support.logs.partition_logs import NOW_MS, batch
 from tests.support.replicas.replica_pair import LeaderConnection
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from tests.support.tier.replicas_over_tier import run_to_end
 from tests.support.tier.settings import remote_settings
+from tests.support.tier.tier_cluster import run_to_end
 from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.cluster.replication.follower_queries import EpochEndQuery, OffsetQuery, next_query
 from tidelog.cluster.replication.follower_state import FetchAuxiliary, ReplicaState
@@ -73,14 +73,14 @@ PARTITION = TopicIdPartition(TOPIC_ID, TOPIC, 0)
 
 @dataclass
 class Objects:
-    """What is stored, by segment and kind of file; the log itself is under None."""
+    """The stored objects by segment and kind of file; the log itself has the kind None."""
 
     files: dict[tuple[RemoteLogSegmentMetadata, IndexType | None], bytes] = field(default_factory=dict)
     is_down: bool = False
 
 
 class ObjectStorage:
-    """A RemoteStorageManager: copies files off the disk of one broker."""
+    """A RemoteStorageManager that copies files from the disk of one broker."""
 
     def __init__(self, objects: Objects, broker: TieredBroker) -> None:
         self._objects = objects
@@ -89,7 +89,7 @@ class ObjectStorage:
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
     ) -> bytes | None:
-        """All files that there are."""
+        """Store all files of the segment."""
         read = self._broker.fs.read
         files = {
             None: read(segment.log),
@@ -107,32 +107,32 @@ class ObjectStorage:
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> ReadableStream:
-        """A part of the log."""
+        """Return a part of the log."""
         end = None if end_position is None else end_position + 1
         return io.BytesIO(self._read(metadata, None)[start_position:end])
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
-        """One of the small files."""
+        """Return one of the small files."""
         return io.BytesIO(self._read(metadata, index_type))
 
     def _read(self, metadata: RemoteLogSegmentMetadata, kind: IndexType | None) -> bytes:
         if self._objects.is_down:
-            raise RemoteStorageError("the store is away")
+            raise RemoteStorageError("the store is unavailable")
         data = self._objects.files.get((_key(metadata), kind))
         if data is None:
             raise RemoteResourceNotFound(f"{metadata.remote_log_segment_id}: {kind}")
         return data
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """No scenario does."""
+        """Raise AssertionError: no scenario deletes segments."""
         raise AssertionError(metadata)
 
     def close(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
 
 def _key(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
-    """The segment whatever its state."""
+    """Return the segment in its first state, as a key that is independent of the state."""
     return replace(
         metadata,
         state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
@@ -142,20 +142,20 @@ def _key(metadata: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
 
 
 class InlinePool:
-    """Runs calls at once."""
+    """Runs calls synchronously."""
 
     async def run(self, function: Any, /, *args: Any) -> Any:
-        """As BoundedPool does."""
+        """Run the function, as BoundedPool does."""
         return function(*args)
 
 
 class TieredBroker(ScenarioBroker):
-    """A broker with what belongs to the tier."""
+    """A broker with its parts of the tier."""
 
     _scenario: TieredScenario
 
     def boot(self) -> None:
-        """Start on what the disk has, and read the metadata of the tier."""
+        """Start with the content of the disk, and read the metadata of the tier."""
         super().boot()
         storage = ObjectStorage(self._scenario.objects, self)
         self.metadata = InMemoryRemoteLogMetadataManager(self._scenario.metadata_log)
@@ -179,19 +179,19 @@ class TieredBroker(ScenarioBroker):
             copy_quota=ByteRate(UNLIMITED, 11, 1),
         )
 
-    def hear(self, steps: int) -> None:
-        """Follow the metadata, with the setting that followers have."""
-        super().hear(steps)
+    def apply_metadata(self, steps: int) -> None:
+        """Apply metadata, with the setting of followers."""
+        super().apply_metadata(steps)
         if self.core is not None:
             self.core.prefer_last_tiered_offset(self._scenario.is_last_tiered_preferred)
 
     @property
     def replica(self) -> TieredReplica:
-        """What the tasks of the tier are given."""
+        """Return the replica for the tasks of the tier."""
         return TieredReplica(PARTITION, self.partition.log, self.partition.leader_epoch)
 
     def fetch_auxiliary(self, action: FetchAuxiliary) -> None:
-        """Read what was stored with the segment, and do what follows."""
+        """Read the files stored with the segment, and perform the next action."""
         assert self.core is not None and isinstance(action.segment, RemoteLogSegmentMetadata)
         now_ms = self._scenario.now_ms
         try:
@@ -219,30 +219,30 @@ class TieredScenario(Scenario):
         self.is_last_tiered_preferred = False
         self.sequences: dict[str, int] = {}
 
-    # -- what happens
+    # -- commands
 
     def roll(self, letter: str) -> None:
-        """A new active segment."""
+        """Roll the active segment."""
         self.brokers[letter].partition.log.roll(NOW_MS)
 
     def upload(self, letter: str) -> None:
-        """What the leader's task does."""
+        """Run the leader's copy task."""
         broker = self.brokers[letter]
-        assert broker.partition.leader is not None, f"{letter} does not lead"
+        assert broker.partition.leader is not None, f"{letter} is not the leader"
         run_to_end(CopyTask(broker.context, Role(broker.replica, is_leader=True)).run())
 
     def expire(self, letter: str, offset: str) -> None:
-        """Local retention by bytes, with as many as the segments have that are to stay."""
+        """Apply local retention by bytes, with the size of the segments to keep."""
         broker, start = self.brokers[letter], int(offset)
         log = broker.partition.log
         update_copied_offset(broker.context, broker.replica)
         kept = sum(segment.size_bytes for segment in log.segments if segment.base_offset >= start)
         log.update_config(replace(log.config, local_retention_bytes=kept))
         log.apply_retention(NOW_MS)
-        assert log.local_log_start_offset == start, f"it starts at {log.local_log_start_offset}"
+        assert log.local_log_start_offset == start, f"local log start: {log.local_log_start_offset}"
 
     def no_metadata(self, letter: str) -> None:
-        """The metadata partition is not read."""
+        """Stop reading the metadata partition."""
         self.without_metadata.add(letter)
         broker = self.brokers[letter]
         if broker.replicas is not None:
@@ -251,56 +251,56 @@ class TieredScenario(Scenario):
             broker.metadata.on_partition_leadership_changes((PARTITION,), ())
 
     def metadata(self, letter: str) -> None:
-        """It is read to its end."""
+        """Read the metadata partition to its end."""
         self.without_metadata.discard(letter)
         metadata = self.brokers[letter].metadata
         metadata.held_back.clear()
         metadata.on_partition_leadership_changes((PARTITION,), ())
 
     def send(self, producer: str, letter: str, value: str) -> None:
-        """The next batch of an idempotent producer."""
+        """Send the next batch of an idempotent producer."""
         self.sequences[producer] = self.sequences.get(producer, -1) + 1
         self.repeat(producer, letter, value)
 
     def repeat(self, producer: str, letter: str, value: str) -> None:
-        """The last batch of an idempotent producer."""
+        """Send the last batch of an idempotent producer again."""
         sent = batch(
             [value], producer_id=int(producer), producer_epoch=0, base_sequence=self.sequences[producer]
         )
         self.brokers[letter].partition.append(sent, -1, NOW_MS)
 
     def last_tiered_offset(self) -> None:
-        """KIP-1023."""
+        """Let followers start after the last tiered offset (KIP-1023)."""
         self.is_last_tiered_preferred = True
 
     def tier(self, state: str) -> None:
-        """The objects' store comes and goes."""
+        """Make the object store available or unavailable."""
         self.objects.is_down = state == "down"
 
-    # -- what is looked at
+    # -- checks
 
     def _check(self, words: list[str]) -> None:
         kind = words[0]
         if kind == "tier":
             found = [_described(each) for each in self._segments(words[1])]
-            assert " | ".join(found) == " ".join(words[2:]), f"in the tier are {' | '.join(found)}"
+            assert " | ".join(found) == " ".join(words[2:]), f"segments in the tier: {' | '.join(found)}"
         elif kind == "stored":
             self._check_stored(words[1], words[2:])
         elif kind == "producers":
             known = self.brokers[words[1]].partition.log.producers.producers
-            told = [f"{producer}:{known[producer].last_offset}" for producer in sorted(known)]
-            assert told == words[2:], f"they are {told}"
+            reported = [f"{producer}:{known[producer].last_offset}" for producer in sorted(known)]
+            assert reported == words[2:], f"producers: {reported}"
         elif kind == "local":
             start = self.brokers[words[1]].partition.log.local_log_start_offset
-            assert start == int(words[2]), f"it is {start}"
+            assert start == int(words[2]), f"local log start: {start}"
         elif kind == "read":
             epoch = int(words[4]) if words[3] == "epoch" else -1
             found_value = self._read(words[1], int(words[2]), epoch)
-            assert found_value == words[-1], f"it is {found_value}"
+            assert found_value == words[-1], f"result: {found_value}"
         elif kind == "asks" and words[2] != "for":
-            question = next_query(self._followed(words[1]))
+            query = next_query(self._followed(words[1]))
             expected = EpochEndQuery(int(words[4])) if words[2] == "end" else OffsetQuery(int(words[2]))
-            assert question == expected, f"it asks for {question}"
+            assert query == expected, f"next request: {query}"
         elif words[1:] in (["builds"], ["fetches"]):
             state = self._followed(kind).state
             building = ReplicaState.BUILDING_REMOTE_LOG_AUX
@@ -310,7 +310,7 @@ class TieredScenario(Scenario):
 
     def _followed(self, letter: str) -> Any:
         core = self.brokers[letter].core
-        assert core is not None, f"{letter} does not follow"
+        assert core is not None, f"{letter} is not a follower"
         return core.partitions[T0]
 
     def _segments(self, letter: str) -> list[RemoteLogSegmentMetadata]:
@@ -325,24 +325,24 @@ class TieredScenario(Scenario):
             if kind is IndexType.LEADER_EPOCH and f"{metadata.start_offset}-{metadata.end_offset}" == offsets
         ]
         found = [f"{epoch}:{start}" for epoch, start in stored[-1]]
-        assert found == epochs, f"they are {found}"
+        assert found == epochs, f"leader epochs: {found}"
 
     def _read(self, letter: str, offset: Offset, epoch: LeaderEpoch) -> str:
-        """What a consumer gets that has read up to `offset`, the last record in `epoch`."""
+        """Return the value that a consumer gets at `offset` after a record of `epoch`."""
         broker = self.brokers[letter]
         log = broker.partition.log
-        asked = FetchPartition(
+        requested = FetchPartition(
             partition=0, fetch_offset=offset, last_fetched_epoch=epoch, partition_max_bytes=1
         )
         request = FetchRequest(
             max_wait_ms=0,
             max_bytes=1,
             session_epoch=-1,
-            topics=(FetchTopic(topic=TOPIC, topic_id=TOPIC_ID, partitions=(asked,)),),
+            topics=(FetchTopic(topic=TOPIC, topic_id=TOPIC_ID, partitions=(requested,)),),
         )
-        answer = LeaderConnection(broker.up).handle(request)
-        assert isinstance(answer, FetchResponse)
-        data = answer.responses[0].partitions[0]
+        response = LeaderConnection(broker.up).handle(request)
+        assert isinstance(response, FetchResponse)
+        data = response.responses[0].partitions[0]
         if data.diverging_epoch.end_offset >= 0:
             return "rejected"
         if offset >= log.local_log_start_offset:

@@ -1,4 +1,4 @@
-"""Who uses the quorum: clients that append, and an operator who adds, removes and updates voters."""
+"""Users of the quorum: clients that append, and an operator who changes voters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tidelog.protocol.messages.update_raft_voter import Listener as UpdatedListe
 from tidelog.protocol.schema import ApiMessage
 
 if TYPE_CHECKING:
+    from tests.sim.quorum.cluster import SimulatedCluster
     from tests.sim.quorum.node import SimNode
-    from tests.sim.quorum.world import World
 
 
 class Appender:
-    """Appends numbered records at every node that takes itself for the leader."""
+    """Appends numbered records at every node that believes to be leader."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedCluster) -> None:
         self.world = world
         self.appended = 0
         self._schedule()
@@ -41,9 +41,9 @@ class Appender:
 
 
 class Operator:
-    """Changes the voter set now and then, also twice at the same time, never so that no majority can live."""
+    """Changes the voter set at times, also twice at once, but always leaves a possible majority."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedCluster) -> None:
         self.world = world
         self.stopped = False
         self.answers: list[int] = []
@@ -85,7 +85,7 @@ class Operator:
                 self._propose(leader, voters, self._update(leader, node))
 
     def _propose(self, leader: SimNode, voters: VoterSet, request: ApiMessage) -> None:
-        """Ask for a change when everything that may come of it leaves a majority of live disks."""
+        """Request a change if every possible result leaves a majority of live disks."""
         world = self.world
         if not len(voters) or any(
             not live_majority(world, each) for each in (voters, *possible_voter_sets(world))

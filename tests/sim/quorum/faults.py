@@ -1,4 +1,4 @@
-"""What goes wrong during the safety phase: cut links, crashes, pauses, lost disks, resignations."""
+"""Faults of the safety phase: link failures, crashes, pauses, lost disks, resignations."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tidelog.cluster.quorum.events import Resign
 from tidelog.cluster.quorum.voter_set import VoterSet
 
 if TYPE_CHECKING:
+    from tests.sim.quorum.cluster import SimulatedCluster
     from tests.sim.quorum.node import SimNode
-    from tests.sim.quorum.world import World
 
 
 class Faults:
-    """Draws faults until `stop`, and then repairs everything."""
+    """Injects faults until `stop`, and then repairs everything."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedCluster) -> None:
         self.world = world
         self.stopped = False
         swarm = world.swarm
@@ -29,7 +29,7 @@ class Faults:
         self._every(swarm.resign_every, self._resign)
 
     def stop(self) -> None:
-        """Heal links, start and wake all nodes, and let the network be good from now on."""
+        """Repair links, start and resume all nodes, and make the network reliable."""
         world = self.world
         self.stopped = True
         world.swarm = world.swarm.healed()
@@ -52,14 +52,14 @@ class Faults:
         return 1 + int(self.world.random.expovariate(1 / mean))
 
     def _victim(self) -> SimNode:
-        """Any node, more often one that leads."""
+        """Return any node, more often a leader."""
         random, leaders = self.world.random, self.world.leaders()
         if leaders and random.random() < self.world.swarm.crash_leader:
             return random.choice(leaders)
         return random.choice(list(self.world.nodes.values()))
 
     def _partition(self) -> None:
-        """Cut one node, or a group of nodes, from the others, in one direction or both."""
+        """Isolate one node or a group of nodes, in one direction or both."""
         world, random = self.world, self.world.random
         ids = list(world.nodes)
         if random.random() < 0.4:
@@ -138,8 +138,8 @@ class Faults:
             self.world.random.choice(leaders).handle(Resign())
 
 
-def possible_voter_sets(world: World) -> list[VoterSet]:
-    """All voter sets that may come to count: the last committed one and those that some log has behind it."""
+def possible_voter_sets(world: SimulatedCluster) -> list[VoterSet]:
+    """Return all possible voter sets: the last committed one and later ones in some log."""
     committed = [voters for _, voters in world.ledger.voter_sets[-1:]]
     end = world.ledger.voter_sets[-1][0] if world.ledger.voter_sets else -1
     others = [
@@ -151,7 +151,9 @@ def possible_voter_sets(world: World) -> list[VoterSet]:
     return [*committed, *others, *world.proposed_voter_sets]
 
 
-def live_majority(world: World, voters: VoterSet, without: SimNode | None = None, spare: int = 0) -> bool:
+def live_majority(
+    world: SimulatedCluster, voters: VoterSet, without: SimNode | None = None, spare: int = 0
+) -> bool:
     """Whether a majority of the voters is on disks that exist, once `without` has lost its own.
 
     `spare`: also if so many voters come to the set that are on no disk.

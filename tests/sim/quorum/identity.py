@@ -1,4 +1,4 @@
-"""Names that the simulated cluster goes by."""
+"""Names and endpoints of the simulated cluster."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ FIRST_PORT = 9000
 
 
 def endpoints_of(node_id: int) -> tuple[Endpoint, ...]:
-    """Where a node's controller listener is."""
+    """Return the endpoint of a node's controller listener."""
     return (Endpoint("CONTROLLER", f"node-{node_id}", FIRST_PORT + node_id),)

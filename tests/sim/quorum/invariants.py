@@ -1,4 +1,4 @@
-"""What must hold after every step of every node.
+"""Invariants after every step of every node.
 
 Each function looks at the node that stepped, and raises Violation.
 
@@ -19,13 +19,13 @@ from tidelog.cluster.quorum.states import State
 from tidelog.cluster.quorum.voter_set import ReplicaKey, VoterSet
 
 if TYPE_CHECKING:
+    from tests.sim.quorum.cluster import SimulatedCluster
     from tests.sim.quorum.node import SimNode
-    from tests.sim.quorum.world import World
     from tidelog.cluster.quorum.effects import Effect
 
 
 class History:
-    """What was seen from outside, for invariants that reach over several nodes or lives."""
+    """Externally visible events, for invariants across nodes and restarts."""
 
     def __init__(self) -> None:
         self.leaders: dict[int, int] = {}
@@ -42,8 +42,8 @@ class History:
         """The epoch whose leader everybody followed."""
 
 
-def one_leader_per_epoch(world: World, node: SimNode) -> None:
-    """In an epoch at most one node leads."""
+def one_leader_per_epoch(world: SimulatedCluster, node: SimNode) -> None:
+    """Check that an epoch has at most one leader."""
     quorum = node.quorum
     assert quorum is not None
     if quorum.state is not State.LEADER:
@@ -53,7 +53,7 @@ def one_leader_per_epoch(world: World, node: SimNode) -> None:
         raise Violation("one_leader_per_epoch", f"epoch {quorum.epoch} is led by {node.id} and by {leader}")
 
 
-def an_epoch_is_led_in_one_life(world: World, node: SimNode, epoch: int) -> None:
+def an_epoch_is_led_in_one_life(world: SimulatedCluster, node: SimNode, epoch: int) -> None:
     """Who told that it leads an epoch does not lead it after a restart: it may have lost what it wrote."""
     leader = world.history.announced.setdefault(epoch, (node.id, node.life))
     if leader != (node.id, node.life):
@@ -62,8 +62,8 @@ def an_epoch_is_led_in_one_life(world: World, node: SimNode, epoch: int) -> None
         )
 
 
-def leaders_have_a_majority_of_votes(world: World, node: SimNode) -> None:
-    """Whoever leads was voted for by a majority of the voters it knows, in that epoch."""
+def leaders_have_a_majority_of_votes(world: SimulatedCluster, node: SimNode) -> None:
+    """Check that a leader has votes of a majority of the voters that it knows, in its epoch."""
     quorum = node.quorum
     assert quorum is not None
     if quorum.state is not State.LEADER or world.elected.get(node.id) == (node.life, quorum.epoch):
@@ -85,8 +85,8 @@ def leaders_have_a_majority_of_votes(world: World, node: SimNode) -> None:
         )
 
 
-def epochs_never_go_back(world: World, node: SimNode) -> None:
-    """The epoch of a process rises; after a restart it is not below what was told to others."""
+def epochs_never_go_back(world: SimulatedCluster, node: SimNode) -> None:
+    """Check that a process never lowers its epoch, and a restart never below a reported one."""
     quorum = node.quorum
     assert quorum is not None
     if quorum.epoch < node.epoch:
@@ -99,8 +99,8 @@ def epochs_never_go_back(world: World, node: SimNode) -> None:
     node.epoch = quorum.epoch
 
 
-def high_watermarks_never_go_back(world: World, node: SimNode) -> None:
-    """Within the life of a process."""
+def high_watermarks_never_go_back(world: SimulatedCluster, node: SimNode) -> None:
+    """Check that the high watermark never decreases within a process."""
     high_watermark = node.disk.log.high_watermark
     if high_watermark < node.high_watermark:
         raise Violation(
@@ -109,8 +109,8 @@ def high_watermarks_never_go_back(world: World, node: SimNode) -> None:
     node.high_watermark = high_watermark
 
 
-def committed_data_agrees(world: World, node: SimNode) -> None:
-    """What a node takes for committed is what every other node does (Kafka's ConsistentCommittedData)."""
+def committed_data_agrees(world: SimulatedCluster, node: SimNode) -> None:
+    """Check that all nodes agree on committed data (Kafka's ConsistentCommittedData)."""
     log, ledger, quorum = node.disk.log, world.ledger, node.quorum
     assert quorum is not None
     if node.checked_to < log.start_offset:
@@ -129,7 +129,7 @@ def committed_data_agrees(world: World, node: SimNode) -> None:
         node.checked_to = batch.next_offset
 
 
-def committed_entries_are_on_a_majority(world: World, node: SimNode) -> None:
+def committed_entries_are_on_a_majority(world: SimulatedCluster, node: SimNode) -> None:
     """Who commits first leads, and its log up to there is on the disks of a majority of the voters.
 
     A leader that commits its own removal resigns in the same step.
@@ -152,7 +152,7 @@ def committed_entries_are_on_a_majority(world: World, node: SimNode) -> None:
         )
 
 
-def committed_entries_are_not_truncated(world: World, node: SimNode) -> None:
+def committed_entries_are_not_truncated(world: SimulatedCluster, node: SimNode) -> None:
     """What the cluster has committed stays in every log that has it, known to be committed there or not.
 
     But for one that has not come to the epoch of that commit: its copy did not count, and an earlier leader
@@ -169,8 +169,8 @@ def committed_entries_are_not_truncated(world: World, node: SimNode) -> None:
             )
 
 
-def voters_change_one_at_a_time(world: World, node: SimNode) -> None:
-    """A leader has one uncommitted voter set at most, one voter away from the set before."""
+def voters_change_one_at_a_time(world: SimulatedCluster, node: SimNode) -> None:
+    """Check that a leader has at most one uncommitted voter set, one voter away from the previous one."""
     quorum, log = node.quorum, node.disk.log
     assert quorum is not None
     if quorum.state is not State.LEADER or not any(batch.is_control for batch in node.appended):
@@ -188,7 +188,7 @@ def voters_change_one_at_a_time(world: World, node: SimNode) -> None:
 
 
 def _named(before: VoterSet, after: VoterSet) -> VoterSet:
-    """The older set with the directory ids that an upgrade of static voters filled in."""
+    """Return the older set with the directory ids that an upgrade of static voters added."""
     known = {voter.id: voter.key.directory_id for voter in after if voter.key.directory_id is not None}
     return VoterSet.of(
         replace(voter, key=ReplicaKey(voter.id, voter.key.directory_id or known.get(voter.id)))
@@ -197,12 +197,12 @@ def _named(before: VoterSet, after: VoterSet) -> VoterSet:
 
 
 def _differ_by_one_at_most(before: VoterSet, after: VoterSet) -> bool:
-    """Whether any two majorities of the sets have a voter in common."""
+    """Return whether any two majorities of the sets share a voter."""
     old, new = {voter.key for voter in before}, {voter.key for voter in after}
     return len(old - new) <= 1 and len(new - old) <= 1
 
 
-def a_snapshot_stands_where_the_log_starts(world: World, node: SimNode) -> None:
+def a_snapshot_stands_where_the_log_starts(world: SimulatedCluster, node: SimNode) -> None:
     """A log that does not start at 0 starts at a snapshot, and does not end before the latest one."""
     log = node.disk.log
     if log.start_offset == 0:
@@ -221,22 +221,22 @@ def a_snapshot_stands_where_the_log_starts(world: World, node: SimNode) -> None:
         )
 
 
-def leaders_load_no_snapshot(world: World, node: SimNode, effects: list[Effect]) -> None:
-    """A leader has everything (Kafka's LeaderNeverLoadSnapshot)."""
+def leaders_load_no_snapshot(world: SimulatedCluster, node: SimNode, effects: list[Effect]) -> None:
+    """Check that a leader loads no snapshot (Kafka's LeaderNeverLoadSnapshot)."""
     quorum = node.quorum
     assert quorum is not None
     if quorum.state is State.LEADER and any(isinstance(effect, SnapshotLoaded) for effect in effects):
         raise Violation("leaders_load_no_snapshot", f"node {node.id} in epoch {quorum.epoch}")
 
 
-def leaders_are_heard_by_a_majority(world: World, node: SimNode) -> None:
-    """A leader that a majority has not fetched from for long does not go on leading (KAFKA-15489)."""
+def leaders_are_heard_by_a_majority(world: SimulatedCluster, node: SimNode) -> None:
+    """Check that a leader without fetches of a majority resigns (KAFKA-15489)."""
     quorum, history = node.quorum, world.history
     assert quorum is not None
     if quorum.state is not State.LEADER:
         history.leading_since.pop(node.id, None)
         return
-    # Another voter set is given time of its own.
+    # A changed voter set gets its own timeout.
     since, voters = history.leading_since.get(node.id, (0, ()))
     if voters != quorum.voters.ids:
         since = world.now
@@ -255,8 +255,8 @@ def leaders_are_heard_by_a_majority(world: World, node: SimNode) -> None:
         )
 
 
-def requests_are_answered_in_time(world: World, node: SimNode) -> None:
-    """A request that a process has looked at is answered, at the latest when it may wait no longer."""
+def requests_are_answered_in_time(world: SimulatedCluster, node: SimNode) -> None:
+    """Check that a processed request gets a response within its maximum wait time."""
     if not node.open_requests:
         return
     request, since = next(iter(node.open_requests.items()))
@@ -264,8 +264,8 @@ def requests_are_answered_in_time(world: World, node: SimNode) -> None:
         raise Violation("requests_are_answered_in_time", f"node {node.id} since {since}: {request}")
 
 
-def steady_leaders_stay(world: World, node: SimNode) -> None:
-    """Where nothing is wrong with the leader and a majority, nobody raises the epoch (KIP-996)."""
+def steady_leaders_stay(world: SimulatedCluster, node: SimNode) -> None:
+    """Check that nobody raises the epoch while the leader and a majority are healthy (KIP-996)."""
     quorum, history = node.quorum, world.history
     assert quorum is not None
     if not world.swarm.steady:
@@ -284,15 +284,17 @@ def steady_leaders_stay(world: World, node: SimNode) -> None:
         )
 
 
-def a_vote_is_given_once(world: World, voter: ReplicaKey, epoch: int, candidate: tuple[int, UUID]) -> None:
-    """The same replica does not vote for two candidates in one epoch, over all its lives."""
+def a_vote_is_given_once(
+    world: SimulatedCluster, voter: ReplicaKey, epoch: int, candidate: tuple[int, UUID]
+) -> None:
+    """Check that a replica votes for at most one candidate per epoch, across restarts."""
     assert voter.directory_id is not None
     given = world.history.votes.setdefault((epoch, voter.id, voter.directory_id), candidate)
     if given != candidate:
         raise Violation("a_vote_is_given_once", f"{voter} in epoch {epoch}: {given} and {candidate}")
 
 
-AFTER_EVERY_STEP: tuple[Callable[[World, SimNode], None], ...] = (
+AFTER_EVERY_STEP: tuple[Callable[[SimulatedCluster, SimNode], None], ...] = (
     one_leader_per_epoch,
     leaders_have_a_majority_of_votes,
     epochs_never_go_back,

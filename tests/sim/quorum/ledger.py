@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """The one history that all nodes must agree on."""
+    """The one history on which all nodes must agree."""
 
     def __init__(self) -> None:
         self.batches: list[StoredBatch] = []
@@ -33,11 +33,11 @@ class Ledger:
 
     @property
     def end_offset(self) -> int:
-        """Up to here the cluster has committed."""
+        """Return the end of the committed entries."""
         return self.batches[-1].next_offset if self.batches else 0
 
     def extend(self, batch: StoredBatch, epoch: int) -> None:
-        """One more committed batch; `epoch` is that of the leader who has committed it."""
+        """Add a committed batch; `epoch` is that of the leader that committed it."""
         assert batch.base_offset == self.end_offset
         self._committed_in.append(epoch)
         self._bases.append(batch.base_offset)
@@ -47,19 +47,19 @@ class Ledger:
             self.voter_sets.append((batch.base_offset, voters))
 
     def batch_at(self, offset: int) -> StoredBatch | None:
-        """The committed batch that holds `offset`."""
+        """Return the committed batch that holds `offset`."""
         at = bisect_right(self._bases, offset) - 1
         if at < 0 or offset >= self.batches[at].next_offset:
             return None
         return self.batches[at]
 
     def committed_in(self, batch: StoredBatch) -> int | None:
-        """The epoch in which a batch was committed, None when it was not."""
+        """Return the epoch in which a batch was committed; None if it was not."""
         at = bisect_right(self._bases, batch.base_offset) - 1
         return self._committed_in[at] if at >= 0 and self.batches[at] == batch else None
 
     def epoch_before(self, offset: int) -> int:
-        """The epoch of the entry before `offset`."""
+        """Return the epoch of the entry before `offset`."""
         if offset == 0:
             return 0
         batch = self.batch_at(offset - 1)
@@ -67,7 +67,7 @@ class Ledger:
         return batch.epoch
 
     def digest_before(self, offset: int) -> int:
-        """A checksum over all entries below `offset`, which is where a batch ends."""
+        """Return a checksum of all entries below `offset`, which is the end of a batch."""
         if offset == 0:
             return 0
         at = bisect_right(self._bases, offset - 1) - 1
@@ -75,11 +75,11 @@ class Ledger:
         return self._digests[at]
 
     def voters_before(self, offset: int) -> VoterSet | None:
-        """The voter set that the entries below `offset` tell of."""
+        """Return the voter set of the entries below `offset`."""
         return next((voters for at, voters in reversed(self.voter_sets) if at < offset), None)
 
     def acknowledge(self, node: SimNode, last_offset: int, epoch: int, values: object) -> None:
-        """`node` tells a client that its records are committed."""
+        """Record that `node` acknowledged its records to a client."""
         batch = self.batch_at(last_offset)
         if batch is None or batch.epoch != epoch or batch.next_offset != last_offset + 1:
             raise Violation(
@@ -92,7 +92,7 @@ class Ledger:
         self.acknowledged += len(values)
 
     def check_snapshot(self, node: SimNode, snapshot_id: SnapshotId) -> None:
-        """A node has loaded a snapshot: it is of what was committed."""
+        """Check that a loaded snapshot contains committed data."""
         data = node.disk.log.snapshots[snapshot_id]
         expected = self.digest_before(snapshot_id.end_offset), self.epoch_before(snapshot_id.end_offset)
         found = digest_of(data), snapshot_id.epoch

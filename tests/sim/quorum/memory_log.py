@@ -1,4 +1,4 @@
-"""The metadata log in memory, over a disk that forgets what was not synced.
+"""The metadata log in memory, on a disk that loses unsynced changes.
 
 `batches` is what the process sees. `_journal` lists the changes since the last sync, oldest first, so that a
 power cut undoes the newest of them: a seeded prefix of the changes survives. Snapshots are whole files that
@@ -16,7 +16,7 @@ from tidelog.protocol.batch import iterate_headers
 
 
 class StoredBatch(NamedTuple):
-    """One batch of the log, whole."""
+    """One complete batch of the log."""
 
     base_offset: int
     next_offset: int
@@ -35,7 +35,7 @@ class _Truncate(NamedTuple):
 
 
 def split(data: bytes) -> list[StoredBatch]:
-    """The batches that stand in `data`, one behind the other."""
+    """Return the consecutive batches in `data`."""
     return [
         StoredBatch(
             header.base_offset,
@@ -49,7 +49,7 @@ def split(data: bytes) -> list[StoredBatch]:
 
 
 class MemoryLog:
-    """`tidelog.cluster.quorum.log.RaftLog`; it belongs to one disk and outlives the processes that use it."""
+    """`tidelog.cluster.quorum.log.RaftLog`; it belongs to one disk and survives the processes that use it."""
 
     def __init__(self) -> None:
         self.start_offset = 0
@@ -66,16 +66,16 @@ class MemoryLog:
 
     @property
     def end_offset(self) -> int:
-        """Where the next batch goes."""
+        """Return the offset of the next batch."""
         return self.batches[-1].next_offset if self.batches else self.start_offset
 
     @property
     def last_epoch(self) -> int:
-        """Epoch of the last batch, or of the snapshot when there is none behind it."""
+        """Return the epoch of the last batch, or of the snapshot if no batch follows it."""
         return self.batches[-1].epoch if self.batches else self.start_epoch
 
     def append(self, batches: bytes | bytearray | memoryview, epoch: int) -> None:
-        """Batches that continue the log, with offsets and epochs stamped."""
+        """Append batches that continue the log, and set their offsets and epochs."""
         for batch in split(bytes(batches)):
             assert batch.base_offset == self.end_offset, f"{batch.base_offset} is not {self.end_offset}"
             assert batch.epoch >= self.last_epoch, f"epoch {batch.epoch} behind {self.last_epoch}"
@@ -95,7 +95,7 @@ class MemoryLog:
         self.on_truncate(offset, removed)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch that is not above `epoch`, and where it ends."""
+        """Return the largest epoch up to `epoch`, and its end."""
         low, high = 0, len(self.batches)
         while low < high:
             middle = (low + high) // 2
@@ -108,7 +108,7 @@ class MemoryLog:
         return EpochEnd(self.start_epoch, self.start_offset)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one that holds `offset` on; at least one, if there is one."""
+        """Return complete batches from the one with `offset`, at least one if available."""
         if offset >= self.end_offset:
             return b""
         assert offset >= self.start_offset
@@ -123,22 +123,22 @@ class MemoryLog:
         return b"".join(parts)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Everything below `offset` is committed."""
+        """Mark everything below `offset` as committed."""
         assert self.high_watermark <= offset <= self.end_offset
         self.high_watermark = offset
 
     def latest_snapshot(self) -> SnapshotId | None:
-        """The newest snapshot that is complete."""
+        """Return the newest complete snapshot."""
         return max(self.snapshots, default=None)
 
     def earliest_snapshot(self) -> SnapshotId | None:
-        """The oldest snapshot that is still there."""
+        """Return the oldest existing snapshot."""
         return min(self.snapshots, default=None)
 
     def read_snapshot(
         self, snapshot_id: SnapshotId, position: int, max_bytes: int
     ) -> tuple[bytes, int] | None:
-        """A part of a snapshot, and the size of the whole."""
+        """Return a part of a snapshot and the total size."""
         data = self.snapshots.get(snapshot_id)
         if data is None:
             return None
@@ -147,7 +147,7 @@ class MemoryLog:
     def append_snapshot_chunk(
         self, snapshot_id: SnapshotId, position: int, chunk: bytes | memoryview
     ) -> None:
-        """The next part of a snapshot that is being fetched."""
+        """Append a part to a snapshot that is being fetched."""
         if position == 0:
             self._incoming = {snapshot_id: bytearray()}
         incoming = self._incoming[snapshot_id]
@@ -155,7 +155,7 @@ class MemoryLog:
         incoming += chunk
 
     def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:
-        """The fetched snapshot is whole: the log starts at its end."""
+        """Complete the fetched snapshot: the log starts at its end."""
         data = bytes(self._incoming.pop(snapshot_id))
         removed = self._cut(self.start_offset)
         self._journal.clear()
@@ -167,17 +167,17 @@ class MemoryLog:
         )
         return True
 
-    # What the shell does with it.
+    # Used by the shell
 
     def epoch_at(self, offset: int) -> int | None:
-        """Epoch of the entry at `offset`; None when the log does not have it."""
+        """Return the epoch of the entry at `offset`; None if the log lacks it."""
         at = bisect_right(self._bases, offset) - 1
         if at < 0 or offset >= self.batches[at].next_offset:
             return None
         return self.batches[at].epoch
 
     def batch_at(self, offset: int) -> StoredBatch | None:
-        """The batch that holds `offset`."""
+        """Return the batch that holds `offset`."""
         at = bisect_right(self._bases, offset) - 1
         if at < 0 or offset >= self.batches[at].next_offset:
             return None
@@ -185,7 +185,7 @@ class MemoryLog:
 
     @property
     def durable_end_offset(self) -> int:
-        """Up to here the entries of the log survive a power cut."""
+        """Return the end of the entries that survive a power failure."""
         end = self.end_offset
         for change in self._journal:
             if isinstance(change, _Append):
@@ -193,7 +193,7 @@ class MemoryLog:
         return end
 
     def sync(self, flush_to: int) -> None:
-        """What stands below `flush_to` is on the disk."""
+        """Sync the entries below `flush_to`."""
         if flush_to >= self.end_offset:
             self._journal.clear()
             return
@@ -205,11 +205,11 @@ class MemoryLog:
 
     @property
     def unsynced_changes(self) -> int:
-        """How many changes a power cut may undo."""
+        """Return the number of changes that a power failure may undo."""
         return len(self._journal)
 
     def lose_power(self, survivors: int) -> None:
-        """Keep the oldest `survivors` of the unsynced changes, undo the others."""
+        """Keep the oldest `survivors` of the unsynced changes and undo the others."""
         while len(self._journal) > survivors:
             change = self._journal.pop()
             if isinstance(change, _Append):
@@ -220,7 +220,7 @@ class MemoryLog:
         self._journal.clear()
 
     def reopen(self) -> None:
-        """As a new process finds it: a log that does not agree with the latest snapshot begins there."""
+        """Open the log in a new process; a log that contradicts the latest snapshot starts there."""
         self._incoming.clear()
         snapshot = self.latest_snapshot()
         self.high_watermark = snapshot.end_offset if snapshot is not None else 0
@@ -233,12 +233,12 @@ class MemoryLog:
             self.snapshots = {snapshot: self.snapshots[snapshot]}
 
     def add_snapshot(self, snapshot_id: SnapshotId, data: bytes) -> None:
-        """A snapshot of the committed state up to `snapshot_id.end_offset`."""
+        """Add a snapshot of the committed state up to `snapshot_id.end_offset`."""
         assert self.start_offset < snapshot_id.end_offset <= self.high_watermark
         self.snapshots[snapshot_id] = data
 
     def delete_before(self, snapshot_id: SnapshotId) -> None:
-        """Older snapshots and the log before snapshot `snapshot_id` are not needed any more."""
+        """Delete older snapshots and the log before the snapshot `snapshot_id`."""
         for older in [each for each in self.snapshots if each < snapshot_id]:
             del self.snapshots[older]
         kept = [batch for batch in self.batches if batch.next_offset > snapshot_id.end_offset]

@@ -1,4 +1,4 @@
-"""The network between the nodes: every message is lost, late, doubled or held up as the swarm says.
+"""The network between the nodes, which loses, delays and duplicates messages.
 
 A request that finds no process is refused at once or vanishes. Each request times out at its sender, so every
 `Send` is answered once, as the shell promises. Cut links are directed: (0, 1) keeps what 0 says from 1.
@@ -16,13 +16,13 @@ from tidelog.protocol.messages.vote import VoteRequest
 from tidelog.protocol.schema import ApiMessage
 
 if TYPE_CHECKING:
+    from tests.sim.quorum.cluster import SimulatedCluster
     from tests.sim.quorum.node import SimNode
-    from tests.sim.quorum.world import World
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """A request under way; it is the `source` that the receiver answers to."""
+    """A request in flight; it is the `source` to which the receiver responds."""
 
     sender: int
     sender_life: int
@@ -36,14 +36,14 @@ class Request:
 class Network:
     """Carries messages between the nodes of one world."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedCluster) -> None:
         self.world = world
         self.cut: set[tuple[int, int]] = set()
         self.may_stand: int | None = None
         """Scenarios choose who is elected: what others ask for votes is lost."""
 
     def send(self, node: SimNode, effect: Send) -> None:
-        """Put a request on its way, and start its timer."""
+        """Send a request and start its timer."""
         world = self.world
         receiver = effect.to_node
         if receiver < 0 and effect.endpoints:
@@ -63,7 +63,7 @@ class Network:
             world.at(arrival, self._arrive, request)
 
     def respond(self, request: Request, message: ApiMessage) -> None:
-        """Put an answer on its way."""
+        """Send a response."""
         world = self.world
         message = self._through_codec(message)
         for arrival in self._arrivals(request.receiver, request.sender):
@@ -89,7 +89,7 @@ class Network:
             node.answered(life, request_id, None)
 
     def _arrivals(self, sender: int, receiver: int) -> list[int]:
-        """When the message arrives: never, once, or more often."""
+        """Return the arrival times of a message: none, one, or several."""
         swarm, random, now = self.world.swarm, self.world.random.random, self.world.now
         if (sender, receiver) in self.cut or (swarm.drop and random() < swarm.drop):
             return []

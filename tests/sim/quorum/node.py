@@ -1,4 +1,4 @@
-"""One node: its disk, and the process on it, which drives a `Quorum` as `cluster.quorum.effects` says."""
+"""One node: its disk, and a process that drives a `Quorum` by its effects."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from tidelog.protocol.schema import ApiMessage
 MAY_TAKE_LONG = (AddRaftVoterRequest, RemoveRaftVoterRequest)
 
 if TYPE_CHECKING:
-    from tests.sim.quorum.world import World
+    from tests.sim.quorum.cluster import SimulatedCluster
 
 
 class _Made(NamedTuple):
-    """An effect, and the epoch that it tells others if it is a message."""
+    """An effect, and the epoch in it if it is a message."""
 
     effect: Effect
     epoch: LeaderEpoch
@@ -68,7 +68,7 @@ _EPOCH_FIELDS = frozenset({"leader_epoch", "current_leader_epoch", "replica_epoc
 
 
 def epoch_told(message: object) -> LeaderEpoch:
-    """The highest epoch of the quorum that a message names as its sender's; -1 for none."""
+    """Return the highest epoch of the sender in a message; -1 for none."""
     if isinstance(message, tuple):
         return max(map(epoch_told, message), default=NO_LEADER_EPOCH)
     if not is_dataclass(message) or isinstance(message, type):
@@ -82,7 +82,7 @@ def epoch_told(message: object) -> LeaderEpoch:
 
 @dataclass(eq=False)
 class Disk:
-    """What a directory holds, and what the outside world remembers of it."""
+    """The contents of a directory, and what other nodes know of it."""
 
     node_id: int
     directory_id: UUID
@@ -97,7 +97,7 @@ class Disk:
 class SimNode:
     """A node with its present disk; `quorum` is None while no process runs."""
 
-    def __init__(self, world: World, node_id: int, disk: Disk) -> None:
+    def __init__(self, world: SimulatedCluster, node_id: int, disk: Disk) -> None:
         self.world = world
         self.id = node_id
         self.disk = disk
@@ -125,10 +125,10 @@ class SimNode:
         self._tickets: list[int] = []
         self._tick_at: int | None = None
 
-    # Life and death.
+    # Start and stop
 
     def start(self) -> None:
-        """Start a process on what the disk holds."""
+        """Start a process with the contents of the disk."""
         assert self.quorum is None
         self.life += 1
         self.paused = False
@@ -144,7 +144,7 @@ class SimNode:
         self._schedule_tick()
 
     def stop(self, *, power_lost: bool, worst: bool = False) -> None:
-        """kill -9, or the plug: then a part of what was not synced is gone; all of it at `worst`."""
+        """Kill the process or cut its power, which loses part of the unsynced data, all of it at `worst`."""
         random, disk = self.world.random, self.disk
         if worst:
             disk.log.lose_power(0)
@@ -165,11 +165,11 @@ class SimNode:
         self._tick_at = None
 
     def pause(self) -> None:
-        """SIGSTOP: the clock goes on, the process does not; what arrives waits in its sockets."""
+        """Pause as by SIGSTOP: the clock continues, and messages wait in the sockets."""
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume as by SIGCONT."""
         if not self.paused:
             return
         self.paused = False
@@ -178,25 +178,25 @@ class SimNode:
         self._drain()
         self._schedule_tick()
 
-    # What happens to it.
+    # Events
 
     def received(self, request: Request) -> None:
-        """A request has arrived."""
+        """Receive a request."""
         self._handle(RequestReceived(request, request.message))
 
     def answered(self, life: int, request_id: int, message: ApiMessage | None) -> None:
-        """An answer, or the end of waiting for one; what comes late or twice is nobody's."""
+        """Receive a response or a timeout; late and repeated ones are ignored."""
         if life == self.life and request_id in self.waiting:
             self.waiting.discard(request_id)
             self._handle(ResponseReceived(request_id, message))
 
     def append(self, values: list[bytes]) -> None:
-        """A client has records for whoever leads."""
+        """Append records of a client if this node is the leader."""
         assert self.quorum is not None
         self._handle(Append(values, self.quorum.epoch, values))
 
     def handle(self, event: Event) -> None:
-        """Any other event."""
+        """Process any other event."""
         self._handle(event)
 
     def _tick(self, life: int, tick_at: int) -> None:
@@ -214,7 +214,7 @@ class SimNode:
             self._drain()
 
     def _drain(self) -> None:
-        """Step through what waits, until a `Persist` holds up the rest."""
+        """Process waiting events until a `Persist` delays the rest."""
         while self._inbox and self._writing is None and self.quorum is not None:
             count = len(self._inbox) if self.world.swarm.join_steps else 1
             made: list[_Made] = []
@@ -240,10 +240,10 @@ class SimNode:
         self.truncated.clear()
         self.loaded_snapshot = False
 
-    # Effects.
+    # Effects
 
     def _perform(self, made: Sequence[_Made]) -> None:
-        """Do them in order up to a `Persist`; when the last is done, tell of all that were persisted."""
+        """Perform the effects in order up to a `Persist`; report appended records after the last one."""
         for number, (effect, epoch) in enumerate(made):
             if isinstance(effect, Persist):
                 rest = made[number + 1 :]
@@ -260,7 +260,7 @@ class SimNode:
             self._tickets.clear()
 
     def _written(self, life: int) -> None:
-        """The disk has done what the `Persist` asked for."""
+        """Complete a `Persist`."""
         if life != self.life or self._writing is None:
             return
         if self.paused:
@@ -323,7 +323,7 @@ class SimNode:
         self.truncated += removed
 
     def clock(self) -> int:
-        """What the node takes for the time."""
+        """Return the time on the node's clock."""
         return self.world.now + self.clock_ahead
 
     def _schedule_tick(self) -> None:

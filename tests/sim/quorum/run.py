@@ -13,12 +13,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 
 from tests.sim.quorum.clients import Appender, Operator
+from tests.sim.quorum.cluster import SimulatedCluster
 from tests.sim.quorum.faults import Faults
 from tests.sim.quorum.node import SimNode
 from tests.sim.quorum.safeguards import Safeguard
 from tests.sim.quorum.swarm import Swarm, swarm_of
 from tests.sim.quorum.violation import Violation
-from tests.sim.quorum.world import World
 from tidelog.cluster.quorum.follower import CommittedRecordsLost
 
 CHUNK = 50
@@ -46,7 +46,7 @@ def run_seed(
     log: bool = False,
 ) -> Outcome:
     """One run: all faults, then none, and then everybody has to agree. Raises Violation."""
-    world = World(seed, swarm or swarm_of(seed), disabled, overlooked)
+    world = SimulatedCluster(seed, swarm or swarm_of(seed), disabled, overlooked)
     if log:
         world.log = []
     try:
@@ -58,7 +58,7 @@ def run_seed(
             print("\n".join(world.log))
 
 
-def _run(world: World) -> Outcome:
+def _run(world: SimulatedCluster) -> Outcome:
     world.start()
     faults, appender, operator = Faults(world), Appender(world), Operator(world)
     world.run_until(world.now + world.swarm.safety_ms)
@@ -83,7 +83,7 @@ def _run(world: World) -> Outcome:
     )
 
 
-def _one_leads(world: World) -> bool:
+def _one_leads(world: SimulatedCluster) -> bool:
     leaders = world.leaders()
     if len(leaders) != 1:
         return False
@@ -96,7 +96,7 @@ def _one_leads(world: World) -> bool:
     )
 
 
-def _all_reached(world: World, target: int, acknowledged: int) -> bool:
+def _all_reached(world: SimulatedCluster, target: int, acknowledged: int) -> bool:
     """Every node has committed up to `target`, and so many records are acknowledged.
 
     That all nodes have the same is seen to after every step.
@@ -106,7 +106,7 @@ def _all_reached(world: World, target: int, acknowledged: int) -> bool:
     )
 
 
-def _describe(world: World) -> str:
+def _describe(world: SimulatedCluster) -> str:
     def of(node: SimNode) -> str:
         log, quorum = node.disk.log, node.quorum
         offsets = f"log {log.start_offset}-{log.high_watermark}-{log.end_offset}"

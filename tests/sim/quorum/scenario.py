@@ -33,13 +33,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.sim.quorum.cluster import SimulatedCluster
 from tests.sim.quorum.identity import CLIENT, CLUSTER_ID, endpoints_of
 from tests.sim.quorum.invariants import committed_entries_are_not_truncated
 from tests.sim.quorum.network import Request
 from tests.sim.quorum.node import SimNode
 from tests.sim.quorum.safeguards import Safeguard
 from tests.sim.quorum.swarm import Swarm, Voters
-from tests.sim.quorum.world import World
 from tidelog.cluster.quorum.events import RequestReceived, Resign, UpgradeVoters
 from tidelog.cluster.quorum.follower import CommittedRecordsLost
 from tidelog.protocol.errors import ErrorCode
@@ -58,7 +58,7 @@ class Scenario:
     def __init__(self, text: str, disabled: frozenset[Safeguard] = frozenset()) -> None:
         self.lines = text.splitlines()
         self.disabled = disabled
-        self.world: World
+        self.world: SimulatedCluster
         self.answers: list[ApiMessage] = []
         self.records = 0
 
@@ -101,7 +101,7 @@ class Scenario:
             persist_max=1,
             tick_late_max=1,
         )
-        self.world = World(0, swarm, self.disabled)
+        self.world = SimulatedCluster(0, swarm, self.disabled)
         self.world.drop_log_at_snapshots = True
         self.world.client_answers = lambda request, message: self.answers.append(message)
 

@@ -1,4 +1,4 @@
-"""Each safeguard of the quorum is needed: without it the simulator finds what the table says is violated."""
+"""Without each safeguard of the quorum the simulator finds the violation in the table."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CUT_FOLLOWERS = Swarm(isolate_every=3_000, partition_max=9_000, append_every=2_0
 
 @dataclass(frozen=True)
 class Ablation:
-    """Faults that make the lack of a safeguard felt, and the invariants of which one is then violated.
+    """Faults that reveal the missing safeguard, and the invariants that are then violated.
 
     `overlooked`: invariants that are next to the rule itself, so that what follows from breaking it is seen.
     """
@@ -60,35 +60,35 @@ class Ablation:
 
 LOST = ("committed_data_agrees", "committed_entries_are_not_truncated", "no_leader_lacks_committed_records")
 ABLATIONS = {
-    # A voter that was cut off returns with a higher epoch and ends a leader that all others followed.
+    # An isolated voter returns with a higher epoch and ends a leader that all others follow.
     Safeguard.PRE_VOTE: Ablation(CUT_FOLLOWERS, ("steady_leaders_stay",)),
-    # The same, when it was cut off from the leader alone: the others elect it.
+    # The same, if it was isolated only from the leader: the others elect it.
     Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_HEARD: Ablation(CUT_FOLLOWERS, ("steady_leaders_stay",)),
-    # A leader that was cut off leads for ever.
+    # An isolated leader stays leader forever.
     Safeguard.CHECK_QUORUM: Ablation(CUTS, ("leaders_are_heard_by_a_majority",)),
-    # A power cut takes the vote back, and it is given to another candidate.
+    # A power failure loses the vote, and the node votes for another candidate.
     Safeguard.VOTE_DURABLE_BEFORE_ANSWER: Ablation(
         QUICK_RESTARTS, ("a_vote_is_given_once", "one_leader_per_epoch"), frozenset(("epochs_never_go_back",))
     ),
-    # Committed records are gone after a power cut at those that acknowledged them.
+    # Committed records are lost after a power failure of the nodes that acknowledged them.
     Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE: Ablation(
         SLOW_DISKS, LOST, frozenset(("committed_entries_are_on_a_majority",))
     ),
     # Figure 8 of the Raft paper: a record of an old epoch is committed and then overwritten.
     Safeguard.COMMIT_ONLY_OWN_EPOCH: Ablation(SMALL_FETCHES, LOST),
-    # A leader is elected that lacks what is committed.
+    # A leader without committed records is elected.
     Safeguard.LOG_UP_TO_DATE_FOR_VOTE: Ablation(CRASHES, LOST),
-    # A leader has two uncommitted sets of voters, whose majorities need not meet.
+    # A leader has two uncommitted voter sets without a common majority.
     Safeguard.ONE_VOTER_CHANGE_AT_A_TIME: Ablation(CHANGES, ("voters_change_one_at_a_time",)),
     # Two candidates get the same vote.
     Safeguard.ONE_VOTE_PER_EPOCH: Ablation(CRASHES, ("a_vote_is_given_once", "one_leader_per_epoch")),
-    # A voter that lost its disk counts for what it has forgotten.
+    # A voter that lost its disk counts with records that it no longer has.
     Safeguard.DIRECTORY_ID_CHECKED: Ablation(
         WIPES, ("committed_entries_are_on_a_majority", "leaders_have_a_majority_of_votes", *LOST)
     ),
 }
 DIRECTED = {
-    # A follower drops what it knows to be committed because a leader without it says so.
+    # A follower truncates committed records because a leader without them requests it.
     Safeguard.NEVER_TRUNCATE_COMMITTED: (
         "committed_records_are_not_truncated.txt",
         "committed_entries_are_not_truncated",
@@ -114,7 +114,7 @@ def test_without_a_safeguard_the_simulator_finds_a_violation(safeguard: Safeguar
 
 
 @pytest.mark.parametrize("safeguard", DIRECTED, ids=lambda safeguard: safeguard.name)
-def test_without_a_safeguard_its_scenario_ends_in_a_violation(safeguard: Safeguard) -> None:
+def test_without_a_safeguard_its_scenario_violates_an_invariant(safeguard: Safeguard) -> None:
     name, violated = DIRECTED[safeguard]
     run_scenario(QUORUM_SCENARIOS / name)
     with pytest.raises(AssertionError) as failure:
@@ -123,5 +123,5 @@ def test_without_a_safeguard_its_scenario_ends_in_a_violation(safeguard: Safegua
     assert failure.value.__cause__.invariant == violated
 
 
-def test_every_safeguard_is_put_to_the_test() -> None:
+def test_every_safeguard_is_removed_in_a_test() -> None:
     assert {*ABLATIONS, *DIRECTED} == set(Safeguard)

@@ -1,4 +1,4 @@
-"""The simulated disk itself: what a power cut leaves."""
+"""The simulated disk: data that survives a power failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def log_of(*batches: tuple[int, int]) -> MemoryLog:
     return log
 
 
-def test_only_what_was_synced_survives_the_worst_power_cut() -> None:
+def test_only_synced_records_survive_the_worst_power_failure() -> None:
     log = log_of((0, 1), (1, 1))
     log.sync(2)
     log.append(batch(2, 1) + batch(3, 1), 1)
@@ -36,7 +36,7 @@ def test_a_prefix_of_the_unsynced_changes_may_survive() -> None:
     assert log.end_offset == 2
 
 
-def test_a_flush_up_to_an_offset_covers_what_is_below_it() -> None:
+def test_a_flush_up_to_an_offset_syncs_records_below_it() -> None:
     log = log_of((0, 1), (1, 1), (2, 1))
     log.sync(2)
     assert log.durable_end_offset == 2
@@ -44,7 +44,7 @@ def test_a_flush_up_to_an_offset_covers_what_is_below_it() -> None:
     assert log.end_offset == 2
 
 
-def test_an_unsynced_truncation_is_undone_by_a_power_cut() -> None:
+def test_an_unsynced_truncation_is_undone_by_a_power_failure() -> None:
     log = log_of((0, 1), (1, 1), (2, 1))
     log.sync(3)
     log.truncate_to(1)
@@ -54,13 +54,13 @@ def test_an_unsynced_truncation_is_undone_by_a_power_cut() -> None:
     assert [(each.base_offset, each.epoch) for each in log.batches] == [(0, 1), (1, 1), (2, 1)]
 
 
-def test_a_killed_process_leaves_the_page_cache() -> None:
+def test_a_killed_process_keeps_its_page_cache() -> None:
     log = log_of((0, 1), (1, 1))
     log.reopen()
     assert (log.end_offset, log.high_watermark, log.unsynced_changes) == (2, 0, 2)
 
 
-def test_a_log_that_lost_what_its_snapshot_covers_begins_at_the_snapshot() -> None:
+def test_a_log_that_lost_records_covered_by_its_snapshot_starts_at_the_snapshot() -> None:
     log = log_of((0, 1), (1, 1), (2, 1))
     log.advance_high_watermark(3)
     log.add_snapshot(SnapshotId(2, 1), b"state")
@@ -69,7 +69,7 @@ def test_a_log_that_lost_what_its_snapshot_covers_begins_at_the_snapshot() -> No
     assert (log.start_offset, log.start_epoch, log.high_watermark, log.end_offset) == (2, 1, 2, 2)
 
 
-def test_a_log_may_begin_at_any_of_its_snapshots() -> None:
+def test_a_log_may_start_at_any_of_its_snapshots() -> None:
     log = log_of((0, 1), (1, 1), (2, 2), (3, 2))
     log.sync(4)
     log.advance_high_watermark(4)

@@ -1,4 +1,4 @@
-"""What the simulator reports."""
+"""The error of a violated invariant."""
 
 from __future__ import annotations
 

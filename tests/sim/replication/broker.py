@@ -1,4 +1,4 @@
-"""One broker of the simulation: the real Partition, fetch reading and follower state machine on a SimLog.
+"""One simulated broker: the real Partition, fetch reading and follower state machine with a SimLog.
 
 What is not of the partition (sockets, the metadata log, heartbeats) is played by `world`.
 """
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from tests.sim.replication.sim_log import Entries, SimLog
-from tests.sim.replication.tier import KnownOfTier
+from tests.sim.replication.tier import RemoteLogView
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.fetching.fetch_read import FetchLimits, read_partitions
 from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
@@ -44,10 +45,10 @@ from tidelog.protocol.messages.list_offsets import (
 )
 from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tidelog.protocol.schema import ApiMessage
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 if TYPE_CHECKING:
-    from tests.sim.replication.world import World
+    from tests.sim.replication.cluster import SimulatedCluster
 
 TOPIC, TOPIC_ID = "t", UUID(int=1)
 PARTITION = TopicPartition(TOPIC, 0)
@@ -55,24 +56,24 @@ UNREGISTERED = -1
 
 
 class OnePartition:
-    """A ReplicaManager as its readers see it."""
+    """A ReplicaManager with one partition."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
 
     def find(self, topic: str | None, topic_id: UUID | None, index: int) -> Partition:
-        """The one there is."""
+        """Return the only partition."""
         return self._partition
 
     def partition(self, topic_partition: TopicPartition) -> Partition:
-        """The one there is."""
+        """Return the only partition."""
         return self._partition
 
 
 class SimBroker:
-    """A broker that is up or down; its disk is `log`, all else is forgotten when it stops."""
+    """A broker that is running or stopped; only its disk `log` survives a stop."""
 
-    def __init__(self, broker_id: int, world: World) -> None:
+    def __init__(self, broker_id: int, world: SimulatedCluster) -> None:
         self.id = broker_id
         self.world = world
         self.log = SimLog(world.swarm.min_insync_replicas)
@@ -89,7 +90,7 @@ class SimBroker:
 
     def _boot(self) -> None:
         self.view: dict[int, BrokerImage] = {}
-        self.tier = KnownOfTier() if self.world.swarm.tiered else None
+        self.tier = RemoteLogView() if self.world.swarm.tiered else None
         self.fetcher: FollowerFetcher | None = None
         self.leader_id = NO_LEADER
         self.request_id = 0
@@ -106,15 +107,15 @@ class SimBroker:
         self.produced: list[tuple[int, str]] = []
         """Required offset and value of what waits for acks=all."""
 
-    # -- life
+    # -- start and stop
 
     def stop(self) -> None:
-        """Be gone; the disk stays."""
+        """Stop; the disk is kept."""
         self.is_up = False
         self.incarnation += 1
 
     def start(self) -> None:
-        """Come back with what the disk has."""
+        """Start with the contents of the disk."""
         self.is_up = True
         self.incarnation += 1
         self.paused_until_ms = 0
@@ -125,7 +126,7 @@ class SimBroker:
     # -- metadata
 
     def apply(self, version: int) -> None:
-        """Follow the metadata up to a version, of which those in between may never be seen."""
+        """Apply the metadata up to a version; versions in between may be skipped."""
         placed, brokers = self.world.controller.versions[version]
         self.applied = version
         self.view = brokers
@@ -156,15 +157,17 @@ class SimBroker:
             self.world.fetch_soon(self)
         self.perform(self.fetcher.add(PARTITION, TOPIC_ID, self.partition.leader_epoch, cast(Any, self.log)))
 
-    # -- the leader's answers
+    # -- responses of the leader
 
     def answer(self, request: ApiMessage, sender_epoch: int) -> ApiMessage:
-        """What a follower asked, whose broker epoch was `sender_epoch` then; old requests cannot say it."""
+        """Return the response to a follower whose broker epoch was `sender_epoch` at the request."""
         if isinstance(request, FetchRequest):
             return self._answer_fetch(request, sender_epoch)
         if isinstance(request, OffsetForLeaderEpochRequest):
-            handler = OffsetForLeaderEpochHandler(cast(Any, OnePartition(self.partition)))
-            return completed(handler.handle(cast(Any, None), request))
+            handler = OffsetForLeaderEpochHandler(
+                cast(Any, OnePartition(self.partition)), authorizer=ALLOW_EVERYTHING
+            )
+            return run_steps(handler.handle(cast(Any, None), request))
         assert isinstance(request, ListOffsetsRequest)
         return self._answer_offsets(request)
 
@@ -224,13 +227,13 @@ class SimBroker:
         return max(highest + 1, log.base)
 
     def propose(self, partition: LeaderPartition, proposal: IsrProposal, /) -> None:
-        """Leadership's way to the controller."""
+        """Propose an ISR change to the controller."""
         self.world.send_proposal(self, self.partition, proposal)
 
-    # -- the follower's actions
+    # -- actions of the follower
 
     def perform(self, actions: list[Action]) -> None:
-        """Do them on the log, as `tidelog.broker.replication.follower_log` does."""
+        """Perform actions on the log as `tidelog.broker.replication.follower_log` does."""
         assert self.fetcher is not None
         for action in actions:
             log = self.log

@@ -17,7 +17,7 @@ from tidelog.protocol.errors import ErrorCode
 
 
 class Rule(Enum):
-    """The controller's rules that tests switch off."""
+    """The controller's rules that tests disable."""
 
     FENCED_STAY_OUT = "KIP-841: a fenced or stopping broker is not let into the ISR"
     BROKER_EPOCHS_CHECKED = "KIP-903: another incarnation than the registered one is not let into the ISR"
@@ -35,7 +35,7 @@ class Version(NamedTuple):
 
 @dataclass
 class SimController:
-    """The partition and its brokers; `on_election` hears (leader, is_clean) of each election."""
+    """The partition and its brokers; `on_election` gets (leader, is_clean) of each election."""
 
     replicas: tuple[int, ...]
     min_insync_replicas: int
@@ -58,20 +58,20 @@ class SimController:
 
     @property
     def minimum(self) -> int:
-        """How many must have a record that is committed."""
+        """Return the number of replicas that must have a committed record."""
         return min(self.min_insync_replicas, len(self.replicas))
 
     def _publish(self) -> None:
         self.versions.append(Version(self.placed, dict(self.brokers)))
 
     def is_active(self, broker: int) -> bool:
-        """Whether it may lead."""
+        """Return whether the broker may be leader."""
         return self.brokers[broker].is_active
 
     # -- brokers
 
     def register(self, broker: int, previous_epoch: int | None) -> int:
-        """A broker starts; `previous_epoch` is what its clean shutdown left, None without one."""
+        """Register a broker; `previous_epoch` is that of its clean shutdown, None without one."""
         known = self.brokers[broker]
         stopped_cleanly = previous_epoch == known.epoch
         self._next_broker_epoch += 1
@@ -87,22 +87,22 @@ class SimController:
         return epoch
 
     def fence(self, broker: int) -> None:
-        """Nothing was heard of it for too long."""
+        """Fence a broker with an expired session."""
         self.brokers[broker] = replace(self.brokers[broker], fenced=True)
         self._change(tuple(b for b in self.placed.isr if b != broker))
 
     def unfence(self, broker: int) -> None:
-        """It has caught up with the metadata."""
+        """Unfence a broker that has applied the metadata."""
         self.brokers[broker] = replace(self.brokers[broker], fenced=False)
         self._change(self.placed.isr)
 
     def begin_shutdown(self, broker: int) -> None:
-        """It wants to stop: it leads no more, and leaves the ISR."""
+        """Start a controlled shutdown: the broker loses leadership and leaves the ISR."""
         self.brokers[broker] = replace(self.brokers[broker], in_controlled_shutdown=True)
         self._change(tuple(b for b in self.placed.isr if b != broker))
 
     def move_leader(self, broker: int) -> bool:
-        """Elect another member of the ISR, as for balance."""
+        """Elect another ISR member as a preferred election does."""
         if broker not in self.placed.isr or not self.is_active(broker) or broker == self.placed.leader:
             return False
         self._set(leader=broker)
@@ -111,7 +111,7 @@ class SimController:
     # -- the partition
 
     def _change(self, isr: tuple[int, ...], lost: int | None = None) -> None:
-        """A new ISR, and a leader out of it if the present one left it."""
+        """Set a new ISR, and a leader from it if the current one left it."""
         placed = self.placed
         eligible: tuple[int, ...] = ()
         if len(isr) < self.minimum:
@@ -156,7 +156,7 @@ class SimController:
         self._publish()
 
     def elect_any(self) -> None:
-        """The operator gives up records for a leader."""
+        """Elect any replica; the operator accepts the loss of records."""
         before, self.unclean_elections = self.unclean_elections, True
         self._change(self.placed.isr)
         self.unclean_elections = before
@@ -164,7 +164,7 @@ class SimController:
     def alter_partition(
         self, sender: int, sender_epoch: int, proposal: IsrProposal
     ) -> CommittedIsr | ErrorCode:
-        """A leader wants another ISR."""
+        """Change the ISR as requested by a leader."""
         refused = self._why_refused(sender, sender_epoch, proposal)
         if refused is not None:
             return refused

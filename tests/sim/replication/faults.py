@@ -1,25 +1,25 @@
-"""What goes wrong in a run, and what keeps it going: heartbeats, flushes, crashes, cuts, pauses."""
+"""Faults of a run, and its periodic events: heartbeats, flushes, crashes, link failures, pauses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from tests.sim.replication.broker import UNREGISTERED, SimBroker
-from tests.sim.replication.world import CONTROLLER, HEARTBEAT_MS, SESSION_MS, World
+from tests.sim.replication.cluster import CONTROLLER, HEARTBEAT_MS, SESSION_MS, SimulatedCluster
 from tidelog.cluster.image import NO_LEADER
 
 
 class Faults:
     """Drives a world: first with faults, then without."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedCluster) -> None:
         self._world = world
         self._rng = world.rng
         self._values = 0
         self._is_over = False
 
     def start(self) -> None:
-        """Brokers hear of the first metadata, and everything periodic begins."""
+        """Deliver the first metadata to the brokers and start all periodic events."""
         world, swarm = self._world, self._world.swarm
         for broker in world.brokers:
             broker.apply(0)
@@ -36,7 +36,7 @@ class Faults:
         self._world.later(self._rng.randint(0, period_ms), run)
 
     def _live(self, broker: SimBroker) -> None:
-        """What a broker does every now and then while it is this process."""
+        """Run the periodic events of a broker while its process lives."""
         world, swarm = self._world, self._world.swarm
 
         def repeat(period_ms: int, work: Callable[[], object]) -> None:
@@ -129,7 +129,7 @@ class Faults:
             self._world.trace(f"{broker.id}: crashes, and gets an empty disk")
 
     def _bounce(self, broker: SimBroker) -> None:
-        """Crash and be back at once, with less on the disk; best at the moment when it joins the ISR."""
+        """Crash and restart at once with less on the disk, preferably while joining the ISR."""
         pending = [each.partition.pending_isr for each in self._world.brokers if each.is_up]
         joining = [each.added for each in pending if each is not None and each.added is not None]
         if joining:
@@ -139,7 +139,7 @@ class Faults:
             self._world.later(self._rng.randint(1, 30), lambda: self._restart(broker))
 
     def _stop(self, broker: SimBroker) -> None:
-        """Controlled shutdown, for a broker that the controller hears."""
+        """Start a controlled shutdown if the broker reaches the controller."""
         world = self._world
         known = world.controller.brokers[broker.id].epoch
         if not broker.is_up or broker.epoch != known or (broker.id, CONTROLLER) in world.cut:
@@ -182,7 +182,7 @@ class Faults:
         self._world.cut.add((broker.id, other) if self._rng.random() < 0.5 else (other, broker.id))
 
     def _isolate(self, broker: SimBroker) -> None:
-        """From the controller and some brokers, so that it may go on as a leader of the past."""
+        """Isolate a leader from the controller and some brokers, which may keep an old epoch."""
         others = [CONTROLLER, *(b.id for b in self._world.brokers if self._rng.random() < 0.5)]
         self._world.cut |= {pair for other in others for pair in ((broker.id, other), (other, broker.id))}
 
@@ -195,13 +195,13 @@ class Faults:
             self._world.publish()
 
     def _shuffle(self, _: SimBroker) -> None:
-        """Leadership goes to others and back before everybody has heard of it."""
+        """Move leadership to other brokers and back before all brokers know."""
         for delay_ms in (0, self._rng.randint(1, 40)):
             target = self._rng.choice(self._world.brokers)
             self._world.later(delay_ms, lambda target=target: self._move(target))  # type: ignore[misc]
 
     def _delete(self, broker: SimBroker) -> None:
-        """Retention at a leader."""
+        """Delete old records at a leader."""
         if (
             broker.is_up
             and broker.partition.leader is not None
@@ -213,7 +213,7 @@ class Faults:
             log.advance_log_start_offset(offset)
 
     def _outage(self) -> None:
-        """The tier is gone for a while."""
+        """Make the tier unavailable for some time."""
         world = self._world
         world.tier.is_down = True
         world.trace("the tier is down")
@@ -226,7 +226,7 @@ class Faults:
     # -- the end
 
     def heal_for_good(self) -> None:
-        """No more faults and no more clients; everything is started."""
+        """End all faults and clients, and start everything."""
         self._is_over = True
         world = self._world
         world.is_calm = True
@@ -237,7 +237,7 @@ class Faults:
             self._restart(broker)
 
     def has_recovered(self) -> bool:
-        """Whether all replicas are in the ISR and agree."""
+        """Return whether all replicas are in the ISR and agree."""
         world = self._world
         placed = world.controller.placed
         if placed.leader == NO_LEADER or len(placed.isr) != len(placed.replicas):

@@ -1,4 +1,4 @@
-"""What must hold after every event, and what clients were told.
+"""Invariants after every event, and acknowledgements to clients.
 
 Committed is what any replica's high watermark has passed. As long as all elections were clean:
 
@@ -27,7 +27,7 @@ from tidelog.cluster.image import NO_LEADER
 
 if TYPE_CHECKING:
     from tests.sim.replication.broker import SimBroker
-    from tests.sim.replication.world import World
+    from tests.sim.replication.cluster import SimulatedCluster
 
 
 class Violation(AssertionError):
@@ -35,9 +35,9 @@ class Violation(AssertionError):
 
 
 class Ledger:
-    """The observer of one run."""
+    """Observes one run."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedCluster) -> None:
         self._world = world
         self.committed: list[Entry] = []
         self.acknowledged: dict[str, int] = {}
@@ -48,10 +48,10 @@ class Ledger:
         """Up to where clients have ever asked a leader to delete; not all replicas may hear of it."""
         self.is_strict = True
 
-    # -- what happened
+    # -- events
 
     def appended(self, broker: int, log: SimLog, count: int) -> None:
-        """A replica has `count` more entries at its end."""
+        """Record that a replica appended `count` entries."""
         end = log.log_end_offset
         for offset in range(end - count, end):
             entry = log.entry(offset)
@@ -60,28 +60,28 @@ class Ledger:
             self._holders[key] = self._holders.get(key, 0) | 1 << broker
 
     def truncated(self, broker: int, log: SimLog, offset: int) -> None:
-        """A replica is about to cut its log at `offset`."""
+        """Record that a replica is about to truncate its log at `offset`."""
         if self.is_strict and offset < min(log.high_watermark, log.log_end_offset):
             self._violated(f"broker {broker} cuts to {offset}, its high watermark is {log.high_watermark}")
 
     def restarted(self, broker: int) -> None:
-        """A replica's high watermark may be lower now."""
+        """Record that a replica restarted and its high watermark may be lower."""
         self._high_watermarks.pop(broker, None)
 
     def acknowledge(self, value: str, offset: int) -> None:
-        """A client was told that its record is safe."""
+        """Record an acknowledgement to a client."""
         self.acknowledged[value] = offset
         if self.is_strict and (offset >= len(self.committed) or self.committed[offset].value != value):
             self._violated(f"{value} at {offset} was acknowledged and is not committed")
 
     def unclean_election(self) -> None:
-        """The operator, or the config, has put availability above all that."""
+        """Record an unclean election, which may lose records."""
         self.is_strict = False
 
-    # -- what must hold
+    # -- invariants
 
     def check(self) -> None:
-        """After every event."""
+        """Check all invariants after an event."""
         if not self.is_strict:
             return
         world = self._world
@@ -90,7 +90,7 @@ class Ledger:
         placed = world.controller.placed
         for member in placed.isr:
             broker = world.brokers[member]
-            # One that is down, or not registered yet, will leave the ISR with what it has lost.
+            # A stopped or unregistered one will leave the ISR with what it lost.
             if broker.is_up and broker.epoch == world.controller.brokers[member].epoch:
                 self._has_all("ISR member", member, broker.log)
         leader = placed.leader
@@ -134,7 +134,7 @@ class Ledger:
         )
 
     def check_end(self) -> None:
-        """Once everything was healed and has come to rest."""
+        """Check the state after all faults are repaired."""
         world = self._world
         placed = world.controller.placed
         if set(placed.isr) != set(placed.replicas):

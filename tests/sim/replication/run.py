@@ -7,17 +7,17 @@ import zlib
 from random import Random
 from typing import NamedTuple
 
+from tests.sim.replication.cluster import SimulatedCluster, Swarm
 from tests.sim.replication.controller import Rule
 from tests.sim.replication.faults import Faults
 from tests.sim.replication.ledger import Violation
 from tests.sim.replication.safeguards import Safeguard, without
-from tests.sim.replication.world import Swarm, World
 
 RECOVERY_MS = 6_000
 
 
 class Outcome(NamedTuple):
-    """What one seed came to; equal for equal seeds."""
+    """The result of one seed; equal for equal seeds."""
 
     seed: int
     events: int
@@ -38,7 +38,7 @@ def run_seed(
     trace: bool = False,
     tiered: bool = False,
 ) -> Outcome:
-    """One run; Violation names the seed and, with `trace`, has all that happened as its notes."""
+    """Run one seed; Violation names the seed and, with `trace`, has all events as notes."""
     with without(disabled):
         return _run_seed(seed, rules_off=rules_off, swarm=swarm, trace=trace, tiered=tiered)
 
@@ -48,7 +48,7 @@ def _run_seed(
 ) -> Outcome:
     rng = Random(seed)
     kind = Swarm.with_tier if tiered else Swarm.of
-    world = World(rng, swarm or kind(rng), rules_off=rules_off)
+    world = SimulatedCluster(rng, swarm or kind(rng), rules_off=rules_off)
     world.is_traced = trace
     faults = Faults(world)
     try:
@@ -56,7 +56,7 @@ def _run_seed(
         world.run_until(world.swarm.chaos_ms)
         faults.heal_for_good()
         if not world.run_until(world.now_ms + RECOVERY_MS // 10, faults.has_recovered):
-            # All that could lead may have lost its disk: then only the operator can help.
+            # All eligible replicas may have lost their disks: then only the operator can help.
             if world.controller.placed.leader < 0:
                 world.controller.elect_any()
                 world.publish()

@@ -1,4 +1,4 @@
-"""The rules of replication that tests leave out one at a time, to see that each of them is needed.
+"""The replication rules that tests remove one at a time, to show that each is needed.
 
 Each rule is one small method or function of the product; an ablation replaces it while a simulation or a
 transcript runs.
@@ -24,7 +24,7 @@ from tidelog.protocol.ids import NO_LEADER_EPOCH
 
 
 class Safeguard(Enum):
-    """One rule each; the value says where it comes from."""
+    """One rule each; the value is its source."""
 
     # The leader's
     EPOCH_START_BEFORE_JOINING = "KAFKA-7128: a follower joins the ISR only at the leader's epoch start"
@@ -55,7 +55,7 @@ NONE_DISABLED: Final[SafeguardSet] = frozenset()
 
 
 def without(disabled: Iterable[Safeguard]) -> AbstractContextManager[None]:
-    """Leave out the rules in `disabled` for the length of the block."""
+    """Remove the rules in `disabled` for the length of the block."""
     return replaced(ablation for safeguard in disabled for ablation in _ABLATIONS[safeguard])
 
 
@@ -81,7 +81,7 @@ def _restart_without_remote_past(
 
 
 def _cut_once(log: Any, leader_epoch: int, leader_end_offset: int) -> TruncationState:
-    """Cut as before KIP-279: to the end offset that the leader named, whatever its epoch."""
+    """Truncate as before KIP-279: to the leader's end offset, whatever its epoch."""
     return truncation_state(log, NO_LEADER_EPOCH, leader_end_offset)
 
 

@@ -1,4 +1,4 @@
-"""A replica's log in memory: entries instead of batches, with a part that is synced and one that is not.
+"""A replica's log in memory, with entries instead of batches, and a synced part.
 
 Who wrote what stands for the producers' state: a value is of producer `producer_of(value)`.
 The log offers what `tidelog.broker.partitions.partition.Partition`, `tidelog.broker.fetching.fetch_read` and
@@ -26,35 +26,35 @@ PRODUCERS = 5
 
 
 class Entry(NamedTuple):
-    """One record: the epoch it was written in, and what was written."""
+    """One record: its epoch and its value."""
 
     epoch: int
     value: str
 
 
 def producer_of(value: str) -> int:
-    """Who wrote a value."""
+    """Return the producer of a value."""
     return int(value[1:]) % PRODUCERS
 
 
 class Entries(list[Entry]):
-    """What a fetch read."""
+    """The entries that a fetch read."""
 
     @property
     def length(self) -> int:
-        """As many bytes as entries."""
+        """Return the number of entries as the size in bytes."""
         return len(self)
 
 
 class SimProducers:
-    """No transaction is verified here."""
+    """Verifies no transactions."""
 
     def forget_verifications(self) -> None:
         """See ProducerStateManager."""
 
 
 class SimRemoteBorder:
-    """What is reported about the tier is not simulated here."""
+    """Ignores reports about the tier."""
 
     def forget(self) -> None:
         """See RemoteBorder."""
@@ -83,33 +83,33 @@ class SimLog:
 
     @property
     def log_end_offset(self) -> int:
-        """Where the next entry goes."""
+        """Return the offset of the next entry."""
         return self.base + len(self.entries)
 
     @property
     def local_log_start_offset(self) -> int:
-        """The first that is here; what is between it and the log start is in the tier."""
+        """Return the first local offset; earlier ones from the log start are in the tier."""
         return self.base
 
     @property
     def last_stable_offset(self) -> int:
-        """There are no transactions."""
+        """Return the high watermark, as there are no transactions."""
         return self.high_watermark
 
     def entry(self, offset: int) -> Entry | None:
-        """What is at `offset`, None when it is not here."""
+        """Return the entry at `offset`; None if it is not local."""
         index = offset - self.base
         return self.entries[index] if 0 <= index < len(self.entries) else None
 
     def last_offsets_of_producers(self, end: int | None = None) -> dict[int, int]:
-        """The last offset of each producer below `end`, or of all."""
+        """Return the last offset of each producer below `end`, or of all."""
         found = dict(self.producers_at_base)
         for index, entry in enumerate(self.entries[: None if end is None else end - self.base]):
             found[producer_of(entry.value)] = self.base + index
         return found
 
     def producers_at(self, end: int) -> bytes:
-        """The same as a snapshot."""
+        """Return the same as a snapshot."""
         entries = []
         for producer, last_offset in self.last_offsets_of_producers(end).items():
             entry = ProducerEntry(producer_id=producer, producer_epoch=0)
@@ -118,20 +118,20 @@ class SimLog:
         return encode_snapshot(entries)
 
     def delete_local(self, offset: int) -> None:
-        """Have what is below `offset` in the tier only."""
+        """Delete local entries below `offset`, which are in the tier."""
         self.producers_at_base = self.last_offsets_of_producers(offset)
         del self.entries[: offset - self.base]
         self.base = offset
         self.synced_end = max(self.synced_end, offset)
 
-    # -- what a leader does
+    # -- leader
 
     def assign_leader_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note an epoch, durably."""
+        """Record an epoch durably."""
         self.leader_epochs.assign(epoch, start_offset)
 
     def note_leader_epoch(self, epoch: int, start_offset: int) -> None:
-        """Note an epoch that has no record yet; a crash forgets it, see `reopen`."""
+        """Record an epoch without records; a crash loses it, see `reopen`."""
         self.leader_epochs.assign(epoch, start_offset)
 
     def append_as_leader(self, records: str, leader_epoch: int, now_ms: int, **_: object) -> SimpleNamespace:
@@ -141,7 +141,7 @@ class SimLog:
         return SimpleNamespace(last_offset=self.log_end_offset - 1)
 
     def advance_high_watermark(self, offset: int) -> bool:
-        """Raise it, at most to the log end."""
+        """Raise the high watermark, at most to the log end."""
         offset = min(offset, self.log_end_offset)
         if offset <= self.high_watermark:
             return False
@@ -151,7 +151,7 @@ class SimLog:
     def read(
         self, offset: int, max_bytes: int, *, upper_bound: int | None = None, **_: object
     ) -> SimpleNamespace:
-        """At most `max_bytes` entries from `offset` on."""
+        """Return at most `max_bytes` entries from `offset`."""
         if self.log_start_offset <= offset < self.base:
             raise KafkaError(ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE, f"{offset} is in the tier only")
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -167,16 +167,16 @@ class SimLog:
             aborted_transactions=None,
         )
 
-    # -- what a follower does
+    # -- follower
 
     def append_as_follower(self, entries: list[Entry]) -> None:
-        """Append what was fetched."""
+        """Append fetched entries."""
         for entry in entries:
             self.leader_epochs.assign(entry.epoch, self.log_end_offset)
             self.entries.append(entry)
 
     def truncate_to(self, offset: int) -> None:
-        """TruncationState, durably."""
+        """Truncate durably."""
         if offset < self.log_start_offset:
             self.restart_at(offset)
             return
@@ -188,11 +188,11 @@ class SimLog:
         self._follow_end()
 
     def restart_at(self, offset: int) -> None:
-        """Be empty and go on at `offset`, durably."""
+        """Empty the log and restart it durably at `offset`."""
         self._begin_at(offset, offset, LeaderEpochCache(), {})
 
     def restart_from_remote(self, action: RestartFromRemote) -> None:
-        """Be empty and go on behind what is in the tier, durably."""
+        """Empty the log and restart it durably after the remote records."""
         epochs = LeaderEpochCache.of(action.leader_epochs)
         producers = decode_snapshot(action.producer_snapshot or b"", "stored")
         last_offsets = {entry.producer_id: entry.last_offset for entry in producers}
@@ -207,7 +207,7 @@ class SimLog:
         self.high_watermark = self.synced_end = self.checkpointed_high_watermark = offset
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Forget what is below."""
+        """Delete entries below the offset."""
         offset = min(offset, self.high_watermark)
         if offset > self.log_start_offset:
             self.log_start_offset = offset
@@ -228,11 +228,11 @@ class SimLog:
         self.synced_end = self.log_end_offset
 
     def checkpoint(self) -> None:
-        """Write the high watermark down."""
+        """Checkpoint the high watermark."""
         self.checkpointed_high_watermark = self.high_watermark
 
     def crash(self, rng: Random) -> None:
-        """Lose some or all of what is not synced; start again from the checkpointed high watermark."""
+        """Lose some or all unsynced entries, and restart from the checkpointed high watermark."""
         unsynced = self.log_end_offset - max(self.synced_end, self.base)
         if unsynced > 0:
             kept = rng.choice((0, unsynced, rng.randint(0, unsynced)))
@@ -241,16 +241,16 @@ class SimLog:
         self.reopen()
 
     def reopen(self) -> None:
-        """Start after a stop, clean or not."""
+        """Start after a clean or unclean stop."""
         self.leader_epochs.truncate_from_end(self.log_end_offset)
         lowest = self.base
         self.high_watermark = max(lowest, min(self.checkpointed_high_watermark, self.log_end_offset))
 
     def wipe(self) -> None:
-        """A new disk."""
+        """Replace the disk by an empty one."""
         self.restart_at(0)
 
-    # -- what a Partition expects
+    # -- used by Partition
 
     @contextmanager
     def storage_errors(self, _: str) -> Iterator[None]:

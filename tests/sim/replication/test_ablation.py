@@ -57,7 +57,7 @@ def test_without_a_safeguard_the_simulator_finds_a_violation(safeguard: Safeguar
 
 
 @pytest.mark.parametrize("safeguard", FOUND_IN_TIERED_LOGS, ids=lambda each: each.name.lower())
-def test_without_a_safeguard_of_tiered_logs_the_simulator_finds_a_violation(safeguard: Safeguard) -> None:
+def test_without_a_safeguard_of_tiering_the_simulator_finds_a_violation(safeguard: Safeguard) -> None:
     assert is_found(0, disabled=frozenset({safeguard}), tiered=True)
 
 
@@ -66,6 +66,6 @@ def test_without_a_rule_of_the_controller_the_simulator_finds_a_violation(rule: 
     assert is_found(RULES_FOUND[rule], rules_off=frozenset({rule}))
 
 
-def test_every_safeguard_is_left_out_somewhere() -> None:
+def test_every_safeguard_is_removed_in_a_test() -> None:
     elsewhere = {safeguard for _, safeguard in (*ABLATIONS, *TIERED_ABLATIONS)}
     assert set(FOUND_BY_SIMULATION) | set(FOUND_IN_TIERED_LOGS) | elsewhere == set(Safeguard)

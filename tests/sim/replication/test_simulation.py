@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
+from tests.sim.replication.cluster import Swarm
 from tests.sim.replication.run import run_seed
-from tests.sim.replication.world import Swarm
 from tests.support.paths import ROOT
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "200"))
@@ -20,7 +20,7 @@ CHUNK = 50
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
-def test_every_seed_loses_nothing_that_was_acknowledged_and_ends_with_equal_replicas(first: int) -> None:
+def test_every_seed_keeps_acknowledged_records_and_ends_with_equal_replicas(first: int) -> None:
     failures = []
     for seed in range(first, min(first + CHUNK, SEEDS)):
         try:
@@ -31,8 +31,8 @@ def test_every_seed_loses_nothing_that_was_acknowledged_and_ends_with_equal_repl
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS // 4, CHUNK))
-def test_every_seed_of_a_tiered_log_ends_with_one_history_in_disks_and_tier(first: int) -> None:
-    """KIP-405: uploads, local deletion, outages of the tier, late metadata, followers that begin anew."""
+def test_every_seed_of_a_tiered_log_ends_with_one_lineage_on_disks_and_in_the_tier(first: int) -> None:
+    """KIP-405: copies, local deletion, outages of the tier, late metadata, followers that restart empty."""
     failures, builds = [], 0
     for seed in range(first, min(first + CHUNK, SEEDS // 4)):
         try:
@@ -43,7 +43,7 @@ def test_every_seed_of_a_tiered_log_ends_with_one_history_in_disks_and_tier(firs
     assert builds > 0, "nobody has begun anew with what is in the tier"
 
 
-def test_the_seeds_are_no_idle_runs() -> None:
+def test_the_seeds_exercise_faults() -> None:
     outcomes = [run_seed(seed) for seed in range(20)]
     assert sum(outcome.acknowledged for outcome in outcomes) > 500
     assert sum(outcome.elections for outcome in outcomes) > 40
@@ -57,7 +57,7 @@ def test_without_faults_everything_is_acknowledged() -> None:
         assert outcome.acknowledged == outcome.committed > 200
 
 
-def test_one_seed_in_a_hundred_runs_the_same_in_another_process_with_other_hashes() -> None:
+def test_a_sample_of_seeds_gives_the_same_run_with_other_hash_seeds() -> None:
     seeds = list(range(0, SEEDS, 100))
     program = f"from tests.sim.replication.run import run_seed\nprint([run_seed(seed) for seed in {seeds}])"
     output = subprocess.run(

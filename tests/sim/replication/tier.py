@@ -1,4 +1,4 @@
-"""A remote tier in the simulated world: objects that all read, metadata that each hears in its own time.
+"""A remote tier in the simulation: shared objects, and metadata that each broker reads with a delay.
 
 Leaders, and who takes itself for one, upload what is committed, with boundaries of their own; so segments
 overlap, and after unclean elections they contradict each other. Replicas delete from their disks what is in
@@ -33,7 +33,7 @@ from tidelog.storage.leader_epoch import EpochEntry
 
 if TYPE_CHECKING:
     from tests.sim.replication.broker import SimBroker
-    from tests.sim.replication.world import World
+    from tests.sim.replication.cluster import SimulatedCluster
 
 TIERED = TopicIdPartition(UUID(int=1), "t", 0)
 SEGMENT_MAX_ENTRIES = 6
@@ -48,8 +48,8 @@ class Stored(NamedTuple):
     producer_snapshot: bytes
 
 
-class KnownOfTier:
-    """What one broker has heard of the metadata; what a RemoteTier is to its fetcher."""
+class RemoteLogView:
+    """The metadata that one broker has read; it replaces RemoteTier for its fetcher."""
 
     def __init__(self) -> None:
         self.store = PartitionMetadataStore()
@@ -59,14 +59,14 @@ class KnownOfTier:
     def find_segment(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: int, offset: int
     ) -> RemoteLogSegmentMetadata | None:
-        """The finished segment with `offset` of `epoch`."""
+        """Return the finished segment with `offset` of `epoch`."""
         try:
             return self.store.remote_log_segment_metadata(TIERED, epoch, offset)
         except RemoteMetadataError:
             return None
 
     def highest_offset(self, log: SimLog) -> int:
-        """The last offset of this very history in the tier, -1 when there is none."""
+        """Return the last remote offset of this lineage; -1 if there is none."""
         if not self.store.is_ready(TIERED):
             return -1
         highest_for = partial(self.store.highest_offset_for_epoch, TIERED)
@@ -76,7 +76,7 @@ class KnownOfTier:
 class SimTier:
     """Objects and metadata records. `is_down`: nothing can be read or written."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedCluster) -> None:
         self._world = world
         self.objects: dict[UUID, Stored] = {}
         self.events: list[RemoteLogEvent] = []
@@ -88,7 +88,7 @@ class SimTier:
     # -- metadata
 
     def listen(self, broker: SimBroker) -> None:
-        """A broker begins to read the metadata, from the first record on."""
+        """Start reading the metadata from the first record."""
         known = broker.tier
         assert known is not None
 
@@ -104,7 +104,7 @@ class SimTier:
     # -- leaders
 
     def upload(self, broker: SimBroker) -> None:
-        """Copy what comes next, as a leader that may not know that it is none any more."""
+        """Copy the next segment, as a leader that may have been deposed without knowing."""
         rng, log = self._world.rng, broker.log
         if broker.partition.leader is None or broker.tier is None or not broker.tier.store.is_ready(TIERED):
             return
@@ -172,7 +172,7 @@ class SimTier:
     # -- all replicas
 
     def delete_locally(self, broker: SimBroker) -> None:
-        """Local retention: some of what is in the tier goes from the disk."""
+        """Delete some remote segments from the local disk."""
         log = broker.log
         if broker.tier is None or not broker.tier.store.is_ready(TIERED):
             return
@@ -181,7 +181,7 @@ class SimTier:
             log.delete_local(self._world.rng.randint(log.base, end))
 
     def fetch(self, broker: SimBroker, action: FetchAuxiliary) -> None:
-        """A follower reads what was stored with a segment."""
+        """Return the auxiliary state of a segment for a follower."""
         core, segment = broker.fetcher, action.segment
         assert core is not None and isinstance(segment, RemoteLogSegmentMetadata)
 
@@ -202,7 +202,7 @@ class SimTier:
         self._world.on(broker, self._world.rng.randint(1, 100), answer)
 
     def value_at(self, broker: SimBroker, offset: int) -> Entry | None:
-        """What a reader gets from `broker` for an offset that is not local."""
+        """Return the value that a reader gets from `broker` for a remote offset."""
         epoch = broker.log.leader_epochs.epoch_for_offset(offset)
         if epoch is None or broker.tier is None:
             return None

@@ -11,13 +11,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tests.sim.transactions.world import (
+from tests.sim.transactions.cluster import (
     TRANSACTION_VERSION_2,
     Answer,
     Coordinator,
     Partition,
+    SimulatedCluster,
     Violation,
-    World,
 )
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.states import STATES_WITHOUT_TRANSACTION
@@ -43,7 +43,7 @@ Steps = Generator[Call, object, object]
 
 @dataclass
 class Transaction:
-    """What its producer knows of it."""
+    """A transaction as its producer knows it."""
 
     number: int
     partitions: list[int]
@@ -52,7 +52,7 @@ class Transaction:
 
 
 class Outcome(NamedTuple):
-    """What one seed came to; equal for equal seeds."""
+    """The result of one seed; equal for equal seeds."""
 
     events: int
     committed: int
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 class Producer:
-    """One instance of a client; begins anew whenever it was fenced or gives up."""
+    """One producer instance; restarts when it was fenced or gave up."""
 
     def __init__(self, run: Run, transactional_id: str) -> None:
         self._run = run
@@ -71,7 +71,7 @@ class Producer:
         self._step(None)
 
     def _step(self, answer: object) -> None:
-        """Go on with an answer, None when none came in time."""
+        """Continue with a response; None if none arrived in time."""
         try:
             call = self._steps.send(answer)
         except StopIteration:
@@ -97,7 +97,7 @@ class Producer:
         return None
 
     def _until(self, request: Call, *, may_be_late: bool = True) -> Steps:
-        """Ask until there is an answer that lasts, or a few times."""
+        """Retry a request until its response is final, or a few times."""
         world = self._run.world
         for _ in range(30):
             found = yield lambda answer: world.deliver(lambda: request(answer), may_be_late=may_be_late)
@@ -157,7 +157,7 @@ class Run:
     """One seed."""
 
     def __init__(self, seed: int, version: int) -> None:
-        self.world = World(seed)
+        self.world = SimulatedCluster(seed)
         self.version = version
         self.coordinator = Coordinator(self.world, version, TIMEOUT_MS)
         self.partitions = [Partition(self.world, name, self.coordinator) for name in PARTITIONS]
@@ -207,7 +207,7 @@ class Run:
 
 
 def run_seed(seed: int, *, version: int = TRANSACTION_VERSION_2) -> Outcome:
-    """One run; Violation names the seed."""
+    """Run one seed; Violation names the seed."""
     run = Run(seed, version)
     try:
         run.world.run_until(CHAOS_MS)

@@ -1,4 +1,4 @@
-"""The rules of the transaction coordinator that tests leave out, to show that each of them is needed."""
+"""The rules of the transaction coordinator that tests remove, to show that each is needed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Safeguard(Enum):
 
 
 def without(safeguard: Safeguard) -> AbstractContextManager[None]:
-    """Leave out one rule for the length of the block."""
+    """Remove one rule for the length of the block."""
     return replaced([_ABLATIONS[safeguard]])
 
 

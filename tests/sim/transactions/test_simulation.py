@@ -1,4 +1,4 @@
-"""Seeds of the transaction coordinator's simulator: all or nothing, and nothing hangs; ablations."""
+"""Simulation of the transaction coordinator: atomicity, no hanging transactions, and ablations."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import os
 
 import pytest
 
+from tests.sim.transactions.cluster import Violation
 from tests.sim.transactions.run import run_seed
 from tests.sim.transactions.safeguards import Safeguard, without
-from tests.sim.transactions.world import Violation
 
 SEEDS = int(os.environ.get("TIDELOG_SIM_SEEDS", "100"))
 SEEDS_TO_FIND = 600
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_every_transaction_is_whole_or_not_there_and_none_hangs(version: int) -> None:
+def test_every_transaction_is_atomic_and_none_hangs(version: int) -> None:
     outcomes = [run_seed(seed, version=version) for seed in range(SEEDS)]
     assert all(outcome.crashes for outcome in outcomes)
     assert sum(outcome.committed for outcome in outcomes) > 5 * SEEDS
     assert sum(outcome.unknown for outcome in outcomes) > 0
 
 
-def test_a_seed_replays_exactly() -> None:
+def test_a_seed_gives_the_same_run() -> None:
     assert run_seed(7) == run_seed(7)
 
 

@@ -1,11 +1,11 @@
-"""Spark's own Kafka source beside ours: run by `make test-spark-kafka` alone.
+"""Spark's own Kafka source compared with ours; only `make test-spark-kafka` runs these tests.
 
-The Makefile takes its jars from Maven into a cache folder and names it in TIDELOG_SPARK_KAFKA_JARS.
+The Makefile downloads the jars with Maven into a cache folder, and passes it in TIDELOG_SPARK_KAFKA_JARS.
 """
 
 from __future__ import annotations
 
 from benchmarks.spark_kafka import spark_kafka_jars
 
-# Not collected, and so not reported as skipped, by `make test`: it needs Maven.
+# Not collected by `make test`, and so not reported as skipped: the tests need Maven.
 collect_ignore_glob = [] if spark_kafka_jars() else ["test_*.py"]

@@ -1,4 +1,4 @@
-"""Spark's own Kafka source and ours, in one Spark, give the same of topics on our brokers."""
+"""Spark's own Kafka source and ours, in one Spark session, return the same rows of topics on our brokers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    """A tiered broker with topics of every codec, cold and hot, and one whose times are the broker's."""
+    """Run a tiered broker with a topic of each codec, partly remote, and one with LogAppendTime."""
     with EmbeddedCluster(tiered=True) as cluster:
         tiered = TieredTopics(cluster)
         sent = varied_records(3000, 900)
@@ -59,7 +59,7 @@ def read(spark: SparkSession, servers: str, source: str, **options: str) -> Data
 
 
 def both(spark: SparkSession, servers: str, **options: str) -> pa.Table:
-    """What our source reads, after Spark's own gave the same columns, types and rows."""
+    """Return the rows of our source, which equal those of Spark's in columns, types and values."""
     frames = [read(spark, servers, source, **options) for source in ("kafka", "tidelog")]
     theirs, ours = (frame.toArrow().sort_by(ORDER) for frame in frames)
     assert frames[1].schema == frames[0].schema
@@ -68,7 +68,9 @@ def both(spark: SparkSession, servers: str, **options: str) -> pa.Table:
     return ours
 
 
-def test_every_column_of_every_row_is_the_same_cold_and_hot(spark: SparkSession, servers: str) -> None:
+def test_every_column_equals_sparks_source_in_remote_and_local_records(
+    spark: SparkSession, servers: str
+) -> None:
     rows = both(spark, servers, subscribePattern="codec-.*", includeHeaders="true", minPartitions="9")
     assert rows.num_rows == 3000 * len(CODECS) + 600
     assert set(rows["timestampType"].to_pylist()) == {0, LOG_APPEND_TIME}
@@ -78,7 +80,7 @@ def test_every_column_of_every_row_is_the_same_cold_and_hot(spark: SparkSession,
     assert "headers" not in both(spark, servers, subscribe="codec-none").column_names
 
 
-def test_ranges_by_offset_and_by_time_are_the_same(spark: SparkSession, servers: str) -> None:
+def test_ranges_by_offset_and_by_timestamp_equal_sparks_source(spark: SparkSession, servers: str) -> None:
     start, end = json.dumps({"codec-lz4": {"0": 1234}}), json.dumps({"codec-lz4": {"0": 2345}})
     rows = both(spark, servers, subscribe="codec-lz4", startingOffsets=start, endingOffsets=end)
     assert (rows["offset"][0].as_py(), rows["offset"][-1].as_py()) == (1234, 2344)
@@ -88,10 +90,10 @@ def test_ranges_by_offset_and_by_time_are_the_same(spark: SparkSession, servers:
 
 
 class Stopped(Exception):
-    """What a query of the tests fails with."""
+    """The failure of a query that these tests cause."""
 
 
-class Moving:
+class ChangingSource:
     """A streaming query whose source changes between its runs, with one checkpoint and one list of rows."""
 
     def __init__(self, spark: SparkSession, servers: str, topic: str, folder: Path) -> None:
@@ -107,7 +109,7 @@ class Moving:
         self.batches: list[int] = []
 
     def run(self, source: str, fail_at: int | None = None) -> None:
-        """Read what is there, from `source`; the micro-batch `fail_at` fails before it wrote anything."""
+        """Read the available records from `source`; the micro-batch `fail_at` fails before it writes."""
 
         def write(frame: DataFrame, batch: int) -> None:
             if batch == fail_at:
@@ -116,7 +118,7 @@ class Moving:
             self.rows += [(row["partition"], row["offset"], row["value"]) for row in rows]
             self.batches.append(batch)
 
-        assert self._start(source, write).awaitTermination(QUERY_TIMEOUT_S), "the query goes on reading"
+        assert self._start(source, write).awaitTermination(QUERY_TIMEOUT_S), "the query does not end"
 
     def _start(self, source: str, write: Callable[[DataFrame, int], Any]) -> StreamingQuery:
         frame = self._spark.readStream.format(source).options(**self._options).load()
@@ -124,11 +126,11 @@ class Moving:
         return writer.option("checkpointLocation", str(self._folder)).start()
 
 
-def test_a_checkpoint_of_sparks_source_is_continued_by_ours_and_the_other_way_round(
+def test_checkpoints_of_sparks_source_and_this_source_are_interchangeable(
     spark: SparkSession, servers: str, tmp_path: Path
 ) -> None:
     create_topic(servers, "moving", 2)
-    query = Moving(spark, servers, "moving", tmp_path)
+    query = ChangingSource(spark, servers, "moving", tmp_path)
     expected = []
     for turn, source in enumerate(("kafka", "tidelog", "kafka", "tidelog")):
         sent = numbered(200, 200 * turn)
@@ -141,14 +143,14 @@ def test_a_checkpoint_of_sparks_source_is_continued_by_ours_and_the_other_way_ro
 
 
 @pytest.mark.parametrize(("before", "after"), [("kafka", "tidelog"), ("tidelog", "kafka")])
-def test_a_micro_batch_that_the_other_source_began_is_done_again_to_its_very_offsets(
+def test_a_micro_batch_of_the_other_source_is_repeated_with_its_offsets(
     spark: SparkSession, servers: str, tmp_path: Path, before: str, after: str
 ) -> None:
     topic = f"begun-by-{before}"
     create_topic(servers, topic, 2)
     for partition in (0, 1):
         produce(servers, topic, numbered(200), partition)
-    query = Moving(spark, servers, topic, tmp_path)
+    query = ChangingSource(spark, servers, topic, tmp_path)
     with pytest.raises(StreamingQueryException):
         query.run(before, fail_at=1)
     assert (tmp_path / "offsets" / "1").exists()

@@ -1,1 +1,1 @@
-"""Record batches for tests: what Kafka wrote, forged batches, and damaged bytes."""
+"""Record batches for tests: batches of Kafka, batches with wrong contents, and damaged bytes."""

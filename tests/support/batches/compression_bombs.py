@@ -1,4 +1,4 @@
-"""Small bytes that expand to very many, for each codec, made without holding what they expand to."""
+"""Decompression bombs for each codec, built without allocating their content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SNAPPY_FRAMING = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 
 
 def bomb(codec: Compression, mebibytes: int) -> bytes:
-    """That many MiB of zeros in `codec`, with no size declared where the codec lets one be left out."""
+    """Return `mib` MiB of zeros in `codec`, with no declared size where the codec allows it."""
     zeros = bytes(MEBIBYTE)
     if codec is Compression.GZIP:
         deflater = zlib.compressobj(9, zlib.DEFLATED, 31)
@@ -23,7 +23,7 @@ def bomb(codec: Compression, mebibytes: int) -> bytes:
         block = bytes(cramjam.snappy.compress_raw(zeros))
         return _SNAPPY_FRAMING + (struct.pack(">i", len(block)) + block) * mebibytes
     if codec is Compression.LZ4:
-        # A frame of 64 KiB blocks, all the same: repeat the one block of a shorter frame.
+        # A frame of equal blocks of 64 KiB: repeat the block of a shorter frame.
         frame = cramjam.lz4.Compressor(block_linked=False, content_checksum=False)
         frame.compress(bytes(65536))
         data = bytes(frame.finish())
@@ -33,21 +33,21 @@ def bomb(codec: Compression, mebibytes: int) -> bytes:
 
 
 def zstd_frame_that_declares(size: int) -> bytes:
-    """A zstd frame of 1 MiB of zeros whose header says that it holds `size` bytes."""
+    """Return a zstd frame of 1 MiB of zeros whose header declares `size` bytes."""
     frame = bytes(cramjam.zstd.compress(bytes(MEBIBYTE)))
     assert frame[4] >> 6 == 2 and frame[4] & 0x20, "the size stands in four bytes behind the descriptor"
     return frame[:5] + struct.pack("<I", size) + frame[9:]
 
 
 def zstd_frame_with_window(window_log: int) -> bytes:
-    """A zstd frame of 1 MiB of zeros that asks for a window of 2**window_log bytes and declares no size."""
+    """Return a zstd frame of 1 MiB of zeros with a window of 2**window_log bytes and no declared size."""
     frame = bytes(cramjam.zstd.compress(bytes(MEBIBYTE)))
     checksum_flag = frame[4] & 0x04
     return frame[:4] + bytes([checksum_flag, (window_log - 10) << 3]) + frame[9:]
 
 
 def snappy_block_that_declares(size: int) -> bytes:
-    """A snappy block of three letters that says that it holds `size` bytes."""
+    """Return a snappy block of three letters that declares `size` bytes."""
     prefix = bytearray()
     while size > 0x7F:
         prefix.append(size & 0x7F | 0x80)

@@ -1,4 +1,4 @@
-"""Damaged copies of bytes: cut short at every byte, lengthened, flipped, with lengths that lie."""
+"""Damaged copies of bytes: truncated at every byte, extended, flipped, and with wrong lengths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INTERESTING = (
 
 
 def damaged_copies(data: bytes, seed: str, flips: int = 60) -> Iterator[bytes]:
-    """Truncations at every byte (of short data), trailing bytes, and `flips` random changes."""
+    """Yield truncations at every byte (of short data), trailing bytes, and `flips` random changes."""
     random = Random(seed)
     cuts = range(len(data)) if len(data) < 400 else random.sample(range(len(data)), 400)
     for length in cuts:

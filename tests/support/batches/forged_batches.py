@@ -43,7 +43,7 @@ def batch_with_payload(
 
 
 def batch_of_least_records(count: int, codec: Compression = Compression.ZSTD, later_ms: int = 0) -> bytearray:
-    """Return a batch of `count` records of the least size, which compress to nearly nothing."""
+    """Return a batch of `count` records of the smallest size, which are highly compressible."""
     # attributes, timestamp delta, offset delta, key "", null value, no headers
     payload = b"".join(
         b"%c\0\0%b\0\x01\0" % (2 * (5 + len(delta)), delta) for delta in map(_zigzag, range(count))

@@ -1,4 +1,4 @@
-"""The record batches that Apache Kafka wrote, and the records that it was given to write."""
+"""Record batches written by Apache Kafka, and their records."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _START_MS = 1_700_000_000_000
 
 
 def golden_batches() -> list[tuple[str, bytes]]:
-    """Name and bytes of every batch."""
+    """Return name and bytes of every batch."""
     lines = [json.loads(line) for line in _PATH.read_text().splitlines()]
     return [(line["batch"], bytes.fromhex(line["bytes"])) for line in lines]
 
 
 def golden_batch(name: str) -> bytes:
-    """The bytes of the first batch of that name."""
+    """Return the bytes of the first batch with that name."""
     return next(data for found, data in golden_batches() if found == name)
 
 
 def small_records(base_offset: int) -> list[Record]:
-    """Twelve records with null, empty and filled keys, values and headers, times going back and forth."""
+    """Return twelve records with null, empty and filled keys, values and headers, and various timestamps."""
     headers: tuple[RecordHeader, ...] = (("h", b"x"), ("grün", None), ("", b""))
     records = []
     for index in range(12):
@@ -41,7 +41,7 @@ def small_records(base_offset: int) -> list[Record]:
 
 
 def large_records() -> list[Record]:
-    """A hundred and twenty records of about 1.6 KB: more than one block of every codec."""
+    """Return 120 records of about 1.6 KB: more than one block of every codec."""
     return [
         Record(index, _START_MS + index, f"k{index}".encode(), f"tide {index} ".encode() * 200, ())
         for index in range(120)
@@ -49,7 +49,7 @@ def large_records() -> list[Record]:
 
 
 def append_all(builder: BatchBuilder, records: list[Record]) -> BatchBuilder:
-    """Append the content of `records`, and give back `builder`."""
+    """Append `records` to `builder` and return it."""
     for record in records:
         builder.append(record.timestamp, record.key, record.value, record.headers)
     return builder

@@ -1,4 +1,4 @@
-"""Small damages to good bytes, of the kind that decoders get wrong."""
+"""Small random changes of valid bytes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HUGE = (
 
 
 def mutated(data: bytes, random: Random) -> bytes:
-    """`data` with one to three small damages."""
+    """Return `data` with one to three small changes."""
     frame = bytearray(data)
     for _ in range(random.randint(1, 3)):
         at = random.randrange(len(frame) + 1)

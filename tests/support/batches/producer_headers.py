@@ -15,7 +15,7 @@ def data_header(
     transactional: bool = False,
     timestamp: int = 0,
 ) -> BatchHeader:
-    """The header of a batch of `count` records as its producer sends it: at offset 0."""
+    """Return the header of a batch of `count` records as its producer sends it: at offset 0."""
     return BatchHeader(
         base_offset=0,
         batch_length=100,
@@ -34,6 +34,6 @@ def data_header(
 
 
 def marker_header(producer_id: int, epoch: int, timestamp: int = 0) -> BatchHeader:
-    """The header of the control batch that ends a transaction."""
+    """Return the header of the control batch that ends a transaction."""
     header = data_header(producer_id, epoch, NO_SEQUENCE, transactional=True, timestamp=timestamp)
     return header._replace(attributes=ATTRIBUTE_TRANSACTIONAL | ATTRIBUTE_CONTROL)

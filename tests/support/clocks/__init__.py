@@ -1,1 +1,1 @@
-"""Clocks and timers that a test sets."""
+"""Clocks and timers that a test controls."""

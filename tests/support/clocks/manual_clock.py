@@ -39,5 +39,5 @@ class ManualClock:
         self._monotonic_ns += duration_ns
 
     def step_wall_clock(self, by_ms: int) -> None:
-        """Move the wall clock alone, as an administrator or NTP does."""
+        """Change only the wall clock, as an administrator or NTP does."""
         self._wall_ahead_ms += by_ms

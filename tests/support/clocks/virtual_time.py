@@ -1,4 +1,4 @@
-"""Virtual time: a clock with timers that expire only when a test lets time pass."""
+"""Virtual time: a clock and timers that advance only when a test calls `pass_time`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk in memory that forgets what was not synced, for tests that pull the plug at every operation.
+"""A disk in memory that loses unsynced changes, for tests that crash at every operation.
 
 Each file has a durable image and a list of unsynced changes; names (create, rename, unlink) likewise
 are durable only after `fsync_dir`. Nothing but fsync orders anything: after a crash any subset of the
@@ -26,7 +26,7 @@ TOTAL_BYTES = 1 << 40
 
 
 class SimulatedCrash(BaseException):
-    """The power went off; not an Exception, so that no `except Exception` survives it."""
+    """The power failed; not an Exception, so that no `except Exception` catches it."""
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class _Directory:
 
 
 class _NameChange(NamedTuple):
-    """Names that change together, or not at all; None removes."""
+    """Names that change together or not at all; None removes a name."""
 
     assignments: tuple[tuple[_Directory, str, _Inode | _Directory | None], ...]
 
@@ -110,7 +110,7 @@ class CrashFile(File):
 
 
 class _Step:
-    """One counted operation: applied, and then, if it is its turn, the last one before the crash."""
+    """One counted operation: applied, and then the crash if it is the last operation before it."""
 
     def __init__(self, disk: CrashFileSystem, sequence: int) -> None:
         self._disk = disk
@@ -124,7 +124,7 @@ class _Step:
 
 
 class CrashFileSystem(FileSystem):
-    """The disk. `operation_count` counts what changes it; at operation `crash_at` the power goes off."""
+    """The disk. `operation_count` counts its changes; at operation `crash_at` the power fails."""
 
     def __init__(self, *, crash_at: int | None = None, free_bytes: int | None = None) -> None:
         self.pool: DescriptorPool[File] = DescriptorPool()
@@ -136,20 +136,20 @@ class CrashFileSystem(FileSystem):
         self._root = _Directory()
         self._pending_names: list[_NameChange] = []
 
-    # -- what a test does to the disk
+    # -- controlled by the test
 
     @property
     def operation_count(self) -> int:
-        """How many operations there were so far."""
+        """Return the number of operations so far."""
         return len(self.operations)
 
     @property
     def has_power(self) -> bool:
-        """False once the crash has come."""
+        """Return whether the crash has not happened yet."""
         return self._has_power
 
     def sync_all(self) -> None:
-        """Make everything durable and start counting anew: the state before the part that is tested."""
+        """Make everything durable and restart counting: the state before the tested part."""
         for change in self._pending_names:
             _assign(change)
         self._pending_names.clear()
@@ -158,18 +158,18 @@ class CrashFileSystem(FileSystem):
         self.operations.clear()
 
     def fail_next_fsync(self, path_part: str) -> None:
-        """The next fsync of a path with `path_part` fails and drops the unsynced pages, as Linux does."""
+        """Let the next fsync of a path with `path_part` fail and lose the unsynced pages, as in Linux."""
         self._sync_faults.append(path_part)
 
     def flip_bit(self, path: str, bit: int) -> None:
-        """Damage one bit of a file, on the medium and in the cache; bit 0 is the lowest of byte 0."""
+        """Flip one bit of a file on the disk and in the cache; bit 0 is the lowest bit of byte 0."""
         inode = self._inode(path)
         inode.sync()
         inode.current[bit // 8] ^= 1 << bit % 8
         inode.synced = bytes(inode.current)
 
     def crash(self, survival: Survival | int) -> CrashFileSystem:
-        """The disk that the next start finds; this one stays as it is, so that it can crash otherwise too."""
+        """Return the disk that the next start finds; this one is unchanged and can crash in other ways."""
         chooser = random.Random(survival) if isinstance(survival, int) else None
         names = self._surviving_names(survival, chooser)
         last_write = max(
@@ -201,33 +201,33 @@ class CrashFileSystem(FileSystem):
         disk._root = root
         return disk
 
-    # -- what files do with it
+    # -- used by files
 
     def require_power(self) -> None:
-        """Raise SimulatedCrash once the power is off."""
+        """Raise SimulatedCrash after the power failed."""
         if not self._has_power:
             raise SimulatedCrash(self.operations[-1])
 
     def operation(self, text: str) -> _Step:
-        """Count a change that may or may not survive; the crash comes right after it."""
+        """Count a change that may survive; the crash follows it."""
         self.require_power()
         self.operations.append(text)
         return _Step(self, len(self.operations))
 
     def barrier(self, text: str) -> _Step:
-        """Count a sync; the crash comes before it has made anything durable."""
+        """Count a sync; the crash precedes its effect."""
         step = self.operation(text)
         self.crash_if_due()
         return step
 
     def crash_if_due(self) -> None:
-        """Switch the power off if this operation was to be the last."""
+        """Fail the power if this operation is the last one."""
         if self._has_power and len(self.operations) == self.crash_at:
             self._has_power = False
             raise SimulatedCrash(self.operations[-1])
 
     def takes_sync_fault(self, path: str) -> bool:
-        """Whether this fsync is to fail; a fault is used up."""
+        """Return whether this fsync fails; a fault is used once."""
         for part in self._sync_faults:
             if part in path:
                 self._sync_faults.remove(part)
@@ -235,7 +235,7 @@ class CrashFileSystem(FileSystem):
         return False
 
     def take_room(self, wanted: int) -> int:
-        """How many of the bytes still fit on the disk."""
+        """Return how many of the bytes fit on the disk."""
         if self.free_bytes is None:
             return wanted
         taken = min(wanted, self.free_bytes)
@@ -243,7 +243,7 @@ class CrashFileSystem(FileSystem):
         return taken
 
     def give_room(self, count: int) -> None:
-        """Bytes were freed."""
+        """Release bytes."""
         if self.free_bytes is not None:
             self.free_bytes += count
 
@@ -344,7 +344,7 @@ class CrashFileSystem(FileSystem):
     def lock(self, path: str) -> FileLock:
         return CrashFileLock()
 
-    # -- inside
+    # -- internal
 
     def _change_names(self, *assignments: tuple[_Directory, str, _Inode | _Directory | None]) -> None:
         for directory, name, node in assignments:
@@ -418,7 +418,7 @@ def _inodes(directory: _Directory) -> Iterator[_Inode]:
 
 
 class CrashFileLock(FileLock):
-    """Always free: one process at a time uses this disk, and a crash ends its locks."""
+    """A lock that is always free: one process at a time uses this disk, and a crash releases its locks."""
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Do nothing."""

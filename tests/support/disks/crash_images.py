@@ -1,4 +1,4 @@
-"""What a power cut leaves of unsynced changes to one file: all, none, some, and the last one torn."""
+"""The unsynced changes of one file that survive a power failure: all, none, some, or a partial last one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SECTOR_BYTES = 512
 
 
 class Survival(Enum):
-    """What a crash leaves of the unsynced changes; a seed (int) leaves a random part instead."""
+    """The unsynced changes that survive a crash; a seed (int) selects a random part instead."""
 
     KEEP_ALL = "keep all"
     LOSE_UNSYNCED = "lose all unsynced"

@@ -1,4 +1,4 @@
-"""Pulling the plug at every operation of a workload.
+"""Crashes at every operation of a workload.
 
     for point in crash_points(prepare, workload):
         check(point.disk, point.progress)
@@ -17,7 +17,7 @@ from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 
 
 class CrashPoint(NamedTuple):
-    """One crash: after which operation, what was lost, the disk afterwards, what the workload had noted."""
+    """One crash: its operation, the lost changes, the disk after it, and the progress of the workload."""
 
     operation: int
     text: str
@@ -34,7 +34,7 @@ def crash_points(
     workload: Callable[[CrashFileSystem, list[Any]], None],
     survivals: tuple[Survival | int, ...] = EVERY_SURVIVAL,
 ) -> Iterator[CrashPoint]:
-    """Every crash that can happen in `workload`, which must do the same operations each time.
+    """Yield every possible crash in `workload`, which must perform the same operations in each run.
 
     `prepare` makes the durable state from which each run starts. The last point is behind the workload.
     """

@@ -1,4 +1,4 @@
-"""A disk in memory whose process runs out of descriptors at a chosen moment.
+"""A disk in memory whose process runs out of descriptors at a given operation.
 
 Everything that needs a descriptor on a real system is counted: opening a file, reading one, listing, removing
 or syncing a directory. From number `fails_at` on, `fails_times` of them raise EMFILE.
@@ -13,14 +13,14 @@ from tidelog.storage.disk.files import File
 
 
 class ShortOfDescriptors(CrashFileSystem):
-    """See the module; `uses` names what needed a descriptor."""
+    """Raises EMFILE for some uses of descriptors; `uses` lists all uses."""
 
     def __init__(self) -> None:
         super().__init__()
         self.become_short(0, 0)
 
     def become_short(self, fails_at: int, fails_times: int) -> None:
-        """Count from here on, and refuse `fails_times` uses from number `fails_at` on."""
+        """Restart counting, and refuse `fails_times` uses from number `fails_at` on."""
         self.uses: list[str] = []
         self.fails_at = fails_at
         self.fails_times = fails_times

@@ -1,4 +1,4 @@
-"""aiokafka behind the common face; its coroutines run on one loop in a thread of its own."""
+"""aiokafka behind the common interface; its coroutines run on an event loop in a separate thread."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class AiokafkaConsumer:
         LOOP.run(subscribe())
 
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
-        """What has been fetched."""
+        """Return fetched messages."""
         with _errors():
             found = self._patient.poll(timeout_s)
         return [self._received(record) for records in found.values() for record in records]
@@ -201,20 +201,20 @@ class AiokafkaConsumer:
         )
 
     def assignment(self) -> set[tuple[str, int]]:
-        """What this member was given."""
+        """Return the assigned partitions."""
         return {(one.topic, one.partition) for one in self._consumer.assignment()}
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read on from `offset`."""
+        """Continue reading from `offset`."""
         with _errors():
             LOOP.run(self._seek(partition, offset))
 
     def position(self, partition: int) -> int:
-        """The offset after the last message that was polled."""
+        """Return the offset after the last polled message."""
         return int(LOOP.run(self._consumer.position(self._partition(partition))))
 
     def pause(self, *partitions: int) -> None:
-        """Stop giving messages of these."""
+        """Pause these partitions."""
 
         async def pause() -> None:
             self._consumer.pause(*(self._partition(number) for number in partitions))
@@ -252,7 +252,7 @@ class AiokafkaConsumer:
         return None if answer is None else answer.offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
-        """First offset and end offset, asked of the broker."""
+        """Return the first offset and the end offset from the broker."""
         key = self._partition(partition)
         with _errors():
             low = LOOP.run(self._consumer.beginning_offsets([key]))
@@ -330,7 +330,7 @@ class AiokafkaAdmin:
         return {entry[0]: entry[1] for entry in entries}
 
     def set_config(self, topic: str, key: str, value: str) -> None:
-        """AlterConfigs: what is not named goes back to its default."""
+        """AlterConfigs: configs that are not named return to their defaults."""
         self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, {key: value}))
 
     def set_broker_config(self, node_id: int, key: str, value: str) -> None:

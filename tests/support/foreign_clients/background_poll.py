@@ -1,4 +1,4 @@
-"""Polls that continue in the background while the test uses other members of the group.
+"""Polls that run in the background while the test uses other members of the group.
 
 Some clients' `poll` does not return before a rebalance has ended, and a rebalance does not end
 before all members have joined; in one thread that would wait for itself.
@@ -14,7 +14,7 @@ Found = Mapping[Any, list[Any]]
 
 
 class PatientPoll:
-    """At most one poll at a time; the caller may fetch its result later."""
+    """Runs at most one poll at a time; the caller may fetch its result later."""
 
     def __init__(self, start: Callable[[], Future[Any]]) -> None:
         self._start = start

@@ -1,4 +1,4 @@
-"""confluent-kafka, which is librdkafka, behind the common face."""
+"""confluent-kafka, which uses librdkafka, behind the common interface."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class ConfluentProducer:
         return receipts
 
     def close(self) -> None:
-        """Drop what is not delivered."""
+        """Discard undelivered messages."""
         self._producer.purge()
         self._producer.flush(1)
 
@@ -190,24 +190,24 @@ class ConfluentConsumer:
         )
 
     def assignment(self) -> set[tuple[str, int]]:
-        """What this member was given."""
+        """Return the assigned partitions."""
         return {(one.topic, one.partition) for one in self._consumer.assignment()}
 
     def _partition(self, partition: int, offset: int = confluent_kafka.OFFSET_INVALID) -> TopicPartition:
         return TopicPartition(self._topic, partition, offset)
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read on from `offset`."""
+        """Continue reading from `offset`."""
         with _errors():
             self._consumer.seek(self._partition(partition, _SPECIAL.get(offset, offset)))
 
     def position(self, partition: int) -> int:
-        """The offset after the last message that was polled."""
+        """Return the offset after the last polled message."""
         (found,) = self._consumer.position([self._partition(partition)])
         return int(found.offset)
 
     def pause(self, *partitions: int) -> None:
-        """Stop giving messages of these."""
+        """Pause these partitions."""
         self._consumer.pause([self._partition(number) for number in partitions])
 
     def resume(self, *partitions: int) -> None:
@@ -242,7 +242,7 @@ class ConfluentConsumer:
         return found.offset if found.offset >= 0 else None
 
     def watermarks(self, partition: int) -> tuple[int, int]:
-        """First offset and end offset, asked of the broker."""
+        """Return the first offset and the end offset from the broker."""
         with _errors():
             low, high = self._consumer.get_watermark_offsets(self._partition(partition), timeout=DEADLINE_S)
         return low, high
@@ -380,11 +380,11 @@ class ConfluentAdmin:
         return found.cluster_id, {node.id for node in found.nodes}
 
     def close(self) -> None:
-        """Nothing to do; the client ends with its last reference."""
+        """Do nothing; the client is closed with its last reference."""
 
 
 def _one(futures: Mapping[Any, Future[Any]]) -> Any:
-    """The result of the only request."""
+    """Return the result of the only request."""
     (future,) = futures.values()
     with _errors():
         return future.result(DEADLINE_S)

@@ -1,4 +1,4 @@
-"""What every foreign client is asked to do, in plain values and without a coroutine.
+"""The operations of every client library under test, with plain values and without coroutines.
 
 Offsets and counts are ints, times are milliseconds, errors are Kafka's numbers. A topic's
 partitions are named by number, because no test here needs two topics in one consumer,
@@ -21,7 +21,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class ForeignError(Exception):
-    """What a client reports: Kafka's error code, or a negative one that only the client knows."""
+    """An error of a client: Kafka's error code, or a negative code of the client itself."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code}: {text}")
@@ -30,7 +30,7 @@ class ForeignError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is sent."""
+    """A message to send."""
 
     value: bytes | None
     key: bytes | None = None
@@ -41,7 +41,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the broker answered to one message; -1 where the answer has no offset (acks=0)."""
+    """The acknowledgement of one message; -1 if the response has no offset (acks=0)."""
 
     partition: int
     offset: int
@@ -49,7 +49,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What is read; `timestamp_type` is 0 for CreateTime and 1 for LogAppendTime."""
+    """A received message; `timestamp_type` is 0 for CreateTime and 1 for LogAppendTime."""
 
     topic: str
     partition: int
@@ -62,7 +62,7 @@ class Received:
 
     @property
     def content(self) -> tuple[bytes | None, bytes | None, Headers]:
-        """What a producer chose."""
+        """Return the fields set by the producer."""
         return self.key, self.value, self.headers
 
 
@@ -76,7 +76,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions:
-    """The settings that all three clients have in common."""
+    """The settings that all clients support."""
 
     compression: str = "none"
     acks: int = -1
@@ -89,7 +89,7 @@ class ProducerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerOptions:
-    """The settings that all three clients have in common; short waits, as tests want them."""
+    """The settings that all clients support, with short timeouts for tests."""
 
     group: str | None = None
     client_id: str = "interop"
@@ -110,11 +110,11 @@ class ForeignProducer(Protocol):
     """A started producer."""
 
     def send(self, topic: str, messages: Iterable[Message]) -> None:
-        """Hand messages over without waiting for answers."""
+        """Send messages without waiting for responses."""
         ...
 
     def flush(self) -> list[Receipt]:
-        """Wait for everything handed over since the last flush, in that order; ForeignError."""
+        """Wait for all messages sent since the last flush, in order. Errors: ForeignError."""
         ...
 
     def close(self) -> None: ...
@@ -124,13 +124,13 @@ class ForeignConsumer(Protocol):
     """A started consumer of one topic, or a member of a group."""
 
     def assign(self, topic: str, offsets: Mapping[int, int]) -> None:
-        """Read these partitions from these offsets (EARLIEST and LATEST allowed)."""
+        """Read these partitions from these offsets (EARLIEST and LATEST are allowed)."""
         ...
 
     def subscribe(self, *topics: str) -> None: ...
 
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
-        """What has come, perhaps nothing; ForeignError."""
+        """Return available messages, possibly none. Errors: ForeignError."""
         ...
 
     def assignment(self) -> set[tuple[str, int]]: ...
@@ -148,11 +148,11 @@ class ForeignConsumer(Protocol):
     def committed(self, topic: str, partition: int) -> int | None: ...
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """The first offset at or after a time, None when there is none."""
+        """Return the first offset at or after a timestamp; None if there is none."""
         ...
 
     def watermarks(self, partition: int) -> tuple[int, int]:
-        """The first offset and the offset after the last."""
+        """Return the first offset and the end offset."""
         ...
 
     def close(self) -> None: ...
@@ -188,7 +188,7 @@ class ForeignAdmin(Protocol):
     def set_broker_config(self, node_id: int, key: str, value: str) -> None: ...
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """The new first offset."""
+        """Return the new log start offset."""
         ...
 
     def groups(self) -> set[str]: ...
@@ -198,14 +198,14 @@ class ForeignAdmin(Protocol):
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]: ...
 
     def cluster(self) -> tuple[str, set[int]]:
-        """The cluster id and the ids of the brokers."""
+        """Return the cluster id and the ids of the brokers."""
         ...
 
     def close(self) -> None: ...
 
 
 class GroupAdmin(ForeignAdmin, Protocol):
-    """What confluent-kafka and kafka-python can do beyond aiokafka."""
+    """Operations that confluent-kafka and kafka-python support and aiokafka does not."""
 
     def unset_config(self, topic: str, key: str) -> None: ...
 
@@ -222,7 +222,7 @@ class GroupAdmin(ForeignAdmin, Protocol):
 
 @dataclass(frozen=True)
 class ForeignClient:
-    """One client library: what starts its producer, consumer and admin client."""
+    """A client library: creates its producer, consumer and admin client."""
 
     name: str
     producer: Callable[[str, ProducerOptions], ForeignProducer]
@@ -231,7 +231,7 @@ class ForeignClient:
 
 
 def read_exactly(consumer: ForeignConsumer, count: int, deadline_s: float = DEADLINE_S) -> list[Received]:
-    """Poll until `count` messages are there; AssertionError when too few come."""
+    """Poll until `count` messages were read; AssertionError if there are fewer."""
     received: list[Received] = []
     ends = time.monotonic() + deadline_s
     while len(received) < count:
@@ -246,7 +246,7 @@ def poll_all_until(
     what: str,
     deadline_s: float = DEADLINE_S,
 ) -> list[Received]:
-    """Poll several consumers in turn until `condition` holds of all that came; that is returned."""
+    """Poll several consumers alternately until `condition` is true for all messages, and return them."""
     received: list[Received] = []
     ends = time.monotonic() + deadline_s
     while not condition(received):

@@ -1,4 +1,4 @@
-"""kafka-python behind the common face."""
+"""kafka-python behind the common interface."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class KafkaPythonProducer:
 
 
 class KafkaPythonConsumer:
-    """kafka.KafkaConsumer, used from a thread of its own."""
+    """kafka.KafkaConsumer, used from a separate thread."""
 
     def __init__(self, servers: str, options: ConsumerOptions) -> None:
         self._topic = ""
@@ -179,11 +179,11 @@ class KafkaPythonConsumer:
         )
 
     def assignment(self) -> set[tuple[str, int]]:
-        """What this member was given."""
+        """Return the assigned partitions."""
         return {(one.topic, one.partition) for one in self._consumer.assignment()}
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read on from `offset`."""
+        """Continue reading from `offset`."""
         if offset == EARLIEST:
             self._do(self._consumer.seek_to_beginning, self._partition(partition))
         elif offset == LATEST:
@@ -192,11 +192,11 @@ class KafkaPythonConsumer:
             self._do(self._consumer.seek, self._partition(partition), offset)
 
     def position(self, partition: int) -> int:
-        """The offset after the last message that was polled."""
+        """Return the offset after the last polled message."""
         return int(self._do(self._consumer.position, self._partition(partition)))
 
     def pause(self, *partitions: int) -> None:
-        """Stop giving messages of these."""
+        """Pause these partitions."""
         self._do(self._consumer.pause, *(self._partition(number) for number in partitions))
 
     def resume(self, *partitions: int) -> None:
@@ -225,7 +225,7 @@ class KafkaPythonConsumer:
         return None if found is None or found.offset < 0 else found.offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
-        """First offset and end offset, asked of the broker."""
+        """Return the first offset and the end offset from the broker."""
         key = self._partition(partition)
         low = self._do(self._consumer.beginning_offsets, [key])
         high = self._do(self._consumer.end_offsets, [key])

@@ -1,4 +1,4 @@
-"""Writes into a partition of an embedded broker what no client may send: markers, gaps, foreign offsets."""
+"""Writes batches that no client may send to an embedded broker: markers, gaps, other offsets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.protocol.batch import stamp
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.control_batch import end_transaction_batch
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -19,7 +19,7 @@ ACKS_LEADER = 1
 
 
 class PartitionWriter:
-    """One partition, written from within the broker on the broker's own loop; `node_id` leads it."""
+    """Writes to one partition on the event loop of its broker; `node_id` is the leader."""
 
     def __init__(
         self, cluster: EmbeddedCluster, topic: str, partition: int = 0, *, node_id: int | None = None
@@ -35,7 +35,7 @@ class PartitionWriter:
         producer_id: int | None = None,
         compression: Compression = Compression.NONE,
     ) -> int:
-        """Append one batch, part of `producer_id`'s transaction if that is given; its first offset."""
+        """Append one batch, in `producer_id`'s transaction if given; return its first offset."""
         if producer_id is None:
             builder = BatchBuilder(compression=compression)
         else:
@@ -43,17 +43,16 @@ class PartitionWriter:
             self._next_sequence[producer_id] = sequence + len(values)
             builder = BatchBuilder(
                 compression=compression,
-                producer_id=producer_id,
-                producer_epoch=0,
-                base_sequence=sequence,
-                is_transactional=True,
+                producer=BatchProducer(
+                    producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True
+                ),
             )
         for value in values:
             builder.append(_now_ms(), b"k", value)
         return self._append(builder.build(), AppendOrigin.CLIENT)
 
     def end_transaction(self, producer_id: int, *, committed: bool) -> int:
-        """Append the marker of a coordinator; its offset."""
+        """Append the marker of a coordinator; return its offset."""
         marker = end_transaction_batch(
             committed=committed,
             coordinator_epoch=0,
@@ -64,7 +63,7 @@ class PartitionWriter:
         return self._append(marker, AppendOrigin.COORDINATOR)
 
     def as_follower(self, batches: Iterable[tuple[int, bytes | bytearray]]) -> None:
-        """Append batches at the offsets given with them, as a follower takes them from a leader."""
+        """Append batches at their given offsets, as a follower."""
         data = bytearray()
         for base_offset, batch in batches:
             position = len(data)

@@ -1,4 +1,4 @@
-"""Our own clients behind the common face, so that they go through all that the foreign ones do."""
+"""Tidelog's clients behind the common interface, so that they pass the same tests as other clients."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class TidelogConsumer:
         return TopicPartition(self._topic, partition)
 
     def _do(self, action: Any, *arguments: Any) -> Any:
-        """Call a plain method of the consumer on its loop."""
+        """Call a synchronous method of the consumer on its event loop."""
 
         async def call() -> Any:
             return action(*arguments)
@@ -189,11 +189,11 @@ class TidelogConsumer:
         ]
 
     def assignment(self) -> set[tuple[str, int]]:
-        """What this member was given."""
+        """Return the assigned partitions."""
         return {(one.topic, one.partition) for one in self._consumer.assignment()}
 
     def seek(self, partition: int, offset: int) -> None:
-        """Read on from `offset`."""
+        """Continue reading from `offset`."""
         if offset == EARLIEST:
             self._do(self._consumer.seek_to_beginning, self._partition(partition))
         elif offset == LATEST:
@@ -202,11 +202,11 @@ class TidelogConsumer:
             self._do(self._consumer.seek, self._partition(partition), offset)
 
     def position(self, partition: int) -> int:
-        """The offset after the last message that was polled."""
+        """Return the offset after the last polled message."""
         return self._await(self._consumer.position(self._partition(partition)))
 
     def pause(self, *partitions: int) -> None:
-        """Stop giving messages of these."""
+        """Pause these partitions."""
         self._do(self._consumer.pause, *(self._partition(number) for number in partitions))
 
     def resume(self, *partitions: int) -> None:
@@ -234,7 +234,7 @@ class TidelogConsumer:
         return None if found is None else found.offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
-        """First offset and end offset, asked of the broker."""
+        """Return the first offset and the end offset from the broker."""
         key = self._partition(partition)
         low = self._await(self._consumer.beginning_offsets([key]))
         high = self._await(self._consumer.end_offsets([key]))
@@ -261,7 +261,7 @@ class TidelogAdmin:
             return LOOP.run(work)
 
     def _only(self, work: Coroutine[Any, Any, Mapping[Any, Any]]) -> Any:
-        """The result of the only thing that was asked for."""
+        """Return the result for the only requested item."""
         (result,) = self._ask(work).values()
         if isinstance(result, KafkaError):
             raise ForeignError(result.code, str(result))

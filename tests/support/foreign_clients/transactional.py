@@ -1,4 +1,4 @@
-"""Transactional producers, those of others and ours, asked the same things without a coroutine.
+"""Transactional producers of several client libraries with one interface without coroutines.
 
 Errors are ForeignError, with Kafka's error code if the client has it.
 """
@@ -30,12 +30,12 @@ _NO_MEMBER = (-1, "", None)
 
 
 class TransactionalProducer(Protocol):
-    """A producer with a transactional id that is initialized."""
+    """An initialized producer with a transactional id."""
 
     def begin(self) -> None: ...
 
     def send(self, topic: str, values: Sequence[bytes], partition: int = 0) -> None:
-        """Send, and wait until it is written."""
+        """Send a message and wait for its acknowledgement."""
         ...
 
     def send_offsets(self, offsets: Mapping[tuple[str, int], int], group: str) -> None: ...
@@ -118,7 +118,7 @@ class ConfluentTransactions:
             self._producer.abort_transaction(DEADLINE_S)
 
     def close(self) -> None:
-        # One that was fenced says so again.
+        # A fenced producer reports the error again.
         with suppress(confluent_kafka.KafkaException):
             self._producer.purge()
             self._producer.flush(1)
@@ -217,7 +217,7 @@ class KafkaPythonTransactions:
 
 
 class TidelogTransactions:
-    """Our own producer, which ends each transaction with an epoch of its own (KIP-890)."""
+    """Tidelog's producer, which uses a new epoch for each transaction (KIP-890)."""
 
     def __init__(self, servers: str, transactional_id: str, timeout_ms: int) -> None:
         async def start() -> Producer:

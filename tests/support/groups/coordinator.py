@@ -1,4 +1,4 @@
-"""A group coordinator on virtual time with a log in memory, for tests that read like a transcript."""
+"""A group coordinator on virtual time with a log in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tidelog.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 R = TypeVar("R")
 
@@ -48,13 +48,13 @@ def random_suffix() -> str:
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer that subscribes to `topics` says about itself."""
+    """Return the subscription metadata of a consumer of `topics`."""
     return b"\0\0" + encode(ConsumerProtocolSubscription(topics=topics), 0)
 
 
 @dataclass
 class Waiting:
-    """A reply that may be there already."""
+    """A response that may be available already."""
 
     pending: Pending[JoinGroupResponse] | Pending[SyncGroupResponse]
 
@@ -73,7 +73,7 @@ class Waiting:
 
 
 @dataclass
-class GroupBench:
+class GroupCoordinatorFixture:
     """Performs what the coordinator decides, in a log that commits at once.
 
     Set `append_error` and appends fail with it; set `holds_commits` and appended records are
@@ -98,7 +98,7 @@ class GroupBench:
     # The log
 
     def perform(self, writes: Writes) -> ErrorCode:
-        """Append, replay and commit; says what became of it."""
+        """Append, replay and commit the records of an outcome, and report the result."""
         if not writes.records:
             assert writes.follow_up is None
             return ErrorCode.NONE
@@ -117,7 +117,7 @@ class GroupBench:
         return ErrorCode.NONE
 
     def commit_all(self) -> None:
-        """Commit what is appended."""
+        """Commit appended records."""
         while self.held:
             next_offset, writes = self.held.pop(0)
             self.coordinator.advance(next_offset)
@@ -128,15 +128,17 @@ class GroupBench:
             self.perform(writes.follow_up(error, self.now))
 
     def finish(self, outcome: Outcome[R]) -> R:
-        """The reply of an outcome whose records are written; the error of the append is raised."""
+        """Return the response of an outcome whose records are written; raise the error of the append."""
         error = self.perform(outcome.writes)
         if error is not ErrorCode.NONE:
             raise KafkaError(error)
         return outcome.reply
 
-    def reloaded(self, config: GroupConfig | None = None) -> GroupBench:
-        """Another coordinator that has read this one's log, at the same moment."""
-        other = GroupBench(config or self.config, list(self.log), self.now_ms, suffixes=self.suffixes)
+    def reloaded(self, config: GroupConfig | None = None) -> GroupCoordinatorFixture:
+        """Return another coordinator that loaded this one's log at the same time."""
+        other = GroupCoordinatorFixture(
+            config or self.config, list(self.log), self.now_ms, suffixes=self.suffixes
+        )
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)
             if record is not None:
@@ -149,7 +151,7 @@ class GroupBench:
     # Time
 
     def pass_time(self, duration_ms: int) -> None:
-        """Let time pass, acting at each moment at which something is due."""
+        """Advance the time, and process each deadline when it expires."""
         end_ms = self.now_ms + duration_ms
         while True:
             due_ms = self.coordinator.next_deadline_ms()
@@ -175,7 +177,7 @@ class GroupBench:
         rebalance_ms: int = 60_000,
         client: str = "c",
     ) -> Waiting:
-        """A JoinGroup request."""
+        """Send JoinGroup."""
         request = JoinGroupRequest(
             group_id=group_id,
             session_timeout_ms=session_ms,
@@ -190,7 +192,7 @@ class GroupBench:
         return Waiting(outcome.reply)
 
     def come_in(self, group_id: str = "g", **options: object) -> tuple[str, Waiting]:
-        """Both joins of a dynamic member: the first for the id, the second with it."""
+        """Send both joins of a dynamic member: the first without an id, the second with it."""
         first = self.join(group_id, **options)  # type: ignore[arg-type]
         assert first.error is ErrorCode.MEMBER_ID_REQUIRED
         member_id = first.got.member_id
@@ -207,7 +209,7 @@ class GroupBench:
         protocol_type: str | None = None,
         protocol_name: str | None = None,
     ) -> Waiting:
-        """A SyncGroup request."""
+        """Send SyncGroup."""
         request = SyncGroupRequest(
             group_id=group_id,
             generation_id=generation,
@@ -227,7 +229,7 @@ class GroupBench:
     def heartbeat(
         self, member_id: str, generation: int, *, group_id: str = "g", instance: str | None = None
     ) -> ErrorCode:
-        """A Heartbeat request."""
+        """Send Heartbeat."""
         request = HeartbeatRequest(
             group_id=group_id, generation_id=generation, member_id=member_id, group_instance_id=instance
         )
@@ -236,7 +238,7 @@ class GroupBench:
     def leave(
         self, *members: tuple[str, str | None], group_id: str = "g", version: int = 5
     ) -> LeaveGroupResponse:
-        """A LeaveGroup request."""
+        """Send LeaveGroup."""
         request = LeaveGroupRequest(
             group_id=group_id,
             member_id=members[0][0] if version < 3 else "",
@@ -260,7 +262,7 @@ class GroupBench:
         retention_ms: int = -1,
         version: int = 9,
     ) -> list[ErrorCode]:
-        """An OffsetCommit request; the error of each partition, or of the whole for each."""
+        """Send OffsetCommit; return the error of each partition."""
         request = OffsetCommitRequest(
             group_id=group_id,
             generation_id_or_member_epoch=generation,
@@ -286,39 +288,39 @@ class GroupBench:
         return [ErrorCode(p.error_code) for topic in response.topics for p in topic.partitions]
 
     def offsets(self, group_id: str = "g") -> dict[tuple[str, int], int]:
-        """All committed offsets of a group."""
+        """Return all committed offsets of a group."""
         return {
             (topic.name, partition.partition_index): partition.committed_offset
-            for topic in completed(self.coordinator.offset_fetch.fetch_all(group_id, False))
+            for topic in run_steps(self.coordinator.offset_fetch.fetch_all(group_id, False))
             for partition in topic.partitions
         }
 
     def offset(
         self, topic: str, partition: int, *, group_id: str = "g", require_stable: bool = False
     ) -> tuple[int, ErrorCode]:
-        """One committed offset and its error."""
+        """Return one committed offset and its error."""
         asked = (OffsetFetchRequestTopics(name=topic, partition_indexes=(partition,)),)
-        (found,) = completed(self.coordinator.offset_fetch.fetch(group_id, asked, require_stable))
+        (found,) = run_steps(self.coordinator.offset_fetch.fetch(group_id, asked, require_stable))
         return found.partitions[0].committed_offset, ErrorCode(found.partitions[0].error_code)
 
-    # What administrators see
+    # Administrative requests
 
     def state(self, group_id: str = "g") -> str:
-        """The state as DescribeGroups shows it."""
+        """Return the state as in DescribeGroups."""
         return self.coordinator.administration.describe_group(group_id, 6).group_state
 
     def expire(self) -> int:
-        """Look for expired offsets; says how many records that gave."""
+        """Expire offsets; return the number of written records."""
         count = 0
         for writes in self.coordinator.expiration.expire(self.now):
             self.perform(writes)
             count += len(writes.records)
         return count
 
-    # Whole rebalances
+    # Complete rebalances
 
     def stable_group(self, size: int = 2, **options: object) -> list[str]:
-        """A stable group `g` in generation 1; the first member leads, each has its id as assignment."""
+        """Return a stable group `g` in generation 1; the first member leads, assignments are member ids."""
         joins = [self.come_in(**options) for _ in range(size)]  # type: ignore[arg-type]
         self.pass_time(self.config.group_initial_rebalance_delay_ms * (2 if size > 1 else 1))
         members = [member_id for member_id, _ in joins]
@@ -327,7 +329,7 @@ class GroupBench:
         return members
 
     def sync_all(self, members: list[str], generation: int) -> None:
-        """All members sync, the first one as the leader with an assignment for each."""
+        """Sync all members; the first one is the leader with an assignment for each."""
         assignments = {member: member.encode() for member in members}
         syncs = [self.sync(member, generation) for member in members[1:]]
         syncs.append(self.sync(members[0], generation, assignments))

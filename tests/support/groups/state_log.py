@@ -77,7 +77,7 @@ class MemoryStateLog:
         return AppendedRecords(base_offset, committed)
 
     def append_batch(self, partition: int, builder: Callable[[int], BatchBuilder]) -> None:
-        """Append what `builder` makes for the next offset, as another producer would."""
+        """Append the batch that `builder` builds for the next offset, as another producer."""
         self.batches[partition].append(bytes(builder(self.end_offset(partition)).build()))
 
     def commit_all(self) -> None:

@@ -1,4 +1,4 @@
-"""Compacting a log in one go, and reading what is left, for tests."""
+"""Compaction of a log in one call, and the remaining records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import Offset
-from tidelog.protocol.record import BatchBuilder, Record, read_records
+from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, read_records
 from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, Pace, fill_offset_map, groups_to_clean
 from tidelog.storage.compaction.offset_map import OffsetMap
@@ -31,14 +31,16 @@ def keyed_batch(
     is_transactional: bool = False,
     log_append_time: int | None = None,
 ) -> bytearray:
-    """A batch of keys with their values, None for a tombstone; one timestamp for all or one for each."""
+    """Return a batch of keys with values, None for a tombstone; one timestamp for all or one for each."""
     builder = BatchBuilder(
         compression=compression,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        is_transactional=is_transactional,
         log_append_time=log_append_time,
+        producer=BatchProducer(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=is_transactional,
+        ),
     )
     for index, (key, value) in enumerate(records):
         timestamp = timestamps if isinstance(timestamps, int) else timestamps[index]
@@ -51,7 +53,7 @@ def _bytes(text: str | None) -> bytes | None:
 
 
 def append_keyed(log: PartitionLog, *records: tuple[str | None, str | None], **options: object) -> Offset:
-    """Append one batch as the leader, replicated at once; its first offset."""
+    """Append one batch as the leader, replicated at once; return its first offset."""
     data = keyed_batch(records, **options)  # type: ignore[arg-type]
     info = log.append_as_leader(data, 0, NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
@@ -59,14 +61,14 @@ def append_keyed(log: PartitionLog, *records: tuple[str | None, str | None], **o
 
 
 def roll(log: PartitionLog, now_ms: int = NOW_MS) -> None:
-    """Seal the active segment, durably, so that it can be compacted."""
+    """Roll and flush the active segment, so that it can be compacted."""
     log.roll(now_ms)
     log.flush(now_ms)
 
 
 @dataclass
 class Round:
-    """What one round of compaction did."""
+    """The result of one compaction round."""
 
     cleanable: Cleanable
     end_offset: Offset
@@ -82,7 +84,7 @@ def compact(
     io_buffer_bytes: int = 4096,
     pace: Pace = lambda size_bytes: None,
 ) -> Round:
-    """One round, whether it is due or not; the log must have something dirty."""
+    """Run one round regardless of the dirty ratio; the log must have dirty records."""
     cleanable = find_cleanable(log, now_ms)
     plan = plan_cleaning(log, cleanable, now_ms, io_buffer_bytes)
     offsets = OffsetMap(key_count_max)
@@ -96,7 +98,7 @@ def compact(
 
 
 def read_log(log: PartitionLog, *, committed: bool = False) -> list[Record]:
-    """The records that a client gets from log start to high watermark, or to the last stable offset."""
+    """Return the records that a client gets up to the high watermark or the last stable offset."""
     end = log.last_stable_offset if committed else log.high_watermark
     offset, records = log.log_start_offset, []
     while offset < end:
@@ -120,5 +122,5 @@ def read_log(log: PartitionLog, *, committed: bool = False) -> list[Record]:
 
 
 def latest_of(records: Iterable[Record]) -> dict[bytes, tuple[Offset, bytes | None]]:
-    """For each key the offset and value of its last record: the naive model of compaction."""
+    """Return offset and value of the last record of each key: the reference model of compaction."""
     return {record.key: (record.offset, record.value) for record in records if record.key is not None}

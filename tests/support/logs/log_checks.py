@@ -1,4 +1,4 @@
-"""What must hold for the files of any open log, checked the slow and obvious way."""
+"""Invariants of the files of an open log, checked without using its indexes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.storage.segment.segment import LogSegment
 
 
 def check_log(log: PartitionLog) -> None:
-    """Indexes, producers and offsets agree with the batches."""
+    """Check that indexes, producers and offsets agree with the batches."""
     assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
     assert log.recovery_point <= log.log_end_offset
     segments = list(log.segments)
@@ -22,7 +22,7 @@ def check_log(log: PartitionLog) -> None:
 
 
 def check_indexes(segment: LogSegment, *, is_sealed: bool) -> None:
-    """Every entry says the truth, and a sealed segment's largest timestamp is the last entry."""
+    """Check every index entry, and that the last time index entry is the maximum of a sealed segment."""
     batches = list(segment.batches())
     for offset, position in segment.offset_index.entries():
         header = read_header(segment.file.pread(61, position))
@@ -38,7 +38,7 @@ def check_indexes(segment: LogSegment, *, is_sealed: bool) -> None:
 
 
 def check_offsets(log: PartitionLog) -> None:
-    """Batches are whole, valid, in rising order, each in its segment; look-ups by offset find them."""
+    """Check that batches are complete, valid and in order, and that lookups by offset find them."""
     expected = log.segments.first.base_offset
     for segment in log.segments:
         assert segment.base_offset >= expected
@@ -53,7 +53,7 @@ def check_offsets(log: PartitionLog) -> None:
 
 
 def check_producers(log: PartitionLog) -> None:
-    """The producers' state is what replaying the log from its start gives."""
+    """Check that the producer state equals a replay of the log from its start."""
     disk = CrashFileSystem()
     disk.makedirs("/replay")
     replayed = ProducerStateManager(

@@ -1,4 +1,4 @@
-"""Managers of logs over the directories /a and /b of a disk that can crash."""
+"""Log managers with the directories /a and /b on a disk that can crash."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ CONFIG = log_config()
 
 
 def new_log_manager(disk: CrashFileSystem, dirs: Iterable[str], *args: Any, **options: Any) -> LogManager:
-    """A manager with the producer id expiration of a broker, which is not started."""
+    """Return a log manager that is not started, with a broker's producer id expiration."""
     options.setdefault("new_id", uuid4)
     options.setdefault("producer_id_expiration_ms", PRODUCER_ID_EXPIRATION_MS)
     return LogManager(disk, dirs, *args, **options)
 
 
 def started(disk: CrashFileSystem, *dirs: str, now_ms: int = NOW_MS, **options: Any) -> LogManager:
-    """A started log manager. Quarantined partitions get ids from 1 on."""
+    """Return a started log manager. Quarantined partitions get ids from 1."""
     ids = count(1)
     manager = new_log_manager(disk, dirs or ("/a", "/b"), new_id=lambda: UUID(int=next(ids)), **options)
     manager.start(now_ms)
@@ -37,12 +37,12 @@ def started(disk: CrashFileSystem, *dirs: str, now_ms: int = NOW_MS, **options: 
 
 
 def create(manager: LogManager, name: str = "events", partition: int = 0, **options: Any) -> PartitionLog:
-    """The partition, made unless it is there."""
+    """Return the partition, created if it is absent."""
     return manager.get_or_create(TopicPartition(name, partition), TOPIC_ID, CONFIG, NOW_MS, **options)
 
 
 def found(manager: LogManager, topic_partition: TopicPartition = EVENTS) -> PartitionLog:
-    """The partition, which is there."""
+    """Return an existing partition."""
     log = manager.get(topic_partition)
     assert log is not None
     return log
@@ -63,7 +63,7 @@ def remove_deleted_files(manager: LogManager, now_ms: int) -> int:
 
 
 def write_checkpoint(manager: LogManager, kind: CheckpointKind) -> None:
-    """Write a checkpoint in every directory where it has changed."""
+    """Write a checkpoint in every directory with changes."""
     for work in manager.maintenance.planned_checkpoints(kind):
         try:
             work.run()

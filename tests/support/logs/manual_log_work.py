@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tests.support.replicas.replica_manager import NOW_MS, Replicas
 from tidelog.storage.directories.directory_work import LogCreation
@@ -16,11 +16,24 @@ class ManualLogWork:
     def __init__(self, replicas: Replicas) -> None:
         self.planned: list[LogCreation | Retirement] = []
         self.callbacks: list[Callable[[], None]] = []
+        self.plans_at_once = True
+        """Whether logs are planned when they are submitted, and not by `plan_next` or `finish_all`."""
+        self._plans: list[Iterator[LogCreation | Retirement]] = []
         self._replicas = replicas
         replicas.manager.log_work = self
 
     def submit(self, planned: Sequence[LogCreation | Retirement]) -> None:
         self.planned += planned
+
+    def submit_plans(self, plans: Iterator[LogCreation | Retirement]) -> None:
+        if self.plans_at_once:
+            self.planned += plans
+        else:
+            self._plans.append(plans)
+
+    def plan_next(self) -> None:
+        """Plan one more log."""
+        self.planned.append(next(self._plans[0]))
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.callbacks.append(callback)
@@ -33,11 +46,11 @@ class ManualLogWork:
 
     @property
     def creations(self) -> list[LogCreation]:
-        """The logs that are to be created."""
+        """Return the logs that are to be created."""
         return [each for each in self.planned if isinstance(each, LogCreation)]
 
     def finish(self, outcome: Exception | None = None) -> None:
-        """Complete the planned work, or let it fail with `outcome`."""
+        """Complete the planned work, or fail it with `outcome`."""
         planned, self.planned = self.planned, []
         done: list[tuple[LogCreation | Retirement, PartitionLog | Exception | None]] = [
             (each, outcome or each.run()) for each in planned
@@ -46,5 +59,7 @@ class ManualLogWork:
 
     def finish_all(self) -> None:
         """Complete the planned work, and the work that results from it."""
-        while self.planned:
+        while self.planned or self._plans:
+            while self._plans:
+                self.planned += self._plans.pop(0)
             self.finish()

@@ -1,4 +1,4 @@
-"""Building batches and reading whole logs back, for tests of storage."""
+"""Building batches and reading complete logs, for tests of storage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, log_config
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.protocol.record import BatchBuilder, Record, read_records
+from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, read_records
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import FileSystem
@@ -35,15 +35,17 @@ def batch(
     base_offset: Offset = 0,
     leader_epoch: LeaderEpoch = -1,
 ) -> bytearray:
-    """One batch as a producer sends it; one timestamp for all records or one for each."""
+    """Return a batch as a producer sends it; one timestamp for all records or one for each."""
     builder = BatchBuilder(
         compression=compression,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        is_transactional=is_transactional,
         base_offset=base_offset,
         leader_epoch=leader_epoch,
+        producer=BatchProducer(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            is_transactional=is_transactional,
+        ),
     )
     for index, value in enumerate(values):
         timestamp = timestamps if isinstance(timestamps, int) else timestamps[index]
@@ -59,9 +61,10 @@ def end_marker(
     coordinator_epoch: int = 0,
     timestamp: int = NOW_MS,
 ) -> bytearray:
-    """The control batch with which a coordinator ends a transaction."""
+    """Return the control batch with which a coordinator ends a transaction."""
     builder = BatchBuilder(
-        producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True, is_control=True
+        is_control=True,
+        producer=BatchProducer(producer_id=producer_id, producer_epoch=producer_epoch, is_transactional=True),
     )
     builder.append(
         timestamp,
@@ -87,7 +90,7 @@ def open_log(
     clean: bool = False,
     observer: LogObserver | None = None,
 ) -> PartitionLog:
-    """A log that stands alone."""
+    """Return an open log without a log manager."""
     return PartitionLog.open(
         LogLocation(fs, directory, TOPIC_PARTITION),
         config or log_config(),
@@ -99,7 +102,7 @@ def open_log(
 
 
 def append(log: PartitionLog, *values: str, leader_epoch: LeaderEpoch = 0, **options: object) -> Offset:
-    """Append one batch as the leader, replicated at once; its first offset."""
+    """Append one batch as the leader, replicated at once; return its first offset."""
     data = batch(values, **options)  # type: ignore[arg-type]
     info = log.append_as_leader(data, leader_epoch, NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
@@ -107,7 +110,7 @@ def append(log: PartitionLog, *values: str, leader_epoch: LeaderEpoch = 0, **opt
 
 
 def append_marker(log: PartitionLog, producer_id: int, *, is_abort: bool, leader_epoch: int = 0) -> Offset:
-    """End a producer's transaction, replicated at once; the marker's offset."""
+    """End a producer's transaction, replicated at once; return the marker's offset."""
     data = end_marker(producer_id, is_abort=is_abort)
     info = log.append_as_leader(data, leader_epoch, NOW_MS, origin=AppendOrigin.COORDINATOR)
     log.advance_high_watermark(log.log_end_offset)
@@ -115,7 +118,7 @@ def append_marker(log: PartitionLog, producer_id: int, *, is_abort: bool, leader
 
 
 def all_records(log: PartitionLog, start: Offset | None = None, max_bytes: int = 1 << 20) -> list[Record]:
-    """Every record from `start` (the log start) to the log end, read as a consumer would."""
+    """Return every record from `start` (default: log start) to the log end, read as by a consumer."""
     first = log.log_start_offset if start is None else start
     offset = first
     records: list[Record] = []
@@ -130,5 +133,5 @@ def all_records(log: PartitionLog, start: Offset | None = None, max_bytes: int =
 
 
 def values_of(log: PartitionLog, start: Offset | None = None) -> list[str]:
-    """The values of all records, as text."""
+    """Return the values of all records as text."""
     return [(record.value or b"").decode() for record in all_records(log, start)]

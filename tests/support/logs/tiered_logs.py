@@ -1,4 +1,4 @@
-"""Logs with a remote part."""
+"""Tiered logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tiered_log(
     clean: bool = False,
     observer: LogObserver | None = None,
 ) -> PartitionLog:
-    """A tiered log, which holds nothing locally that it need not."""
+    """Return a tiered log with minimal local retention."""
     return open_log(
         disk or CrashFileSystem(),
         config,
@@ -36,7 +36,7 @@ def tiered_log(
 def three_segments(
     config: LogConfig = TIERED, *, highest_remote: Offset | None = None, observer: LogObserver | None = None
 ) -> PartitionLog:
-    """Offsets 0 to 5, two in a segment, then an empty active segment."""
+    """Append offsets 0 to 5, two per segment, and an empty active segment."""
     log = tiered_log(config, observer=observer)
     for first in range(0, 6, 2):
         append(log, f"{first}", f"{first + 1}")

@@ -19,7 +19,7 @@ DEADLINE_S = 60.0
 
 
 def on_both_loops(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Make a plain test of `test`, once per loop; its other arguments stay fixtures."""
+    """Return a synchronous test that runs `test` once per loop; its other arguments stay fixtures."""
 
     @functools.wraps(test)
     def run(*, loop_name: str, **fixtures: Any) -> None:

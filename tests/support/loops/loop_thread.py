@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, so that a plain test can use asyncio clients."""
+"""An event loop in a separate thread, so that a synchronous test can use asyncio clients."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ResultT = TypeVar("ResultT")
 
 
 class LoopThread:
-    """An event loop in a thread; it starts when it is first used, and never stops."""
+    """An event loop in a thread that starts at its first use and never stops."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run a coroutine to its end; TimeoutError after a minute."""
+        """Run a coroutine and return its result; TimeoutError after a minute."""
         return self.start(work).result(2 * DEADLINE_S)
 
     def start(self, work: Coroutine[Any, Any, ResultT]) -> Future[ResultT]:
@@ -30,7 +30,7 @@ class LoopThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The running loop."""
+        """Return the running loop."""
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()

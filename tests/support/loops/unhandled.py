@@ -1,4 +1,4 @@
-"""What an event loop reports because nobody handled it: exceptions of futures, tasks that never ended."""
+"""Unhandled errors that an event loop reports: exceptions of futures, and tasks that never ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Unhandled:
-    """Collects what `loop` reports from now on."""
+    """Collects the reports of `loop` from now on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._found: list[str] = []
@@ -19,7 +19,7 @@ class Unhandled:
         self._found.append(f"{context['message']}: {context.get('exception')!r} of {subject!r}")
 
     async def reports(self) -> list[str]:
-        """Return what was reported, after everything that nobody refers to is gone."""
+        """Return the reports after a garbage collection."""
         for _ in range(3):
             await asyncio.sleep(0)
             gc.collect()
@@ -27,6 +27,6 @@ class Unhandled:
 
 
 def other_tasks() -> list[asyncio.Task[Any]]:
-    """The tasks of the running loop but for the one that asks."""
+    """Return the tasks of the running loop except the current one."""
     current = asyncio.current_task()
     return [task for task in asyncio.all_tasks() if task is not current]

@@ -1,4 +1,4 @@
-"""Iterations of the event loop: run them, and count those that long work leaves to other tasks."""
+"""Iterations of the event loop: running them, and counting those that long work leaves to other tasks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ STEPS_PER_SLICE = 10
 
 
 async def loop_iterations(count: int = 20) -> None:
-    """Run the event loop `count` times: what is ready, and what becomes ready by that."""
+    """Run `count` iterations of the event loop."""
     for _ in range(count):
         await asyncio.sleep(0)
 
 
 class CountingClock:
-    """A clock that moves on by a tenth of a slice whenever it is read."""
+    """A clock that advances by a tenth of a slice whenever it is read."""
 
     def __init__(self) -> None:
         self._now_ns = 0
@@ -33,12 +33,12 @@ class CountingClock:
 
 
 def counted_slices() -> Slices:
-    """Slices of ten steps each."""
+    """Return slices of ten steps each."""
     return Slices(CountingClock())
 
 
 class Turns:
-    """Counts the turns that another task gets."""
+    """Counts the iterations in which another task runs."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -50,5 +50,5 @@ class Turns:
             self.count += 1
 
     def stop(self) -> None:
-        """Count no further."""
+        """Stop counting."""
         self._task.cancel()

@@ -1,4 +1,4 @@
-"""Access control entries and the clients they are about, for tests."""
+"""ACL entries and clients for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every declared message: requests, responses, records and headers, with their versions."""
+"""Every declared message with its versions: requests, responses, records and headers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tidelog.protocol.schema import ApiMessage, Message, Struct
 
 
 def api_messages() -> list[type[ApiMessage]]:
-    """The request and the response of every API."""
+    """Return the request and the response of every API."""
     return [kind(key) for key in APIS for kind in (request_type, response_type)]
 
 
 def other_messages() -> list[type[Message]]:
-    """Headers, records of the internal topics and of the metadata log, control records, member data."""
+    """Return headers, records of internal topics and of the metadata log, control records and member data."""
     found = [
         member
         for module in _modules(tidelog.protocol)
@@ -34,12 +34,12 @@ def other_messages() -> list[type[Message]]:
 
 
 def all_messages() -> list[type[Message]]:
-    """All of them."""
+    """Return all messages."""
     return [*api_messages(), *other_messages()]
 
 
 def versions_of(cls: type[Message]) -> range:
-    """The versions that `cls` can be written in."""
+    """Return the versions of `cls`."""
     valid = cls.valid_versions
     assert valid.highest is not None
     return range(valid.lowest, valid.highest + 1)

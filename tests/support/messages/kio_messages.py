@@ -1,4 +1,4 @@
-"""Our messages as kio's: another author's classes and codec, one class per version.
+"""Conversion of messages to kio's: classes and a codec of another author, one class per version.
 
 kio has the fields of a version in schema order, as do we, so that fields are matched by
 position; that their names agree is checked too, apart from units that kio has moved into
@@ -42,7 +42,7 @@ _SAMPLERS: dict[str, Sampler] = {
 
 
 def limits(ours: type[Message], theirs: type[Any], version: int) -> Domain:
-    """Samplers for the fields that kio holds in a narrower type."""
+    """Return samplers for the fields that kio stores in a narrower type."""
     return dict(_limits(ours, theirs, version))
 
 
@@ -59,7 +59,7 @@ def _limits(
 
 
 def matched_fields(ours: type[Struct], theirs: type[Any], version: int) -> list[tuple[Declared, Field[Any]]]:
-    """The fields of both classes side by side; AssertionError where they disagree."""
+    """Return the fields of both classes in pairs; AssertionError if they differ."""
     mine = [field for field in declared_fields(ours) if version in field.kind.present]
     other = list(fields(theirs))
     assert len(mine) == len(other), f"{ours.__name__} v{version}: {mine} but kio has {other}"
@@ -71,7 +71,7 @@ def matched_fields(ours: type[Struct], theirs: type[Any], version: int) -> list[
 
 
 def to_kio(message: Any, theirs: type[Any], version: int) -> Any:
-    """`message` as an instance of kio's class of that version."""
+    """Return `message` as an instance of kio's class of that version."""
     values = {}
     for our_field, their_field in matched_fields(type(message), theirs, version):
         value = getattr(message, our_field.name)
@@ -80,14 +80,14 @@ def to_kio(message: Any, theirs: type[Any], version: int) -> Any:
 
 
 def kio_encode(message: Any, theirs: type[Any], version: int) -> bytes:
-    """The bytes that kio makes of `message`."""
+    """Return kio's encoding of `message`."""
     out = io.BytesIO()
     entity_writer(theirs)(out, to_kio(message, theirs, version))
     return out.getvalue()
 
 
 def kio_decode(theirs: type[Any], data: bytes) -> Any:
-    """What kio reads from `data`, all of which it has to consume."""
+    """Return the message that kio decodes from all of `data`."""
     entity, size = entity_reader(theirs)(data, 0)
     assert size == len(data)
     return entity
@@ -117,7 +117,7 @@ def _plain(value: Any, field: Field[Any]) -> Any:
 
 
 def _entity(annotation: Any) -> type[Any]:
-    """The dataclass inside `tuple[X, ...] | None` and the like."""
+    """Return the dataclass inside `tuple[X, ...] | None` and similar types."""
     if is_dataclass(annotation):
         return annotation  # type: ignore[return-value]
     found = [
@@ -131,5 +131,5 @@ def _entity(annotation: Any) -> type[Any]:
 
 
 def _bare(name: str) -> str:
-    """A field name without its unit and the underscores on which generators differ."""
+    """Return a field name without its unit and without underscores that generators place differently."""
     return name.removesuffix("_ms").removesuffix("_").replace("_", "")

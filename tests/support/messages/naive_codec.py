@@ -1,4 +1,4 @@
-"""A decoder that reads the declarations while it decodes: slow, short, and made from nothing generated.
+"""A decoder that interprets the declarations: slow, short, and independent of generated code.
 
 It is the model that generated decoders are compared with: for the same bytes both return
 the same message or both raise DecodeError.
@@ -45,7 +45,7 @@ FIXED: dict[type[Kind], str] = {
 
 
 def naive_decode(cls: type[Message], data: bytes, version: int) -> Any:
-    """The message that fills the whole of `data`."""
+    """Return the message that uses all of `data`."""
     reader = _Reader(data, version, version in cls.flexible_versions)
     message = reader.struct(cls)
     if reader.position != len(data):

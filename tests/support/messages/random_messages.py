@@ -37,7 +37,7 @@ from tidelog.protocol.schema import (
 
 
 class Shape(Enum):
-    """Which corner of the space of messages is wanted.
+    """The kind of values in a message.
 
     NULL has null wherever it may stand, NULL_LEAVES only where no structs are cut off by it.
     HOLLOW has nothing in any array; EMPTY has two structs in each, of which one is hollow,
@@ -84,7 +84,7 @@ class Declared:
 
 
 def declared_fields(cls: type[Struct]) -> tuple[Declared, ...]:
-    """The fields of `cls` in wire order."""
+    """Return the fields of `cls` in wire order."""
     return _declared_fields(cast(Any, cls))
 
 
@@ -99,21 +99,21 @@ def _declared_fields(cls: Any) -> tuple[Declared, ...]:
 def random_message(
     cls: type[Struct], version: int, random: Random, shape: Shape, domain: Domain | None = None
 ) -> Any:
-    """A message of `cls` that `version` can express; `domain` narrows single fields."""
+    """Return a message of `cls` that `version` can encode; `domain` restricts single fields."""
     return _Maker(version, random, shape, domain or {}).struct(cls)
 
 
 def random_messages(
     cls: type[Message], version: int, seed: str, mixed: int = 4, domain: Domain | None = None
 ) -> list[Any]:
-    """One message of every shape and some more mixtures; the same ones for the same `seed`."""
+    """Return one message of every shape and some mixtures; the same ones for the same `seed`."""
     random = Random(f"{seed} {cls.__name__} {version}")
     shapes = [*Shape, *[Shape.MIXED] * mixed]
     return [random_message(cls, version, random, shape, domain) for shape in shapes]
 
 
 def inner_struct(kind: Kind) -> type[Struct] | None:
-    """The struct that `kind` holds, alone or in an array."""
+    """Return the struct in `kind`, single or in an array."""
     inner = getattr(kind, "struct", None) or getattr(kind, "element", None)
     return inner if inner is not None and issubclass(inner, Struct) else None
 

@@ -1,4 +1,4 @@
-"""Golden files: what other implementations wrote, with the values that they were given."""
+"""Golden files: bytes written by other implementations, with their values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.protocol.schema import Array, Bytes, Kind, Message, Nested, Struct,
 
 
 class GoldenRecord(NamedTuple):
-    """A message's class name, version and values, and the bytes that it has."""
+    """A message's class name, version, values and bytes."""
 
     record: str
     version: int
@@ -21,7 +21,7 @@ class GoldenRecord(NamedTuple):
 
 
 def read_golden_records(path: Path) -> list[GoldenRecord]:
-    """The records of a file of one JSON object a line."""
+    """Return the records of a file with one JSON object per line."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     return [
         GoldenRecord(line["record"], line["version"], line["fields"], bytes.fromhex(line["bytes"]))
@@ -30,7 +30,7 @@ def read_golden_records(path: Path) -> list[GoldenRecord]:
 
 
 def message_from_json(cls: type[Message], values: dict[str, Any]) -> Any:
-    """The message of `cls` with these JSON values, and defaults for what is not named."""
+    """Return the message of `cls` with these JSON values, and defaults for others."""
     return _struct(cls, values)
 
 

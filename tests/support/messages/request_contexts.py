@@ -1,4 +1,4 @@
-"""What a handler is told about a request, for tests."""
+"""Request contexts for tests of handlers."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def request_context(version: int = 0, *, listener: str = "PLAINTEXT", api_key: i
 
 
 def over_the_wire(message: M, version: int) -> M:
-    """`message` as the other side reads it in `version`: what the version lacks is gone."""
+    """Return `message` encoded and decoded in `version`: fields that the version lacks get defaults."""
     return decode(type(message), encode(message, version), version)

@@ -1,4 +1,4 @@
-"""A message reduced to what one of its versions can express, so that one request serves every version."""
+"""Messages reduced to the fields of a version, so that one request serves every version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ StructT = TypeVar("StructT", bound=Struct)
 
 
 def fitted(message: StructT, version: int) -> StructT:
-    """`message` without the fields that `version` does not have; those keep their defaults."""
+    """Return `message` with defaults in fields that `version` lacks."""
     values: dict[str, Any] = {}
     for field in declared_fields(type(message)):
         value = getattr(message, field.name)

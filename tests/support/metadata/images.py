@@ -1,4 +1,4 @@
-"""Metadata for tests: repeatable chance, images with brokers and topics, and commands applied."""
+"""Metadata for tests: seeded randomness, images with brokers and topics, and applied commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from tidelog.protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 R = TypeVar("R")
 
@@ -26,7 +26,7 @@ LISTENER = "PLAINTEXT"
 
 
 class SeededRandomness(random.Random):
-    """Randomness that repeats with its seed."""
+    """Randomness with a seed."""
 
     def __init__(self, seed: int = 1) -> None:
         super().__init__(seed)
@@ -49,7 +49,7 @@ def broker_registration_record(
 def replayed(
     records: Iterable[MetadataRecord], image: MetadataImage | None = None, offset: int = 0
 ) -> MetadataImage:
-    """The image after `records`."""
+    """Return the image after `records`."""
     delta = MetadataDelta(image or MetadataImage(cluster_id=CLUSTER_ID))
     for record in records:
         delta.replay(record)
@@ -57,7 +57,7 @@ def replayed(
 
 
 def image_with_brokers(*brokers: int, fenced: Iterable[int] = (), features: bool = False) -> MetadataImage:
-    """Brokers, each with a rack of its own; `features`: at the levels of a new cluster."""
+    """Return an image of brokers with one rack each; `features` default to the levels of a new cluster."""
     unlucky = set(fenced)
     records: list[MetadataRecord] = list(bootstrap_records(1)) if features else []
     records += [
@@ -68,7 +68,7 @@ def image_with_brokers(*brokers: int, fenced: Iterable[int] = (), features: bool
 
 
 def applied(image: MetadataImage, result: ControllerResult[R]) -> MetadataImage:
-    """The image once the command's records are replayed."""
+    """Return the image after the command's records."""
     return replayed(result.records, image, image.offset + len(result.records))
 
 
@@ -89,8 +89,8 @@ def creatable(
 def with_topics(
     image: MetadataImage, *topics: CreatableTopic, settings: ControllerSettings | None = None
 ) -> MetadataImage:
-    """`image` with topics created; fails when one cannot be."""
-    result = completed(
+    """Return `image` with created topics; fail if one is refused."""
+    result = run_steps(
         create_topics(
             image,
             settings or controller_settings(node_id=1),

@@ -13,7 +13,7 @@ from tidelog.protocol.schema import MetadataRecord
 
 
 async def write(store: MetadataStore, records: Iterable[MetadataRecord]) -> None:
-    """Commit records without any check."""
+    """Commit records without validation."""
     fixed = tuple(records)
     await store.submit(lambda image: ControllerResult(fixed, None))
 

@@ -37,7 +37,7 @@ class SingleVoterQuorum:
         self.is_leader = False
         self._ticket = 0
 
-    def upgrade_refusal(self, epoch: int) -> str | None:
+    def upgrade_rejection(self, epoch: int) -> str | None:
         return "the quorum has one voter"
 
     def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:

@@ -13,6 +13,7 @@ from tests.support.configs import metadata_log_config, snapshot_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.metadata.images import CLUSTER_ID, LISTENER, SeededRandomness
 from tests.support.metadata.single_voter_quorum import SingleVoterQuorum
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.waiting import eventually
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.api.dispatch import Dispatcher
@@ -175,6 +176,7 @@ def channel_of(store: MetadataStore, config: BrokerConfig | None = None) -> Cont
         Dispatcher(RequestChannel(100), RequestMetrics(), clock, slices),
         clock=clock,
         randomness=SeededRandomness(),
+        authorizer=ALLOW_EVERYTHING,
     )
     settings = ConnectionSettings(
         client_id="1", max_response_bytes=1_000_000, request_timeout_ms=1_000, setup_timeout_ms=1_000

@@ -1,4 +1,4 @@
-"""Controllers for tests of their clients: on real sockets, each active or not as the test requires."""
+"""Controllers on real sockets for tests of their clients; the test selects the active one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FakeController:
         self.served: Served
 
     def register(self, key: ApiKey, handler: Callable[[Any, Any], Any]) -> None:
-        """Answer an API while active."""
+        """Register a handler that responds while the controller is active."""
 
         async def active_only(context: Any, request: Any) -> Any:
             if not self.active:

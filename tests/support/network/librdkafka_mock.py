@@ -1,4 +1,4 @@
-"""librdkafka's mock cluster inside this process: brokers that others wrote, for our clients to talk to."""
+"""librdkafka's mock cluster in this process, as a broker of another implementation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SOUND_VERSIONS = {
 
 @contextmanager
 def mock_cluster(brokers: int = 3) -> Iterator[str]:
-    """Start a mock cluster; the bootstrap servers of it."""
+    """Start a mock cluster and return its bootstrap servers."""
     owner = confluent_kafka.Producer(
         {"bootstrap.servers": "none", "test.mock.num.brokers": brokers, "log_level": 0}
     )
@@ -36,7 +36,7 @@ def mock_cluster(brokers: int = 3) -> Iterator[str]:
 
 
 def keep_to_sound_versions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let our clients speak only versions that the mock gets right."""
+    """Restrict Tidelog's clients to versions that the mock implements correctly."""
     lowered = {
         int(key): replace(APIS[key], highest=min(highest, APIS[key].highest))
         for key, highest in _SOUND_VERSIONS.items()

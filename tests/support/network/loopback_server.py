@@ -1,4 +1,4 @@
-"""A network server on loopback with a client that speaks frames, for tests of the network layer."""
+"""A network server on loopback with a client that sends frames."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tidelog.security.tls.server import TlsServer
 
 
 def frame(body: bytes) -> bytes:
-    """A body behind its size."""
+    """Return a body after its size."""
     return struct.pack(">i", len(body)) + body
 
 
 def echo(request: Request) -> None:
-    """Answer with what came."""
+    """Respond with the request."""
     request.respond(frame(bytes(request.frame)))
 
 
@@ -37,40 +37,40 @@ class Client:
 
     @property
     def address(self) -> str:
-        """host:port as the server sees this client."""
+        """Return host:port as the server sees this client."""
         host, port = self.writer.get_extra_info("sockname")[:2]
         return f"{host}:{port}"
 
     async def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send bytes unchanged."""
         self.writer.write(data)
         await self.writer.drain()
 
     async def receive(self) -> bytes:
-        """The next answer without its size."""
+        """Return the next response without its size."""
         (size,) = struct.unpack(">i", await self.reader.readexactly(4))
         return await self.reader.readexactly(size)
 
     async def ask(self, body: bytes) -> bytes:
-        """Send one frame and wait for its answer."""
+        """Send one frame and return the response."""
         await self.send(frame(body))
         return await self.receive()
 
     async def is_closed(self) -> bool:
-        """Wait for the server to close; False if it sends something instead."""
+        """Wait for the server to close; return False if it sends something instead."""
         try:
             return await self.reader.read(1) == b""
         except ConnectionError:
             return True
 
     def reset(self) -> None:
-        """Go away with a TCP reset."""
+        """Close with a TCP reset."""
         own = self.writer.get_extra_info("socket")
         own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.writer.transport.abort()
 
     def close(self) -> None:
-        """Go away."""
+        """Close the connection."""
         self.writer.transport.abort()
 
 
@@ -88,7 +88,7 @@ class Served:
         limit: int = 2**16,
         tls: ssl.SSLContext | None = None,
     ) -> Client:
-        """A new connection; a small `receive_buffer_bytes` makes a reader that the server must wait for."""
+        """Return a new connection; a small `receive_buffer_bytes` makes the server wait for this reader."""
         own = socket.socket()
         own.setblocking(False)
         if receive_buffer_bytes is not None:
@@ -114,7 +114,7 @@ async def serving(
     max_connections: int | None = None,
     tls: TlsServer | None = None,
 ) -> AsyncIterator[Served]:
-    """A server on a free port of 127.0.0.1; closed at the end, whatever the test left open."""
+    """Yield a server on a free port of 127.0.0.1; it is closed at the end."""
     server = NetworkServer(config or network_config(), clock=clock)
     listener = listener_config(name="PLAINTEXT", host="127.0.0.1", port=0, tls=tls)
     if max_connections is not None:

@@ -1,4 +1,4 @@
-"""A connection that sends any bytes to a broker and tells what became of them; no client library between."""
+"""A connection that sends any bytes to a broker and reports the result, without a client library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SIZE = struct.Struct(">i")
 
 
 class RawClient:
-    """One connection; `closed` once the broker has ended it."""
+    """One connection; `closed` after the broker closed it."""
 
     def __init__(self, host: str, port: int, timeout_s: float = ANSWER_TIMEOUT_S) -> None:
         self._socket = socket.create_connection((host, port), timeout_s)
@@ -38,17 +38,17 @@ class RawClient:
         self.close()
 
     def close(self) -> None:
-        """Go away."""
+        """Close the connection."""
         self._socket.close()
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """The address of this end of the connection."""
+        """Return the local address of the connection."""
         host, port = self._socket.getsockname()[:2]
         return host, port
 
     def ask(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
-        """A well-formed request's response; ConnectionError if the broker closes instead."""
+        """Return the response to a valid request; ConnectionError if the broker closes instead."""
         self._correlation_id += 1
         api_key = request.api_key
         self._socket.sendall(encode_request(api_key, version, self._correlation_id, "raw", request))
@@ -60,7 +60,7 @@ class RawClient:
         return decode(response, frame[position:], version)
 
     def send(self, data: bytes) -> None:
-        """Send any bytes; errors of the socket are the caller's."""
+        """Send any bytes; socket errors are raised."""
         self._socket.sendall(data)
 
     def has_response(self, timeout_s: float) -> bool:
@@ -87,7 +87,7 @@ class RawClient:
         return None
 
     def receive(self) -> memoryview | None:
-        """The next frame without its size; None once the broker has closed."""
+        """Return the next frame without its size; None after the broker closed."""
         size = self._exactly(_SIZE.size)
         return None if size is None else self._exactly(_SIZE.unpack(size)[0])
 
@@ -108,7 +108,7 @@ class RawClient:
 
 
 def served_versions(host: str, port: int) -> list[tuple[ApiKey, int]]:
-    """Every (API, version) that the broker advertises and that has messages."""
+    """Return every (API, version) that the broker advertises and that has messages."""
     with RawClient(host, port) as client:
         response = client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
     return [
@@ -120,6 +120,6 @@ def served_versions(host: str, port: int) -> list[tuple[ApiKey, int]]:
 
 
 def decoded_answer(api_key: ApiKey, version: int, answer: bytes) -> ApiMessage:
-    """A response frame as a message."""
+    """Return a response frame as a message."""
     _, position = read_response_header(memoryview(answer), api_key, version)
     return decode(response_type(api_key), answer[position:], version)

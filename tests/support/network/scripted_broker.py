@@ -1,4 +1,4 @@
-"""A broker on a real socket whose every answer a test decides: for errors that real brokers seldom give."""
+"""A broker on a real socket whose responses a test defines, for errors that real brokers rarely return."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tidelog.protocol.schema import ApiMessage
 
 
 class Seen(NamedTuple):
-    """A request as it arrived; `frame` without its size."""
+    """A received request; `frame` is without its size."""
 
     api_key: int
     version: int
@@ -33,11 +33,11 @@ class Seen(NamedTuple):
 
 
 class Close:
-    """An answer that is none: the connection is closed."""
+    """Instead of a response, the connection is closed."""
 
 
 class Silence:
-    """An answer that is none: the broker stays silent."""
+    """Instead of a response, the broker is silent."""
 
 
 Answer = ApiMessage | bytes | type[Close] | type[Silence] | None
@@ -64,16 +64,16 @@ class ScriptedBroker:
     connections: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
 
     def requests(self, api_key: int) -> list[Any]:
-        """The messages of one API that have arrived."""
+        """Return the received messages of one API."""
         return [entry.message for entry in self.seen if entry.api_key == api_key]
 
     @property
     def address(self) -> str:
-        """host:port."""
+        """Return host:port."""
         return f"127.0.0.1:{self.port}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, one request after the other."""
+        """Serve one connection, one request at a time."""
         task = asyncio.current_task()
         assert task is not None
         self.connections[task] = writer
@@ -122,7 +122,7 @@ class ScriptedBroker:
         return Close
 
     def api_versions(self) -> ApiVersionsResponse:
-        """Everything we know, `versions` at most."""
+        """Return all supported versions, limited by `versions`."""
         return ApiVersionsResponse(
             api_keys=tuple(
                 ApiVersion(
@@ -135,7 +135,7 @@ class ScriptedBroker:
         )
 
     def metadata(self) -> MetadataResponse:
-        """This broker and its peers, topic "tides"."""
+        """Return this broker and its peers, and topic "tides"."""
         brokers = {self.node_id: self, **self.peers}
         return MetadataResponse(
             brokers=tuple(
@@ -162,7 +162,7 @@ class ScriptedBroker:
 
 @asynccontextmanager
 async def scripted_brokers(count: int = 1) -> AsyncIterator[list[ScriptedBroker]]:
-    """Brokers 1, 2, ... that know each other."""
+    """Yield brokers 1, 2, ... that list each other in their metadata."""
     brokers = [ScriptedBroker(node_id=number + 1) for number in range(count)]
     servers = []
     for broker in brokers:

@@ -1,4 +1,4 @@
-"""A leader and a coordinator on real sockets; a test decides what they answer a transactional producer."""
+"""A leader and a coordinator on real sockets; a test defines their responses to a transactional producer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def produced(code: ErrorCode = ErrorCode.NONE) -> ProduceResponse:
 
 
 def in_turn(*answers: Answer) -> Callable[[Seen], Answer]:
-    """Give these answers one after the other, then the last one again."""
+    """Return a handler that gives these responses in order, then repeats the last one."""
     left = list(answers)
 
     def handler(seen: Seen) -> Answer:
@@ -90,7 +90,7 @@ class Coordinated:
         return Producer(self.leader.address, transactional_id="gauge", **(settings | options))
 
     def asked(self, api_key: int) -> list[tuple[int, int]]:
-        """Version and producer epoch of every request of one API."""
+        """Return version and producer epoch of every request of one API."""
         return [
             (seen.version, getattr(seen.message, "producer_epoch", -1))
             for seen in self.coordinator.seen
@@ -100,6 +100,6 @@ class Coordinated:
 
 @asynccontextmanager
 async def coordinated() -> AsyncIterator[Coordinated]:
-    """Both brokers, serving."""
+    """Yield both brokers while they serve."""
     async with scripted_brokers(2) as brokers:
         yield Coordinated(brokers)

@@ -1,4 +1,4 @@
-"""What a scrape of a broker's metrics gives."""
+"""The metrics of a broker as scraped."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.broker.observability.metrics import BrokerMetrics
 
 
 def exposed(metrics: BrokerMetrics, prefix: str) -> dict[str, float]:
-    """The samples whose names begin with `prefix`, by the rest of their names."""
+    """Return the samples whose names start with `prefix`, by the rest of their names."""
     text = Exposition(metrics).text()[0].decode()
     return {
         sample.name.removeprefix(prefix): sample.value

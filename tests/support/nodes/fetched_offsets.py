@@ -1,4 +1,4 @@
-"""What consumers ask an embedded broker for: each fetch of a partition, by its offset."""
+"""The fetch requests of consumers to an embedded broker, by partition and offset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.broker.fetching.fetch_read import read_partitions
 
 @contextmanager
 def fetched_offsets() -> Iterator[list[tuple[str, int, int]]]:
-    """Topic, partition and offset of the fetches that brokers of this process get, but for followers'."""
+    """Record topic, partition and offset of the fetches of consumers."""
     found: list[tuple[str, int, int]] = []
     read = read_partitions
 

@@ -1,4 +1,4 @@
-"""A tiered cluster of real processes that end themselves by SIGKILL where a test says."""
+"""A tiered cluster of processes that kill themselves at a given fault point."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ TIMEOUT_S = 90.0
 VALUE_BYTES = 8_000
 
 
-class DyingCluster:
-    """`count` nodes on an empty `folder`, started; `stop` ends whatever runs."""
+class CrashingCluster:
+    """`count` started nodes in an empty `folder`; `stop` kills all running ones."""
 
     def __init__(self, folder: Path, count: int, settings: Mapping[str, str] | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,14 +50,14 @@ class DyingCluster:
         self.cluster.start()
 
     def stop(self) -> None:
-        """Kill every node; the folder stays."""
+        """Kill every node; the folder is kept."""
         for node in self.cluster.nodes.values():
             node.kill()
 
     # --- topics ---------------------------------------------------------------------------
 
     def create(self, topic: str, **configs: str) -> Written:
-        """A tiered topic of one partition that keeps little locally, with all its replicas in sync."""
+        """Create a tiered topic with one partition, small local retention, and all replicas in sync."""
         own = {key.replace("_", "."): text for key, text in configs.items()}
 
         async def create() -> UUID:
@@ -84,7 +84,7 @@ class DyingCluster:
         asyncio.run(alter())
 
     def delete(self, topic: str) -> None:
-        """Delete the topic; that it is gone already is no error, as an answer may have been lost."""
+        """Delete the topic; an unknown topic is no error, because a response may have been lost."""
 
         async def delete() -> None:
             async with Admin(self.cluster.bootstrap_servers) as admin:
@@ -95,15 +95,15 @@ class DyingCluster:
         asyncio.run(delete())
 
     def partition(self, topic: str) -> TopicIdPartition:
-        """The only partition of a topic, with the id that it was created with."""
+        """Return the only partition of a topic, with its topic id."""
         return TopicIdPartition(self._ids[topic], topic, 0)
 
     def leader(self, topic: str) -> int:
-        """Who leads; -1 when nobody does, or nobody can say."""
+        """Return the leader; -1 if there is none or no node responds."""
         return self.described(topic)[0]
 
     def produce(self, written: Written, segments: float) -> None:
-        """Write that many segments' worth of records; TimeoutError unless all are acknowledged."""
+        """Produce as many segments of records; TimeoutError unless all are acknowledged."""
         producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": self.cluster.bootstrap_servers,
@@ -124,10 +124,10 @@ class DyingCluster:
             raise TimeoutError(f"{written.topic}: records are not acknowledged")
         assert written.failed == [], written.failed[:3]
 
-    # --- death ----------------------------------------------------------------------------
+    # --- kills ----------------------------------------------------------------------------
 
     def arm(self, node_id: int, moment: Enum, nth: int = 1) -> None:
-        """Let the node end itself at the nth passing of `moment` from now on."""
+        """Let the node kill itself at the nth passing of `moment` from now on."""
         folder = self.cluster.layout.node_folder(node_id)
         (folder / DIED_FILE).unlink(missing_ok=True)
         new = folder / f"{ARMED_FILE}.new"
@@ -135,7 +135,7 @@ class DyingCluster:
         new.rename(folder / ARMED_FILE)
 
     def wait_for_death(self, node_id: int) -> None:
-        """Wait until the armed moment came; AssertionError when it did not, or the node ended otherwise."""
+        """Wait until the armed fault point was reached; AssertionError if the node ended otherwise."""
         node = self.cluster.nodes[node_id]
         folder = self.cluster.layout.node_folder(node_id)
         wait_until(lambda: not node.is_running, f"death of node {node_id}", timeout_s=TIMEOUT_S)
@@ -143,21 +143,21 @@ class DyingCluster:
         node.wait(10.0)
 
     def start(self, node_id: int) -> None:
-        """Start a node that died, and wait until clients are told of it."""
+        """Start a killed node and wait until clients find it in the metadata."""
         self.cluster.start([node_id])
 
     def empty(self, topic: str, node_id: int) -> None:
-        """Take a partition away from a node that does not run."""
+        """Remove a partition from a stopped node."""
         shutil.rmtree(self.cluster.layout.data_folder(node_id) / f"{topic}-0")
 
-    # --- waiting and judging --------------------------------------------------------------
+    # --- waiting and checking -------------------------------------------------------------
 
     def wait_until_whole(self, topic: str) -> None:
         """Wait until every replica is in sync."""
         wait_until(lambda: self.described(topic)[1] == self.count, f"whole {topic}", timeout_s=TIMEOUT_S)
 
     def wait_until_led_without(self, topic: str, node_id: int) -> None:
-        """Wait until another node leads."""
+        """Wait until another node is the leader."""
         wait_until(
             lambda: self.leader(topic) not in (node_id, -1),
             f"another leader of {topic}",
@@ -165,7 +165,7 @@ class DyingCluster:
         )
 
     def settle(self, written: Written) -> None:
-        """Wait until all sealed segments are in the tier only and nothing is left over; then judge all.
+        """Wait until all sealed segments are only in the tier, without leftovers; then check all invariants.
 
         AssertionError names what is not as it should be, of the last look when it never is.
         """
@@ -179,11 +179,11 @@ class DyingCluster:
         self.settled[written.topic] = written
 
     def drain(self, written: Written) -> None:
-        """Wait until all sealed segments are in the tier only."""
+        """Wait until all sealed segments are only in the tier."""
         wait_until(lambda: self._is_drained(written), f"drained {written.topic}", timeout_s=TIMEOUT_S)
 
     def require_gone(self, topic: str) -> None:
-        """Wait until nothing is left in the tier of a topic that was deleted."""
+        """Wait until the tier has no objects of a deleted topic."""
 
         def require() -> None:
             partition = self.partition(topic)
@@ -214,7 +214,7 @@ class DyingCluster:
         return waits <= SEGMENT_BYTES and borders.local_start == max(borders.tiered_end, borders.log_start)
 
     def described(self, topic: str) -> tuple[int, int]:
-        """Leader and number of replicas in sync, as the first node that answers tells it."""
+        """Return leader and number of in-sync replicas from the first node that responds."""
 
         async def ask() -> tuple[int, int]:
             async with Admin(self.cluster.bootstrap_servers, request_timeout_ms=3_000) as admin:

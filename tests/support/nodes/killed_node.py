@@ -1,4 +1,4 @@
-"""`python -m tests.support.nodes.killed_node --config F`: a broker that kills itself at a chosen moment.
+"""`python -m tests.support.nodes.killed_node --config F`: a broker that kills itself at a fault point.
 
 A test writes `<MOMENT> <nth>` into the file `dies-at` beside the properties, while the node runs or before;
 at the nth passing of that moment from then on the file becomes `died-at` and the process is gone, in
@@ -40,7 +40,7 @@ SNAPSHOT_INTERVAL_S = 0.3
 
 
 class Step(Enum):
-    """Moments that are not steps of the RemoteLogManager: inside its ports, and in what else tiering does."""
+    """Fault points outside of the RemoteLogManager: in its ports and in other tasks of tiering."""
 
     OBJECT_PUT = auto()
     """Before an object is put: log, small files, manifest."""
@@ -68,7 +68,7 @@ MOMENTS: dict[str, Enum] = {each.name: each for kind in (FaultPoint, Step) for e
 
 
 class Death:
-    """Counts passings of the armed moment; from any thread."""
+    """Counts passings of the armed fault point; thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._armed, self._died = folder / ARMED_FILE, folder / DIED_FILE
@@ -76,7 +76,7 @@ class Death:
         self._passed = 0
 
     def __call__(self, moment: Enum) -> None:
-        """The process is at `moment`."""
+        """Pass the fault point `moment`."""
         with self._lock:
             try:
                 name, nth = self._armed.read_text().split()
@@ -92,7 +92,7 @@ class Death:
 
 
 class DyingFileSystem(OsFileSystem):
-    """The disk, whose changes in some places are moments."""
+    """A disk on which some changes are fault points."""
 
     def __init__(self, death: Death) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class DyingFileSystem(OsFileSystem):
 
 
 def install(death: Death) -> None:
-    """Have this process die where `death` says."""
+    """Install the fault points of `death` in this process."""
     disk = DyingFileSystem(death)
     dying_broker = SimpleNamespace(start=partial(BrokerNode.start, fs=disk))
     replace(tidelog.broker.node.process, "BrokerNode", dying_broker)
@@ -152,7 +152,7 @@ def install(death: Death) -> None:
 
 
 def replace(owner: Any, name: str, value: object) -> None:
-    """As a test's monkeypatch does, for a whole process."""
+    """Replace an attribute for the whole process."""
     assert hasattr(owner, name), (owner, name)
     setattr(owner, name, value)
 
@@ -210,7 +210,7 @@ def _around_restarts(disk: DyingFileSystem) -> None:
 
 
 def main() -> int:
-    """Run it."""
+    """Run the broker."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--config", required=True)
     install(Death(Path(parser.parse_args().config).parent))

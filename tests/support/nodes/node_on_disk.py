@@ -1,4 +1,4 @@
-"""A whole broker on a simulated disk, and a client for it on the same event loop."""
+"""A complete broker on a simulated disk, and a client on the same event loop."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ CONFIG = {
 
 
 class PowerCut(Exception):
-    """The disk lost its power while somebody waited for the broker."""
+    """The disk lost power during a request."""
 
 
 class Connection:
-    """Asks one question after the other; PowerCut as soon as the disk is off."""
+    """Sends one request at a time; PowerCut after the disk failed."""
 
     def __init__(
         self, disk: CrashFileSystem, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -46,7 +46,7 @@ class Connection:
         self._writer = writer
 
     async def ask(self, request: ApiMessage, version: int, response: type[ResponseT]) -> ResponseT:
-        """The broker's answer."""
+        """Return the broker's response."""
         self._writer.write(encode_request(request.api_key, version, 1, "test", request))
         return await until_power_cut(self._disk, self._answer(request.api_key, version, response))
 
@@ -57,18 +57,18 @@ class Connection:
         return decode(response, frame[position:], version)
 
     def require_ok(self, error_code: int, answer: object) -> None:
-        """An error is an answer only while the disk works; PowerCut after that."""
+        """Raise an error of a response if the disk works; PowerCut otherwise."""
         if error_code and not self._disk.has_power:
             raise PowerCut
         assert error_code == 0, answer
 
     def close(self) -> None:
-        """Go away."""
+        """Close the connection."""
         self._writer.close()
 
 
 async def until_power_cut(disk: CrashFileSystem, work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """The result of `work`; PowerCut if the disk goes off first, which ends work that would wait for ever."""
+    """Return the result of `work`; PowerCut if the disk fails first."""
     task = asyncio.ensure_future(work)
     deadline = asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S
     while not task.done():
@@ -86,7 +86,7 @@ async def until_power_cut(disk: CrashFileSystem, work: Coroutine[Any, Any, Resul
 
 @asynccontextmanager
 async def node_on(disk: CrashFileSystem) -> AsyncIterator[Connection]:
-    """A connection to a broker on `disk`, which ends without a shutdown."""
+    """Yield a connection to a broker on `disk`, which is ended without a shutdown."""
     asyncio.get_running_loop().set_exception_handler(_report)
     node = await until_power_cut(disk, BrokerNode.start(BrokerConfig(CONFIG), fs=disk))
     reader, writer = await asyncio.open_connection("127.0.0.1", node.bound_port())
@@ -97,11 +97,11 @@ async def node_on(disk: CrashFileSystem) -> AsyncIterator[Connection]:
         connection.close()
         with suppress(BaseException):
             await node.abandon()
-        # What the crash left behind reports itself now rather than in the middle of something else.
+        # Report leftovers of the crash now instead of during a later test.
         gc.collect()
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """A crash interrupts tasks of the broker wherever they are; anything else is worth a line."""
+    """Log unexpected errors; a crash interrupts tasks of the broker anywhere."""
     if not isinstance(context.get("exception"), SimulatedCrash):
         loop.default_exception_handler(context)

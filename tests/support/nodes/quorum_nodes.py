@@ -43,7 +43,7 @@ class QuorumNodes:
     def __init__(
         self, ids: Iterable[int], *, static: bool = True, settings: dict[str, str] | None = None
     ) -> None:
-        """With `static` all nodes are voters, else they find each other by bootstrap servers."""
+        """With `static` all nodes are static voters, otherwise they find each other by bootstrap servers."""
         self.ports = dict(zip(ids, free_ports(len(list(ids))), strict=True))
         self.disks = {node_id: CrashFileSystem() for node_id in self.ports}
         self.running: dict[int, BrokerNode] = {}
@@ -138,7 +138,7 @@ class QuorumNodes:
     def leader(self) -> int | None:
         """Return the active controller among the running nodes, None if there is none."""
         active = [each for each in self.running if self.store(each).active_epoch is not None]
-        return max(active, key=lambda each: self.store(each).epoch, default=None)
+        return max(active, key=lambda each: self.store(each).leadership.epoch, default=None)
 
     async def elected(self) -> int:
         """Wait for an active controller that all running nodes follow."""

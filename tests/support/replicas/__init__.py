@@ -1,1 +1,1 @@
-"""Partitions, replicas and followers without a whole node."""
+"""Partitions, replicas and followers without a complete node."""

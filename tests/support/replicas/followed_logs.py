@@ -1,4 +1,4 @@
-"""A follower's log as its state machine sees it, without any bytes."""
+"""A follower's log without bytes, for its state machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FollowedLog:
 
     @classmethod
     def of(cls, *epochs: tuple[int, int], end: int, high_watermark: int = 0) -> FollowedLog:
-        """A log with these (epoch, start offset) pairs."""
+        """Return a log with these (epoch, start offset) pairs."""
         log = cls(end, high_watermark)
         for epoch, start in epochs:
             log.leader_epochs.assign(epoch, start)
@@ -41,13 +41,13 @@ class FollowedLog:
         self.leader_epochs.truncate_from_end(offset)
 
     def restart(self, offset: int) -> None:
-        """Be empty and start at `offset`."""
+        """Empty the log and start it at `offset`."""
         self.log_start_offset = self.local_log_start_offset = offset
         self.log_end_offset = self.high_watermark = offset
         self.leader_epochs.clear()
 
     def restart_from_remote(self, action: RestartFromRemote) -> None:
-        """Be empty, and go on behind what is in the tier."""
+        """Empty the log and start it after the remote records."""
         self.restart(action.offset)
         self.log_start_offset = action.log_start_offset
         self.leader_epochs = LeaderEpochCache.of(action.leader_epochs)
@@ -55,7 +55,7 @@ class FollowedLog:
 
 
 def perform(fetcher: FollowerFetcher, actions: list[Action], epoch: int = 0) -> None:
-    """Do what the fetcher wants on logs of this kind; appended records are of `epoch`."""
+    """Perform the fetcher's actions on such logs; appended records have `epoch`."""
     for action in actions:
         if not isinstance(action, Append | Truncate | RestartAt | RestartFromRemote):
             continue

@@ -42,7 +42,7 @@ _SETTINGS = controller_settings(node_id=1)
 
 
 class RunningClock(ManualClock):
-    """Goes by itself, and further when the test turns it."""
+    """A running clock that a test can advance."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class RunningClock(ManualClock):
 
 
 class Member:
-    """One broker: its partitions, its fetchers, its line to the controller."""
+    """One broker: its partitions, its fetchers, its connection to the controller."""
 
     def __init__(self, group: ReplicaGroup, node_id: BrokerId) -> None:
         self.node_id = node_id
@@ -86,11 +86,11 @@ class Member:
 
     @property
     def partition(self) -> Partition:
-        """Its replica of the one partition."""
+        """Return the replica of the only partition."""
         return self.replicas.manager.partition(THE_PARTITION)
 
     async def request(self, message: Any, response: type[Any], *, deadline: int) -> Any:
-        """The controller, unless the broker is cut off."""
+        """Send a request to the controller, unless the broker is isolated."""
         if self.is_cut_off:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "cut off")
         return self._group.alter_partition(message)
@@ -104,7 +104,7 @@ class Member:
 
 
 class ReplicaGroup:
-    """Brokers 1 to `brokers`; topic `t` has one partition on the first three, led by broker 1 in epoch 0."""
+    """Brokers 1 to `brokers`; topic `t` has one partition on the first three, with leader 1 in epoch 0."""
 
     def __init__(self, brokers: int = 3, *, configs: Mapping[str, str] | None = None) -> None:
         self._history: list[tuple[MetadataRecord, ...]] = []
@@ -145,11 +145,11 @@ class ReplicaGroup:
 
     @property
     def placed(self) -> PartitionImage:
-        """The partition as the controller has it."""
+        """Return the partition as in the controller's image."""
         return self.image.topics_by_id[TOPIC_ID].partitions[0]
 
     def publish(self, *records: MetadataRecord) -> None:
-        """A step of the metadata log, for all that can be reached."""
+        """Deliver a step of the metadata log to all reachable brokers."""
         if not records:
             return
         delta = MetadataDelta(self.image)
@@ -167,17 +167,17 @@ class ReplicaGroup:
             member.replicas.replay(*self._history[heard])
 
     def alter_partition(self, message: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Answer a leader."""
+        """Respond to AlterPartition."""
         result = alter_partition(self.image, _SETTINGS, message)
         self.publish(*result.records)
         return result.reply
 
     def fence(self, node_id: BrokerId) -> None:
-        """The controller hears nothing of a broker any more."""
+        """Expire the session of a broker."""
         self.publish(*fence_records(self.image, _SETTINGS, self.image.brokers[node_id]))
 
     def cut_off(self, node_id: BrokerId) -> None:
-        """Neither metadata nor fetches nor requests come through, in either direction."""
+        """Isolate a broker from metadata, fetches and requests in both directions."""
         self.members[node_id].is_cut_off = True
         for member in self.members.values():
             for leader_id, connection in member.connections.items():
@@ -185,7 +185,7 @@ class ReplicaGroup:
                     connection.break_off()
 
     def bring_back(self, node_id: BrokerId) -> None:
-        """Reachable again: it hears what it missed, and is let in."""
+        """Reconnect a broker: it applies missed metadata and is unfenced."""
         member = self.members[node_id]
         member.is_cut_off = False
         self._tell(member)
@@ -196,25 +196,25 @@ class ReplicaGroup:
 
     @property
     def leader(self) -> Partition:
-        """The replica of the broker that leads."""
+        """Return the replica of the leader."""
         return self.members[self.placed.leader].partition
 
     def produce(
         self, *values: str, at: BrokerId | None = None, acks: int = ACKS_ALL
     ) -> tuple[Partition, int]:
-        """Append, at the leader or a broker that takes itself for it; where, and how far it reaches."""
+        """Append at the leader or a broker that believes to be it; return replica and end offset."""
         partition = self.leader if at is None else self.members[at].partition
         info = partition.append(batch(list(values)), acks, NOW_MS)
         return partition, info.last_offset + 1
 
     def pass_ms(self, milliseconds: int) -> None:
-        """Time goes on everywhere, and leaders look at their ISR."""
+        """Advance the time on all brokers, and let leaders check their ISR."""
         for member in self.members.values():
             member.replicas.clock.now_ms += milliseconds
             member.replicas.manager.check_isrs()
 
     def are_equal(self, *nodes: BrokerId) -> bool:
-        """Whether these replicas have the same bytes and epochs, all of them committed."""
+        """Return whether these replicas have equal bytes and epochs, all committed."""
         logs = [self.members[node].partition.log for node in nodes or self.placed.replicas]
         first = logs[0]
         return all(
@@ -225,11 +225,11 @@ class ReplicaGroup:
         )
 
     def move_leader(self, node_id: BrokerId) -> None:
-        """Elect this replica."""
+        """Elect this replica as leader."""
         self.publish(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=node_id))
 
 
 def is_answered(produced: tuple[Partition, int]) -> ErrorCode | None:
-    """What the producer was told by now."""
+    """Return the result that the producer has received so far."""
     partition, end_offset = produced
     return partition.commit_outcome(end_offset)

@@ -1,4 +1,4 @@
-"""Partitions without a node around them: a ReplicaManager on a disk in memory, requests made by hand."""
+"""A ReplicaManager on a disk in memory, with requests built by the test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NODE = 1
 
 
 class Proposals:
-    """Keeps the changes of ISRs that leaders ask for; the test plays the controller."""
+    """Keeps the proposed ISR changes of leaders; the test acts as the controller."""
 
     def __init__(self) -> None:
         self.made: list[tuple[LeaderPartition, IsrProposal]] = []
@@ -41,7 +41,7 @@ class Proposals:
         self.made.append((partition, proposal))
 
     def commit(self) -> tuple[int, ...]:
-        """Grant the latest, and say what the ISR is now."""
+        """Accept the latest proposal and return the new ISR."""
         partition, proposal = self.made[-1]
         isr = tuple(member.broker_id for member in proposal.members)
         answer = CommittedIsr(
@@ -55,7 +55,7 @@ class Proposals:
 
 
 class Replicas:
-    """A ReplicaManager that follows an image which the test changes record by record."""
+    """A ReplicaManager that follows an image changed by the test record by record."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Replicas:
         node_id: int = NODE,
         log_config: LogConfig | None = None,
     ) -> None:
-        """`log_config` is what logs have that are there before any metadata is."""
+        """`log_config` applies to logs that exist before the metadata."""
         self.clock = ManualClock()
         self.proposals = Proposals()
         self.leadership = Leadership(
@@ -85,7 +85,7 @@ class Replicas:
         self._created = 0
 
     def replay(self, *records: MetadataRecord) -> None:
-        """Let the manager follow these records as one step."""
+        """Apply these records as one delta."""
         delta = MetadataDelta(self.image)
         for record in records:
             delta.replay(record)
@@ -99,7 +99,7 @@ class Replicas:
         )
 
     def watch(self, fetch: Purgatory, produce: Purgatory, delete_records: Purgatory) -> None:
-        """Have those who wait there told when a partition gets on."""
+        """Notify waiting operations when a partition changes."""
         self.leadership.waiting_requests = WaitingRequests(fetch, produce, delete_records)
 
     def create(
@@ -113,7 +113,7 @@ class Replicas:
         leader_epoch: int = 0,
         **configs: str,
     ) -> UUID:
-        """Create a topic of equal partitions; config keys with underscores for dots."""
+        """Create a topic of equal partitions; config keys have underscores instead of dots."""
         topic_id = UUID(int=1_000 + self._created)
         self._created += 1
         self.replay(
@@ -140,7 +140,7 @@ class Replicas:
 
 
 class FakeRequest(Request):
-    """A request without a connection, which keeps its answer."""
+    """A request without a connection, which keeps its response."""
 
     def __init__(
         self, message: ApiMessage, version: int, correlation_id: int = 7, client_id: str = "test"
@@ -165,7 +165,7 @@ class FakeRequest(Request):
         return not (self.answers or self.closed or self.failed or self.has_gone)
 
     def abandon(self) -> None:
-        """The peer goes away before the answer."""
+        """Disconnect the peer before the response."""
         self.has_gone = True
         self.frame = self.body = memoryview(b"")
         for callback in (self.on_abandoned, self.on_lost):
@@ -205,7 +205,7 @@ class FakeRequest(Request):
 
     @property
     def response(self) -> ApiMessage:
-        """The one answer, decoded."""
+        """Return the only response, decoded."""
         (answer,) = self.answers
         assert answer is not None
         key, version = ApiKey(self.header.api_key), self.header.api_version

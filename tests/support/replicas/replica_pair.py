@@ -1,4 +1,4 @@
-"""Two brokers of one topic in one process: the follower's real fetcher asks the leader's real handlers.
+"""Two brokers of one topic in one process: the follower's fetcher calls the leader's handlers.
 
 A connection without a network: requests are encoded, handled and decoded again as if they had travelled.
 """
@@ -11,6 +11,7 @@ from typing import Any, cast
 from tests.support.logs.partition_logs import batch
 from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
@@ -38,14 +39,14 @@ from tidelog.protocol.messages.list_offsets import ListOffsetsRequest
 from tidelog.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from tidelog.protocol.registry import APIS, ApiKey
 from tidelog.protocol.schema import ApiMessage, MetadataRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.log.partition_log import PartitionLog
 
 LEADER, FOLLOWER = 1, 2
 
 
 class LeaderConnection:
-    """What the fetcher takes for a BrokerConnection; `break_off` cuts it, `asked` keeps the requests."""
+    """Replaces BrokerConnection; `break_off` disconnects it, `asked` keeps the requests."""
 
     def __init__(self, leader: Replicas, fetch_version: int = 18) -> None:
         self.is_open = True
@@ -60,17 +61,17 @@ class LeaderConnection:
             TopicTraffic(),
             leader.clock,
             CurrentLeaders(lambda: leader.image, manager),
-            FetchOptions(max_bytes=50_000_000, slices=Slices(leader.clock)),
+            FetchOptions(max_bytes=50_000_000, slices=Slices(leader.clock), authorizer=ALLOW_EVERYTHING),
         )
-        self._offsets = ListOffsetsHandler(manager, Slices(leader.clock))
-        self._epochs = OffsetForLeaderEpochHandler(manager)
+        self._offsets = ListOffsetsHandler(manager, Slices(leader.clock), ALLOW_EVERYTHING)
+        self._epochs = OffsetForLeaderEpochHandler(manager, ALLOW_EVERYTHING)
 
     def version_of(self, api_key: int, highest: int | None = None) -> int:
-        """The version to send."""
+        """Return the version to send."""
         return self._fetch_version if api_key == ApiKey.FETCH else APIS[api_key].highest
 
     async def request(self, message: ApiMessage, response: type[ApiMessage]) -> ApiMessage:
-        """Ask the leader's handler."""
+        """Send a request to the leader's handler."""
         # The latency of the network: requests of several partitions overlap.
         await asyncio.sleep(0.001)
         if self.refused_with is not None or not self.is_open:
@@ -80,7 +81,7 @@ class LeaderConnection:
         return self.handle(message)
 
     def handle(self, message: ApiMessage) -> ApiMessage:
-        """The leader's answer, at once."""
+        """Return the leader's response at once."""
         version = self.version_of(message.api_key)
         if message.api_key == ApiKey.FETCH:
             request = FakeRequest(message, version)
@@ -97,21 +98,21 @@ class LeaderConnection:
         )
         answer: ApiMessage
         if isinstance(sent, ListOffsetsRequest):
-            answer = immediate(completed(self._offsets.handle(context, sent)))
+            answer = immediate(run_steps(self._offsets.handle(context, sent)))
         else:
             assert isinstance(sent, OffsetForLeaderEpochRequest)
-            answer = completed(self._epochs.handle(context, sent))
+            answer = run_steps(self._epochs.handle(context, sent))
         return decode(type(answer), encode(answer, version), version)
 
     def close(self) -> None:
-        """Be gone."""
+        """Close the connection."""
         self.is_open = False
 
     break_off = close
 
 
 class ReplicaPair:
-    """Broker 1 leads, broker 2 follows, each with a disk of its own."""
+    """Broker 1 is leader, broker 2 follower, each with its own disk."""
 
     def __init__(
         self, fetch_version: int = 18, fetchers: int = 1, *, tier: FollowerTier | None = None
@@ -151,7 +152,7 @@ class ReplicaPair:
             broker.register(LEADER, FOLLOWER)
 
     def begin(self) -> None:
-        """The follower is registered and follows from now on."""
+        """Register the follower and start following."""
         self.follower.manager.listeners.append(self.fetchers)
         self.fetchers.start(self.follower.manager.partitions.values())
 
@@ -169,7 +170,7 @@ class ReplicaPair:
         return cast(BrokerConnection, self.connections[-1])
 
     def create(self, topic: str, partitions: int = 1, **configs: Any) -> None:
-        """A topic on both brokers, led by broker 1 in epoch 3."""
+        """Create a topic on both brokers, with leader 1 in epoch 3."""
         for broker in (self.leader, self.follower):
             broker.create(
                 topic,
@@ -181,23 +182,23 @@ class ReplicaPair:
             )
 
     def replay(self, *records: MetadataRecord) -> None:
-        """Both follow the metadata."""
+        """Apply metadata records on both brokers."""
         for broker in (self.leader, self.follower):
             broker.replay(*records)
 
     def append(self, topic_partition: TopicPartition, *values: str) -> None:
-        """At the leader."""
+        """Append at the leader."""
         self.leader.manager.partition(topic_partition).append(batch(list(values)), 1, NOW_MS)
 
     def logs(self, topic_partition: TopicPartition) -> tuple[PartitionLog, PartitionLog]:
-        """Leader's and follower's."""
+        """Return the leader's and the follower's log."""
         return (
             self.leader.manager.partition(topic_partition).log,
             self.follower.manager.partition(topic_partition).log,
         )
 
     def are_equal(self, topic_partition: TopicPartition) -> bool:
-        """Whether the two logs have the same bytes and epochs, and all of them are committed."""
+        """Return whether the two logs have equal bytes and epochs, all committed."""
         leader, follower = self.logs(topic_partition)
         return (
             bytes_of(leader) == bytes_of(follower)
@@ -206,13 +207,13 @@ class ReplicaPair:
         )
 
     async def pass_ms(self, milliseconds: int) -> None:
-        """Let the follower's clock go on."""
+        """Advance the follower's clock."""
         self.follower.clock.now_ms += milliseconds
         await asyncio.sleep(0)
 
 
 def bytes_of(log: PartitionLog) -> bytes:
-    """All local batches of a log."""
+    """Return all local batches of a log."""
     found = bytearray()
     offset = log.local_log_start_offset
     while offset < log.log_end_offset:

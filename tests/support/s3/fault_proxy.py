@@ -1,4 +1,4 @@
-"""A proxy between an S3 client and its server that misbehaves on request.
+"""A proxy between an S3 client and its server that injects faults.
 
     with fault_proxy(server.endpoint) as proxy:
         proxy.inject(slow_down(), method="PUT", times=3)          the next three puts
@@ -32,7 +32,7 @@ _SEEN_MAX = 1000
 
 @dataclass(frozen=True)
 class Fault:
-    """What happens to a request. `kind` is its name in counters.
+    """An injected fault. `kind` is its name in counters.
 
     `reaches_server`: the server does what was asked, only its answer suffers.
     """
@@ -47,48 +47,48 @@ class Fault:
 
 
 def server_error(status: int = 500, code: str = "InternalError") -> Fault:
-    """An error answer in S3's form; the server sees nothing."""
+    """Return an error response in S3's format; the server gets no request."""
     return Fault("error", status=status, code=code)
 
 
 def slow_down() -> Fault:
-    """S3's throttling."""
+    """Return S3's throttling error."""
     return Fault("slow_down", status=503, code="SlowDown")
 
 
 def reset() -> Fault:
-    """A TCP reset in place of an answer; the server sees nothing."""
+    """Reset the connection instead of a response; the server gets no request."""
     return Fault("reset")
 
 
 def lost_answer() -> Fault:
-    """A TCP reset in place of an answer, but the server did it."""
+    """Reset the connection instead of a response, after the server processed the request."""
     return Fault("lost_answer", reaches_server=True)
 
 
 def silence() -> Fault:
-    """The request is taken and never answered."""
+    """Accept the request and never respond."""
     return Fault("silence")
 
 
 def truncate(keep: int) -> Fault:
-    """The body of the answer, and the connection, end after `keep` bytes, whatever Content-Length says."""
+    """End the body of the response and the connection after `keep` bytes, despite Content-Length."""
     return Fault("truncate", reaches_server=True, keep_bytes=keep)
 
 
 def canned(status: int, body: bytes) -> Fault:
-    """An answer of one's own; the server sees nothing."""
+    """Return a given response; the server gets no request."""
     return Fault("canned", status=status, body=body)
 
 
 def slow(bytes_per_s: float) -> Fault:
-    """The answer drips."""
+    """Send the response slowly."""
     return Fault("slow", reaches_server=True, bytes_per_s=bytes_per_s)
 
 
 @dataclass
 class Rule:
-    """A fault and the requests that it befalls."""
+    """A fault and the requests that it affects."""
 
     fault: Fault
     method: str | None
@@ -98,7 +98,7 @@ class Rule:
     hits: int = 0
 
     def fits(self, method: str, target: str, random: Random) -> bool:
-        """Whether this request has to suffer."""
+        """Return whether this request is affected."""
         return (
             self.remaining != 0
             and self.method in (None, method)
@@ -108,7 +108,7 @@ class Rule:
 
 
 class Seen(NamedTuple):
-    """A request that came."""
+    """A received request."""
 
     method: str
     target: str
@@ -130,7 +130,7 @@ class _State:
 
 
 class FaultProxy:
-    """A running proxy; every method may be called from any thread."""
+    """A running proxy; its methods are thread-safe."""
 
     def __init__(self, upstream: str, seed: int) -> None:
         self._state = _State(urlsplit(upstream).netloc, Random(seed))
@@ -141,32 +141,32 @@ class FaultProxy:
 
     @property
     def endpoint(self) -> str:
-        """The URL that clients use; stays the same when the proxy goes down and comes back."""
+        """Return the URL for clients; it stays the same across `go_down` and `come_back`."""
         return f"http://127.0.0.1:{self._port}"
 
     @property
     def requests(self) -> Counter[str]:
-        """Requests by method."""
+        """Return the number of requests by method."""
         return self._state.requests
 
     @property
     def faults(self) -> Counter[str]:
-        """Faults by kind."""
+        """Return the number of faults by kind."""
         return self._state.faults
 
     @property
     def seen(self) -> list[Seen]:
-        """The last 1,000 requests."""
+        """Return the last 1,000 requests."""
         return list(self._state.seen)
 
     @property
     def accepted(self) -> int:
-        """How many connections there have been."""
+        """Return the number of accepted connections."""
         return self._state.accepted
 
     @property
     def open_connections(self) -> int:
-        """How many clients are connected."""
+        """Return the number of open connections."""
         return len(self._state.connections)
 
     def inject(
@@ -178,21 +178,21 @@ class FaultProxy:
         probability: float = 1.0,
         times: int | None = None,
     ) -> Rule:
-        """From now on `fault` befalls requests of `method` whose target (path and query) has `matching`."""
+        """Apply `fault` to requests of `method` whose target (path and query) matches `matching`."""
         rule = Rule(fault, method, re.compile(matching) if matching else None, probability, times)
         with self._state.lock:
             self._state.rules.append(rule)
         return rule
 
     def clear(self) -> None:
-        """No more faults; who was left without an answer is hung up on."""
+        """Remove all faults; close connections that wait for a response."""
         with self._state.lock:
             self._state.rules.clear()
             self._state.released.set()
             self._state.released = threading.Event()
 
     def go_down(self) -> None:
-        """Hang up on everybody and listen no more: connections are refused."""
+        """Close all connections and the listener: new connections are refused."""
         server, thread = self._server, self._thread
         if server is None or thread is None:
             return
@@ -210,7 +210,7 @@ class FaultProxy:
                 connection.shutdown(socket.SHUT_RDWR)
 
     def come_back(self) -> None:
-        """Listen again where it listened before."""
+        """Listen again at the same address."""
         if self._server is None:
             self._server = _Server(("127.0.0.1", self._port), self._state)
             self._port = self._server.server_address[1]
@@ -225,7 +225,7 @@ class FaultProxy:
 
 @contextmanager
 def fault_proxy(upstream: str, seed: int = 0) -> Iterator[FaultProxy]:
-    """A proxy before the server at the URL `upstream`."""
+    """Yield a proxy for the server at the URL `upstream`."""
     proxy = FaultProxy(upstream, seed)
     try:
         yield proxy
@@ -245,7 +245,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that hang up are what this is for."""
+        """Ignore disconnected clients, which are expected."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -266,7 +266,7 @@ class _Handler(BaseHTTPRequestHandler):
             super().finish()
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests are quiet."""
+        """Log nothing."""
 
     def do(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
@@ -351,7 +351,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(content)
 
     def _drip(self, content: bytes, bytes_per_s: float, released: threading.Event) -> None:
-        """A twentieth of a second's bytes at a time, at least one."""
+        """Send the bytes of a twentieth of a second, at least one."""
         step = max(1, int(bytes_per_s / 20))
         for start in range(0, len(content), step):
             self.wfile.write(content[start : start + step])
@@ -365,7 +365,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _reset(connection: socket.socket) -> None:
-    """End a connection with a TCP reset, whoever reads from it meanwhile."""
+    """Close a connection with a TCP reset, even if another thread reads from it."""
     with suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.shutdown(socket.SHUT_RD)

@@ -23,7 +23,7 @@ from botocore.config import Config
 
 @dataclass(frozen=True)
 class S3Server:
-    """A server that answers at `endpoint`."""
+    """An S3 server at `endpoint`."""
 
     endpoint: str
     access_key: str
@@ -32,12 +32,12 @@ class S3Server:
     is_moto: bool = True
 
     def client(self) -> Any:
-        """A plain boto3 client, to look at the server from outside; one for all who ask."""
+        """Return a shared boto3 client for inspecting the server."""
         return _client(self)
 
     @contextmanager
     def bucket(self) -> Iterator[str]:
-        """An empty bucket, gone or empty afterwards."""
+        """Yield an empty bucket, which is removed or emptied afterwards."""
         client = self.client()
         name = self.fixed_bucket or f"tidelog-test-{uuid4().hex[:16]}"
         if self.fixed_bucket is None:
@@ -63,7 +63,7 @@ class S3Server:
                 client.delete_object(Bucket=bucket, Key=entry["Key"])
 
     def uploads(self, bucket: str) -> list[str]:
-        """The keys of multipart uploads that were begun and neither completed nor aborted."""
+        """Return the keys of unfinished multipart uploads."""
         return [entry["Key"] for entry in self._uploads(bucket)]
 
     def _uploads(self, bucket: str) -> list[dict[str, str]]:
@@ -75,7 +75,7 @@ class S3Server:
         return found
 
     def config(self, bucket: str, *, endpoint: str | None = None) -> dict[str, str]:
-        """What an S3Store needs, by Aiven's keys without `storage.`; `endpoint` is that of a proxy."""
+        """Return an S3Store's configs by Aiven's keys without `storage.`; `endpoint` may be a proxy's."""
         return {
             "s3.bucket.name": bucket,
             "s3.region": "us-east-1",
@@ -104,7 +104,7 @@ def _client(server: S3Server) -> Any:
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
-    """The server of the environment, else one of moto on a free port of loopback."""
+    """Yield the server of the environment, or a moto server on a free port of loopback."""
     endpoint = os.environ.get("TIDELOG_S3_ENDPOINT")
     if endpoint:
         yield S3Server(

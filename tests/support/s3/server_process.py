@@ -20,7 +20,7 @@ STOP_TIMEOUT_S = 30.0
 
 @contextmanager
 def s3_server_process(bucket: str) -> Iterator[str]:
-    """Run the server with an empty bucket for the length of the block; the URL of the server."""
+    """Run the server with an empty bucket for the length of the block; yield its URL."""
     command = [sys.executable, "-m", "tests.support.s3.server_process", bucket]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -1,1 +1,1 @@
-"""Certificates and TLS clients of tests."""
+"""Certificates, TLS clients and authorizers of tests."""

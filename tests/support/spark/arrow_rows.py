@@ -1,4 +1,4 @@
-"""What the plain decoder says should come out, and Arrow batches as rows to compare with it."""
+"""The rows expected by the reference decoder, and Arrow batches as rows for comparison."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 
 
 def plain_rows(log: bytes) -> list[Row]:
-    """Offset, timestamp in ms, its type, key, value and headers of every record that is no marker."""
+    """Return offset, timestamp in ms, its type, key, value and headers of every data record."""
     return [
         (
             one.offset,
@@ -35,7 +35,7 @@ def plain_rows(log: bytes) -> list[Row]:
 
 
 def rows_of(batches: Iterable[pa.RecordBatch]) -> list[Row]:
-    """The same of Arrow batches with headers."""
+    """Return the same fields of Arrow batches with headers."""
     rows: list[Row] = []
     for batch in batches:
         assert batch.column("topic").to_pylist() == [TIDES.topic] * batch.num_rows
@@ -66,6 +66,6 @@ def decode(
     aborted: Iterable[tuple[int, int]] | None = None,
     **settings: Any,
 ) -> list[pa.RecordBatch]:
-    """All Arrow batches of `log`, headers included unless told otherwise."""
+    """Return all Arrow batches of `log`, with headers by default."""
     decoder = ArrowDecoder(TIDES, start, end, DecoderSettings(**{"include_headers": True, **settings}))
     return [*decoder.add(log, aborted), *decoder.finish()]

@@ -1,4 +1,4 @@
-"""Streaming queries in processes of their own, which end by SIGKILL in their midst."""
+"""Streaming queries in separate processes that are ended by SIGKILL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def run_until_killed(servers: str, folder: Path, **options: str) -> int:
 
 @contextmanager
 def _query_process(servers: str, folder: Path, **options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A query in a process of its own, which is ended by SIGKILL together with its JVM."""
+    """Run a query in a process that is ended by SIGKILL together with its JVM."""
     command = [sys.executable, "-m", "tests.support.spark.streaming_query", servers, str(folder)]
     command += [f"{name}={value}" for name, value in options.items()]
     # A killed JVM leaves its temporary files; the name is short as sockets are among them.

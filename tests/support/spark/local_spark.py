@@ -1,4 +1,4 @@
-"""A Spark in this machine's own processes for tests, or the reason why there is none."""
+"""A local Spark session for tests, or a skip with the reason."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def _use_checkout_in_workers() -> None:
 
 
 def require_java() -> None:
-    """Skip, saying why, where Spark cannot run."""
+    """Skip with the reason where Spark cannot run."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java 17 or later: there is no java on the PATH and JAVA_HOME is not set")
 
 
 @contextmanager
 def local_spark(folder: Path, jars: Sequence[str] = ()) -> Iterator[SparkSession]:
-    """A session with two tasks at a time, whose workers run this Python; its files are in `folder`.
+    """Return a session with two concurrent tasks, whose workers run this Python; its files are in `folder`.
 
     There is one in a process: where it runs already it is lent, and goes on.
     """

@@ -1,4 +1,4 @@
-"""Streaming queries of tests: from topics into files or a topic, again and again on one checkpoint."""
+"""Streaming queries of tests: from topics into files or a topic, repeatedly with one checkpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUERY_TIMEOUT_S = 300
 
 
 class Stream:
-    """A streaming query that collects what it reads, in files, or writes it into the topic `into`."""
+    """A streaming query that writes its records to files, or to the topic `into`."""
 
     def __init__(
         self, spark: SparkSession, servers: str, folder: Path, into: str | None = None, **options: str
@@ -25,7 +25,7 @@ class Stream:
         self.batch_sizes: list[int] = []
 
     def start(self, *, available_now: bool = True) -> StreamingQuery:
-        """The query, running; one that is not `available_now` goes on until it is stopped."""
+        """Start the query; without `available_now` it runs until it is stopped."""
         reader = self._spark.readStream.format("tidelog").options(**self._options)
         writer = reader.option("kafka.bootstrap.servers", self._servers).load().writeStream
         writer = writer.option("checkpointLocation", str(self._folder / "checkpoint"))
@@ -37,16 +37,16 @@ class Stream:
         return writer.format("parquet").option("path", str(self._folder / "rows")).start()
 
     def run(self) -> StreamingQuery:
-        """Read what is there, and end."""
+        """Read all available records and stop."""
         query = self.start()
         assert query.awaitTermination(QUERY_TIMEOUT_S), "the query goes on reading"
         self.batch_sizes = [one["numInputRows"] for one in query.recentProgress]
         return query
 
     def rows(self) -> list[dict[str, Any]]:
-        """Everything that was written so far."""
+        """Return all rows written so far."""
         return self._spark.read.parquet(str(self._folder / "rows")).toArrow().to_pylist()
 
     def values(self) -> list[bytes]:
-        """Their values, sorted."""
+        """Return their values, sorted."""
         return sorted(row["value"] for row in self.rows())

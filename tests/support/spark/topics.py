@@ -1,4 +1,4 @@
-"""Topics for Spark to read: what is produced, and what rows it should become."""
+"""Topics for Spark: produced records, and the expected rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ START_MS = 1_700_000_000_000
 
 
 class Sent(NamedTuple):
-    """One record as it was produced."""
+    """One produced record."""
 
     key: bytes | None
     value: bytes | None
@@ -22,12 +22,12 @@ class Sent(NamedTuple):
     timestamp_ms: int
 
     def row(self) -> tuple[Any, ...]:
-        """Key, value, headers and time in ms as Spark should have them."""
+        """Return key, value, headers and timestamp in ms as Spark should return them."""
         return self.key, self.value, list(self.headers) or None, self.timestamp_ms
 
 
 def varied_records(count: int, size: int, seed: int = 1) -> list[Sent]:
-    """Nulls, tombstones, empty values, headers with null and repeated keys, and bulk between them."""
+    """Return nulls, tombstones, empty values, headers with null and repeated keys, and other records."""
     randomness = random.Random(seed)
     records = []
     for number in range(count):
@@ -42,14 +42,14 @@ def varied_records(count: int, size: int, seed: int = 1) -> list[Sent]:
 
 
 def numbered(count: int, first: int = 0, *, size: int = 6) -> list[Sent]:
-    """Records whose values are their numbers, filled up to `size` with zeros in front."""
+    """Return records with their numbers as values, padded to `size` with leading zeros."""
     return [
         Sent(None, b"%0*d" % (size, number), (), 1_000 + number) for number in range(first, first + count)
     ]
 
 
 def produce(servers: str, topic: str, records: Sequence[Sent], partition: int = 0, **options: Any) -> None:
-    """Send in order; returns when everything is there."""
+    """Produce in order and wait for all acknowledgements."""
 
     async def send() -> None:
         async with Producer(servers, **options) as producer:
@@ -70,7 +70,7 @@ def produce(servers: str, topic: str, records: Sequence[Sent], partition: int = 
 
 
 def create_topic(servers: str, topic: str, partitions: int = 1, **configs: str) -> None:
-    """A topic with configs whose dots are underscores here; the old times of its records do not end them."""
+    """Create a topic; config keys have underscores instead of dots, and old timestamps do not expire."""
 
     async def create() -> None:
         async with Admin(servers) as admin:

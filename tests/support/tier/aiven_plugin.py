@@ -20,7 +20,7 @@ FILE_SYSTEM = "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage
 
 
 class AivenPlugin:
-    """The plugin over a directory; `configs` are those of the storage manager, without `storage.`."""
+    """The plugin with a directory as its store; `configs` are the storage manager's without `storage.`."""
 
     def __init__(self, classpath: str, root: Path, work: Path, configs: Mapping[str, str]) -> None:
         self._classpath = classpath
@@ -30,14 +30,14 @@ class AivenPlugin:
         _write(work / "configs.properties", {**storage, **configs})
 
     def copy(self, segment: StoredSegment) -> bytes | None:
-        """Have the plugin copy a segment; the answer is its custom metadata."""
+        """Copy a segment with the plugin; return its custom metadata."""
         answer = self._run(segment, None, "copy").split()[1]
         return None if answer == "-" else bytes.fromhex(answer)
 
     def read(
         self, segment: StoredSegment, custom_metadata: bytes | None, start: int, end: int | None
     ) -> tuple[bytes, dict[IndexType, bytes]]:
-        """Have it read a range (inclusive) and every small file that is there."""
+        """Read a range (inclusive) and every existing small file with the plugin."""
         log = self._work / "fetched.log"
         paths = {kind: self._work / f"{kind.name}.fetched" for kind in IndexType}
         for path in paths.values():
@@ -48,7 +48,7 @@ class AivenPlugin:
         return log.read_bytes(), {kind: path.read_bytes() for kind, path in paths.items() if path.exists()}
 
     def delete(self, segment: StoredSegment, custom_metadata: bytes | None) -> None:
-        """Have it delete a segment."""
+        """Delete a segment with the plugin."""
         self._run(segment, custom_metadata, "delete")
 
     def _run(self, segment: StoredSegment, custom_metadata: bytes | None, *steps: str) -> str:

@@ -1,4 +1,4 @@
-"""What a tiered topic promises, looked at from outside: by clients, in the metadata topic, in the store.
+"""The guarantees of a tiered topic, checked by clients, in the metadata topic, and in the store.
 
 start                    0 <= log start <= local start <= end, local start <= end of the tier + 1
 every offset             from log start to end reads as it was acknowledged, once
@@ -38,7 +38,7 @@ FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class Borders(NamedTuple):
-    """Where a partition stands; ends are exclusive. `tiered_end` is 0 too while it is not known."""
+    """The offsets of a partition; ends are exclusive. `tiered_end` is also 0 while it is unknown."""
 
     log_start: int
     local_start: int
@@ -46,7 +46,7 @@ class Borders(NamedTuple):
     end: int
 
     def require_order(self) -> None:
-        """What must hold at any time."""
+        """Check the order of the offsets."""
         assert 0 <= self.log_start <= self.local_start <= self.end, self
         assert self.tiered_end <= self.end, self
         is_known = self.tiered_end > 0
@@ -64,7 +64,7 @@ class Written:
     """Part of each value: what another era writes at the same offset has other bytes."""
 
     def delivered(self, error: object, message: confluent_kafka.Message) -> None:
-        """A delivery report."""
+        """Record a delivery report."""
         if error is not None:
             self.failed.append(str(error))
             return
@@ -73,19 +73,19 @@ class Written:
         assert self.values.setdefault(offset, value) == value, f"offset {offset} was given out twice"
 
     def bytes_from(self, offset: int) -> int:
-        """Bytes of values at `offset` and behind it."""
+        """Return the bytes of values from `offset` on."""
         return sum(len(value) for at, value in self.values.items() if at >= offset)
 
 
 class TierAudit:
-    """Looks at a cluster whose objects are in the directory `tier`, or at no objects at all."""
+    """Checks a cluster whose objects are in the directory `tier`, or without objects."""
 
     def __init__(self, servers: str, tier: Path) -> None:
         self._servers = servers
         self._tier = tier
 
     def borders(self, topic: str) -> Borders:
-        """By ListOffsets."""
+        """Return the offsets by ListOffsets."""
         specs = (
             OffsetSpec.EARLIEST,
             OffsetSpec.EARLIEST_LOCAL,
@@ -107,7 +107,7 @@ class TierAudit:
         return Borders(log_start, local_start, tiered + 1, end)
 
     def segments(self, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
-        """All that the metadata topic knows of a partition's segments and that is not deleted, by start.
+        """Return all undeleted segments of a partition in the metadata topic, ordered by start offset.
 
         AssertionError when the deletion of the partition has begun and not ended.
         """
@@ -116,17 +116,17 @@ class TierAudit:
         return list(store.list_remote_log_segments(partition)) if store.has(partition) else []
 
     def objects(self, topic_id: UUID) -> set[str]:
-        """The keys of a topic's objects."""
+        """Return the keys of a topic's objects."""
         paths = self._tier.glob(f"*-{uuid_text(topic_id)}/**/*")
         return {str(path.relative_to(self._tier)) for path in paths if path.is_file()}
 
     def expected_objects(self, segments: Iterable[RemoteLogSegmentMetadata]) -> set[str]:
-        """The keys of the objects that finished segments consist of."""
+        """Return the keys of the objects of finished segments."""
         keys = ObjectKeys()
         return {key for segment in segments if segment.state is FINISHED for key in keys.of(segment).all}
 
     def require_readable(self, written: Written, borders: Borders) -> None:
-        """Every offset that is retained reads as it was acknowledged, and only once."""
+        """Check that every retained offset is read as acknowledged, once."""
         read = self.read(written.topic, borders.log_start, borders.end)
         counts = Counter(offset for offset, _ in read)
         assert max(counts.values(), default=1) == 1, [offset for offset in counts if counts[offset] > 1]
@@ -135,7 +135,7 @@ class TierAudit:
         assert dict(read) == wanted, "records differ from what was acknowledged"
 
     def require_covered_once(self, segments: Iterable[RemoteLogSegmentMetadata], borders: Borders) -> None:
-        """Each offset of the tier is in exactly one finished segment."""
+        """Check that each remote offset is in exactly one finished segment."""
         spans = [(each.start_offset, each.end_offset) for each in segments if each.state is FINISHED]
         for (_, end), (start, _) in pairwise(spans):
             assert start == end + 1, f"segments {spans} leave a hole or overlap at {end}"
@@ -145,7 +145,7 @@ class TierAudit:
             assert spans[-1][1] + 1 == borders.tiered_end, (spans, borders)
 
     def read(self, topic: str, start: int, end: int) -> list[tuple[int, bytes]]:
-        """Offsets and values from `start` to `end` (exclusive), by librdkafka."""
+        """Return offsets and values from `start` to `end` (exclusive), read by librdkafka."""
         consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": self._servers,

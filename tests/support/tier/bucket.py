@@ -1,4 +1,4 @@
-"""One partition's log on disk, its sealed segments in a real bucket, and what brokers would tell of it."""
+"""One partition's log on disk, its sealed segments in a real bucket, and simulated broker responses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONFIG = log_config(remote_storage_enable=True, retention_ms=-1, index_interval_
 
 
 class TierBucket:
-    """`fill` and `copy` make segments, `view` is what `tidelog tier` gathers, `findings` what it finds."""
+    """`fill` and `copy` create segments, `view` is the input of `tidelog tier`, `findings` its results."""
 
     def __init__(self, folder: Path, values: Mapping[str, str] | None = None) -> None:
         self.root = folder / "bucket"
@@ -54,12 +54,12 @@ class TierBucket:
         self._records = 0
 
     def write(self, event: RemoteLogEvent) -> None:
-        """A record of the metadata topic, through its bytes."""
+        """Append a record to the metadata topic, encoded and decoded."""
         self.history.record(RecordPlace(3, self._records), encode_event(event))
         self._records += 1
 
     def fill(self, segments: int = 3, batches: int = 8, *, epoch: int = 0) -> None:
-        """Sealed segments of `batches` batches with three records each."""
+        """Append sealed segments of `batches` batches with three records each."""
         for number in range(segments):
             for each in range(batches):
                 values = [f"{number} {each} {record}" * 9 for record in range(3)]
@@ -67,7 +67,7 @@ class TierBucket:
             self.log.roll(NOW_MS)
 
     def fill_with_aborts(self, *, roll: bool = True) -> None:
-        """One sealed segment in which two producers abort and one commits."""
+        """Append one sealed segment in which two producers abort and one commits."""
         for producer_id, is_abort in ((7, True), (8, False), (9, True)):
             for sequence in (0, 2):
                 append(
@@ -83,7 +83,7 @@ class TierBucket:
             self.log.roll(NOW_MS)
 
     def copy(self) -> list[RemoteLogSegmentMetadata]:
-        """Copy what is sealed and not copied yet, as a leader does."""
+        """Copy sealed segments that are not copied yet, as a leader."""
         copied_up_to = max((segment.end_offset for segment in self.segments), default=-1)
         for segment in list(self.log.segments)[:-1]:
             if segment.base_offset > copied_up_to:
@@ -91,7 +91,7 @@ class TierBucket:
         return self.segments
 
     def view(self) -> PartitionView:
-        """The partition with everything that was copied gone from the local disk."""
+        """Return the partition without the local copies of remote segments."""
         remote_end = max((segment.end_offset for segment in self.segments), default=-1)
         end = self.log.log_end_offset
         offsets = PartitionOffsets(
@@ -114,18 +114,18 @@ class TierBucket:
         )
 
     def findings(self, *, deep: bool = True) -> list[Finding]:
-        """All that fsck finds."""
+        """Return all findings of fsck."""
         view = self.view()
         found = metadata_findings(view) + bucket_findings(self.bucket, view)
         return found + (deep_findings(self.bucket, [view], found) if deep else [])
 
     def file(self, number: int, suffix: str) -> Path:
-        """An object of the `number`th segment in the bucket's directory."""
+        """Return the path of an object of the `number`th segment."""
         keys = self.bucket.keys(self.segments[number])
         return self.root / {"log": keys.log, "indexes": keys.indexes, "rsm-manifest": keys.manifest}[suffix]
 
     def step(self, number: int, state: RemoteLogSegmentState, timestamp_ms: int = NOW_MS) -> None:
-        """A further record of the `number`th segment."""
+        """Append a further record of the `number`th segment."""
         self.write(
             RemoteLogSegmentMetadataUpdate(
                 self.segments[number].remote_log_segment_id, timestamp_ms, state, 1

@@ -87,7 +87,7 @@ class MemoryWriter:
 
 
 class MemoryReader:
-    """Hands out at most three records of a metadata partition at a time."""
+    """Returns at most three records of a metadata partition at a time."""
 
     def __init__(self, topic: MemoryTopic) -> None:
         self._topic = topic

@@ -1,4 +1,4 @@
-"""Object stores in memory: one that keeps, one that counts, one that fails when it is told to."""
+"""Object stores in memory: plain, counting, and failing ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.remote.ports.storage_manager import ReadableStream, RemoteResourceN
 
 
 class Call(NamedTuple):
-    """A call as it was made; `start` and `end` are those of a get, both inclusive."""
+    """A recorded call; `start` and `end` are those of a get, both inclusive."""
 
     name: str
     key: str
@@ -23,7 +23,7 @@ class Call(NamedTuple):
 
 
 class MemoryStore:
-    """Objects in a dict, and every call that was made."""
+    """Stores objects in a dict and records every call."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -73,7 +73,7 @@ class MemoryStore:
         self.is_closed = True
 
     def gets(self, suffix: str = ".log") -> builtins.list[Call]:
-        """The gets of objects of one kind."""
+        """Return the gets of objects of one kind."""
         return [call for call in self.calls if call.name == "get" and call.key.endswith(suffix)]
 
     def _note(self, call: Call) -> None:
@@ -82,7 +82,7 @@ class MemoryStore:
 
 
 class How(Enum):
-    """How a call fails."""
+    """The kind of a failure."""
 
     BEFORE = auto()
     """Nothing was done."""
@@ -93,7 +93,7 @@ class How(Enum):
 
 
 class FailingStore(MemoryStore):
-    """Fails each call whose number (from 0) `fails` says, in the way it says."""
+    """Fails each call by the kind that `fails` returns for its number (from 0)."""
 
     def __init__(self, fails: Callable[[int], How | None]) -> None:
         super().__init__()
@@ -146,7 +146,7 @@ class FailingStore(MemoryStore):
 
 
 class ForgetfulStore(MemoryStore):
-    """Takes every object and says so; of those whose key ends with `suffix` it keeps what `keeps` leaves."""
+    """Acknowledges every object, and stores of those with `suffix` only the part that `keeps` returns."""
 
     def __init__(self, suffix: str, keeps: Callable[[bytes], bytes | None]) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class ForgetfulStore(MemoryStore):
 
 
 class GatedStore(MemoryStore):
-    """Gets of logs wait until the gate is opened; `waiting` counts those that do."""
+    """Blocks gets of logs until the gate is opened; `waiting` counts the blocked ones."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Views of a partition by the few numbers that matter: lineage, segments, where log and local part start."""
+"""Partition views from few numbers: lineage, segments, log start and local log start."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def copied(
     epochs: Sequence[tuple[int, int]] | int = 0,
     size_bytes: int = 1000,
 ) -> list[RemoteLogEvent]:
-    """Both records of a copy that ended."""
+    """Return both records of a finished copy."""
     return [started(number, start, end, epochs, size_bytes=size_bytes), step(number, FINISHED)]
 
 
 def history_of(events: Iterable[RemoteLogEvent]) -> PartitionHistory:
-    """What the records tell."""
+    """Return the history derived from the records."""
     history = PartitionHistory.empty(PARTITION)
     for number, event in enumerate(events):
         history.apply(event, RecordPlace(0, number))
@@ -49,7 +49,7 @@ def view_of(
     config: LogConfig = TIERED,
     local_size_bytes: int | None = None,
 ) -> PartitionView:
-    """The partition as a leader that knows all of its metadata would answer."""
+    """Return the partition as a leader with complete metadata returns it."""
     history = history_of(events)
     entries = tuple(EpochEntry(*entry) for entry in lineage)
     offsets = PartitionOffsets(
@@ -75,5 +75,5 @@ def view_of(
 
 
 def ids(segments: Iterable[RemoteLogSegmentMetadata]) -> list[int]:
-    """The numbers of segments."""
+    """Return the numbers of segments."""
     return [segment.remote_log_segment_id.id.int - 1 for segment in segments]

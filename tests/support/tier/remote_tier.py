@@ -36,7 +36,7 @@ PARTITION = TopicIdPartition(UUID(int=7), "events", 0)
 
 @dataclass
 class StoredSegment:
-    """What one copied segment consists of."""
+    """The contents of one copied segment."""
 
     log: bytes
     indexes: dict[IndexType, bytes]
@@ -44,7 +44,7 @@ class StoredSegment:
 
 @dataclass
 class MemoryTier:
-    """A RemoteStorageManager over a dict; counts what it is asked for, and fails when told to."""
+    """A RemoteStorageManager with a dict; counts requests, and fails on request."""
 
     segments: dict[UUID, StoredSegment] = field(default_factory=dict)
     ranges: list[tuple[UUID, int, int | None]] = field(default_factory=list)
@@ -108,7 +108,7 @@ class _Stream(io.BytesIO):
 
 @dataclass
 class LocalPart:
-    """A log as the reader of the tier sees it: its local part starts at `local_log_start_offset`."""
+    """A log whose local log start is `local_log_start_offset`, for the remote reader."""
 
     log: PartitionLog
     local_log_start_offset: Offset
@@ -132,7 +132,7 @@ _ids_lock = threading.Lock()
 def segment_metadata(
     log: PartitionLog, segment: LogSegment, *, knows_empty_txn_index: bool = True
 ) -> RemoteLogSegmentMetadata:
-    """What is written of a sealed segment when it is copied."""
+    """Return the metadata of a sealed segment when it is copied."""
     following = log.segments.higher(segment.base_offset)
     end = log.log_end_offset if following is None else following.base_offset
     epochs = log.leader_epochs.entries_in_range(segment.base_offset, end)
@@ -154,7 +154,7 @@ def segment_metadata(
 def store(
     tier: MemoryTier, log: PartitionLog, segment: LogSegment, metadata: RemoteLogSegmentMetadata
 ) -> None:
-    """Put the bytes of a segment into the tier."""
+    """Store the bytes of a segment in the tier."""
     segment.complete_indexes()
     transactions = segment.txn_index.file
     indexes = {
@@ -179,7 +179,7 @@ async def copy_sealed_segments(
     *,
     knows_empty_txn_index: bool = True,
 ) -> list[RemoteLogSegmentMetadata]:
-    """Copy every segment but the active one, and note it as finished."""
+    """Copy every segment except the active one, and record it as finished."""
     manager.on_partition_leadership_changes([PARTITION], [])
     copied = []
     for segment in log.segments:

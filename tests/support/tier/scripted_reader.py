@@ -1,4 +1,4 @@
-"""A remote storage that the test plays: what is asked of it waits until the test answers."""
+"""A remote storage whose requests wait until the test responds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.storage.log.partition_log import PartitionLog, RecordPlace
 
 @dataclass(eq=False)
 class FakeReader:
-    """Keeps what is asked with the future that answers it."""
+    """Keeps each request with the future of its result."""
 
     reads: list[tuple[RemoteReadRequest, asyncio.Future[RemoteRead]]] = field(default_factory=list)
     searches: list[tuple[TimestampSearch, asyncio.Future[RecordPlace | None]]] = field(default_factory=list)
@@ -37,7 +37,7 @@ class FakeReader:
 
 
 class FakeTier:
-    """A RemoteAccess over a FakeReader, with the purgatories where requests wait."""
+    """A RemoteAccess over a FakeReader, with the purgatories of waiting requests."""
 
     def __init__(self, timers: Timers, max_wait_ms: int = 500) -> None:
         self.reader = FakeReader()
@@ -49,7 +49,7 @@ class FakeTier:
 
 
 def move_to_remote(log: PartitionLog, end_offset: Offset, now_ms: int) -> None:
-    """Have everything below `end_offset`, where a segment must end, in remote storage only."""
+    """Move everything below `end_offset`, which must be a segment end, to remote storage only."""
     log.remote_border.raise_highest_offset(end_offset - 1)
     log.apply_retention(now_ms)
     assert log.local_log_start_offset == end_offset, f"the local log starts at {log.local_log_start_offset}"

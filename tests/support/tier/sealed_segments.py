@@ -1,4 +1,4 @@
-"""Sealed segments on disk, as a storage manager is given them, with their metadata."""
+"""Sealed segments on disk with metadata, as given to a storage manager."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC_ID = UUID("959eafbe-66a3-4d62-8305-44d5e92400b5")
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """A segment: what is known of it, its files, and what they hold."""
+    """A segment: its metadata, its files, and their contents."""
 
     metadata: RemoteLogSegmentMetadata
     files: LogSegmentData
@@ -29,11 +29,11 @@ class StoredSegment:
     indexes: dict[IndexType, bytes]
 
     def with_custom_metadata(self, custom_metadata: bytes | None) -> RemoteLogSegmentMetadata:
-        """The metadata as it is after a copy."""
+        """Return the metadata after a copy."""
         return replace(self.metadata, custom_metadata=custom_metadata)
 
     def properties(self) -> dict[str, str]:
-        """The segment as the Java driver of tests/kafka/aiven wants it described."""
+        """Return the segment as properties for the Java program of tests/kafka/aiven."""
         metadata, files = self.metadata, self.files
         segment_id = metadata.remote_log_segment_id
         epochs = Path(files.log).with_name("epochs")

@@ -1,4 +1,4 @@
-"""Every way in which segments are stored, as configs of the storage manager, and key pairs for them."""
+"""All formats of stored segments as configs of the storage manager, and key pairs for them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def key_pair(number: int = 0) -> KeyPair:
 
 
 def write_key_pair(pair: KeyPair, directory: Path) -> tuple[Path, Path]:
-    """The PEM files of a pair: public and private."""
+    """Write the PEM files of a key pair: public and private."""
     public, private = directory / "public.pem", directory / "private.pem"
     public.write_bytes(
         pair.public.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -37,7 +37,7 @@ def write_key_pair(pair: KeyPair, directory: Path) -> tuple[Path, Path]:
 
 
 def encryption_configs(public: Path, private: Path, pair_id: str = "key1") -> dict[str, str]:
-    """Encryption with one key pair."""
+    """Return configs of encryption with one key pair."""
     return {
         "encryption.enabled": "true",
         "encryption.key.pair.id": pair_id,
@@ -48,7 +48,7 @@ def encryption_configs(public: Path, private: Path, pair_id: str = "key1") -> di
 
 
 def configs_of(kind: str, public: Path, private: Path) -> dict[str, str]:
-    """The configs of one of KINDS: small chunks, a prefix, all custom metadata."""
+    """Return the configs of one of KINDS: small chunks, a prefix, all custom metadata."""
     configs = {"chunk.size": "1000", "key.prefix": "tier/a-", "custom.metadata.fields.include": ALL_FIELDS}
     if "compressed" in kind:
         configs["compression.enabled"] = "true"
@@ -58,7 +58,7 @@ def configs_of(kind: str, public: Path, private: Path) -> dict[str, str]:
 
 
 def compressible(size: int, seed: int = 0) -> bytes:
-    """Bytes that compress, but not to nothing."""
+    """Return bytes that are compressible, but not highly."""
     chance = random.Random(seed)
     words = [chance.randbytes(chance.randint(1, 12)) for _ in range(20)]
     data = bytearray()

@@ -1,4 +1,4 @@
-"""Remote segments for tests, by the few numbers that matter in each."""
+"""Metadata of remote segments for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState
 
 
 def segment_id(number: int, partition: TopicIdPartition = PARTITION) -> RemoteLogSegmentId:
-    """The id that stands for `number`."""
+    """Return the segment id for `number`."""
     return RemoteLogSegmentId(partition, UUID(int=number + 1))
 
 
@@ -36,7 +36,7 @@ def started(
     is_txn_index_empty: bool = False,
     custom_metadata: bytes | None = None,
 ) -> RemoteLogSegmentMetadata:
-    """A copy that begins, both ends inclusive; `epochs` is one epoch or (epoch, start) pairs."""
+    """Return the start of a copy, both ends inclusive; `epochs` is one epoch or (epoch, start) pairs."""
     pairs = ((epochs, start),) if isinstance(epochs, int) else epochs
     return RemoteLogSegmentMetadata(
         segment_id(number, partition),
@@ -59,7 +59,7 @@ def step(
     partition: TopicIdPartition = PARTITION,
     custom_metadata: bytes | None = None,
 ) -> RemoteLogSegmentMetadataUpdate:
-    """A further step of the segment that stands for `number`."""
+    """Return a further record of the segment with `number`."""
     return RemoteLogSegmentMetadataUpdate(
         segment_id(number, partition), 3000 + number, state, broker_id=2, custom_metadata=custom_metadata
     )
@@ -68,5 +68,5 @@ def step(
 def deletion(
     state: RemotePartitionDeleteState, partition: TopicIdPartition = PARTITION
 ) -> RemotePartitionDeleteMetadata:
-    """A step in the deletion of a partition."""
+    """Return a record of the deletion of a partition."""
     return RemotePartitionDeleteMetadata(partition, state, event_timestamp_ms=4000, broker_id=1)

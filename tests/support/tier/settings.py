@@ -1,4 +1,4 @@
-"""Settings of remote storage for tests: the defaults of the keys, with changes."""
+"""Remote storage settings for tests: the defaults of the keys, with changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tiered cluster as a test sees it: topics that move to the tier, and where their offsets are."""
+"""Tiered topics of a cluster: creation, tiering, and offsets."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Border(NamedTuple):
 
 
 class TieredTopics:
-    """What tests of tiered storage ask and do."""
+    """Operations of tests with tiered topics."""
 
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
 
     def create(self, topic: str, configs: Mapping[str, str] | None = None, partitions: int = 1) -> None:
-        """A tiered topic that keeps little locally."""
+        """Create a tiered topic with small local retention."""
 
         async def create() -> None:
             async with Admin(self.cluster.bootstrap_servers) as admin:
@@ -76,7 +76,7 @@ class TieredTopics:
         asyncio.run(alter())
 
     def offset(self, topic: str, timestamp: int, partition: int = 0) -> int:
-        """What ListOffsets answers."""
+        """Return an offset by ListOffsets."""
 
         async def ask() -> int:
             name = TopicPartition(topic, partition)
@@ -89,7 +89,7 @@ class TieredTopics:
         return asyncio.run(ask())
 
     def border(self, topic: str, partition: int = 0, node_id: int | None = None) -> Border:
-        """Where the partition stands on a node, by default the one that leads it."""
+        """Return the offsets of the partition on a node, by default the leader."""
 
         def look(node: BrokerNode) -> Border:
             log = node.services.replicas.partition(TopicPartition(topic, partition)).log
@@ -104,17 +104,17 @@ class TieredTopics:
         return self.cluster.run(look, self.leader(topic, partition) if node_id is None else node_id)
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Who leads the partition."""
+        """Return the leader of the partition."""
         return self.cluster.run(
             lambda node: node.services.image().topics_by_name[topic].partitions[partition].leader
         )
 
     def log(self, node: BrokerNode, topic: str, partition: int = 0) -> PartitionLog:
-        """The log itself; only on the node's loop."""
+        """Return the log; use it only on the node's event loop."""
         return node.services.replicas.partition(TopicPartition(topic, partition)).log
 
     def wait_until_tiered(self, topic: str, partition: int = 0) -> Border:
-        """Wait until all but the active segment is in the tier only."""
+        """Wait until all segments except the active one are only in the tier."""
         wait_until(lambda: self._is_tiered(self.border(topic, partition)))
         return self.border(topic, partition)
 
@@ -122,7 +122,7 @@ class TieredTopics:
         return border.segments == 1 and border.local_start == border.highest_remote + 1 > border.log_start
 
     def objects(self, part: str = "") -> list[Path]:
-        """The objects of the tier whose path has `part` in it."""
+        """Return the objects whose path contains `part`."""
         # Unlike rglob, os.walk takes it well that directories go while it looks.
         walk = os.walk(self.cluster.tier_dir)
         found = (Path(folder, name) for folder, _, names in walk for name in names)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.producer.accumulator import BatchingSettings, RecordAccumulator, record_size_bound
 from tidelog.clients.producer.produce_core import ProduceCore
 from tidelog.clients.producer.producer_batch import ProducerBatch, RecordMetadata
 from tidelog.clients.producer.producer_identity import ProducerIdentity
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.metadata import (
@@ -24,7 +24,7 @@ P1 = TopicPartition("tides", 1)
 
 
 class NoJitter:
-    """A random source whose every draw is the middle."""
+    """A random source that always returns the middle."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
@@ -37,7 +37,7 @@ class NoJitter:
 
 
 class Outcome:
-    """A delivery that remembers what became of its record."""
+    """A delivery that records its result."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -61,7 +61,7 @@ class Outcome:
 
 
 def cluster(leaders: dict[TopicPartition, int], *, epoch: int = 1) -> ClusterMetadata:
-    """Metadata in which these brokers lead these partitions."""
+    """Return metadata in which these brokers lead these partitions."""
     metadata = ClusterMetadata()
     topics: dict[str, list[MetadataResponsePartition]] = {}
     for (topic, partition), leader in leaders.items():
@@ -82,7 +82,7 @@ def cluster(leaders: dict[TopicPartition, int], *, epoch: int = 1) -> ClusterMet
 
 
 def accumulator(identity: ProducerIdentity | None = None, **options: Any) -> RecordAccumulator:
-    """Small batches, a linger of 10 ms, backoff of exactly 100 ms."""
+    """Return an accumulator with small batches, a linger of 10 ms, and a backoff of exactly 100 ms."""
     settings: dict[str, Any] = {
         "batch_size": 300,
         "linger_ms": 10,
@@ -98,7 +98,7 @@ def accumulator(identity: ProducerIdentity | None = None, **options: Any) -> Rec
 
 
 def core(identity: ProducerIdentity | None = None, **options: Any) -> ProduceCore:
-    """A core over such an accumulator."""
+    """Return a core with such an accumulator."""
     settings: dict[str, Any] = {
         "retries": 10,
         "delivery_timeout_ms": 1_000,
@@ -112,7 +112,7 @@ def core(identity: ProducerIdentity | None = None, **options: Any) -> ProduceCor
 def put(
     target: RecordAccumulator, partition: TopicPartition, value: bytes, now_ms: int = 0
 ) -> Outcome | None:
-    """Append one record as a producer does; None when memory is short."""
+    """Append one record as a producer; None when memory is exhausted."""
     outcome = Outcome(value.decode())
     queue = target.queue(partition)
     record = (1_000 + now_ms, None, value, (), outcome)
@@ -123,7 +123,7 @@ def put(
 
 
 def must_put(target: RecordAccumulator, partition: TopicPartition, value: bytes, now_ms: int = 0) -> Outcome:
-    """Append one record for which there is room."""
+    """Append one record that must fit."""
     outcome = put(target, partition, value, now_ms)
     assert outcome is not None
     return outcome
@@ -135,11 +135,11 @@ def full_batches(target: RecordAccumulator, partition: TopicPartition, count: in
 
 
 def drain(target: ProduceCore, metadata: ClusterMetadata, now_ms: int = 0) -> list[ProducerBatch]:
-    """Everything that the next request to each node carries."""
+    """Return the batches of the next request to each node."""
     readiness = target.ready(metadata, now_ms)
     return [batch for queues in readiness.nodes.values() for batch in target.drain(queues, metadata)]
 
 
 def values(batch: ProducerBatch) -> list[bytes | None]:
-    """The values of a closed batch."""
+    """Return the values of a closed batch."""
     return [record.value for record in batch.records()]

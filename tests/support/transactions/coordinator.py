@@ -1,4 +1,4 @@
-"""A transaction coordinator without a node: its log is a list, and what is appended is committed at once."""
+"""A transaction coordinator without a node: its log is a list, and appends are committed at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STARTED_MS = NOW_MS - 5
 A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 
 
-class TransactionBench:
+class TransactionCoordinatorFixture:
     """One id's worth of commands; `holds_commits` leaves appended records uncommitted until `commit`."""
 
     def __init__(
@@ -59,8 +59,8 @@ class TransactionBench:
     def now(self) -> Moment:
         return Moment(self.now_ms, self.now_ms)
 
-    def start(self) -> TransactionBench:
-        """The coordinator has loaded what is in the log."""
+    def start(self) -> TransactionCoordinatorFixture:
+        """Load the log."""
         for offset, record in enumerate(self.log):
             self.core.replay(record, offset)
             self.core.advance(offset + 1)
@@ -69,7 +69,7 @@ class TransactionBench:
         return self
 
     def fail_over(self, epoch: int) -> None:
-        """Another coordinator begins with the log, in a later leader epoch."""
+        """Load the log in another coordinator with a later leader epoch."""
         self.core.resign()
         self._held.clear()
         self.core = self._new_core(epoch)
@@ -88,7 +88,7 @@ class TransactionBench:
             self.commit()
 
     def commit(self) -> None:
-        """What is appended is committed."""
+        """Commit appended records."""
         held, self._held = self._held, []
         self.core.advance(len(self.log))
         for writes in held:
@@ -129,7 +129,7 @@ class TransactionBench:
         return [errors[partition] for partition in partitions]
 
     def mark(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """The newest markers are written, of all or of some partitions."""
+        """Complete the newest markers, of all or of some partitions."""
         marking = self.markings[-1]
         wanted = marking.partitions if partitions is None else partitions
         self.write(self.core.on_markers_written(marking, wanted, self.now()))
@@ -154,7 +154,7 @@ class TransactionBench:
         return self.metadata.state
 
     def put(self, **fields: object) -> TransactionMetadata:
-        """A coordinator wrote this, which begins the log."""
+        """Append a record of an earlier coordinator."""
         values: dict[str, object] = {
             "transactional_id": ID,
             "producer_id": 7,
@@ -170,7 +170,7 @@ class TransactionBench:
 
 
 def refusal(command: Callable[[], object]) -> ErrorCode:
-    """The error with which a command is refused."""
+    """Return the error with which a command is refused."""
     with pytest.raises(KafkaError) as error:
         command()
     return error.value.code

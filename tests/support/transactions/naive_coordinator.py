@@ -1,4 +1,4 @@
-"""One transactional id at a coordinator, and the partitions it writes, as simple as can be.
+"""A minimal coordinator of one transactional id, and its partitions.
 
 Answers come at once; losing and delaying them is the test's affair. The rules are Kafka's: partitions refuse
 what the coordinator does not know to be part of an open transaction (KIP-890), epochs fence.
@@ -34,7 +34,7 @@ E = ErrorCode
 
 
 class Sent(NamedTuple):
-    """A batch as it stood on the wire, for one that arrives late."""
+    """A sent batch, for one that arrives late."""
 
     partition: TopicPartition
     epoch: int
@@ -48,7 +48,7 @@ def sent(batch: ProducerBatch) -> Sent:
 
 
 class _Partition:
-    """A log of (value, offset) that are open, committed or gone, and what it knows of the producer."""
+    """A log of open, committed and aborted (value, offset) pairs, and its producer state."""
 
     def __init__(self) -> None:
         self.end_offset = 0
@@ -82,7 +82,7 @@ class NaiveCluster:
         self.offsets: dict[TopicPartition, int] = {}
 
     def answer(self, request: CoordinatorRequest) -> ApiMessage:
-        """What the coordinator says to a request of a producer."""
+        """Return the coordinator's response to a request of a producer."""
         message: Any = request.make(request.highest_version)
         match message:
             case InitProducerIdRequest():
@@ -106,7 +106,7 @@ class NaiveCluster:
                 return self._end(message)
 
     def refuse(self, request: CoordinatorRequest, code: ErrorCode) -> ApiMessage:
-        """An answer that is this error and nothing else."""
+        """Return a response with only this error."""
         message: Any = request.make(request.highest_version)
         match message:
             case InitProducerIdRequest():
@@ -121,7 +121,7 @@ class NaiveCluster:
                 return ended(code)
 
     def produce(self, batch: Sent) -> BatchResult:
-        """What the leader of a partition says to a batch."""
+        """Return the response of a partition leader to a batch."""
         partition = self.partitions[batch.partition]
         if batch.epoch < partition.epoch:
             return BatchResult(E.INVALID_PRODUCER_EPOCH)

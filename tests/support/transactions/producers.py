@@ -1,4 +1,4 @@
-"""A transaction manager over a real accumulator, without sockets, and answers for it."""
+"""A transaction manager with a real accumulator, without sockets, and responses for it."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LEADERS = cluster({P0: 1, P1: 1})
 BOTH_VERSIONS = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
 
 
-class TransactionalBench:
-    """One producer's manager and core; coordinators are whoever writes the test."""
+class TransactionalProducerFixture:
+    """The manager and core of one producer; the test acts as the coordinators."""
 
     def __init__(self, *, is_v2: bool, **options: Any) -> None:
         self.is_v2 = is_v2
@@ -49,7 +49,7 @@ class TransactionalBench:
         return self.manager.lifecycle.state
 
     def next(self) -> Any:
-        """The message that the producer wants to send now; None for nothing."""
+        """Return the producer's next message; None if there is none."""
         request = self.manager.next_request(has_incomplete=bool(self.core.accumulator.incomplete))
         return None if request is None else request.make(request.highest_version)
 
@@ -57,20 +57,20 @@ class TransactionalBench:
         return self.manager.on_response(response, version)
 
     def exchange(self, response: ApiMessage, version: int = 4) -> Any:
-        """Ask for the next message and answer it; the message."""
+        """Respond to the next message and return it."""
         message = self.next()
         assert message is not None
         self.answer(response, version)
         return message
 
     def initialize(self, producer_id: int = 7, epoch: int = 0, *, version: int = 4) -> None:
-        """Bring it to READY."""
+        """Initialize the producer to READY."""
         self.manager.begin_init(is_v2=self.is_v2)
         self.exchange(initialized(producer_id, epoch), version)
         self.manager.lifecycle.take_result()
 
     def open(self, *partitions: TopicPartition) -> None:
-        """Open a transaction that has these partitions."""
+        """Begin a transaction with these partitions."""
         self.manager.begin_transaction()
         for partition in partitions:
             self.manager.add_partition(partition)
@@ -84,15 +84,17 @@ class TransactionalBench:
         self.manager.begin_abort(is_v2=self.is_v2)
 
 
-def ready(*, is_v2: bool = False, version: int = 4, **options: Any) -> TransactionalBench:
-    """A producer that has its id; `version` of InitProducerId says whether it can raise its epoch."""
-    bench = TransactionalBench(is_v2=is_v2, **options)
+def ready(*, is_v2: bool = False, version: int = 4, **options: Any) -> TransactionalProducerFixture:
+    """Return a producer with an id; `version` of InitProducerId decides whether it can raise its epoch."""
+    bench = TransactionalProducerFixture(is_v2=is_v2, **options)
     bench.initialize(version=version)
     return bench
 
 
-def put(bench: TransactionalBench, value: bytes = b"high", partition: TopicPartition = P0) -> Outcome:
-    """Send one record as a producer does."""
+def put(
+    bench: TransactionalProducerFixture, value: bytes = b"high", partition: TopicPartition = P0
+) -> Outcome:
+    """Send one record."""
     outcome = must_put(bench.core.accumulator, partition, value)
     bench.manager.add_partition(partition)
     return outcome

@@ -1,4 +1,4 @@
-"""A transaction coordinator that says what the test wants, for those who verify transactions."""
+"""A transaction coordinator with scripted responses, for tests of verification."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ScriptedCoordinator:
 
     @property
     def asked(self) -> list[AddPartitionsToTxnTransaction]:
-        """All that was asked, in order."""
+        """Return all requests in order."""
         return [one for _, request in self.requests for one in request.transactions]
 
     def _result(self, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
@@ -83,8 +83,8 @@ class ScriptedCoordinator:
         )
 
 
-class VerificationBench:
-    """A verifier over partitions, with the coordinator that it asks; `settings` may be changed."""
+class VerificationFixture:
+    """A verifier with partitions and its coordinator; `settings` may be changed."""
 
     def __init__(self, replicas: Replicas, clock: Clock | None = None) -> None:
         self.coordinator = ScriptedCoordinator()

@@ -1,4 +1,4 @@
-"""What of a node takes part in transactions: produce, markers, offsets of groups, over partitions on a disk.
+"""The parts of a node for transactions: produce, markers and group offsets, with partitions on a disk.
 
 The coordinator of the transactions is scripted (`coordinator`). Topic `t` has two partitions, group `g` is
 kept in the only partition of `__consumer_offsets`.
@@ -14,11 +14,13 @@ from tests.support.configs import group_config
 from tests.support.logs.partition_logs import batch, values_of
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, FakeRequest, Replicas
-from tests.support.transactions.scripted_coordinator import ScriptedCoordinator, VerificationBench
+from tests.support.security.authorizers import ALLOW_EVERYTHING
+from tests.support.transactions.scripted_coordinator import ScriptedCoordinator, VerificationFixture
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
+from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
 from tidelog.broker.coordinators.consumer_offsets import TransactionalOffsetsLog
@@ -97,10 +99,16 @@ class TransactionalNode:
         self.fetches = Purgatory("Fetch", self.timers)
         self.produces = Purgatory("Produce", self.timers)
         self.replicas.watch(self.fetches, self.produces, Purgatory("DeleteRecords", self.timers))
-        self._verification = VerificationBench(self.replicas)
+        self._verification = VerificationFixture(self.replicas)
         manager, flusher = self.replicas.manager, cast(Flusher, None)
         self.produce_handler = ProduceHandler(
-            ProduceAppender(manager, self.fetches, TopicTraffic(), LogLimit(self.clock.monotonic_ms)),
+            ProduceAppender(
+                manager,
+                self.fetches,
+                TopicTraffic(),
+                LogLimit(self.clock.monotonic_ms),
+                authorizer=ALLOW_EVERYTHING,
+            ),
             manager,
             self.produces,
             flusher,
@@ -115,7 +123,7 @@ class TransactionalNode:
             TopicTraffic(),
             self.clock,
             CurrentLeaders(lambda: self.replicas.image, manager),
-            FetchOptions(max_bytes=50_000_000, slices=Slices(self.clock)),
+            FetchOptions(max_bytes=50_000_000, slices=Slices(self.clock), authorizer=ALLOW_EVERYTHING),
         )
         self.groups = self._group_service()
         offsets_log = TransactionalOffsetsLog(
@@ -132,7 +140,8 @@ class TransactionalNode:
             Slices(self.clock),
         )
         self._offset_commits = TxnOffsetCommitHandler(
-            self.group_transactions, lambda: self.replicas.image, Slices(self.clock)
+            self.group_transactions,
+            TopicAccess(lambda: self.replicas.image, Slices(self.clock), ALLOW_EVERYTHING),
         )
 
     def _group_service(self) -> GroupService:
@@ -151,13 +160,13 @@ class TransactionalNode:
         )
 
     async def started(self) -> TransactionalNode:
-        """Lead the groups."""
+        """Become the coordinator of the groups."""
         self.groups.start()
         await self.load_groups()
         return self
 
     async def load_groups(self) -> None:
-        """Forget what is in memory of groups, and load it from the log."""
+        """Drop the groups in memory and load them from the log."""
         self.groups.on_resignation(0)
         self.groups.on_leadership(0)
         await loop_iterations()
@@ -166,27 +175,27 @@ class TransactionalNode:
         await self.groups.stop()
         await self._verification.questions.close()
 
-    # What a test looks at
+    # State for tests
 
     @property
     def coordinator(self) -> ScriptedCoordinator:
-        """What is asked of the transaction coordinator, and what it says."""
+        """Return the scripted transaction coordinator."""
         return self._verification.coordinator
 
     @property
     def questions(self) -> AddPartitionsToTxnManager:
-        """Who asks it."""
+        """Return the verifier."""
         return self._verification.questions
 
     def use(self, settings: VerificationSettings) -> None:
-        """Verify by other settings."""
+        """Use other verification settings."""
         self._verification.settings = settings
 
     def partition(self, topic_partition: TopicPartition = T0) -> Partition:
         return self.replicas.manager.partition(topic_partition)
 
     def values(self, topic_partition: TopicPartition = T0) -> list[str]:
-        """All values of the data records."""
+        """Return all values of the data records."""
         values = values_of(self.partition(topic_partition).log)
         return [value for value in values if not value.startswith("\0")]
 
@@ -206,7 +215,7 @@ class TransactionalNode:
         version: int = 11,
         acks: int = -1,
     ) -> FakeRequest:
-        """One transactional batch for each of the partitions of `t`, without waiting for an answer."""
+        """Send one transactional batch to each of the partitions of `t`, without waiting for a response."""
         records = batch(
             [value],
             producer_id=producer_id,
@@ -228,7 +237,7 @@ class TransactionalNode:
         return request
 
     def fetch(self, offset: int = 0, *, committed: bool = True, max_wait_ms: int = 0) -> FakeRequest:
-        """Ask for the records of partition 0 of `t`, by default for those of decided transactions."""
+        """Fetch the records of partition 0 of `t`, by default with read_committed."""
         asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
         message = FetchRequest(
             replica_id=-1,
@@ -244,13 +253,13 @@ class TransactionalNode:
         return request
 
     async def produce(self, *partitions: int, **options: object) -> list[PartitionProduceResponse]:
-        """`send`, and what came of it in each partition."""
+        """Send a batch as in `send`; return the results of the partitions."""
         request = self.send(*partitions, **options)  # type: ignore[arg-type]
         await answered(request)
         return list(cast(ProduceResponse, request.response).responses[0].partition_responses)
 
     async def produced(self, **options: object) -> ErrorCode:
-        """`produce` to partition 0."""
+        """Produce to partition 0."""
         (one,) = await self.produce(**options)
         return ErrorCode(one.error_code)
 
@@ -264,7 +273,7 @@ class TransactionalNode:
         transaction_version: int = 0,
         version: int = 2,
     ) -> dict[TopicPartition, ErrorCode]:
-        """End the producer's transaction in these partitions; what each of them says."""
+        """End the producer's transaction in these partitions; return their results."""
         marker = WritableTxnMarker(
             producer_id=producer_id,
             producer_epoch=epoch,
@@ -324,13 +333,13 @@ class TransactionalNode:
         return ErrorCode(response.topics[0].partitions[0].error_code)
 
     async def commit_plainly(self, offset: int, partition: int = 0) -> None:
-        """Commit an offset outside of transactions, as an administrator does."""
+        """Commit an offset outside of transactions."""
         committed = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         topic = OffsetCommitRequestTopic(name="t", topic_id=self._topic_id(), partitions=(committed,))
         await self.groups.commit_offsets(OffsetCommitRequest(group_id="g", topics=(topic,)), 9)
 
     async def delete_offset(self, partition: int = 0) -> None:
-        """Forget an offset of `t`."""
+        """Delete a committed offset of `t`."""
         deleted = OffsetDeleteRequestPartition(partition_index=partition)
         topic = OffsetDeleteRequestTopic(name="t", partitions=(deleted,))
         await self.groups.delete_offsets(OffsetDeleteRequest(group_id="g", topics=(topic,)))
@@ -339,7 +348,7 @@ class TransactionalNode:
         return self.replicas.image.topics_by_name["t"].id
 
     async def offset(self, partition: int = 0, *, require_stable: bool = True) -> tuple[int, ErrorCode]:
-        """What the group has committed of a partition of `t`."""
+        """Return the group's committed offset of a partition of `t`."""
         topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(partition,)),)
         asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
         (response,) = await self.groups.fetch_offsets((asked,), require_stable)
@@ -349,13 +358,13 @@ class TransactionalNode:
 
 
 def request_context(key: ApiKey, version: int) -> RequestContext:
-    """The context of a request of a client that nobody knows."""
+    """Return the context of a request of an anonymous client."""
     header = RequestHeader(key, version, 1, "test")
     return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", 0, ClientInformation())
 
 
 async def answered(request: FakeRequest) -> None:
-    """Let the loop run until the request is answered, or can only be by something that the test does."""
+    """Run the event loop until the request has a response or depends on the test."""
     for _ in range(200):
         if not request.is_open:
             return

@@ -1,4 +1,4 @@
-"""A producer of two transactions, a partition and their coordinator, with all messages between them in a bag.
+"""A producer of two transactions, a partition and their coordinator, with all messages in an unordered set.
 
 The coordinator is the real core, the partition the real producer state of a log. `steps` lists what can
 happen next: any message may be delivered, whichever was sent first. `explore` runs every order.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tests.support.batches.producer_headers import data_header, marker_header
 from tests.support.configs import PRODUCER_ID_EXPIRATION_MS
 from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.transactions.coordinator import A, TransactionBench
+from tests.support.transactions.coordinator import A, TransactionCoordinatorFixture
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.states import STATES_WITHOUT_TRANSACTION
@@ -37,11 +37,11 @@ VERIFIED_AGAIN = "the client produces again, because a marker ended the verifica
 
 
 class Violation(AssertionError):
-    """What must never happen."""
+    """A violated invariant."""
 
 
 class Fault(Enum):
-    """What may happen once in a run, at any moment at which it can."""
+    """A fault that may occur once in a run, at any possible time."""
 
     THE_CLIENT_SENDS_AGAIN = auto()
     THE_CLIENT_ABORTS_EARLY = auto()
@@ -66,7 +66,7 @@ class Scenario(NamedTuple):
 
 @dataclass(eq=False)
 class Sent:
-    """One Produce of the client; `is_abandoned`: the client does not wait for its response."""
+    """One Produce request; `is_abandoned`: the client does not wait for its response."""
 
     name: str
     number: int
@@ -86,7 +86,7 @@ class Appended:
 
 
 class Step(NamedTuple):
-    """One thing that can happen next; `carries` is the verification that it brings back, if any."""
+    """A possible next event; `carries` is the verification in its response, if any."""
 
     name: str
     run: Callable[[], None]
@@ -101,7 +101,7 @@ class World:
     outcomes: dict[int, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.bench = TransactionBench(transaction_version=max(self.scenario.versions)).start()
+        self.bench = TransactionCoordinatorFixture(transaction_version=max(self.scenario.versions)).start()
         disk = CrashFileSystem()
         disk.makedirs("/a-0")
         self.state = ProducerStateManager(A, disk, "/a-0", PRODUCER_ID_EXPIRATION_MS)
@@ -120,10 +120,10 @@ class World:
         self.producer = self.bench.init()
         self._begin(0)
 
-    # What can happen
+    # Possible events
 
     def steps(self) -> list[Step]:
-        """Everything that can happen next, in a fixed order."""
+        """Return all possible next events in a fixed order."""
         return [
             *self._bag,
             *(Step(fault.name, partial(self._happen, fault)) for fault in self._possible()),
@@ -140,7 +140,7 @@ class World:
                 yield fault
 
     def run(self, step: Step) -> None:
-        """Let one thing happen."""
+        """Perform one event."""
         if step in self._bag:
             self._bag.remove(step)
         step.run()
@@ -150,7 +150,7 @@ class World:
             self._bag += waiting
 
     def fingerprint(self) -> Hashable:
-        """Equal for worlds from which the same can happen."""
+        """Return a value that is equal for states with the same future."""
         producer_id = self.producer.producer_id
         entry = self.state.producers.get(producer_id)
         current = self.state._verifications.get(producer_id)
@@ -167,7 +167,7 @@ class World:
         )
 
     def check_end(self) -> None:
-        """Nothing is in flight any more: every transaction has ended as its client knows, and none hangs."""
+        """Check the final state: every transaction ended as its client knows, and none hangs."""
         if self.state.transactions.first_undecided_offset is not None:
             raise Violation(f"a transaction hangs at offset {self.state.transactions.first_undecided_offset}")
         if self.bench.state not in STATES_WITHOUT_TRANSACTION:

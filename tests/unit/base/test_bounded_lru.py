@@ -1,4 +1,4 @@
-"""The bounded cache against a naive list: never above the bound, the least recently used goes first."""
+"""The bounded LRU cache compared with a plain list: the bound and the order of eviction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(0, 30), st.integers(0, 30))
-def test_it_does_what_a_list_in_order_of_use_would_do(
+def test_recency_order_matches_a_reference_list(
     steps: list[tuple[str, int, int, int]], capacity: int, retention_ms: int
 ) -> None:
     cache: BoundedLru[int, str] = BoundedLru(capacity, retention_ms)

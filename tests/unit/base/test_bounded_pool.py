@@ -1,4 +1,4 @@
-"""Pools of threads: how many work, how many wait, and what becomes of those that are given up."""
+"""Thread pools: bounds on running and waiting calls, and cancellation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.base.bounded_pool import BoundedPool, PoolClosed, PoolFull
 
 
 class Gate:
-    """Calls that go in and wait until they are let out."""
+    """Blocks calls until it is opened, and counts them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,43 +35,42 @@ class Gate:
 
 
 @on_both_loops
-async def test_a_call_gives_what_it_returns_and_raises_what_it_raises() -> None:
+async def test_a_call_returns_the_result_or_raises_the_error_of_its_function() -> None:
     pool = BoundedPool("test", 2)
     assert await pool.run(divmod, 7, 2) == (3, 1)
     with pytest.raises(ZeroDivisionError):
         await pool.run(divmod, 7, 0)
     with pytest.raises(RuntimeError, match="StopIteration"):
         await pool.run(next, iter(()))
-    assert pool.busy == 0
     assert pool.idle_share == 1.0
     pool.close()
 
 
 @on_both_loops
 @pytest.mark.parametrize("threads", [1, 2])
-async def test_no_more_calls_are_in_threads_than_there_may_be_and_the_rest_comes_in_order(
+async def test_at_most_the_maximum_of_calls_run_in_threads_and_others_run_in_order(
     threads: int,
 ) -> None:
     pool, gate = BoundedPool("test", threads), Gate()
     order: list[int] = []
 
-    def noted(value: int) -> int:
+    def record_order(value: int) -> int:
         order.append(value)
         return gate.pass_through(value)
 
-    calls = [asyncio.create_task(pool.run(noted, value)) for value in range(6)]
+    calls = [asyncio.create_task(pool.run(record_order, value)) for value in range(6)]
     await eventually(lambda: gate.inside == threads)
     assert pool.pending == 6 - threads
     gate.open()
     assert await asyncio.gather(*calls) == list(range(6))
     assert gate.inside_max == threads
-    # Of two threads that have begun either may be the first to say so.
+    # The two threads may log in any order.
     assert threads > 1 or order == list(range(6))
     pool.close()
 
 
 @on_both_loops
-async def test_beyond_the_bound_a_call_is_refused_and_after_one_was_given_up_there_is_room_again() -> None:
+async def test_a_call_beyond_the_queue_bound_is_refused_until_another_is_cancelled() -> None:
     pool, gate = BoundedPool("test", 1, max_pending=1), Gate()
     first = asyncio.create_task(pool.run(gate.pass_through))
     await eventually(lambda: gate.inside == 1)
@@ -90,14 +89,14 @@ async def test_beyond_the_bound_a_call_is_refused_and_after_one_was_given_up_the
 
 
 @on_both_loops
-async def test_a_call_that_is_given_up_in_its_thread_holds_the_thread_until_it_ends() -> None:
+async def test_a_cancelled_call_occupies_its_thread_until_it_ends() -> None:
     pool, gate = BoundedPool("test", 1), Gate()
     given_up = asyncio.create_task(pool.run(gate.pass_through))
     await eventually(lambda: gate.inside == 1)
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
         await given_up
-    assert pool.busy == 1
+    assert pool.idle_share == 0.0
     following = asyncio.create_task(pool.run(gate.pass_through, 5))
     await eventually(lambda: pool.pending == 1)
     gate.open()
@@ -106,7 +105,7 @@ async def test_a_call_that_is_given_up_in_its_thread_holds_the_thread_until_it_e
 
 
 @on_both_loops
-async def test_a_pool_grows_at_once_and_shrinks_when_its_threads_are_free() -> None:
+async def test_threads_start_on_demand_and_end_when_idle() -> None:
     pool, gate = BoundedPool("test", 1), Gate()
     calls = [asyncio.create_task(pool.run(gate.pass_through)) for _ in range(6)]
     await eventually(lambda: gate.inside == 1)
@@ -126,7 +125,7 @@ async def test_a_pool_grows_at_once_and_shrinks_when_its_threads_are_free() -> N
 
 
 @on_both_loops
-async def test_the_loop_continues_while_a_new_thread_waits_for_a_core(
+async def test_the_event_loop_runs_while_a_new_thread_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pool, core_is_free, start = BoundedPool("test", 1), threading.Event(), threading.Thread.start
@@ -138,14 +137,14 @@ async def test_the_loop_continues_while_a_new_thread_waits_for_a_core(
 
     monkeypatch.setattr(threading.Thread, "start", start_late)
     call = asyncio.create_task(pool.run(divmod, 7, 2))
-    await eventually(lambda: pool.busy == 1)
+    await eventually(lambda: pool.idle_share < 1.0)
     core_is_free.set()
     assert await call == (3, 1)
     pool.close()
 
 
 @on_both_loops
-async def test_a_closed_pool_makes_no_call_and_its_threads_end() -> None:
+async def test_a_closed_pool_refuses_calls_and_its_threads_end() -> None:
     pool, gate = BoundedPool("closing", 1), Gate()
     running = asyncio.create_task(pool.run(gate.pass_through, 1))
     await eventually(lambda: gate.inside == 1)

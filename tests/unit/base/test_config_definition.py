@@ -81,7 +81,7 @@ def test_text_becomes_a_typed_value(definition: ConfigDefinition, text: str, val
         (NAME, ""),
     ],
 )
-def test_what_is_not_allowed_is_an_error_with_key_and_value(definition: ConfigDefinition, text: str) -> None:
+def test_an_invalid_value_is_an_error_with_key_and_value(definition: ConfigDefinition, text: str) -> None:
     with pytest.raises(ConfigError) as error:
         definition.parse(text)
     line = str(error.value)
@@ -103,7 +103,7 @@ def test_an_error_names_the_bounds() -> None:
         (ConfigKind.LONG, -(2**63), 2**63 - 1),
     ],
 )
-def test_numbers_stay_within_their_width(kind: ConfigKind, lowest: int, highest: int) -> None:
+def test_a_number_outside_its_integer_width_is_refused(kind: ConfigKind, lowest: int, highest: int) -> None:
     definition = ConfigDefinition(key="k", kind=kind, default=0)
     assert definition.parse(str(lowest)) == lowest
     assert definition.parse(str(highest)) == highest
@@ -114,7 +114,7 @@ def test_numbers_stay_within_their_width(kind: ConfigKind, lowest: int, highest:
 
 @given(st.integers(-(2**40), 2**40))
 @settings(max_examples=200, deadline=None)
-def test_bounds_hold_for_every_number(number: int) -> None:
+def test_every_number_outside_the_bounds_is_refused(number: int) -> None:
     if 0 <= number <= 65535:
         assert PORT.parse(str(number)) == number
     else:
@@ -148,7 +148,7 @@ def test_a_password_is_sensitive_and_hidden() -> None:
     assert PORT.shown("1") == "1"
 
 
-def test_values_print_as_kafka_prints_them() -> None:
+def test_values_are_formatted_as_in_kafka() -> None:
     values: list[Any] = [None, True, False, 12, 0.5, 1.7976931348623157e308, ("a", "b"), (), "x"]
     assert [value_text(value) for value in values] == [
         None,
@@ -169,7 +169,7 @@ def test_lists_are_split_at_commas() -> None:
     assert split_list("a,") == ("a", "")
 
 
-def test_a_key_names_its_attribute() -> None:
+def test_the_attribute_name_is_the_key_with_underscores() -> None:
     assert PORT.field_name == "a_port"
 
 

@@ -1,4 +1,4 @@
-"""A fault that lasts is logged when it begins, as numbers while it lasts, and when it is over."""
+"""A lasting fault is logged when it begins and ends, and counted in between."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def test_a_fault_is_logged_once_then_counted_and_its_end_is_logged(
+def test_a_repeated_fault_is_logged_once_and_its_end_with_the_count(
     faults: FaultLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(100):
@@ -39,9 +39,7 @@ def test_a_fault_is_logged_once_then_counted_and_its_end_is_logged(
     assert lines(caplog) == ["WARNING disk /data: another fault"]
 
 
-def test_nothing_is_logged_of_a_fault_that_another_line_has_ended(
-    faults: FaultLog, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_end_of_a_fault_is_not_logged_twice(faults: FaultLog, caplog: pytest.LogCaptureFixture) -> None:
     faults.record_failure(logging.ERROR, "append failed")
     faults.record_failure(logging.ERROR, "append failed")
     faults.forget()

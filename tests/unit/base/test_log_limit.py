@@ -1,4 +1,4 @@
-"""Log lines that others can cause are bounded, and none is forgotten."""
+"""Log lines caused by peers are limited, and suppressed ones are counted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidelog.base.log_limit import LINES_MAX, PERIOD_MS, LogLimit
 logger = logging.getLogger("tidelog.tests.log_limit")
 
 
-def test_so_many_lines_of_a_kind_are_logged_and_the_number_of_the_others(
+def test_lines_above_the_limit_are_counted_and_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -36,7 +36,7 @@ def test_so_many_lines_of_a_kind_are_logged_and_the_number_of_the_others(
     )
 
 
-def test_kinds_do_not_count_for_each_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_kind_of_line_has_its_own_limit(caplog: pytest.LogCaptureFixture) -> None:
     limit = LogLimit(ManualClock().monotonic_ms)
     for number in range(50):
         limit.log(logger, logging.WARNING, "one %d", number)
@@ -45,7 +45,7 @@ def test_kinds_do_not_count_for_each_other(caplog: pytest.LogCaptureFixture) -> 
     assert caplog.records[-1].exc_info is not None
 
 
-def test_the_first_line_of_a_new_period_comes_behind_the_number_of_those_left_out(
+def test_the_number_of_suppressed_lines_is_logged_before_the_next_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()

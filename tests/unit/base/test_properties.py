@@ -1,4 +1,4 @@
-"""Java properties text: the format's own examples, and text that no editor would write."""
+"""Java properties text: the examples of the format, and unusual text."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_damaged_unicode_escape_is_an_error_that_shows_it(text: str) -> None:
 
 @given(st.dictionaries(st.text(), st.text(), max_size=5))
 @settings(max_examples=300, deadline=None)
-def test_escaped_text_comes_back(values: dict[str, str]) -> None:
+def test_escaped_text_is_read_as_written(values: dict[str, str]) -> None:
     lines = [f"{escaped(key)}={escaped(value)}" for key, value in values.items()]
     assert parse_properties("\n".join(lines)) == values
 

@@ -25,7 +25,7 @@ def test_after_the_end_of_a_load_the_next_caller_loads_again() -> None:
     assert again is not load
 
 
-def test_a_forgotten_load_does_not_end_the_load_that_follows_it() -> None:
+def test_forgetting_a_load_does_not_affect_the_next_load() -> None:
     flights = SingleFlight[str, int]()
     forgotten, _ = flights.join("a")
     flights.forget("a")

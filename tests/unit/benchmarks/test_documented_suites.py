@@ -1,4 +1,4 @@
-"""What the documents say to run can be run."""
+"""Every benchmark suite named in the documents exists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.suites import SUITES
 from tests.support.paths import ROOT
 
 
-def test_suites_that_documents_name_are_there() -> None:
+def test_every_suite_named_in_documents_exists() -> None:
     text = "\n".join(path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
     commands = re.findall(r"python -m benchmarks((?: [\w-]+)+)", text)
     named = {word for command in commands for word in command.split() if word[0].isalpha()}

@@ -1,4 +1,4 @@
-"""The comparison with Apache Kafka: parsing, turns, ratios, JSON, table, document, CPU accounting."""
+"""The comparison with Apache Kafka: parsing, order of runs, ratios, JSON, table, document, CPU time."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ def test_the_steady_state_of_producer_performance_is_read() -> None:
     assert (found.p50_ms, found.p99_ms, found.p999_ms) == (22, 243, 336)
 
 
-def test_without_warm_up_the_only_summary_of_producer_performance_is_read() -> None:
+def test_the_summary_without_warm_up_is_read() -> None:
     whole = "".join(line for line in PRODUCED.splitlines(keepends=True) if "steady" not in line)
     assert perf_tools.parse_produced(whole).p999_ms == 492
 
 
-def test_the_fetch_rate_of_consumer_performance_is_read_without_the_time_of_joining() -> None:
+def test_the_fetch_rate_excludes_the_rebalance_time() -> None:
     found = perf_tools.parse_consumed(CONSUMED)
     assert (found.records, found.records_per_s) == (50_000, 97276.2646)
     assert found.bytes_per_s == pytest.approx(9.2770 * 1024 * 1024)
@@ -124,18 +124,18 @@ def test_output_without_a_summary_is_an_error_that_shows_it(parse) -> None:  # t
         parse("there is no broker\n")
 
 
-def test_engines_take_turns_in_the_order_a_b_b_a() -> None:
+def test_engines_run_in_the_order_a_b_b_a() -> None:
     a, b = Engine.KAFKA, Engine.TIDELOG
     assert list(turn_order(3)) == [a, b, b, a, a, b]
 
 
-def test_a_ratio_is_the_median_of_the_rounds_own_ratios() -> None:
+def test_the_ratio_is_the_median_of_the_ratios_of_the_rounds() -> None:
     # The second round was disturbed for both engines.
     assert row((100.0, 10.0, 100.0), (250.0, 25.0, 260.0)).ratio == 2.5
     assert row((0.0,), (1.0,)).ratio is None
 
 
-def test_a_target_bounds_the_ratio_or_tidelogs_own_figure_in_the_better_direction() -> None:
+def test_a_target_limits_the_ratio_or_the_absolute_figure() -> None:
     assert row().is_met is True
     assert row(tidelog=(199.0,)).is_met is False
     lower = row((10.0,), (9.0,), better=Better.LOWER, target=0.8)
@@ -163,7 +163,7 @@ def test_the_newest_report_is_found_by_its_name(tmp_path: Path) -> None:
     assert newest is not None and newest.name == "kafka-20261123T010000.json"
 
 
-def test_a_run_that_is_continued_leaves_out_the_cases_that_it_has(tmp_path: Path) -> None:
+def test_a_continued_run_skips_completed_cases(tmp_path: Path) -> None:
     suite = Suite(name="connections", what="", cases=lambda _: [case("few"), case("many")])
     begun = report(tmp_path / "kafka-1.json")
     whole = expected_seconds(planned([suite], QUICK, begun), QUICK)
@@ -180,7 +180,7 @@ def test_a_run_that_is_continued_leaves_out_the_cases_that_it_has(tmp_path: Path
     assert 0 < whole - expected_seconds(steps, QUICK) < 2 * case().turn_s + 1
 
 
-def test_growth_is_the_last_variant_divided_by_the_first_of_each_engine(tmp_path: Path) -> None:
+def test_growth_is_the_ratio_of_the_last_and_first_variant(tmp_path: Path) -> None:
     growth = Growth(line="requests: requests", name="most to fewest", target=1.2)
     begun = report(tmp_path / "kafka-1.json")
     values: Mapping[str, tuple[float, float]] = {"few": (10.0, 10.0), "many": (20.0, 11.0)}
@@ -206,7 +206,7 @@ def test_the_table_shows_medians_extremes_ratios_and_failures(tmp_path: Path) ->
     assert values_text((0.5,)) == "0.5"
 
 
-def test_variants_of_a_line_share_a_row_of_the_document(tmp_path: Path) -> None:
+def test_variants_of_a_case_share_a_row(tmp_path: Path) -> None:
     rows = (row(), row((100.0,), (150.0,), variant="64 KiB"))
     lines = document.markdown(report(tmp_path / "kafka-1.json", *rows)).splitlines()
     assert lines[-2:] == [
@@ -217,7 +217,7 @@ def test_variants_of_a_line_share_a_row_of_the_document(tmp_path: Path) -> None:
     assert "10 minutes, short form" in lines[0] and "EPYC" in lines[0]
 
 
-def test_only_what_is_between_the_markers_of_the_document_changes() -> None:
+def test_only_text_between_the_markers_changes() -> None:
     text = "before\n<!-- x: begin -->\nold\n<!-- x: end -->\nafter\n"
     changed = document.with_section(text, "x", "new\n")
     assert changed == text.replace("old", "new")
@@ -234,7 +234,7 @@ def test_the_suites_and_their_list_in_the_document_agree() -> None:
 
 
 @pytest.mark.parametrize("effort", [QUICK, STANDARD])
-def test_every_case_has_a_name_of_its_own_and_metrics(effort) -> None:  # type: ignore[no-untyped-def]
+def test_case_names_are_unique_and_each_case_has_metrics(effort) -> None:  # type: ignore[no-untyped-def]
     for suite in SUITES.values():
         cases = suite.cases(effort)
         assert all(each.metrics and each.turn_s > 0 for each in cases)
@@ -243,19 +243,19 @@ def test_every_case_has_a_name_of_its_own_and_metrics(effort) -> None:  # type: 
         assert {growth.line for growth in suite.growths} <= lines
 
 
-def test_a_new_report_says_on_what_machine_it_was_measured() -> None:
+def test_a_new_report_describes_its_machine() -> None:
     made = Report.new(QUICK, datetime(2026, 11, 22, 21, 0, tzinfo=UTC))
     assert made.path.name == "kafka-20261122T210000.json"
     assert made.machine["effort"]["rounds"] == QUICK.rounds
     assert made.machine["cores"] and made.machine["python"]
 
 
-def test_cpu_of_a_process_includes_its_threads_and_its_children_that_have_ended() -> None:
+def test_process_cpu_includes_threads_and_ended_children() -> None:
     program = (
         "import subprocess, sys, threading, time\n"
-        "def burn():\n"
+        "def use_cpu():\n"
         "    while time.thread_time() < 0.1: pass\n"
-        "thread = threading.Thread(target=burn); thread.start(); thread.join()\n"
+        "thread = threading.Thread(target=use_cpu); thread.start(); thread.join()\n"
         "subprocess.run([sys.executable, '-c', 'import time\\nwhile time.process_time() < 0.1: pass'])\n"
         "print('done', flush=True); sys.stdin.read()\n"
     )
@@ -268,7 +268,7 @@ def test_cpu_of_a_process_includes_its_threads_and_its_children_that_have_ended(
         process.stdin.close()
 
 
-def test_a_cleaner_checkpoint_is_read_and_may_not_be_there_yet(tmp_path: Path) -> None:
+def test_a_cleaner_checkpoint_is_read_and_may_be_absent(tmp_path: Path) -> None:
     path = tmp_path / "cleaner-offset-checkpoint"
     assert checkpoint_offset(path, "compacted") == 0
     path.write_text("0\n2\nother 0 5\ncompacted 0 1234\n")

@@ -128,7 +128,7 @@ def fill_with_sockets(process: Process) -> list[socket.socket]:
     return opened
 
 
-def test_sockets_and_topics_that_use_up_the_descriptors_do_no_harm_to_partitions(
+def test_sockets_and_topics_that_exhaust_descriptors_do_not_harm_partitions(
     tmp_path: Path, processes: list[Process]
 ) -> None:
     processes.append(broker := Process(tmp_path))
@@ -154,7 +154,7 @@ def test_sockets_and_topics_that_use_up_the_descriptors_do_no_harm_to_partitions
     assert "ERROR" not in broker.log.read_text()
 
 
-def test_without_any_descriptor_a_log_is_created_later_and_appends_are_refused(
+def test_without_descriptors_a_log_is_created_later_and_appends_are_refused(
     tmp_path: Path, processes: list[Process]
 ) -> None:
     processes.append(broker := Process(tmp_path))

@@ -185,9 +185,7 @@ LIES: list[tuple[str, ErrorCode, Lie]] = [
 
 @pytest.mark.parametrize("topic", list(TOPICS))
 @pytest.mark.parametrize(("code", "lie"), [case[1:] for case in LIES], ids=[case[0] for case in LIES])
-def test_a_batch_that_is_wrong_about_itself_is_refused(
-    client: RawClient, topic: str, code: ErrorCode, lie: Lie
-) -> None:
+def test_an_inconsistent_batch_is_refused(client: RawClient, topic: str, code: ErrorCode, lie: Lie) -> None:
     records = valid_batch()
     lie(records)
     if code is ErrorCode.INVALID_TIMESTAMP and "LogAppendTime" in TOPICS[topic].values():
@@ -197,7 +195,7 @@ def test_a_batch_that_is_wrong_about_itself_is_refused(
 
 
 @pytest.mark.parametrize("records", [None, b"", b"\0", b"\0" * 60, b"\0" * 61, b"\xff" * 200])
-def test_what_is_no_batch_is_refused(client: RawClient, records: bytes | None) -> None:
+def test_bytes_without_a_batch_are_refused(client: RawClient, records: bytes | None) -> None:
     assert produce(client, "plain", records) in (ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE)
 
 
@@ -222,7 +220,7 @@ def test_an_empty_batch_is_refused(client: RawClient) -> None:
     ],
     ids=["nothing", "cut off", "varint", "length", "negative", "timestamp", "headers"],
 )
-def test_records_that_are_none_are_refused_where_they_are_looked_at(
+def test_invalid_records_are_refused_where_they_are_parsed(
     client: RawClient, topic: str, payload: bytes
 ) -> None:
     codec = Compression.ZSTD if topic in ("gzip", "lz4", "uncompressed") else Compression.NONE
@@ -232,7 +230,7 @@ def test_records_that_are_none_are_refused_where_they_are_looked_at(
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
 @pytest.mark.parametrize("topic", LOOKING)
-def test_a_bomb_is_refused_in_bounded_memory_where_it_must_be_opened(
+def test_a_decompression_bomb_is_refused_in_bounded_memory(
     client: RawClient, topic: str, codec: Compression
 ) -> None:
     mebibytes = {Compression.SNAPPY: 20, Compression.LZ4: 200}.get(codec, BOMB_MEBIBYTES)
@@ -246,7 +244,7 @@ def test_a_bomb_is_refused_in_bounded_memory_where_it_must_be_opened(
 
 
 @pytest.mark.parametrize("size", [2**31, 2**32 - 1])
-def test_a_size_that_a_codec_declares_is_not_believed(client: RawClient, size: int) -> None:
+def test_a_size_declared_by_a_codec_is_not_allocated(client: RawClient, size: int) -> None:
     lies = {
         Compression.ZSTD: zstd_frame_that_declares(size),
         Compression.SNAPPY: snappy_block_that_declares(size),
@@ -256,7 +254,7 @@ def test_a_size_that_a_codec_declares_is_not_believed(client: RawClient, size: i
             assert produce(client, "compact", batch_with_payload(payload, codec)) is ErrorCode.INVALID_RECORD
 
 
-def test_a_bomb_that_was_stored_unopened_does_not_go_off_in_a_search_by_time(client: RawClient) -> None:
+def test_a_stored_decompression_bomb_is_refused_by_a_timestamp_lookup(client: RawClient) -> None:
     before = now_ms()
     for codec in (Compression.GZIP, Compression.ZSTD, Compression.LZ4):
         mebibytes = 200 if codec is Compression.LZ4 else BOMB_MEBIBYTES
@@ -268,7 +266,7 @@ def test_a_bomb_that_was_stored_unopened_does_not_go_off_in_a_search_by_time(cli
 
 
 @pytest.mark.parametrize("topic", list(TOPICS))
-def test_a_million_records_in_one_batch_hold_nobody_up(client: RawClient, topic: str) -> None:
+def test_a_batch_of_a_million_records_does_not_delay_others(client: RawClient, topic: str) -> None:
     """A record of the least size compresses to nothing, so that a million fit into a small request."""
     records = batch_of_least_records(1_000_000)
     with Watch(client.address):

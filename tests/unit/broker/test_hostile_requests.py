@@ -224,7 +224,7 @@ class Attacker:
         self._client.close()
 
 
-def test_malformed_requests_of_every_api_and_version_end_at_most_their_own_connection(
+def test_malformed_requests_of_every_api_and_version_close_at_most_their_connection(
     address: tuple[str, int], topic_id: UUID, no_failures: None
 ) -> None:
     attacker = Attacker(address)
@@ -243,7 +243,7 @@ def test_malformed_requests_of_every_api_and_version_end_at_most_their_own_conne
 
 
 @pytest.mark.parametrize("version", [-(2**15), -1, 999, 2**15 - 1])
-def test_a_version_that_does_not_exist_ends_the_connection_except_for_api_versions(
+def test_an_unknown_version_closes_the_connection_except_for_api_versions(
     version: int, address: tuple[str, int], topic_id: UUID, no_failures: None
 ) -> None:
     with Neighbour(address):
@@ -260,7 +260,7 @@ def test_a_version_that_does_not_exist_ends_the_connection_except_for_api_versio
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 2**31 - 1, 1048577, 0, 1, 7])
-def test_an_impossible_frame_size_ends_that_connection_alone(
+def test_an_invalid_frame_size_closes_only_its_connection(
     size: int, address: tuple[str, int], topic_id: UUID, no_failures: None
 ) -> None:
     attacker = Attacker(address)
@@ -283,7 +283,7 @@ def error_codes(value: Any) -> Iterator[int]:
                 yield from error_codes(inner)
 
 
-def test_extreme_requests_of_every_api_and_version_get_an_error_that_says_what_is_wrong(
+def test_extreme_requests_of_every_api_and_version_get_a_specific_error(
     address: tuple[str, int], topic_id: UUID, no_failures: None
 ) -> None:
     attacker = Attacker(address)
@@ -306,7 +306,7 @@ def test_extreme_requests_of_every_api_and_version_get_an_error_that_says_what_i
     assert not found, f"{len(found)} requests: " + "\n".join(text[:600] for text in found[:10])
 
 
-def test_the_longest_strings_for_every_api_and_version_get_an_error_that_can_be_sent(
+def test_the_longest_strings_in_every_api_and_version_get_an_encodable_error(
     address: tuple[str, int], topic_id: UUID, no_failures: None
 ) -> None:
     """An error that quotes such a string would be longer than any string of a response can be."""

@@ -265,7 +265,7 @@ async def operations_of_workload() -> int:
 @pytest.mark.parametrize(
     "part", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)]
 )
-async def test_a_broker_keeps_acknowledged_data_at_any_power_cut(
+async def test_acknowledged_records_survive_a_power_failure_at_any_operation(
     part: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     total = await operations_of_workload()

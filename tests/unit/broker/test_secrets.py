@@ -10,9 +10,11 @@ import pytest
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.oauthbearer_config import SIGNED_VALIDATOR
 from tidelog.broker.config.settings import BROKER_CONFIGS
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.types import ConfigChange, ConfigResource, ResourceType
+from tidelog.security.jaas import OAUTHBEARER_LOGIN_MODULE
 from tidelog.testing.embedded import EmbeddedCluster
 
 CANARY = "canary-2f61"
@@ -28,11 +30,11 @@ def planted() -> dict[str, str]:
     return values | prefixed | jaas
 
 
-def test_there_are_secret_keys() -> None:
+def test_the_secret_keys_are_known() -> None:
     assert {"sasl.jaas.config", "ssl.key.password", "delegation.token.secret.key"} <= set(SECRET_KEYS)
 
 
-def test_a_running_node_shows_no_secret(
+def test_a_running_node_does_not_show_secrets(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -62,9 +64,19 @@ def test_a_running_node_shows_no_secret(
         {"listener.name.clients.sasl.jaas.config": CANARY},
         {"listener.name.clients.plain.sasl.jaas.config": CANARY, "sasl.jaas.config": CANARY},
         {"sasl.enabled.mechanisms": "GSSAPI"},
+        {
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.clients.oauthbearer.sasl.jaas.config": f"{OAUTHBEARER_LOGIN_MODULE} required "
+            f'clientSecret="{CANARY}";',
+        },
+        {
+            "sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.clients.oauthbearer.sasl.server.callback.handler.class": SIGNED_VALIDATOR,
+            "sasl.oauthbearer.jwks.endpoint.url": f"https://user:{CANARY}@id.example/keys",
+        },
     ],
 )
-def test_a_config_that_cannot_be_used_shows_no_secret(broken: dict[str, str]) -> None:
+def test_an_invalid_config_is_refused_without_showing_secrets(broken: dict[str, str]) -> None:
     values = {
         **planted(),
         "node.id": "1",

@@ -1,4 +1,4 @@
-"""What the start of a process does without: half of a start is imports, so what nobody needs yet waits."""
+"""Modules that the start of a process does not import."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def loaded() -> set[str]:
         "cryptography",
     ],
 )
-def test_a_start_does_without(library: str, loaded: set[str]) -> None:
+def test_the_start_does_not_import(library: str, loaded: set[str]) -> None:
     assert not {name for name in loaded if name == library or name.startswith(library + ".")}
 
 
-def test_a_start_needs_what_it_serves_with(loaded: set[str]) -> None:
+def test_the_start_imports_what_it_needs(loaded: set[str]) -> None:
     assert {"tidelog.broker.node.node", "uvloop", "tidelog.protocol.codec"} <= loaded

@@ -1,4 +1,4 @@
-"""A transaction of version 2 over one socket: produces that come at once are verified in their order."""
+"""A transaction of version 2 over one connection: concurrent produces are verified in order."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def producer() -> Iterator[Producer]:
             yield Producer(client)
 
 
-def test_produces_that_come_at_once_are_appended_in_their_order(producer: Producer) -> None:
+def test_concurrent_produces_are_appended_in_order(producer: Producer) -> None:
     answers = producer.send(0, 1, 2, 3)
     assert [(one.error_code, one.base_offset) for one in answers] == [(0, 0), (0, 1), (0, 2), (0, 3)]
     assert producer.stable_end() == 0
@@ -139,7 +139,7 @@ def test_produces_that_come_at_once_are_appended_in_their_order(producer: Produc
     wait_until(lambda: producer.stable_end() == 7)
 
 
-def test_a_batch_of_the_transaction_before_is_refused(producer: Producer) -> None:
+def test_a_batch_of_the_previous_transaction_is_refused(producer: Producer) -> None:
     producer.send(0)
     late = producer.frame(1)
     producer.end(commit=False)

@@ -1,4 +1,4 @@
-"""Consumers of one group on our own broker: every strategy, members coming and going, other clients."""
+"""Consumers of one group on our own broker: all strategies, joins and departures, other clients."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Log:
 
 
 class Reader:
-    """A member that polls in a task of its own."""
+    """A member that polls in its own task."""
 
     def __init__(self, servers: str, topic: str, group: str, **options: Any) -> None:
         self.consumer = Consumer(servers, group_id=group, **(OPTIONS | options))
@@ -109,13 +109,13 @@ class Reader:
 
 
 def shared(readers: Sequence[Reader]) -> bool:
-    """Whether the readers hold every partition once, each at least one."""
+    """Return whether the readers have every partition once, and each reader at least one."""
     held = sorted(number for reader in readers for number in reader.partitions)
     return held == list(range(PARTITIONS)) and all(reader.partitions for reader in readers)
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
-async def test_members_come_and_go_and_every_record_is_read(
+async def test_members_join_and_leave_and_every_record_is_read(
     servers: str, topic: str, group: str, strategy: str
 ) -> None:
     await fill(servers, topic, 0, 60)
@@ -136,7 +136,7 @@ async def test_members_come_and_go_and_every_record_is_read(
         assert reader.log.holds() == []
 
 
-async def test_an_eager_rebalance_revokes_everything_before_it_assigns(
+async def test_an_eager_rebalance_revokes_all_partitions_before_assigning(
     servers: str, topic: str, group: str
 ) -> None:
     async with Reader(servers, topic, group) as first:
@@ -150,7 +150,9 @@ async def test_an_eager_rebalance_revokes_everything_before_it_assigns(
     ]
 
 
-async def test_a_cooperative_rebalance_revokes_only_what_moves(servers: str, topic: str, group: str) -> None:
+async def test_a_cooperative_rebalance_revokes_only_moving_partitions(
+    servers: str, topic: str, group: str
+) -> None:
     options = {"partition_assignment_strategy": ["cooperative-sticky"]}
     async with Reader(servers, topic, group, **options) as first:
         await eventually(lambda: first.partitions == [0, 1, 2, 3, 4, 5])
@@ -162,7 +164,7 @@ async def test_a_cooperative_rebalance_revokes_only_what_moves(servers: str, top
             assert len(moved) == 3
 
 
-async def test_nothing_is_read_twice_when_members_close_in_order(
+async def test_no_record_is_read_twice_when_members_close_in_order(
     servers: str, topic: str, group: str
 ) -> None:
     await fill(servers, topic, 0, 100)
@@ -175,7 +177,7 @@ async def test_nothing_is_read_twice_when_members_close_in_order(
     assert sorted(seen) == list(range(100))
 
 
-async def test_a_static_member_comes_back_without_a_rebalance(servers: str, topic: str, group: str) -> None:
+async def test_a_static_member_restarts_without_a_rebalance(servers: str, topic: str, group: str) -> None:
     async with Reader(servers, topic, group, group_instance_id="dock-1") as other:
         async with Reader(servers, topic, group, group_instance_id="dock-2") as leaver:
             await eventually(lambda: shared([other, leaver]))
@@ -204,7 +206,7 @@ async def test_two_consumers_with_one_instance_id_fence_each_other(
             assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
 
 
-async def test_a_member_that_does_not_poll_leaves_and_comes_back(
+async def test_a_member_that_exceeds_max_poll_interval_leaves_and_rejoins(
     servers: str, topic: str, group: str
 ) -> None:
     log = Log()
@@ -230,7 +232,7 @@ async def until_empty(admin: Admin, group: str) -> None:
             return
 
 
-async def test_a_pattern_catches_topics_that_come_later(servers: str, group: str) -> None:
+async def test_a_pattern_matches_topics_created_later(servers: str, group: str) -> None:
     prefix = f"pier-{uuid4().hex[:6]}"
     async with Admin(servers) as admin:
         await admin.create_topic(f"{prefix}-a", num_partitions=1)
@@ -246,7 +248,7 @@ async def test_a_pattern_catches_topics_that_come_later(servers: str, group: str
             assert consumer.subscription() == {f"{prefix}-a", f"{prefix}-b"}
 
 
-async def test_a_new_subscription_gives_up_what_the_old_one_read_also_for_a_pattern_without_topics(
+async def test_a_new_subscription_releases_the_partitions_of_the_previous_one(
     servers: str, topic: str, group: str
 ) -> None:
     await fill(servers, topic, 0, PARTITIONS)
@@ -266,7 +268,7 @@ async def test_a_new_subscription_gives_up_what_the_old_one_read_also_for_a_patt
     assert len(new.events) == 2
 
 
-async def test_a_pattern_without_topics_makes_nobody_a_member(servers: str, group: str) -> None:
+async def test_a_pattern_without_matching_topics_joins_no_group(servers: str, group: str) -> None:
     async with Consumer(servers, group_id=group, **OPTIONS) as consumer, Admin(servers) as admin:
         consumer.subscribe(pattern="no-such-.*")
         for _ in range(5):
@@ -280,9 +282,7 @@ async def until_assigned(consumer: Consumer, count: int) -> None:
             await consumer.poll(50)
 
 
-async def test_closing_while_another_task_gives_up_partitions_leaves_no_member_behind(
-    servers: str, topic: str, group: str
-) -> None:
+async def test_close_during_a_revocation_leaves_no_member(servers: str, topic: str, group: str) -> None:
     entered, leave = asyncio.Event(), asyncio.Event()
 
     class Slow(Log):
@@ -306,7 +306,7 @@ async def test_closing_while_another_task_gives_up_partitions_leaves_no_member_b
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tidelog-join"]
 
 
-async def test_a_listener_without_a_method_for_lost_partitions_learns_that_they_are_revoked(
+async def test_a_listener_without_on_lost_is_notified_by_on_revoked(
     servers: str, topic: str, group: str
 ) -> None:
     class Short:
@@ -341,7 +341,7 @@ async def test_a_listener_without_a_method_for_lost_partitions_learns_that_they_
         assert listener.events[:3] == ["assigned", "revoked", "assigned"]
 
 
-async def test_a_listener_that_cannot_be_told_is_refused(servers: str, group: str) -> None:
+async def test_an_invalid_listener_is_refused(servers: str, group: str) -> None:
     async with Consumer(servers, group_id=group) as consumer:
         for listener in (lambda partitions: None, object()):
             with pytest.raises(TypeError, match="has no method on_partitions_revoked"):
@@ -351,7 +351,7 @@ async def test_a_listener_that_cannot_be_told_is_refused(servers: str, group: st
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 @pytest.mark.parametrize("leave", [Consumer.close, Consumer.unsubscribe], ids=["close", "unsubscribe"])
-async def test_a_listener_commits_what_it_gives_up_when_the_consumer_leaves(
+async def test_a_listener_can_commit_when_the_consumer_leaves(
     servers: str, topic: str, group: str, strategy: str, leave: Callable[[Consumer], Awaitable[None]]
 ) -> None:
     await fill(servers, topic, 0, PARTITIONS)
@@ -379,7 +379,7 @@ async def test_a_listener_commits_what_it_gives_up_when_the_consumer_leaves(
     assert len(committed) == PARTITIONS
 
 
-async def test_positions_are_committed_at_the_end_although_an_older_offset_was_committed_by_hand(
+async def test_positions_are_committed_at_close_after_an_older_manual_commit(
     servers: str, topic: str, group: str
 ) -> None:
     await fill(servers, topic, 0, PARTITIONS * 2)
@@ -395,9 +395,7 @@ async def test_positions_are_committed_at_the_end_although_an_older_offset_was_c
         assert (await admin.list_group_offsets(group))[first].offset == 2
 
 
-async def test_reading_continues_while_a_commit_that_was_begun_is_on_its_way(
-    servers: str, topic: str, group: str
-) -> None:
+async def test_polling_continues_during_an_asynchronous_commit(servers: str, topic: str, group: str) -> None:
     await fill(servers, topic, 0, PARTITIONS * 2)
     first = TopicPartition(topic, 0)
     options = OPTIONS | {"group_id": group, "enable_auto_commit": False}
@@ -414,7 +412,7 @@ async def test_reading_continues_while_a_commit_that_was_begun_is_on_its_way(
         assert (await admin.list_group_offsets(group))[first].offset == 1
 
 
-async def test_more_partitions_are_assigned_without_anybody_joining(
+async def test_added_partitions_are_assigned_without_a_new_member(
     servers: str, topic: str, group: str
 ) -> None:
     async with Admin(servers) as admin, Reader(servers, topic, group, metadata_max_age_ms=100) as reader:
@@ -423,7 +421,7 @@ async def test_more_partitions_are_assigned_without_anybody_joining(
         await eventually(lambda: len(reader.partitions) == PARTITIONS + 2)
 
 
-async def test_commits_of_a_member_that_was_put_out_are_refused(servers: str, topic: str, group: str) -> None:
+async def test_commits_of_a_removed_member_are_refused(servers: str, topic: str, group: str) -> None:
     await fill(servers, topic, 0, 12)
     options = OPTIONS | {"group_id": group, "enable_auto_commit": False, "max_poll_interval_ms": 300}
     async with Consumer(servers, **options) as consumer, Admin(servers) as admin:
@@ -440,19 +438,19 @@ async def test_commits_of_a_member_that_was_put_out_are_refused(servers: str, to
         assert await admin.list_group_offsets(group) == {}
 
 
-async def test_a_listener_that_fails_is_reported_and_reading_continues(
+async def test_a_failing_listener_is_logged_and_polling_continues(
     servers: str, topic: str, group: str
 ) -> None:
     class Failing(Log):
         async def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
             await super().on_partitions_assigned(partitions)
-            raise RuntimeError("no room at the pier")
+            raise RuntimeError("this listener always fails")
 
     await fill(servers, topic, 0, 12)
     async with Consumer(servers, group_id=group, **OPTIONS) as consumer:
         consumer.subscribe([topic], listener=Failing())
         async with asyncio.timeout(10):
-            with pytest.raises(RuntimeError, match="pier"):
+            with pytest.raises(RuntimeError, match="this listener always fails"):
                 while True:
                     await consumer.poll(100)
             assert len(consumer.assignment()) == PARTITIONS
@@ -461,7 +459,7 @@ async def test_a_listener_that_fails_is_reported_and_reading_continues(
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-async def test_our_member_shares_a_group_with_confluent_kafka(
+async def test_a_group_is_shared_with_confluent_kafka(
     servers: str, topic: str, group: str, strategy: str
 ) -> None:
     await fill(servers, topic, 0, 60)
@@ -494,7 +492,7 @@ async def test_our_member_shares_a_group_with_confluent_kafka(
         await asyncio.to_thread(theirs.close)
 
 
-async def test_our_member_shares_a_group_with_aiokafka(servers: str, topic: str, group: str) -> None:
+async def test_a_group_is_shared_with_aiokafka(servers: str, topic: str, group: str) -> None:
     await fill(servers, topic, 0, 60)
     theirs = aiokafka.AIOKafkaConsumer(
         topic,
@@ -518,7 +516,7 @@ async def test_our_member_shares_a_group_with_aiokafka(servers: str, topic: str,
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
-async def test_a_group_and_a_producer_outlive_a_restart_of_the_broker(clean: bool, group: str) -> None:
+async def test_a_group_and_a_producer_survive_a_restart_of_the_broker(clean: bool, group: str) -> None:
     with EmbeddedCluster() as cluster:
         servers = cluster.bootstrap_servers
         async with Admin(servers) as admin:
@@ -537,9 +535,9 @@ async def test_a_group_and_a_producer_outlive_a_restart_of_the_broker(clean: boo
 
             await send(0)
             await eventually(lambda: len(reader.seen) >= 300)
-            going_on = asyncio.create_task(send(300))
+            sending = asyncio.create_task(send(300))
             await asyncio.to_thread(cluster.restart, clean=clean)
-            await going_on
+            await sending
             await eventually(lambda: set(reader.seen) == set(range(600)), timeout_s=20)
         async with Consumer(servers, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("tides", number) for number in range(PARTITIONS)])

@@ -1,7 +1,7 @@
-"""Transactions under lost, repeated and late requests, fencing and refusals: all or nothing, never mixed.
+"""Atomic transactions with lost, repeated and late requests, fencing and refusals.
 
-A producer without sockets and a naive coordinator run random histories from a seed; the checker of the soak
-judges them. To see that the histories bite, safeguards are taken out.
+A producer without sockets and a naive coordinator run random histories from a seed. The checker of the
+soak run checks them. Tests without a safeguard prove that the histories detect its absence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.harness.soak.history import FINAL_READER, Event
 from tests.harness.soak.transaction_checker import Anomaly, Violation, check
 from tests.support.transactions.accumulators import P0, P1, Outcome, cluster, drain, must_put
 from tests.support.transactions.naive_coordinator import NaiveCluster, sent
-from tests.support.transactions.producers import TransactionalBench
+from tests.support.transactions.producers import TransactionalProducerFixture
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.producer.produce_core import BatchResult
 from tidelog.clients.producer.producer_batch import ProducerBatch
@@ -39,8 +39,8 @@ class Life:
     def __init__(self, name: str, world: World) -> None:
         self.name = name
         self.world = world
-        self.bench = TransactionalBench(is_v2=world.cluster.is_v2, retries=10_000)
-        self.asking: CoordinatorRequest | None = None
+        self.bench = TransactionalProducerFixture(is_v2=world.cluster.is_v2, retries=10_000)
+        self.in_flight: CoordinatorRequest | None = None
         self.batches: list[ProducerBatch] = []
         self.number = -1
         self.records = 0
@@ -57,7 +57,7 @@ class Life:
     # --- the application ------------------------------------------------------------------
 
     def act(self) -> None:
-        """Do an operation that the application may do now."""
+        """Perform an operation that is allowed in the present state."""
         manager, rng = self.manager, self.world.rng
         if manager.lifecycle.pending_operation is not None and manager.lifecycle.is_idle:
             self.claim()
@@ -90,7 +90,10 @@ class Life:
         self.world.deliveries.append((self.name, number, where, record, outcome))
 
     def send_offset(self, offset: int) -> None:
-        """Once in a transaction: a lost TxnOffsetCommit that is late may undo a second one, in Kafka, too."""
+        """Send an offset, at most once per transaction.
+
+        In Kafka, too, a lost TxnOffsetCommit that arrives late may undo a second one.
+        """
         if self.offset_of == self.number:
             return
         self.offset_of = self.number
@@ -125,19 +128,19 @@ class Life:
     def ask(self, *, healed: bool) -> None:
         """Send a request to the coordinator, or decide the result of the one in flight."""
         self.drop()
-        if self.asking is None:
+        if self.in_flight is None:
             incomplete = bool(self.bench.core.accumulator.incomplete)
-            self.asking = self.manager.next_request(has_incomplete=incomplete)
+            self.in_flight = self.manager.next_request(has_incomplete=incomplete)
             return
-        request, self.asking = self.asking, None
-        fate = 1.0 if healed else self.world.rng.random()
-        if fate < 0.15:
+        request, self.in_flight = self.in_flight, None
+        chance = 1.0 if healed else self.world.rng.random()
+        if chance < 0.15:
             self.world.late.append(lambda: self.world.cluster.answer(request))
             self.manager.on_no_response(was_sent=True)
-        elif fate < 0.3:
+        elif chance < 0.3:
             self.world.cluster.answer(request)
             self.manager.on_no_response(was_sent=True)
-        elif fate < 0.35:
+        elif chance < 0.35:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             self.manager.on_response(self.world.cluster.refuse(request, code), request.highest_version)
         else:
@@ -153,14 +156,14 @@ class Life:
             return
         batch = self.batches.pop(0)
         wire = sent(batch)
-        fate = 1.0 if healed else world.rng.random()
-        if fate < 0.15:
+        chance = 1.0 if healed else world.rng.random()
+        if chance < 0.15:
             world.late.append(lambda: world.cluster.produce(wire))
             answer = BatchResult(ErrorCode.NETWORK_EXCEPTION)
-        elif fate < 0.3:
+        elif chance < 0.3:
             world.cluster.produce(wire)
             answer = BatchResult(ErrorCode.NETWORK_EXCEPTION)
-        elif fate < 0.34:
+        elif chance < 0.34:
             answer = BatchResult(ErrorCode.MESSAGE_TOO_LARGE)
         else:
             answer = world.cluster.produce(wire)
@@ -168,7 +171,7 @@ class Life:
 
 
 class World:
-    """A cluster, a producer, its rivals, and the history."""
+    """A cluster, its producers one after the other, and the history."""
 
     def __init__(self, seed: int, *, is_v2: bool) -> None:
         self.rng = random.Random(seed)
@@ -202,7 +205,7 @@ class World:
             self.late.pop(rng.randrange(len(self.late)))()
 
     def _settle(self) -> None:
-        """Heal the network: the last producer has to end its operation, and be able to commit."""
+        """Heal the network; the last producer must complete its operation and be ready to commit."""
         while self.late:
             self.late.pop()()
         life = self.lives[-1]
@@ -218,7 +221,7 @@ class World:
                 life.end(committed=False)
             life.ask(healed=True)
             life.produce(healed=True)
-        raise AssertionError(f"no end: {life.manager.lifecycle.state}")
+        raise AssertionError(f"the last producer does not become ready: {life.manager.lifecycle.state}")
 
     def _acknowledgements(self) -> list[Event]:
         return [
@@ -244,7 +247,7 @@ class World:
 
 
 @pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
-def test_histories_are_all_or_nothing_and_every_producer_comes_to_an_end(is_v2: bool) -> None:
+def test_transactions_are_atomic_in_random_histories_and_every_producer_ends(is_v2: bool) -> None:
     committed = 0
     for seed in SEEDS:
         world = World(seed, is_v2=is_v2)
@@ -263,10 +266,10 @@ def found_without(is_v2: bool) -> set[Anomaly]:
     return set()
 
 
-def test_without_a_new_epoch_after_a_lost_answer_a_late_request_ends_another_transaction(
+def test_without_a_new_epoch_a_late_request_ends_another_transaction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # KAFKA-17754, which transaction.version 2 cures at the broker and this producer by itself.
+    # KAFKA-17754: transaction.version 2 prevents this at the broker; the producer prevents it for version 1.
     original = TransactionManager.on_no_response
     monkeypatch.setattr(
         TransactionManager, "on_no_response", lambda self, was_sent: original(self, was_sent=False)
@@ -276,7 +279,7 @@ def test_without_a_new_epoch_after_a_lost_answer_a_late_request_ends_another_tra
 
 
 @pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
-def test_a_commit_that_does_not_wait_for_its_records_fails_when_it_is_made(
+def test_a_commit_that_ignores_unacknowledged_records_is_detected(
     is_v2: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     next_request = TransactionManager.next_request
@@ -290,6 +293,8 @@ def test_a_commit_that_does_not_wait_for_its_records_fails_when_it_is_made(
 
 
 @pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
-def test_a_commit_after_a_record_was_refused_is_torn(is_v2: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_after_a_refused_record_is_detected_as_partial(
+    is_v2: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(TransactionManager, "on_batch_failed", lambda *_, **__: None)
     assert Anomaly.TORN in found_without(is_v2)

@@ -1,4 +1,4 @@
-"""Records change the image exactly as Kafka's brokers read them."""
+"""Metadata records change the image as in Kafka."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_change_of_leader_begins_a_leader_epoch() -> None:
     assert partition(image, 1).partition_epoch == 0
 
 
-def test_naming_the_same_leader_begins_a_leader_epoch_too() -> None:
+def test_a_record_with_the_same_leader_begins_a_leader_epoch() -> None:
     image = replayed(topic_records())
     image = replayed([PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=1)], image)
     assert (partition(image).leader, partition(image).leader_epoch) == (1, 1)
@@ -118,7 +118,7 @@ def test_a_change_without_a_leader_leaves_the_leader_epoch() -> None:
     assert (partition(image).leader_epoch, partition(image).partition_epoch) == (0, 1)
 
 
-def test_a_change_touches_only_what_it_names() -> None:
+def test_a_change_affects_only_the_given_fields() -> None:
     change = PartitionChangeRecord(
         topic_id=ORDERS,
         partition_id=0,
@@ -140,7 +140,7 @@ def test_a_change_touches_only_what_it_names() -> None:
     assert (changed.isr, changed.leader) == ((1, 2), 1)
 
 
-def test_directories_change_when_they_are_named() -> None:
+def test_directories_change_when_given() -> None:
     other = UUID(int=501)
     change = PartitionChangeRecord(topic_id=ORDERS, partition_id=0, directories=(other, DIRECTORY))
     changed = partition(replayed([change], replayed(topic_records())))
@@ -168,7 +168,7 @@ def test_eligible_leaders_are_cleared_for_one_topic_or_all() -> None:
     assert delta.changed_topics == ()
 
 
-def test_a_deleted_topic_takes_its_configs_along() -> None:
+def test_a_deleted_topic_loses_its_configs() -> None:
     records = [
         *topic_records(),
         ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5"),
@@ -185,7 +185,7 @@ def test_a_deleted_topic_takes_its_configs_along() -> None:
     assert delta.changed_configs == ((ResourceType.TOPIC, "orders"),)
 
 
-def test_a_topic_can_be_created_again_in_the_same_step() -> None:
+def test_a_topic_can_be_recreated_in_one_delta() -> None:
     image = replayed(topic_records())
     delta = MetadataDelta(image)
     delta.replay(RemoveTopicRecord(topic_id=ORDERS))
@@ -199,7 +199,7 @@ def test_a_topic_can_be_created_again_in_the_same_step() -> None:
     assert delta.changed_topics == ("orders",)
 
 
-def test_a_topic_that_comes_and_goes_in_one_step_leaves_nothing() -> None:
+def test_a_topic_created_and_deleted_in_one_delta_is_absent() -> None:
     delta = MetadataDelta(EMPTY)
     for record in [*topic_records(), RemoveTopicRecord(topic_id=ORDERS)]:
         delta.replay(record)
@@ -224,13 +224,13 @@ def test_a_topic_that_comes_and_goes_in_one_step_leaves_nothing() -> None:
         RemoveAccessControlEntryRecord(id=UUID(int=3)),
     ],
 )
-def test_a_record_that_contradicts_the_others_is_refused(record: MetadataRecord) -> None:
+def test_an_inconsistent_record_is_refused(record: MetadataRecord) -> None:
     image = replayed([*topic_records(), broker_registration_record(1)])
     with pytest.raises(InconsistentMetadata):
         MetadataDelta(image).replay(record)
 
 
-def test_a_broker_registers_with_all_it_says() -> None:
+def test_a_registration_keeps_every_field() -> None:
     record = RegisterBrokerRecord(
         broker_id=1,
         incarnation_id=UUID(int=8),
@@ -249,7 +249,7 @@ def test_a_broker_registers_with_all_it_says() -> None:
     assert not broker.is_active
 
 
-def test_a_broker_is_fenced_and_let_in_by_the_records_of_every_age() -> None:
+def test_a_broker_is_fenced_and_unfenced_by_old_and_new_records() -> None:
     image = replayed([broker_registration_record(1, fenced=True)])
     image = replayed([UnfenceBrokerRecord(id=1, epoch=101)], image)
     assert image.brokers[1].is_active
@@ -275,13 +275,13 @@ def test_a_brokers_directories_change() -> None:
     assert unnamed == image.brokers[1]
 
 
-def test_a_broker_that_leaves_is_gone() -> None:
+def test_an_unregistered_broker_is_removed() -> None:
     delta = MetadataDelta(replayed([broker_registration_record(1)]))
     delta.replay(UnregisterBrokerRecord(broker_id=1, broker_epoch=101))
     assert not delta.image(5, 1).brokers
 
 
-def test_a_config_is_set_and_dropped() -> None:
+def test_a_config_is_set_and_deleted() -> None:
     setting = ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value="5")
     image = replayed([setting])
     assert image.cluster_configs() == {"log.retention.ms": "5"}
@@ -297,7 +297,7 @@ def test_features_at_level_0_are_not_in_use() -> None:
     assert not image.features
 
 
-def test_quotas_belong_to_an_entity_whatever_the_order_of_its_parts() -> None:
+def test_quota_entities_are_equal_in_any_order() -> None:
     user, client = (
         EntityData(entity_type="user", entity_name="a"),
         EntityData(entity_type="client-id", entity_name=None),
@@ -309,7 +309,7 @@ def test_quotas_belong_to_an_entity_whatever_the_order_of_its_parts() -> None:
     assert not image.client_quotas
 
 
-def test_credentials_entries_and_tokens_come_and_go() -> None:
+def test_credentials_acls_and_tokens_are_added_and_removed() -> None:
     entry = AccessControlEntryRecord(id=UUID(int=4), principal="User:a")
     scram = UserScramCredentialRecord(name="a", mechanism=1, salt=b"s")
     token = DelegationTokenRecord(token_id="t")
@@ -331,7 +331,7 @@ def test_credentials_entries_and_tokens_come_and_go() -> None:
     assert not image.delegation_tokens
 
 
-def test_an_image_is_not_changed_by_what_comes_after_it() -> None:
+def test_a_delta_does_not_change_the_previous_image() -> None:
     first = replayed([*topic_records(), broker_registration_record(1)])
     copy = (dict(first.topics_by_name), dict(first.brokers), dict(first.configs))
     replayed(
@@ -346,7 +346,7 @@ def test_an_image_is_not_changed_by_what_comes_after_it() -> None:
     assert partition(first).leader == 1
 
 
-def test_what_did_not_change_is_shared_between_images() -> None:
+def test_unchanged_parts_are_shared_between_images() -> None:
     first = replayed(topic_records())
     second = replayed([ConfigRecord(resource_type=2, resource_name="orders", name="a", value="b")], first)
     assert second.topics_by_name is first.topics_by_name

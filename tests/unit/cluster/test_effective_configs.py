@@ -1,4 +1,4 @@
-"""Which value of a config counts, and what is told of its synonyms."""
+"""Effective values of configs, and their synonyms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def layers(
     return BrokerLayers(own=own or {}, cluster=cluster or {}, static=static or {}, defaults=DEFAULTS)
 
 
-def test_a_topics_own_value_counts_most() -> None:
+def test_a_topic_config_has_the_highest_priority() -> None:
     found = layers({"log.retention.ms": "2"}, {"log.retention.ms": "3"}, {"log.retention.ms": "4"})
     assert effective_topic_entry(RETENTION, {"retention.ms": " 1 "}, found) == (
         "retention.ms",
@@ -29,14 +29,14 @@ def test_a_topics_own_value_counts_most() -> None:
     assert effective_topic_entry(RETENTION, {}, found)[1:] == ("2", ConfigSource.DYNAMIC_BROKER)
 
 
-def test_weaker_layers_count_in_turn() -> None:
+def test_lower_levels_apply_in_order() -> None:
     found = layers(cluster={"log.retention.ms": "3"}, static={"log.retention.ms": "4"})
     assert effective_topic_entry(RETENTION, {}, found)[1:] == ("3", ConfigSource.DYNAMIC_CLUSTER)
     found = layers(static={"log.retention.ms": "4", "log.retention.hours": "1"})
     assert effective_topic_entry(RETENTION, {}, found)[1:] == ("4", ConfigSource.STATIC_BROKER)
 
 
-def test_minutes_and_hours_are_turned_into_milliseconds() -> None:
+def test_minutes_and_hours_are_converted_to_milliseconds() -> None:
     for static, value in (
         ({"log.retention.minutes": "2"}, "120000"),
         ({"log.retention.hours": "2"}, "7200000"),
@@ -46,13 +46,13 @@ def test_minutes_and_hours_are_turned_into_milliseconds() -> None:
         assert effective_topic_entry(RETENTION, {}, layers(static=static)).value == value
 
 
-def test_without_any_value_the_default_counts() -> None:
+def test_the_default_applies_without_any_value() -> None:
     entry = effective_topic_entry(TOPIC_CONFIGS["remote.storage.enable"], {}, layers())
     assert entry == ("remote.storage.enable", "false", ConfigSource.DEFAULT)
     assert effective_topic_entry(RETENTION, {}, layers())[1:] == ("604800000", ConfigSource.DEFAULT)
 
 
-def test_entries_are_reported_from_the_strongest() -> None:
+def test_synonyms_are_ordered_by_priority() -> None:
     found = layers({"log.segment.bytes": "1"}, {"log.segment.bytes": "2"}, {"log.segment.bytes": "3"})
     assert [entry.source for entry in found.entries(["log.segment.bytes"])] == [2, 3, 4, 5]
 

@@ -1,4 +1,4 @@
-"""A snapshot of any image gives that image back, whatever commands led to it."""
+"""A snapshot of an image gives an equal image after any commands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelR
 from tidelog.protocol.metadata_records.register_controller_record import RegisterControllerRecord
 from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1, num_partitions=2)
 NAMES = st.sampled_from(["a", "b", "a.b", "a_b", "__consumer_offsets", "bad name", ""])
@@ -72,7 +72,7 @@ COMMANDS = st.one_of(
 def perform(
     image: MetadataImage, command: tuple[object, ...], chance: SeededRandomness
 ) -> list[ControllerResult[object]]:
-    """The command's results; none when it is refused as a whole."""
+    """Return the command's results; none if the whole request is refused."""
     try:
         return _perform(image, command, chance)
     except KafkaError:
@@ -83,24 +83,24 @@ def _perform(image: MetadataImage, command, chance: SeededRandomness):  # type: 
     match command:
         case ("create", name, partitions, factor, configs):
             request = CreateTopicsRequest(topics=(creatable(name, partitions, factor, configs),))
-            return [completed(create_topics(image, SETTINGS, request, chance))]
+            return [run_steps(create_topics(image, SETTINGS, request, chance))]
         case ("delete", name):
             deletion = DeleteTopicsRequest(topics=(DeleteTopicState(name=name),))
-            return [completed(delete_topics(image, SETTINGS, deletion, 6))]
+            return [run_steps(delete_topics(image, SETTINGS, deletion, 6))]
         case ("partitions", name, count):
             topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
             return [
-                completed(
+                run_steps(
                     create_partitions(image, SETTINGS, CreatePartitionsRequest(topics=(topic,)), chance)
                 )
             ]
         case ("configs", name, operation, configs):
             changes = tuple(ConfigChange(key, operation, value) for key, value in configs.items())
             requested = [ResourceChange((2, name), changes)]
-            return [completed(alter_configs(image, SETTINGS, requested, TOPIC_AND_GROUP_DEFINITIONS))]
+            return [run_steps(alter_configs(image, SETTINGS, requested, TOPIC_AND_GROUP_DEFINITIONS))]
         case ("replace", name, configs):
             changes = tuple(ConfigChange(key, ConfigOperation.SET, value) for key, value in configs.items())
-            return [completed(replace_configs(image, SETTINGS, [ResourceChange((2, name), changes)]))]
+            return [run_steps(replace_configs(image, SETTINGS, [ResourceChange((2, name), changes)]))]
         case ("register", broker, incarnation):
             registration = BrokerRegistrationRequest(
                 broker_id=broker,
@@ -136,7 +136,7 @@ def assert_is_sound(image: MetadataImage) -> None:
 
 @given(st.lists(COMMANDS, max_size=25), st.integers(0, 1000))
 @settings(max_examples=150, deadline=None)
-def test_a_snapshot_of_any_history_gives_the_same_image(
+def test_a_snapshot_of_a_random_history_gives_the_same_image(
     commands: list[tuple[object, ...]], seed: int
 ) -> None:
     chance = SeededRandomness(seed)

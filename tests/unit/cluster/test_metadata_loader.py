@@ -1,4 +1,4 @@
-"""Batches become images; transactions take effect whole or not at all."""
+"""Batches are applied to the image; transactions are atomic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def loader() -> MetadataLoader:
     return MetadataLoader(MetadataImage(cluster_id=CLUSTER_ID))
 
 
-def test_a_batch_is_one_step() -> None:
+def test_a_batch_is_applied_as_one_step() -> None:
     metadata = loader()
     (step,) = metadata.load([feature("a"), feature("b")], 10, 3)
     assert step.image is metadata.image
@@ -36,7 +36,7 @@ def test_a_batch_is_one_step() -> None:
     assert step.image.features == {"a": 1, "b": 1}
 
 
-def test_nothing_is_seen_of_an_open_transaction() -> None:
+def test_records_of_an_open_transaction_are_not_visible() -> None:
     metadata = loader()
     assert metadata.load([BeginTransactionRecord(), feature("a")], 0, 1) == []
     assert metadata.is_transaction_open
@@ -48,7 +48,7 @@ def test_nothing_is_seen_of_an_open_transaction() -> None:
     assert not metadata.is_transaction_open
 
 
-def test_an_aborted_transaction_never_was() -> None:
+def test_records_of_an_aborted_transaction_are_discarded() -> None:
     metadata = loader()
     metadata.load([feature("before")], 0, 1)
     metadata.load([BeginTransactionRecord(), feature("a")], 1, 1)
@@ -81,7 +81,7 @@ def test_transactions_do_not_nest() -> None:
         metadata.load([BeginTransactionRecord()], 1, 1)
 
 
-def test_control_batches_move_the_offset() -> None:
+def test_control_batches_advance_the_offset() -> None:
     metadata = loader()
     metadata.load([feature("a")], 0, 1)
     metadata.skip_control_records(1, 2)
@@ -90,7 +90,7 @@ def test_control_batches_move_the_offset() -> None:
     assert step.image.features == {"a": 1, "b": 1}
 
 
-def test_a_control_batch_does_not_disturb_an_open_transaction() -> None:
+def test_a_control_batch_does_not_end_an_open_transaction() -> None:
     metadata = loader()
     metadata.load([BeginTransactionRecord(), feature("a")], 0, 1)
     metadata.skip_control_records(2, 2)
@@ -98,7 +98,7 @@ def test_a_control_batch_does_not_disturb_an_open_transaction() -> None:
     assert step.image.features == {"a": 1}
 
 
-def test_the_log_of_apache_kafka_gives_the_metadata_it_was_asked_for() -> None:
+def test_a_kafka_metadata_log_gives_the_expected_image() -> None:
     data = (GOLDEN / "metadata-4.3.1.log").read_bytes()
     metadata = loader()
     for position, header in iterate_headers(data):

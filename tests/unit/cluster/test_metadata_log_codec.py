@@ -1,4 +1,4 @@
-"""Metadata records in Kafka's bytes: a log that Apache Kafka 4.3.1 wrote, and hostile bytes."""
+"""Metadata records in Kafka's bytes: a log of Apache Kafka 4.3.1, and invalid bytes."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ def kafkas_values() -> list[bytes]:
 
 
 def kafkas_names() -> list[str]:
-    """What kafka-dump-log printed of the same log, type by type."""
+    """Return the record types that kafka-dump-log printed for the log."""
     lines = (GOLDEN / "metadata-4.3.1.jsonl").read_text().splitlines()
     return [json.loads(line)["type"] for line in lines]
 
 
-def screaming(name: str) -> str:
+def upper_snake_case(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).upper()
 
 
 def test_every_record_of_kafkas_log_decodes_to_its_type() -> None:
-    ours = [screaming(type(decode_record(value)).__name__) for value in kafkas_values()]
+    ours = [upper_snake_case(type(decode_record(value)).__name__) for value in kafkas_values()]
     assert [name for name in ours if name != "NO_OP_RECORD"] == kafkas_names()
 
 
@@ -85,14 +85,14 @@ def test_records_are_written_in_their_newest_version() -> None:
         encode_record(TopicRecord(name="a"))[:-1],
     ],
 )
-def test_bytes_that_are_no_record_are_a_decode_error(value: bytes) -> None:
+def test_invalid_bytes_are_a_decode_error(value: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_record(value)
 
 
 @given(st.binary(max_size=64))
 @settings(max_examples=500, deadline=None)
-def test_any_bytes_decode_or_are_a_decode_error(value: bytes) -> None:
+def test_random_bytes_decode_or_are_a_decode_error(value: bytes) -> None:
     try:
         decode_record(b"\x01" + value)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""Replicas spread over racks and brokers, and what cannot be placed."""
+"""Replica placement over racks and brokers, and its errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EQUAL_RACKS = st.tuples(st.integers(1, 4), st.integers(1, 4), st.integers(1, 4),
 
 @given(EQUAL_RACKS)
 @settings(max_examples=150, deadline=None)
-def test_with_equal_racks_every_broker_leads_equally_often(case: tuple[int, int, int, int]) -> None:
+def test_leaders_are_balanced_over_equal_racks(case: tuple[int, int, int, int]) -> None:
     racks, per_rack, factor, seed = case
     brokers = brokers_in_racks(racks, per_rack)
     factor = min(factor, len(brokers))
@@ -44,7 +44,7 @@ def test_with_equal_racks_every_broker_leads_equally_often(case: tuple[int, int,
 
 @given(EQUAL_RACKS)
 @settings(max_examples=150, deadline=None)
-def test_with_equal_racks_every_broker_holds_as_many_replicas(case: tuple[int, int, int, int]) -> None:
+def test_replicas_are_balanced_over_equal_racks(case: tuple[int, int, int, int]) -> None:
     racks, per_rack, factor, seed = case
     brokers = brokers_in_racks(racks, per_rack)
     factor = min(factor, len(brokers))
@@ -55,7 +55,7 @@ def test_with_equal_racks_every_broker_holds_as_many_replicas(case: tuple[int, i
 
 @given(EQUAL_RACKS)
 @settings(max_examples=150, deadline=None)
-def test_no_two_replicas_share_a_rack_while_another_has_none(case: tuple[int, int, int, int]) -> None:
+def test_replicas_share_a_rack_only_when_every_rack_has_one(case: tuple[int, int, int, int]) -> None:
     racks, per_rack, factor, seed = case
     brokers = brokers_in_racks(racks, per_rack)
     factor = min(factor, len(brokers))
@@ -83,7 +83,7 @@ def test_a_fenced_broker_never_leads_and_replicas_are_distinct(
         assert len(set(replicas)) == factor
 
 
-def test_a_fenced_broker_follows_only_where_its_rack_has_no_other() -> None:
+def test_a_fenced_broker_is_used_only_without_another_in_its_rack() -> None:
     brokers = [UsableBroker(1, "a", False), UsableBroker(2, "a", True), UsableBroker(3, "b", False)]
     for replicas in place(brokers, 12, 2):
         assert set(replicas) == {1, 3}
@@ -95,12 +95,12 @@ def test_brokers_without_a_rack_share_one() -> None:
     assert Counter(replicas[0] for replicas in place(brokers, 9, 2)) == {0: 3, 1: 3, 2: 3}
 
 
-def test_the_same_brokers_do_not_always_share_partitions() -> None:
+def test_partitions_vary_their_broker_sets() -> None:
     placed = place(brokers_in_racks(1, 5), 50, 2)
     assert len({frozenset(replicas) for replicas in placed}) == 10
 
 
-def test_the_same_chance_places_the_same() -> None:
+def test_the_same_seed_gives_the_same_placement() -> None:
     brokers = brokers_in_racks(3, 3)
     assert place(brokers, 20, 3, seed=4) == place(brokers, 20, 3, seed=4)
     assert place(brokers, 20, 3, seed=4) != place(brokers, 20, 3, seed=5)
@@ -109,12 +109,12 @@ def test_the_same_chance_places_the_same() -> None:
 @pytest.mark.parametrize(
     ("factor", "reason"), [(0, "must be positive"), (-1, "must be positive"), (4, "only 3 broker")]
 )
-def test_a_replication_factor_that_cannot_be_is_refused(factor: int, reason: str) -> None:
+def test_an_invalid_replication_factor_is_refused(factor: int, reason: str) -> None:
     with pytest.raises(KafkaError, match=reason) as error:
         place(brokers_in_racks(3, 1), 1, factor)
     assert error.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_nothing_is_placed_while_all_brokers_are_fenced() -> None:
+def test_placement_fails_while_all_brokers_are_fenced() -> None:
     with pytest.raises(KafkaError, match="fenced"):
         place([UsableBroker(1, None, True)], 1, 1)

@@ -1,4 +1,4 @@
-"""The failover run in small: load of three libraries, a few faults of a kind, and every promise kept."""
+"""A short failover run: load of three client libraries and each kind of fault; all guarantees hold."""
 
 from __future__ import annotations
 
@@ -23,26 +23,24 @@ RUNS = [
 
 
 @pytest.mark.parametrize("name", RUNS)
-async def test_what_was_acknowledged_survives_faults_of_a_cluster_under_load(
-    name: str, tmp_path: Path
-) -> None:
+async def test_acknowledged_records_survive_faults_of_a_cluster_under_load(name: str, tmp_path: Path) -> None:
     kinds = KINDS[name]
     if CUTS & set(kinds) and (reason := firewall.why_not()) is not None:
-        pytest.skip(f"cuts between nodes cannot be made here: {reason}")
-    said: list[str] = []
-    run = FailoverRun(Options(seconds=25, rate=60, kinds=kinds), tmp_path, said.append)
+        pytest.skip(f"cannot cut connections between nodes on this machine: {reason}")
+    messages: list[str] = []
+    run = FailoverRun(Options(seconds=25, rate=60, kinds=kinds), tmp_path, messages.append)
     outcome = await run.run()
-    assert outcome.problems == [], "\n".join([*outcome.problems, *said])
+    assert outcome.problems == [], "\n".join([*outcome.problems, *messages])
     assert len(outcome.faults) >= 2
     assert outcome.findings.acknowledged > 1000
 
 
 @pytest.mark.long
-async def test_a_rolling_restart_under_load_costs_producers_nothing_but_retries(tmp_path: Path) -> None:
-    said: list[str] = []
-    run = FailoverRun(Options(seconds=15, rate=60, kinds=(FaultKind.ROLL,)), tmp_path, said.append)
+async def test_a_rolling_restart_under_load_causes_only_retries(tmp_path: Path) -> None:
+    messages: list[str] = []
+    run = FailoverRun(Options(seconds=15, rate=60, kinds=(FaultKind.ROLL,)), tmp_path, messages.append)
     outcome = await run.run()
-    assert outcome.problems == [], "\n".join([*outcome.problems, *said])
+    assert outcome.problems == [], "\n".join([*outcome.problems, *messages])
     assert {each.node_id for each in outcome.faults} == {1, 2, 3}
     assert outcome.findings.acknowledged > 1000
-    assert outcome.findings.unknown == 0, "\n".join(said)
+    assert outcome.findings.unknown == 0, "\n".join(messages)

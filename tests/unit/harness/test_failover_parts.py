@@ -1,4 +1,4 @@
-"""The parts of the failover run that can be told right from wrong without a cluster."""
+"""The parts of the failover run that can be tested without a cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _log(node: Path, name: str, data: bytes) -> None:
     (folder / name).write_bytes(data)
 
 
-def test_replicas_with_other_segment_boundaries_are_equal(tmp_path: Path) -> None:
+def test_replicas_with_different_segment_boundaries_are_equal(tmp_path: Path) -> None:
     _log(tmp_path / "node-1", "00000000000000000000.log", b"abcd")
     _log(tmp_path / "node-2", "00000000000000000000.log", b"ab")
     _log(tmp_path / "node-2", "00000000000000000002.log", b"cd")
@@ -24,14 +24,14 @@ def test_replicas_with_other_segment_boundaries_are_equal(tmp_path: Path) -> Non
     assert differences(folders, "topic", 1) == []
 
 
-def test_a_replica_with_another_byte_is_named(tmp_path: Path) -> None:
+def test_a_replica_with_a_differing_byte_is_reported(tmp_path: Path) -> None:
     _log(tmp_path / "node-1", "00000000000000000000.log", b"abcd")
     _log(tmp_path / "node-2", "00000000000000000000.log", b"abxd")
     [line] = differences([tmp_path / "node-1" / "data", tmp_path / "node-2" / "data"], "topic", 1)
     assert line.startswith("topic-0: node-1: 4 B") and "node-2: 4 B" in line
 
 
-def test_every_kind_of_fault_meets_controller_and_leader_before_any_comes_again() -> None:
+def test_each_kind_of_fault_affects_controller_and_leader_before_it_repeats() -> None:
     kinds = (FaultKind.KILL, FaultKind.PAUSE, FaultKind.CUT)
     faults = list(itertools.islice(schedule(7, kinds, least_s=1, most_s=2), 6))
     assert {(fault.kind, fault.target) for fault in faults} == set(
@@ -40,7 +40,7 @@ def test_every_kind_of_fault_meets_controller_and_leader_before_any_comes_again(
     assert faults == list(itertools.islice(schedule(7, kinds, least_s=1, most_s=2), 6))
 
 
-def test_a_layout_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_a_layout_is_read_as_written(tmp_path: Path) -> None:
     layout = new_layout(tmp_path / "cluster", 3, settings={"num.partitions": "4"})
     layout.write()
     found = read_layout(tmp_path / "cluster")

@@ -93,7 +93,7 @@ def test_each_kind_of_difference_is_reported_once_with_its_versions(
     assert len([text for text in found if line in text]) == 1, found
 
 
-def test_a_file_that_is_no_definition_is_named(tmp_path: Path) -> None:
+def test_a_file_without_a_definition_is_reported(tmp_path: Path) -> None:
     (tmp_path / "Broken.json").write_text("{}")
     with pytest.raises(ValueError, match=r"Broken\.json is not a message definition"):
         Definition.read(tmp_path / "Broken.json")

@@ -1,4 +1,4 @@
-"""The soak in small: mixed load of three libraries, one kill -9, and every promise is kept."""
+"""A short soak run: mixed load of three client libraries and one kill -9; all guarantees hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.harness.soak.run import Options, SoakRun
 
 
 @pytest.mark.long
-async def test_what_was_acknowledged_survives_kill_9_under_mixed_load(tmp_path: Path) -> None:
+async def test_acknowledged_records_survive_kill_9_under_mixed_load(tmp_path: Path) -> None:
     options = Options(seconds=10, kill_every_s=6, quiet_s=3, rate=150)
     outcome = await SoakRun(options, tmp_path, lambda text: None).run()
     assert outcome.problems == []

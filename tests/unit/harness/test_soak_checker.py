@@ -1,4 +1,4 @@
-"""The soak's checker finds nothing in a good history, and every anomaly that is put into one."""
+"""The checker of the soak run accepts a valid history and reports every injected anomaly."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def index_of(events: list[Event], process: str, f: str, type: str, number: int =
 
 
 def change(process: str, f: str, type: str, value: object, number: int = 0) -> Damage:
-    """Give one event another value."""
+    """Replace the value of one event."""
 
     def damage(events: list[Event]) -> None:
         at = index_of(events, process, f, type, number)
@@ -35,7 +35,7 @@ def change(process: str, f: str, type: str, value: object, number: int = 0) -> D
 
 
 def insert(before: tuple[str, str, str], event: Event) -> Damage:
-    """Put an event before another one."""
+    """Insert an event before another one."""
 
     def damage(events: list[Event]) -> None:
         events.insert(index_of(events, *before), event)
@@ -44,7 +44,7 @@ def insert(before: tuple[str, str, str], event: Event) -> Damage:
 
 
 def swap_in_log(events: list[Event]) -> None:
-    """What is at offset 0 and 1 of partition 1 changes places, in all that anybody saw."""
+    """Swap the records at offsets 0 and 1 of partition 1 in every recorded read."""
     at = index_of(events, FINAL_READER, "poll", "ok", 1)
     events[at] = events[at]._replace(value=[1, 0, [[1, 4], [1, 3], [1, 5]]])
     for index, event in enumerate(events):
@@ -57,37 +57,49 @@ ALL_OF_0 = [[1, 0], [1, 1], [1, 2], [2, 0], [2, 1], [2, 2], [1, 6], [1, 7], [1, 
 FINAL_0 = (FINAL_READER, "poll", "ok")
 
 DAMAGES: list[tuple[str, Anomaly, Damage]] = [
-    ("the end of the log is gone", Anomaly.LOST, change(*FINAL_0, [0, 0, ALL_OF_0[:8]])),
-    ("the log starts late", Anomaly.LOST, change(*FINAL_0, [0, 1, ALL_OF_0[1:]])),
-    ("a partition is gone", Anomaly.LOST, change(*FINAL_0, [1, 0, []], 1)),
+    ("the end of the log is lost", Anomaly.LOST, change(*FINAL_0, [0, 0, ALL_OF_0[:8]])),
+    ("the start of the log is lost", Anomaly.LOST, change(*FINAL_0, [0, 1, ALL_OF_0[1:]])),
+    ("all records of a partition are lost", Anomaly.LOST, change(*FINAL_0, [1, 0, []], 1)),
     (
-        "acknowledged at an offset where something else is",
+        "acknowledged at the offset of another record",
         Anomaly.TWO_VALUES,
         change("2", "send", "ok", [[0, 0, 4]]),
     ),
     (
-        "two readers differ",
+        "two readers read different records",
         Anomaly.TWO_VALUES,
         change("reader", "poll", "ok", [0, 0, [*ALL_OF_0[:3], [2, 1]]]),
     ),
-    ("a record is there again", Anomaly.DUPLICATE, change(*FINAL_0, [0, 0, [*ALL_OF_0, [1, 8]]])),
+    ("a record is repeated", Anomaly.DUPLICATE, change(*FINAL_0, [0, 0, [*ALL_OF_0, [1, 8]]])),
     (
-        "a record is there again in another partition",
+        "a record is repeated in another partition",
         Anomaly.DUPLICATE,
         change(*FINAL_0, [1, 0, [[1, 3], [1, 4], [1, 5], [1, 6]]], 1),
     ),
-    ("two records changed places", Anomaly.DISORDER, swap_in_log),
-    ("a poll left something out", Anomaly.GAP, change("reader", "poll", "ok", [0, 5, ALL_OF_0[5:]], 1)),
-    ("a poll went back", Anomaly.GAP, change("reader", "poll", "ok", [0, 3, ALL_OF_0[3:]], 1)),
-    ("a number nobody sent", Anomaly.INVENTED, change(*FINAL_0, [0, 0, [*ALL_OF_0, [1, 99]]])),
-    ("a producer nobody knows", Anomaly.INVENTED, change(*FINAL_0, [0, 0, [*ALL_OF_0, [9, 0]]])),
-    ("sent to the other partition", Anomaly.MISPLACED, change("1", "send", "invoke", [1, 0, 2])),
-    ("bytes changed", Anomaly.DAMAGED, change("reader", "poll", "ok", [0, 0, [[1, 0], list(DAMAGED)]])),
-    ("a commit is gone", Anomaly.COMMIT_LOST, change("group/question", "committed", "ok", [])),
-    ("a commit went back", Anomaly.COMMIT_LOST, change("group/question", "committed", "ok", [[0, 3]])),
-    ("a commit went ahead", Anomaly.COMMIT_INVENTED, change("group/question", "committed", "ok", [[0, 5]])),
+    ("two records are swapped", Anomaly.DISORDER, swap_in_log),
+    ("a poll omits records", Anomaly.GAP, change("reader", "poll", "ok", [0, 5, ALL_OF_0[5:]], 1)),
     (
-        "another partition's commit",
+        "a poll returns earlier records again",
+        Anomaly.GAP,
+        change("reader", "poll", "ok", [0, 3, ALL_OF_0[3:]], 1),
+    ),
+    ("a number that was never sent", Anomaly.INVENTED, change(*FINAL_0, [0, 0, [*ALL_OF_0, [1, 99]]])),
+    ("an unknown producer", Anomaly.INVENTED, change(*FINAL_0, [0, 0, [*ALL_OF_0, [9, 0]]])),
+    ("sent to another partition", Anomaly.MISPLACED, change("1", "send", "invoke", [1, 0, 2])),
+    ("bytes changed", Anomaly.DAMAGED, change("reader", "poll", "ok", [0, 0, [[1, 0], list(DAMAGED)]])),
+    ("a commit is lost", Anomaly.COMMIT_LOST, change("group/question", "committed", "ok", [])),
+    (
+        "a committed offset decreases",
+        Anomaly.COMMIT_LOST,
+        change("group/question", "committed", "ok", [[0, 3]]),
+    ),
+    (
+        "a committed offset that was never committed",
+        Anomaly.COMMIT_INVENTED,
+        change("group/question", "committed", "ok", [[0, 5]]),
+    ),
+    (
+        "an offset of another partition",
         Anomaly.COMMIT_INVENTED,
         change("group/question", "committed", "ok", [[0, 4], [1, 1]]),
     ),
@@ -101,7 +113,7 @@ DAMAGES: list[tuple[str, Anomaly, Damage]] = [
 ]
 
 
-def test_a_good_history_has_nothing_wrong_and_is_counted() -> None:
+def test_a_valid_history_has_no_violation_and_is_counted() -> None:
     findings = check(good_history())
     assert findings.violations == []
     assert (findings.sent, findings.acknowledged, findings.in_log) == (12, 12, 12)
@@ -111,17 +123,17 @@ def test_a_good_history_has_nothing_wrong_and_is_counted() -> None:
 @pytest.mark.parametrize(
     ("anomaly", "damage"), [case[1:] for case in DAMAGES], ids=[case[0] for case in DAMAGES]
 )
-def test_every_anomaly_that_is_put_in_is_found(anomaly: Anomaly, damage: Damage) -> None:
+def test_every_injected_anomaly_is_found(anomaly: Anomaly, damage: Damage) -> None:
     events = good_history()
     damage(events)
     assert anomaly in check(events).counts
 
 
-def test_every_anomaly_is_put_in_by_some_damage() -> None:
+def test_every_kind_of_anomaly_is_injected() -> None:
     assert {anomaly for _, anomaly, _ in DAMAGES} == set(Anomaly)
 
 
-def test_a_record_that_was_never_acknowledged_may_be_there_or_not() -> None:
+def test_an_unacknowledged_record_may_be_present_or_absent() -> None:
     events = good_history()
     events.insert(1, Event("2", "send", "invoke", [0, 3, 4]))
     events.insert(2, Event("2", "send", "info", [3, 4]))
@@ -131,7 +143,7 @@ def test_a_record_that_was_never_acknowledged_may_be_there_or_not() -> None:
     assert findings.unknown == 2
 
 
-def test_a_commit_that_was_not_answered_may_have_been_made_or_not() -> None:
+def test_a_commit_without_response_may_be_applied_or_not() -> None:
     for committed in (4, 6):
         events = good_history()
         insert(("broker", "kill", "ok"), Event("group/a", "commit", "invoke", [[0, 6]]))(events)
@@ -141,7 +153,7 @@ def test_a_commit_that_was_not_answered_may_have_been_made_or_not() -> None:
         assert check(events).violations == []
 
 
-def test_a_commit_answered_after_the_question_was_asked_need_not_be_in_its_answer() -> None:
+def test_a_commit_acknowledged_after_a_query_began_may_be_absent_from_its_result() -> None:
     events = good_history()
     at = index_of(events, "group/question", "committed", "ok")
     events.insert(at, Event("group/a", "commit", "invoke", [[0, 9]]))
@@ -150,14 +162,14 @@ def test_a_commit_answered_after_the_question_was_asked_need_not_be_in_its_answe
     assert check(events).violations == []
 
 
-def test_many_violations_of_a_kind_are_counted_and_a_few_are_shown() -> None:
+def test_violations_are_counted_and_the_first_ones_shown() -> None:
     events = [event for event in good_history() if event.process != FINAL_READER]
     findings = check(events)
     assert findings.counts[Anomaly.LOST] == 12
     assert len(findings.violations) == 5
 
 
-def test_a_value_says_who_wrote_it_and_any_other_byte_is_damage() -> None:
+def test_a_value_names_its_writer_and_other_bytes_are_corruption() -> None:
     for number in (0, 1, 63, 64, 12345):
         value = value_of(3, number)
         assert writer_of(value) == (3, number)
@@ -165,7 +177,7 @@ def test_a_value_says_who_wrote_it_and_any_other_byte_is_damage() -> None:
     assert writer_of(None) == writer_of(b"") == DAMAGED
 
 
-def test_growth_is_the_slope_of_memory_over_time() -> None:
+def test_memory_growth_is_a_slope_over_time() -> None:
     assert slope([]) == slope([(1, 5)]) == slope([(1, 5), (1, 6)]) == 0
     samples = [
         Sample(start, age, start * 10 + age, 1000 + 7 * age + 3 * start)

@@ -1,4 +1,4 @@
-"""A short soak of tiered storage: an S3 server that misbehaves, three nodes, one of them killed."""
+"""A short soak run of tiered storage: a faulty S3 server and three nodes, one of which is killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.harness.tier_soak.run import Options, TierSoak
 
 
 @pytest.mark.long
-def test_every_record_is_read_once_from_a_store_that_misbehaves_while_nodes_are_killed(
+def test_each_record_is_read_once_from_a_faulty_store_while_nodes_are_killed(
     tmp_path: Path,
 ) -> None:
     options = Options(
@@ -33,7 +33,7 @@ def test_every_record_is_read_once_from_a_store_that_misbehaves_while_nodes_are_
 
 
 class Message:
-    """A record as librdkafka hands it out."""
+    """A record as librdkafka returns it."""
 
     def __init__(self, offset: int, value: bytes) -> None:
         self._offset, self._value = offset, value
@@ -52,12 +52,12 @@ class Message:
     ("offset", "content", "problem"),
     [
         (0, 0, None),
-        (1, 1, "came for 0"),
+        (1, 1, "was read, expected 0"),
         (0, 1, "other bytes"),
     ],
     ids=["right", "left out", "another's bytes"],
 )
-def test_a_reader_finds_what_is_wrong(offset: int, content: int, problem: str | None) -> None:
+def test_a_reader_reports_violations(offset: int, content: int, problem: str | None) -> None:
     reader = Reader("127.0.0.1:1", "t", 10)
     reader._check(cast(Any, Message(offset, value_of("t", content))))
     assert len(reader.problems) == (problem is not None)

@@ -1,4 +1,4 @@
-"""The checker of transactions finds nothing in a good history, and every anomaly that is put into one."""
+"""The transaction checker accepts a valid history and reports every injected anomaly."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Damage = Callable[[list[Event]], None]
 
 
 def good_history() -> list[Event]:
-    """A committed transaction over two partitions, an aborted one, one whose end nobody knows, another."""
+    """Return committed transactions, an aborted one, and one with an unknown result."""
     return [
         *sent("a", 0, {0: (0, 0), 1: (1, 0), 2: (0, 1)}),
         Event("a", "offset", "invoke", [0, 0, 10]),
@@ -40,7 +40,7 @@ def good_history() -> list[Event]:
 
 
 def sent(producer: str, transaction: int, places: dict[int, tuple[int, int]]) -> list[Event]:
-    """Records by number, each with partition and offset."""
+    """Return sent records by number, each with partition and offset."""
     events = []
     for record, (partition, offset) in places.items():
         events.append(Event(producer, "send", "invoke", [transaction, partition, record]))
@@ -49,7 +49,7 @@ def sent(producer: str, transaction: int, places: dict[int, tuple[int, int]]) ->
 
 
 def final(partition: int, records: list[list[object]]) -> Damage:
-    """The final reader finds other records in a partition."""
+    """Replace the records that the final reader finds in a partition."""
 
     def damage(events: list[Event]) -> None:
         at = next(
@@ -63,17 +63,17 @@ def final(partition: int, records: list[list[object]]) -> Damage:
 
 
 def put(event: Event, before: tuple[str, str, object]) -> Damage:
-    """An event comes before another."""
+    """Insert an event before another one."""
 
     def damage(events: list[Event]) -> None:
-        wanted = [index for index, one in enumerate(events) if (one.process, one.f, one.value) == before]
-        events.insert(wanted[0], event)
+        matches = [index for index, one in enumerate(events) if (one.process, one.f, one.value) == before]
+        events.insert(matches[0], event)
 
     return damage
 
 
 def without_acknowledgement(process: str, value: list[int], damage: Damage) -> Damage:
-    """Nobody was told where a record is, and it is elsewhere."""
+    """Remove the acknowledgement of a record and apply `damage`."""
 
     def both(events: list[Event]) -> None:
         events.remove(Event(process, "send", "ok", value))
@@ -84,7 +84,7 @@ def without_acknowledgement(process: str, value: list[int], damage: Damage) -> D
 
 DAMAGES: list[tuple[str, Anomaly, Damage]] = [
     (
-        "a committed transaction is gone",
+        "a committed transaction is lost",
         Anomaly.LOST,
         final(1, [[0, "a", 0, 1], [4, "a", 2, 1]]),
     ),
@@ -94,7 +94,7 @@ DAMAGES: list[tuple[str, Anomaly, Damage]] = [
         final(1, [[0, "a", 0, 1], [6, "b", 0, 0]]),
     ),
     (
-        "an aborted transaction is there in the end",
+        "an aborted transaction is read at the end",
         Anomaly.ABORTED_READ,
         final(0, [[0, "a", 0, 0], [1, "a", 0, 2], [3, "a", 1, 0], [5, "a", 2, 0]]),
     ),
@@ -112,29 +112,29 @@ DAMAGES: list[tuple[str, Anomaly, Damage]] = [
         put(Event("reader", "poll", "ok", [0, [[3, "a", 1, 0]]]), ("a", "abort", 1)),
     ),
     (
-        "a reader is given more than is stable",
+        "a reader reads beyond the last stable offset",
         Anomaly.PAST_STABLE,
         put(Event("reader", "stable", "ok", [0, 1]), ("reader", "stable", [0, 3])),
     ),
     (
-        "the last stable offset falls",
+        "the last stable offset decreases",
         Anomaly.STABLE_FELL,
         put(Event("reader", "stable", "ok", [0, 4]), (FINAL_READER, "committed", [0, 10])),
     ),
     (
-        "a record is there twice",
+        "a record is stored twice",
         Anomaly.DUPLICATE,
         final(1, [[0, "a", 0, 1], [4, "a", 2, 1], [6, "b", 0, 0], [8, "b", 0, 0]]),
     ),
     (
-        "a later transaction stands before an earlier one",
+        "a later transaction precedes an earlier one",
         Anomaly.DISORDER,
         without_acknowledgement(
             "a", [2, 0, 0, 5], final(0, [[0, "a", 0, 0], [1, "a", 0, 2], [-1, "a", 2, 0]])
         ),
     ),
     (
-        "two readers are given two values at one offset",
+        "two readers read different records at one offset",
         Anomaly.TWO_VALUES,
         put(
             Event("uncommitted", "poll", "ok", [0, [[5, "a", 1, 0]]]),
@@ -142,12 +142,12 @@ DAMAGES: list[tuple[str, Anomaly, Damage]] = [
         ),
     ),
     (
-        "a record is read that nobody sent",
+        "a record is read that was never sent",
         Anomaly.INVENTED,
         final(1, [[0, "a", 0, 1], [4, "a", 2, 1], [6, "b", 0, 0], [9, "c", 0, 0]]),
     ),
     (
-        "a record is in another partition than it was sent to",
+        "a record is in another partition than its request",
         Anomaly.MISPLACED,
         put(
             Event("uncommitted", "poll", "ok", [1, [[9, "a", 1, 0]]]),
@@ -155,31 +155,31 @@ DAMAGES: list[tuple[str, Anomaly, Damage]] = [
         ),
     ),
     (
-        "the offset of an aborted transaction counts",
+        "the offset of an aborted transaction is committed",
         Anomaly.OFFSET_WRONG,
         lambda events: events.__setitem__(-1, Event(FINAL_READER, "committed", "ok", [0, 20])),
     ),
 ]
 
 
-def test_a_good_history_has_nothing_wrong_with_it() -> None:
+def test_a_valid_history_has_no_violation() -> None:
     assert check(good_history()) == []
 
 
 @pytest.mark.parametrize(
     ("anomaly", "damage"), [case[1:] for case in DAMAGES], ids=[case[0] for case in DAMAGES]
 )
-def test_every_anomaly_that_is_put_in_is_found(anomaly: Anomaly, damage: Damage) -> None:
+def test_every_injected_anomaly_is_found(anomaly: Anomaly, damage: Damage) -> None:
     events = good_history()
     damage(events)
     assert anomaly in {violation.anomaly for violation in check(events)}
 
 
-def test_every_kind_of_anomaly_is_put_in() -> None:
+def test_every_kind_of_anomaly_is_injected() -> None:
     assert {case[1] for case in DAMAGES} == set(Anomaly)
 
 
-def test_a_transaction_with_an_unknown_end_exists_completely_or_not_at_all() -> None:
+def test_a_transaction_with_unknown_result_is_visible_completely_or_not_at_all() -> None:
     events = good_history()
     final(0, [[0, "a", 0, 0], [1, "a", 0, 2]])(events)
     final(1, [[0, "a", 0, 1], [6, "b", 0, 0]])(events)

@@ -1,4 +1,4 @@
-"""Batch headers: what they say, what is refused, and what stamping changes."""
+"""Batch headers: fields, validation, and changes by the leader."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ from tidelog.protocol.batch import (
 )
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.protocol.record import BatchBuilder, BatchProducer, read_records
 
 
 def a_batch(count: int = 3, base_offset: int = 100) -> bytearray:
     builder = BatchBuilder(
-        base_offset=base_offset, leader_epoch=5, producer_id=9, producer_epoch=2, base_sequence=40
+        base_offset=base_offset,
+        leader_epoch=5,
+        producer=BatchProducer(producer_id=9, producer_epoch=2, base_sequence=40),
     )
     for index in range(count):
         builder.append(1000 + index, b"key", b"value %d" % index)
@@ -72,14 +74,14 @@ def test_sequences_wrap_to_zero_and_none_stays_none() -> None:
         (0x20, "is_control"),
     ],
 )
-def test_each_attribute_bit_says_one_thing(attributes: int, name: str) -> None:
+def test_each_attribute_bit_has_one_meaning(attributes: int, name: str) -> None:
     names = ("is_log_append_time", "is_transactional", "is_control")
     header = read_header(a_batch())._replace(attributes=attributes)
     assert [each for each in names if getattr(header, each)] == [name]
     assert header.compression is Compression.NONE
 
 
-def test_compressions_that_do_not_exist_are_refused() -> None:
+def test_unknown_compression_codecs_are_refused() -> None:
     header = read_header(a_batch())
     for codec in Compression:
         assert header._replace(attributes=codec | 0x18).compression is codec
@@ -88,7 +90,7 @@ def test_compressions_that_do_not_exist_are_refused() -> None:
             _ = header._replace(attributes=number).compression
 
 
-def test_a_header_alone_can_be_read_but_a_byte_less_cannot() -> None:
+def test_a_complete_header_is_required() -> None:
     batch = a_batch()
     assert read_header(bytes(batch[:BATCH_OVERHEAD])) == read_header(batch)
     for length in range(BATCH_OVERHEAD):
@@ -112,7 +114,7 @@ def test_a_header_alone_can_be_read_but_a_byte_less_cannot() -> None:
         (57, ">i", -(2**31)),
     ],
 )
-def test_impossible_headers_are_refused(position: int, layout: str, value: int) -> None:
+def test_invalid_headers_are_refused(position: int, layout: str, value: int) -> None:
     batch = a_batch()
     struct.pack_into(layout, batch, position, value)
     with pytest.raises(DecodeError, match=str(value)):
@@ -121,7 +123,7 @@ def test_impossible_headers_are_refused(position: int, layout: str, value: int) 
 
 @settings(max_examples=300, deadline=None)
 @given(data=st.binary(max_size=200), position=st.integers(0, 200))
-def test_any_bytes_are_a_header_or_a_decode_error(data: bytes, position: int) -> None:
+def test_random_bytes_are_a_header_or_a_decode_error(data: bytes, position: int) -> None:
     try:
         header = read_header(data, position)
     except DecodeError:
@@ -131,7 +133,7 @@ def test_any_bytes_are_a_header_or_a_decode_error(data: bytes, position: int) ->
     crc_is_valid(data, position, header)
 
 
-def test_batches_follow_each_other_and_a_torn_one_is_refused() -> None:
+def test_batches_are_split_and_a_truncated_one_is_refused() -> None:
     first, second = a_batch(), a_batch(5, 103)
     both = bytes(first + second)
     found = list(iterate_headers(memoryview(both)))
@@ -143,7 +145,7 @@ def test_batches_follow_each_other_and_a_torn_one_is_refused() -> None:
                 list(iterate_headers(both[:length]))
 
 
-def test_a_length_beyond_the_buffer_is_a_torn_batch() -> None:
+def test_a_length_beyond_the_buffer_is_a_truncated_batch() -> None:
     batch = a_batch()
     struct.pack_into(">i", batch, 8, 2**31 - 1)
     with pytest.raises(DecodeError):
@@ -153,7 +155,7 @@ def test_a_length_beyond_the_buffer_is_a_torn_batch() -> None:
         read_records(batch)
 
 
-def test_the_checksum_finds_every_flipped_bit_behind_it() -> None:
+def test_the_checksum_detects_every_flipped_bit_after_it() -> None:
     batch = a_batch()
     assert crc_is_valid(batch, 0, read_header(batch))
     header = read_header(batch)
@@ -164,7 +166,7 @@ def test_the_checksum_finds_every_flipped_bit_behind_it() -> None:
             assert not crc_is_valid(damaged, 0, header)
 
 
-def test_stamping_changes_offset_and_epoch_and_keeps_the_checksum() -> None:
+def test_setting_offset_and_epoch_keeps_the_checksum() -> None:
     batch = bytearray(b"\xaa" * 7) + a_batch() + b"\xbb"
     before = bytes(batch)
     stamp(memoryview(batch), 7, 2**62, 2**31 - 1)
@@ -177,7 +179,7 @@ def test_stamping_changes_offset_and_epoch_and_keeps_the_checksum() -> None:
 
 
 @pytest.mark.parametrize("log_append_time", [True, False])
-def test_a_new_timestamp_renews_the_checksum(log_append_time: bool) -> None:
+def test_setting_a_timestamp_updates_the_checksum(log_append_time: bool) -> None:
     batch = bytearray(b"\xaa" * 3) + a_batch() + b"\xbb"
     set_max_timestamp(batch, 3, 5000, log_append_time=log_append_time)
     header = read_header(batch, 3)
@@ -189,7 +191,7 @@ def test_a_new_timestamp_renews_the_checksum(log_append_time: bool) -> None:
     assert batch[3:-1] == a_batch()
 
 
-def test_an_emptied_batch_is_the_one_that_kafka_leaves() -> None:
+def test_an_emptied_batch_equals_kafkas() -> None:
     header = BatchHeader(
         base_offset=1000,
         batch_length=500,
@@ -218,7 +220,7 @@ def test_an_empty_batch_may_name_a_codec() -> None:
 
 
 @pytest.mark.parametrize(("name", "data"), golden_batches())
-def test_checksums_of_batches_that_kafka_wrote_hold(name: str, data: bytes) -> None:
+def test_checksums_of_kafkas_batches_are_valid(name: str, data: bytes) -> None:
     header = read_header(data)
     assert header.size_bytes == len(data), name
     assert crc_is_valid(data, 0, header)

@@ -1,4 +1,4 @@
-"""What a version can express, what it skips, and what the codec says when it refuses."""
+"""The message codec: versions, skipped fields, and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tidelog.protocol.messages.metadata import MetadataResponseTopic as Topic
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 EMPTY_API_VERSIONS_RESPONSE = bytes.fromhex("00000100000000")
-"""ApiVersionsResponse version 3 up to where its tagged fields are counted."""
+"""ApiVersionsResponse version 3 up to the count of its tagged fields."""
 
 
 def test_a_classic_version_has_fixed_lengths_and_no_tagged_fields() -> None:
@@ -43,7 +43,7 @@ def test_null_is_minus_one_or_compact_zero() -> None:
     assert encode(MetadataRequest(topics=None), 9).hex(" ") == "00 01 00 00 00"
 
 
-def test_a_struct_that_may_be_null_has_a_byte_before_it() -> None:
+def test_a_nullable_struct_has_a_marker_byte() -> None:
     without, cursor = DescribeTopicPartitionsRequest(), RequestCursor(topic_name="t", partition_index=3)
     assert encode(without, 0).hex(" ") == "01 00 00 07 d0 ff 00"
     assert encode(replace(without, cursor=cursor), 0).hex(" ") == (
@@ -52,7 +52,7 @@ def test_a_struct_that_may_be_null_has_a_byte_before_it() -> None:
     assert decode(DescribeTopicPartitionsRequest, bytes.fromhex("01000007d0fe00"), 0) == without
 
 
-def test_tagged_fields_are_in_the_order_of_their_tags_and_only_when_set() -> None:
+def test_only_set_tagged_fields_are_written_in_tag_order() -> None:
     response = ApiVersionsResponse(
         supported_features=(SupportedFeatureKey(name="f", min_version=1, max_version=2),),
         zk_migration_ready=True,
@@ -74,35 +74,36 @@ def test_unknown_tagged_fields_are_skipped() -> None:
     data = bytes.fromhex("02610262020703aabbcc8f0100")
     request = decode(ApiVersionsRequest, data, 3)
     assert request == ApiVersionsRequest(client_software_name="a", client_software_version="b")
-    known_between = EMPTY_API_VERSIONS_RESPONSE + bytes.fromhex("030901ff010800000000000000050a00")
-    assert decode(ApiVersionsResponse, known_between, 3) == ApiVersionsResponse(finalized_features_epoch=5)
+    known_and_unknown = EMPTY_API_VERSIONS_RESPONSE + bytes.fromhex("030901ff010800000000000000050a00")
+    response = decode(ApiVersionsResponse, known_and_unknown, 3)
+    assert response == ApiVersionsResponse(finalized_features_epoch=5)
 
 
-def test_tagged_fields_out_of_order_or_repeated_are_taken_as_kafka_takes_them() -> None:
+def test_unordered_or_repeated_tagged_fields_are_read_as_in_kafka() -> None:
     data = EMPTY_API_VERSIONS_RESPONSE + bytes.fromhex("030301010108" + "00" * 7 + "050108" + "00" * 7 + "06")
     expected = ApiVersionsResponse(finalized_features_epoch=6, zk_migration_ready=True)
     assert decode(ApiVersionsResponse, data, 3) == expected
 
 
 @pytest.mark.parametrize("size", ["04", "07", "09", "0a"])
-def test_a_tagged_field_whose_size_is_a_lie_is_refused(size: str) -> None:
+def test_a_tagged_field_with_a_wrong_size_is_refused(size: str) -> None:
     data = EMPTY_API_VERSIONS_RESPONSE + bytes.fromhex("0101" + size + "00" * 7 + "050000")
     with pytest.raises(DecodeError):
         decode(ApiVersionsResponse, data, 3)
 
 
-def test_any_byte_but_zero_is_true() -> None:
+def test_any_nonzero_byte_is_true() -> None:
     assert decode(MetadataRequest, bytes.fromhex("000000007f"), 4).allow_auto_topic_creation is True
     assert decode(MetadataRequest, bytes.fromhex("0000000000"), 4).allow_auto_topic_creation is False
 
 
-def test_a_field_that_a_version_lacks_gets_its_default_back() -> None:
+def test_a_field_missing_in_a_version_gets_its_default() -> None:
     topic = Topic(name="t", topic_id=UUID(int=7), is_internal=True, partitions=(Partition(leader_epoch=4),))
     back = decode(MetadataResponse, encode(MetadataResponse(cluster_id="c", topics=(topic,)), 0), 0)
     assert back == MetadataResponse(topics=(Topic(name="t", partitions=(Partition(),)),))
 
 
-def test_a_field_that_matters_and_that_a_version_lacks_is_refused() -> None:
+def test_a_set_field_that_a_version_lacks_is_refused() -> None:
     with pytest.raises(
         ValueError, match=r"FindCoordinatorRequest.key_type is 1: the field does not exist in version 0"
     ):
@@ -137,14 +138,12 @@ def test_a_field_that_matters_and_that_a_version_lacks_is_refused() -> None:
         (MetadataResponse(cluster_id=b"raw"), 9, "not a string"),  # type: ignore[arg-type]
     ],
 )
-def test_a_refusal_names_the_field_and_shows_the_value(
-    message: MetadataRequest, version: int, words: str
-) -> None:
+def test_the_error_names_the_field_and_the_value(message: MetadataRequest, version: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         encode(message, version)
 
 
-def test_a_refused_message_leaves_nothing_behind() -> None:
+def test_a_refused_message_writes_no_bytes() -> None:
     out = bytearray(b"before")
     with pytest.raises(ValueError, match="name"):
         encode_into(MetadataResponse(topics=(Topic(name="a"), Topic(name=None))), 11, out)
@@ -152,14 +151,14 @@ def test_a_refused_message_leaves_nothing_behind() -> None:
 
 
 @pytest.mark.parametrize("version", [-1, 14])
-def test_a_version_that_does_not_exist_is_refused(version: int) -> None:
+def test_an_unknown_version_is_refused(version: int) -> None:
     with pytest.raises(ValueError, match=f"MetadataRequest has no version {version}"):
         encode(MetadataRequest(), version)
     with pytest.raises(ValueError, match=f"MetadataRequest has no version {version}"):
         decode(MetadataRequest, b"", version)
 
 
-def test_bytes_behind_the_message_are_refused_unless_a_prefix_is_wanted() -> None:
+def test_trailing_bytes_are_refused_unless_a_prefix_is_requested() -> None:
     data = b"??" + encode(MetadataRequest(topics=None), 9)
     with pytest.raises(DecodeError, match="3 bytes remain after MetadataRequest version 9"):
         decode(MetadataRequest, data[2:] + b"end", 9)
@@ -188,7 +187,7 @@ def test_records_are_written_from_a_view() -> None:
         assert encode(request, 9).count(b"the batches") == 1
 
 
-def test_a_decoded_message_is_frozen_hashable_and_like_any_other() -> None:
+def test_a_decoded_message_is_frozen_and_hashable() -> None:
     response = MetadataResponse(topics=(Topic(name="t", partitions=(Partition(isr_nodes=(1, 2)),)),))
     back = decode(MetadataResponse, encode(response, 12), 12)
     assert back == response and hash(back) == hash(response) and repr(back) == repr(response)
@@ -199,7 +198,7 @@ def test_a_decoded_message_is_frozen_hashable_and_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("length", ["fffe", "8000", "ff00"])
-def test_a_negative_length_that_is_not_null_is_refused(length: str) -> None:
+def test_a_negative_length_other_than_null_is_refused(length: str) -> None:
     with pytest.raises(DecodeError):
         decode(MetadataRequest, bytes.fromhex("00000001" + length + "61" * 4), 1)
     with pytest.raises(DecodeError):
@@ -215,7 +214,7 @@ def test_null_is_refused_where_it_is_not_allowed() -> None:
 
 
 @pytest.mark.parametrize("text", ["ff", "c080", "eda080", "f8888080", "e282"])
-def test_text_that_is_not_utf_8_is_refused(text: str) -> None:
+def test_invalid_utf_8_is_refused(text: str) -> None:
     raw = bytes.fromhex(text)
     with pytest.raises(DecodeError, match="utf-8"):
         decode(FindCoordinatorRequest, len(raw).to_bytes(2, "big") + raw, 0)

@@ -1,10 +1,10 @@
-"""Bytes that nobody well-meaning sends: every one is a message or a DecodeError, at a bounded price.
+"""Hostile bytes: each input becomes a message or a DecodeError, with bounded memory.
 
-What is decoded from damaged bytes is compared with a decoder of another making. Prices are
-counted in bytes allocated, never in seconds.
+The result of decoding damaged bytes is compared with that of an independent decoder. Memory is
+counted in allocated bytes; time is not measured.
 
-Lessons: CVE-2026-111108 and CVE-2026-111115 (counts of arrays and tagged fields believed
-before the bytes were there), CVE-2022-34917 (memory exhausted without authentication).
+Lessons: CVE-2026-111108 and CVE-2026-111115 (counts of arrays and tagged fields were trusted
+before their bytes had arrived), CVE-2022-34917 (memory exhausted without authentication).
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ from tidelog.protocol.schema import ZERO_UUID, Array, Bytes, Message, String, St
 MUTATIONS_PER_VERSION = 25
 RANDOM_FRAMES_PER_VERSION = 8
 ALLOCATION_FLOOR_BYTES = 16 * 1024
-"""What one decode may take however short the frame is: frames of calls, the error and its text."""
+"""The bytes that one decode may allocate for any frame: frames of calls, the error and its text."""
 
 
 def unsigned_varint(value: int) -> bytes:
-    """The compact form of `value`."""
+    """Return the compact form of `value`."""
     out = bytearray()
     write_unsigned_varint(out, value)
     return bytes(out)
 
 
 def filled(cls: type[Message], version: int, random: Random) -> bytes:
-    """A valid message with something in every field."""
+    """Return a valid message in which every field is set."""
     return encode(random_message(cls, version, random, Shape.FULL), version)
 
 
-def outcome(
+def reencoded(
     decoder: Callable[[type[Message], bytes, int], Any], cls: type[Message], data: bytes, version: int
 ) -> bytes | None:
-    """The bytes of the message that `decoder` finds in `data`, None if it refuses."""
+    """Return the re-encoded message that `decoder` reads from `data`, or None if it refuses."""
     try:
         message = decoder(cls, data, version)
     except DecodeError:
@@ -87,9 +87,9 @@ def takes_less(limit_bytes: int, cls: type[Message], data: bytes, version: int) 
 
 
 def peak_bytes(cls: type[Message], data: bytes, version: int) -> int:
-    """The most memory that was in use at one time while `data` was decoded or refused.
+    """Return the peak of allocated bytes while `data` is decoded or refused.
 
-    The least of three times, as threads of other tests allocate in between.
+    The result is the minimum of three runs, because threads of other tests allocate meanwhile.
     """
     return min(peak_bytes_once(cls, data, version) for _ in range(3))
 
@@ -105,15 +105,15 @@ def peak_bytes_once(cls: type[Message], data: bytes, version: int) -> int:
 
 
 @pytest.fixture
-def quiet() -> Iterator[None]:
-    """No collection of garbage during the test: finalizers allocate, too."""
+def garbage_collection_disabled() -> Iterator[None]:
+    """Disable garbage collection during the test, because finalizers allocate memory."""
     gc.disable()
     yield
     gc.enable()
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
-def test_a_message_cut_off_anywhere_is_refused(cls: type[Message]) -> None:
+def test_a_truncated_message_is_refused(cls: type[Message]) -> None:
     for version in versions_of(cls):
         data = memoryview(filled(cls, version, Random(1)))
         for end in range(len(data)):
@@ -124,27 +124,29 @@ def test_a_message_cut_off_anywhere_is_refused(cls: type[Message]) -> None:
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
-def test_damaged_bytes_are_refused_or_read_as_another_decoder_reads_them(cls: type[Message]) -> None:
+def test_damaged_bytes_are_refused_or_decoded_as_by_kio(cls: type[Message]) -> None:
     for version in versions_of(cls):
         for data in damaged_frames(cls, version):
-            expected = outcome(naive_decode, cls, data, version)
-            assert outcome(decode, cls, data, version) == expected, f"version {version}: {data.hex()}"
+            expected = reencoded(naive_decode, cls, data, version)
+            assert reencoded(decode, cls, data, version) == expected, f"version {version}: {data.hex()}"
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
-def test_a_length_or_count_that_is_a_lie_allocates_nothing(cls: type[Message], quiet: None) -> None:
+def test_a_false_length_or_count_allocates_nothing(
+    cls: type[Message], garbage_collection_disabled: None
+) -> None:
     for version in {versions_of(cls)[0], versions_of(cls)[-1]}:
         data = filled(cls, version, Random(2))
         peak_bytes(cls, data, version)
         for at in range(0, len(data), 7):
-            for lie in HUGE:
-                frame = data[:at] + lie + data[at + len(lie) :]
+            for huge in HUGE:
+                frame = data[:at] + huge + data[at + len(huge) :]
                 most = ALLOCATION_FLOOR_BYTES + 8 * len(frame)
                 assert takes_less(most, cls, frame, version), f"version {version}: {frame.hex()}"
 
 
 def array_paths(cls: type[Struct], version: int) -> Iterator[tuple[Declared, ...]]:
-    """The way to every array in `cls`, through the structs and arrays around it."""
+    """Return the path to every array in `cls`, through structs and arrays."""
     for field in declared_fields(cls):
         if version in field.kind.present:
             if isinstance(field.kind, Array):
@@ -154,35 +156,37 @@ def array_paths(cls: type[Struct], version: int) -> Iterator[tuple[Declared, ...
                 yield from ((field, *path) for path in array_paths(inner, version))
 
 
-def swollen(cls: type[Struct], path: tuple[Declared, ...], version: int, count: int) -> Any:
-    """A struct in which the array at `path` has `count` elements of the least size."""
+def with_long_array(cls: type[Struct], path: tuple[Declared, ...], version: int, count: int) -> Any:
+    """Return a struct in which the array at `path` has `count` elements of minimal size."""
     field, *rest = path
     inner = inner_struct(field.kind)
     if rest:
         assert inner is not None
-        value = swollen(inner, tuple(rest), version, count)
+        value = with_long_array(inner, tuple(rest), version, count)
         value = (value,) if isinstance(field.kind, Array) else value
     elif inner is not None:
         value = (random_message(inner, version, Random(3), Shape.HOLLOW),) * count
     else:
         assert isinstance(field.kind, Array)
         value = ({String: "", Bytes: b"", Uuid: ZERO_UUID}.get(cast(Any, field.kind.element), 0),) * count
-    whole = random_message(cls, version, Random(3), Shape.HOLLOW)
-    return replace(whole, **{field.name: value})
+    message = random_message(cls, version, Random(3), Shape.HOLLOW)
+    return replace(message, **{field.name: value})
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
-def test_an_array_of_the_smallest_elements_takes_memory_in_proportion(
-    cls: type[Message], quiet: None
+def test_memory_of_an_array_of_minimal_elements_is_proportional_to_its_bytes(
+    cls: type[Message], garbage_collection_disabled: None
 ) -> None:
     for version in {versions_of(cls)[0], versions_of(cls)[-1]}:
         for path in array_paths(cls, version):
-            data = encode(swollen(cls, path, version, 1000), version)
+            data = encode(with_long_array(cls, path, version, 1000), version)
             assert takes_less(50 * len(data), cls, data, version), f"version {version}: {path}"
 
 
 @pytest.mark.parametrize("count", [2**32 - 1, 10**6, TAGGED_FIELDS_MAX + 1, TAGGED_FIELDS_MAX, 401])
-def test_a_count_of_tagged_fields_that_are_not_there_is_refused_at_once(count: int, quiet: None) -> None:
+def test_a_count_of_absent_tagged_fields_is_refused_at_once(
+    count: int, garbage_collection_disabled: None
+) -> None:
     for cls, start in ((ApiVersionsRequest, b"\x01\x01"), (ApiVersionsResponse, b"\0\0\x01\0\0\0\0")):
         frame = start + unsigned_varint(count) + b"\x05\0" * 400
         with pytest.raises(DecodeError, match=f"{count} tagged fields"):
@@ -190,20 +194,20 @@ def test_a_count_of_tagged_fields_that_are_not_there_is_refused_at_once(count: i
         assert peak_bytes(cls, frame, 3) < ALLOCATION_FLOOR_BYTES
 
 
-def test_a_million_tagged_fields_are_refused_without_looking_at_them(quiet: None) -> None:
+def test_a_million_tagged_fields_are_refused_by_their_count(garbage_collection_disabled: None) -> None:
     frame = b"\x01\x01" + unsigned_varint(10**6) + b"\x05\0" * 10**6
     with pytest.raises(DecodeError, match="1000000 tagged fields"):
         decode(ApiVersionsRequest, frame, 3)
     assert peak_bytes(ApiVersionsRequest, frame, 3) < ALLOCATION_FLOOR_BYTES
 
 
-def test_as_many_unknown_tagged_fields_as_are_allowed_leave_nothing_behind(quiet: None) -> None:
+def test_the_maximum_of_unknown_tagged_fields_keeps_no_memory(garbage_collection_disabled: None) -> None:
     frame = b"\x01\x01" + unsigned_varint(TAGGED_FIELDS_MAX) + b"\x05\x01x" * TAGGED_FIELDS_MAX
     assert decode(ApiVersionsRequest, frame, 3) == ApiVersionsRequest()
     assert peak_bytes(ApiVersionsRequest, frame, 3) < ALLOCATION_FLOOR_BYTES
 
 
-def test_a_tagged_array_sent_again_and_again_is_kept_once(quiet: None) -> None:
+def test_a_repeated_tagged_array_is_kept_once(garbage_collection_disabled: None) -> None:
     response = ApiVersionsResponse(supported_features=(SupportedFeatureKey(name="feature"),) * 100)
     start = encode(ApiVersionsResponse(), 3)[:-1]
     field = encode(response, 3)[len(start) + 1 :]
@@ -215,7 +219,7 @@ def test_a_tagged_array_sent_again_and_again_is_kept_once(quiet: None) -> None:
 @pytest.mark.parametrize(
     "length", ["8080808080", "808080808000", "ffffffff1f", "ffffffff7f", "ffffffffff", "8080"]
 )
-def test_a_bad_varint_is_refused_at_any_position(length: str) -> None:
+def test_an_invalid_varint_is_refused_at_any_position(length: str) -> None:
     bad = bytes.fromhex(length)
     tail = b"\0" * (0 if length == "8080" else 10)
     for cls, version, start in (
@@ -230,8 +234,8 @@ def test_a_bad_varint_is_refused_at_any_position(length: str) -> None:
             decode(cls, start + bad + tail, version)
 
 
-def test_a_varint_with_leading_zeros_means_what_it_says() -> None:
-    """Kafka reads 0x81 0x00 as 1, and so an overlong zero is a null."""
+def test_a_varint_with_leading_zeros_is_decoded() -> None:
+    """Kafka reads 0x81 0x00 as 1, so an overlong zero is null."""
     assert decode(ApiVersionsRequest, bytes.fromhex("81008200618000"), 3) == ApiVersionsRequest(
         client_software_version="a"
     )
@@ -240,8 +244,8 @@ def test_a_varint_with_leading_zeros_means_what_it_says() -> None:
         decode(ApiVersionsRequest, bytes.fromhex("8000016100"), 3)
 
 
-def test_nested_arrays_cannot_multiply_their_counts(quiet: None) -> None:
-    """Each level claims as many elements as the rest of the frame could hold, and only one is true."""
+def test_counts_of_nested_arrays_are_bounded_together(garbage_collection_disabled: None) -> None:
+    """Each level declares as many elements as the rest of the frame could hold; only one count is correct."""
     topics = b"".join(b"\0\0" + b"\x01" + b"\0" * 17 + b"\xff\x07" for _ in range(200))
     frame = b"\0" * 4 + b"\x01" + b"\0" + b"\0" * 4 + b"\xc9\x01" + topics
     with pytest.raises(DecodeError):

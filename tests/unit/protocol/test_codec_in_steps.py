@@ -1,4 +1,4 @@
-"""Large messages are encoded and decoded in steps: with the same result, and none of the steps is long."""
+"""Large messages are encoded and decoded in short steps with the same result."""
 
 from __future__ import annotations
 
@@ -31,23 +31,24 @@ from tidelog.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tidelog.protocol.schema import Message
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import BYTES_PER_STEP, Steps, run_steps
 
 
 def steps_of(steps: Steps[object]) -> int:
-    """How many steps there are."""
+    """Return the number of steps."""
     return sum(1 for _ in steps)
 
 
 def encoded_in_steps(message: Message, version: int) -> bytes:
     out = bytearray()
-    completed(encode_in_steps(message, version, out))
+    run_steps(encode_in_steps(message, version, out))
     return bytes(out)
 
 
 def varint(value: int) -> bytes:
-    """The compact form of `value`."""
+    """Return the compact form of `value`."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -69,12 +70,12 @@ def topics(count: int, partitions: int) -> MetadataResponse:
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
-def test_every_message_is_the_same_in_steps(cls: type[Message]) -> None:
+def test_every_message_is_decoded_equally_in_steps(cls: type[Message]) -> None:
     for version in versions_of(cls):
         for message in random_messages(cls, version, "steps"):
             data = encode(message, version)
             assert encoded_in_steps(message, version) == data
-            assert completed(decode_in_steps(cls, data, version)) == decode(cls, data, version)
+            assert run_steps(decode_in_steps(cls, data, version)) == decode(cls, data, version)
 
 
 def test_a_large_message_takes_many_steps_and_a_small_one_few() -> None:
@@ -85,7 +86,7 @@ def test_a_large_message_takes_many_steps_and_a_small_one_few() -> None:
         assert steps_of(decode_in_steps(MetadataRequest, encode(names(10_000), version), version)) > 500
 
 
-def test_arrays_within_arrays_have_steps_on_both_levels() -> None:
+def test_nested_arrays_have_steps_on_both_levels() -> None:
     for message in (topics(2, 8_000), topics(8_000, 2)):
         data = encode(message, 12)
         assert steps_of(encode_in_steps(message, 12, bytearray())) > 500
@@ -97,53 +98,65 @@ def test_long_arrays_of_numbers_are_read_in_steps() -> None:
     message = DescribeLogDirsRequest(topics=(topic,))
     data = encode(message, 4)
     assert steps_of(decode_in_steps(DescribeLogDirsRequest, data, 4)) > 20
-    assert completed(decode_in_steps(DescribeLogDirsRequest, data, 4)) == message
+    assert run_steps(decode_in_steps(DescribeLogDirsRequest, data, 4)) == message
+
+
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_long_field_of_bytes_is_copied_in_steps(version: int) -> None:
+    pieces = 12
+    assignment = SyncGroupRequestAssignment(member_id="m", assignment=bytes(pieces * BYTES_PER_STEP - 1))
+    message = SyncGroupRequest(group_id="g", assignments=(assignment,))
+    data = encode(message, version)
+    assert steps_of(decode_in_steps(SyncGroupRequest, data, version)) >= pieces
+    assert run_steps(decode_in_steps(SyncGroupRequest, data, version)) == message
+    with pytest.raises(DecodeError):
+        run_steps(decode_in_steps(SyncGroupRequest, data[:-BYTES_PER_STEP], version))
 
 
 @pytest.mark.parametrize("count", [ELEMENTS_MAX + 100, 0x7FFF_FFFF])
-def test_more_numbers_than_the_bound_are_refused(count: int) -> None:
+def test_an_array_with_more_numbers_than_the_bound_is_refused(count: int) -> None:
     data = bytes.fromhex("02 06") + b"tides" + varint(count + 1) + bytes((ELEMENTS_MAX + 100) * 4)
     with pytest.raises(DecodeError):
-        completed(decode_in_steps(DescribeLogDirsRequest, data, 4))
+        run_steps(decode_in_steps(DescribeLogDirsRequest, data, 4))
 
 
-def test_more_structs_than_the_bound_are_refused() -> None:
+def test_an_array_with_more_structs_than_the_bound_is_refused() -> None:
     count = ELEMENTS_MAX + 100
     data = varint(count + 1) + (bytes(16) + bytes.fromhex("01 00")) * count
     with pytest.raises(DecodeError, match="more than 1000000 elements"):
-        completed(decode_in_steps(MetadataRequest, data, 12))
+        run_steps(decode_in_steps(MetadataRequest, data, 12))
 
 
-def test_damage_is_found_at_the_end_of_the_steps_too() -> None:
+def test_trailing_damage_is_detected_after_the_last_step() -> None:
     data = encode(names(100), 12)
     for damaged in (data[:-1], data[:50], b"\xff\xff\xff\xff\x0f" + data[1:]):
         with pytest.raises(DecodeError):
-            completed(decode_in_steps(MetadataRequest, damaged, 12))
+            run_steps(decode_in_steps(MetadataRequest, damaged, 12))
 
 
-def test_what_a_version_cannot_express_is_refused_in_words() -> None:
+def test_a_field_that_a_version_lacks_is_refused_with_a_message() -> None:
     request = MetadataRequest(topics=(MetadataRequestTopic(name="a"), MetadataRequestTopic(name=None)))
     with pytest.raises(ValueError, match=r"topics\[1\].name is None: cannot be null in version 9"):
-        completed(encode_in_steps(request, 9, bytearray()))
+        run_steps(encode_in_steps(request, 9, bytearray()))
 
 
-def test_elements_are_counted_on_all_levels_up_to_the_number_asked_for() -> None:
+def test_elements_are_counted_on_all_levels_up_to_the_limit() -> None:
     message = topics(3, 5)
     assert has_more_elements(message, 12, 17)
     assert not has_more_elements(message, 12, 18)
     assert not has_more_elements(MetadataRequest(topics=None), 12, 0)
 
 
-def test_a_response_frame_is_the_same_in_steps() -> None:
+def test_a_response_frame_is_encoded_equally_in_steps() -> None:
     response = ApiVersionsResponse(api_keys=tuple(ApiVersion(api_key=n) for n in range(60)))
     for version in (0, 3):
-        assert completed(encode_response_in_steps(18, version, 9, response)) == encode_response(
+        assert run_steps(encode_response_in_steps(18, version, 9, response)) == encode_response(
             18, version, 9, response
         )
 
 
-def test_fields_of_bytes_count_as_many_elements() -> None:
-    """40 groups with 900 kB each were encoded in one piece, and as many connections at once held the loop."""
+def test_byte_fields_count_as_several_elements() -> None:
+    """40 groups with 900 kB each were encoded in one piece, which blocked the event loop."""
     member = DescribedGroupMember(member_metadata=bytes(10 * BYTES_PER_ELEMENT))
     message = DescribeGroupsResponse(groups=(DescribedGroup(members=(member,)),))
     assert has_more_elements(message, 5, 11)

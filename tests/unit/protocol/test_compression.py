@@ -1,4 +1,4 @@
-"""Compression: what goes in comes out, whoever wrote it, and never more than the caller allows."""
+"""Compression: round trips with other implementations, and bounds on the decompressed size."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ENOUGH = 1 << 22
 
 
 def text(length: int) -> bytes:
-    """Bytes that compress a little."""
+    """Return bytes that compress a little."""
     random = Random(length)
     words = [b"tide", b"log", b"moon", b"ebb", b"flood", random.randbytes(9)]
     return b" ".join(random.choice(words) for _ in range(length // 3 + 1))[:length]
@@ -48,19 +48,19 @@ def text(length: int) -> bytes:
 
 @pytest.mark.parametrize("length", [0, 1, 100, 32767, 32768, 32769, 65535, 65536, 65537, 300_000])
 @pytest.mark.parametrize("codec", Compression)
-def test_what_is_compressed_comes_back(codec: Compression, length: int) -> None:
+def test_compressed_bytes_decompress_to_the_original(codec: Compression, length: int) -> None:
     data = text(length)
-    for given_as in (data, bytearray(data), memoryview(data), memoryview(bytearray(b"__" + data))[2:]):
-        compressed = compress(codec, given_as)
+    for buffer in (data, bytearray(data), memoryview(data), memoryview(bytearray(b"__" + data))[2:]):
+        compressed = compress(codec, buffer)
         assert decompress(codec, compressed, ENOUGH) == data
-        assert compress_view(codec, given_as) == compressed
+        assert compress_view(codec, buffer) == compressed
         assert codec is Compression.NONE or expand(codec, compressed, ENOUGH) == data
     assert decompress(codec, memoryview(bytearray(b"__" + compressed))[2:], ENOUGH) == data
     assert codec is Compression.NONE or length < 1000 or len(compressed) < length * 0.9
 
 
 @pytest.mark.parametrize("codec", Compression)
-def test_the_bound_is_exact(codec: Compression) -> None:
+def test_a_result_of_exactly_the_bound_is_allowed(codec: Compression) -> None:
     for length in (1, 5000, 70_000, 300_000):
         data = text(length)
         compressed = compress(codec, data)
@@ -82,7 +82,7 @@ def test_the_bound_is_exact(codec: Compression) -> None:
         (Compression.ZSTD, [-131072, -7, -1, 1, 3, 12, 19, 22]),
     ],
 )
-def test_every_level_that_kafka_allows_is_taken(codec: Compression, levels: list[int]) -> None:
+def test_every_level_of_kafka_is_allowed(codec: Compression, levels: list[int]) -> None:
     data = text(100_000)
     for level in levels:
         assert decompress(codec, compress(codec, data, level), ENOUGH) == data
@@ -90,7 +90,7 @@ def test_every_level_that_kafka_allows_is_taken(codec: Compression, levels: list
         assert len(compress(codec, data, levels[-1])) < len(compress(codec, data, levels[0]))
 
 
-def test_codecs_are_found_by_the_names_that_configs_use() -> None:
+def test_codecs_are_found_by_config_name() -> None:
     names = ["none", "gzip", "snappy", "lz4", "zstd"]
     assert [Compression.from_name(name) for name in names] == list(Compression)
     for name in ("brotli", "GZIP", ""):
@@ -98,7 +98,7 @@ def test_codecs_are_found_by_the_names_that_configs_use() -> None:
             Compression.from_name(name)
 
 
-def test_other_clients_read_it_and_it_reads_theirs() -> None:
+def test_other_clients_and_tidelog_read_each_others_compression() -> None:
     data = text(200_000)
     others = {
         Compression.GZIP: (aiokafka.codec.gzip_encode, aiokafka.codec.gzip_decode),
@@ -111,7 +111,7 @@ def test_other_clients_read_it_and_it_reads_theirs() -> None:
         assert bytes(decode(compress(codec, data))) == data
 
 
-def test_lz4_frames_are_what_kafkas_reader_takes() -> None:
+def test_lz4_frames_are_valid_for_kafkas_reader() -> None:
     frame = compress(Compression.LZ4, text(200_000))
     assert frame[:4] == b"\x04\x22\x4d\x18"
     version, blocks_independent, content_size, reserved = (
@@ -124,7 +124,7 @@ def test_lz4_frames_are_what_kafkas_reader_takes() -> None:
     assert frame[5] == 4 << 4, "blocks of 64 KiB"
 
 
-def test_snappy_is_framed_like_xerials_with_blocks_of_32_kib() -> None:
+def test_snappy_has_xerial_framing_with_blocks_of_32_kib() -> None:
     data = text(80_000)
     framed = compress(Compression.SNAPPY, data)
     assert framed[:16] == b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -137,12 +137,12 @@ def test_snappy_is_framed_like_xerials_with_blocks_of_32_kib() -> None:
     assert lengths == [32768, 32768, 80_000 - 65536]
 
 
-def test_snappy_as_librdkafka_writes_it_has_no_framing() -> None:
+def test_snappy_without_framing_as_of_librdkafka_is_read() -> None:
     data = text(200_000)
     assert decompress(Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(data)), ENOUGH) == data
 
 
-def test_streams_that_were_joined_are_read_as_one() -> None:
+def test_concatenated_streams_are_read_as_one() -> None:
     first, second = text(50_000), text(70_000)
     for codec in CODECS:
         both = compress(codec, first) + compress(codec, second)
@@ -151,19 +151,19 @@ def test_streams_that_were_joined_are_read_as_one() -> None:
             decompress(codec, both, 119_999)
 
 
-def test_gzip_members_may_have_names_and_comments() -> None:
+def test_gzip_members_with_names_and_comments_are_read() -> None:
     header = b"\x1f\x8b\x08\x18\0\0\0\0\0\xff" + b"name\0" + b"comment\0"
     assert decompress(Compression.GZIP, header + gzip.compress(b"tide")[10:], 100) == b"tide"
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_nothing_is_not_a_stream(codec: Compression) -> None:
+def test_empty_input_is_refused(codec: Compression) -> None:
     with pytest.raises(DecodeError):
         decompress(codec, b"", ENOUGH)
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_stream_cut_short_is_refused(codec: Compression) -> None:
+def test_a_truncated_stream_is_refused(codec: Compression) -> None:
     data = text(40_000)[:33_000]
     compressed = compress(codec, data)
     read = []
@@ -176,12 +176,12 @@ def test_a_stream_cut_short_is_refused(codec: Compression) -> None:
             read.append(decompress(codec, compressed[:length], ENOUGH))
         except DecodeError:
             continue
-    # Only snappy's framing has no end mark: cut between blocks it is shorter and whole.
+    # Only snappy's framing has no end mark: truncated between blocks it is a shorter valid stream.
     assert read == ([b""] if codec is Compression.SNAPPY else [])
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_damaged_streams_are_read_or_refused_but_nothing_else_happens(codec: Compression) -> None:
+def test_damaged_streams_are_decompressed_or_refused(codec: Compression) -> None:
     for damaged in damaged_copies(compress(codec, text(3000)), codec.name, flips=1500):
         try:
             assert len(decompress(codec, damaged, 10_000)) <= 10_000
@@ -191,7 +191,7 @@ def test_damaged_streams_are_read_or_refused_but_nothing_else_happens(codec: Com
 
 @settings(max_examples=300, deadline=None)
 @given(codec=st.sampled_from(CODECS), data=st.binary(max_size=100), framed=st.booleans())
-def test_any_bytes_expand_or_are_refused(codec: Compression, data: bytes, framed: bool) -> None:
+def test_random_bytes_are_decompressed_or_refused(codec: Compression, data: bytes, framed: bool) -> None:
     start = {
         Compression.GZIP: b"\x1f\x8b\x08\0\0\0\0\0\0\xff",
         Compression.SNAPPY: b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01",
@@ -205,7 +205,7 @@ def test_any_bytes_expand_or_are_refused(codec: Compression, data: bytes, framed
 
 
 @pytest.mark.parametrize("size", [-1, 0, 2**31 - 1, -(2**31), 100])
-def test_a_snappy_block_size_that_is_wrong_is_refused(size: int) -> None:
+def test_a_wrong_snappy_block_size_is_refused(size: int) -> None:
     framed = bytearray(compress(Compression.SNAPPY, b"tide" * 10))
     struct.pack_into(">i", framed, 16, size)
     with pytest.raises(DecodeError):
@@ -213,7 +213,7 @@ def test_a_snappy_block_size_that_is_wrong_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 2, 4, 1000, 2**20, 2**31, 2**32 - 1])
-def test_a_snappy_length_that_is_wrong_is_refused(size: int) -> None:
+def test_a_wrong_snappy_length_is_refused(size: int) -> None:
     block = snappy_block_that_declares(size)
     for data in (block, compress(Compression.SNAPPY, b"") + struct.pack(">i", len(block)) + block):
         with pytest.raises(DecodeError):
@@ -222,19 +222,19 @@ def test_a_snappy_length_that_is_wrong_is_refused(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, MEBIBYTE - 1, MEBIBYTE + 1, 2 * MEBIBYTE, 2**31, 2**32 - 1])
-def test_a_zstd_frame_that_is_wrong_about_its_content_is_refused_or_read_as_it_is(size: int) -> None:
+def test_a_zstd_frame_with_a_wrong_content_size_is_refused_or_decompressed(size: int) -> None:
     frame = zstd_frame_that_declares(size)
     with pytest.raises(DecodeError):
         decompress(Compression.ZSTD, frame, 1000)
     try:
-        # Declaring a little more than there is does no harm.
+        # A declared size slightly above the content is allowed.
         assert decompress(Compression.ZSTD, frame, 2 * MEBIBYTE) == bytes(MEBIBYTE)
         assert MEBIBYTE < size <= 2 * MEBIBYTE
     except DecodeError:
         pass
 
 
-def test_zstd_frames_may_leave_their_size_out() -> None:
+def test_zstd_frames_may_omit_their_size() -> None:
     assert decompress(Compression.ZSTD, zstd_frame_with_window(20), MEBIBYTE) == bytes(MEBIBYTE)
     for window_log in (30, 31, 41):
         with pytest.raises(DecodeError):
@@ -242,7 +242,7 @@ def test_zstd_frames_may_leave_their_size_out() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_bombs_expand_to_what_they_say_when_that_is_allowed(codec: Compression) -> None:
+def test_highly_compressed_input_is_decompressed_within_the_bound(codec: Compression) -> None:
     assert decompress(codec, bomb(codec, 3), 3 * MEBIBYTE) == bytes(3 * MEBIBYTE)
 
 
@@ -252,23 +252,23 @@ from pathlib import Path
 from tidelog.protocol.compression import Compression, decompress
 from tidelog.protocol.errors import DecodeError
 
-def most_ever_kib():
+def peak_memory_kib():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
 
 codec = Compression.from_name(sys.argv[1])
 data = Path(sys.argv[2]).read_bytes()
-before = most_ever_kib()
+before = peak_memory_kib()
 outcome = "expanded"
 try:
     decompress(codec, data, int(sys.argv[3]))
 except DecodeError:
     outcome = "refused"
-print(outcome, most_ever_kib() - before)
+print(outcome, peak_memory_kib() - before)
 """
 
 
 def attack(codec: Compression, data: bytes, max_bytes: int, directory: Path) -> tuple[str, int]:
-    """What a process of its own makes of `data`, and how many KiB more it takes for it."""
+    """Decompress `data` in a separate process; return the result and the additional KiB of memory."""
     (directory / "data").write_bytes(data)
     command = [
         sys.executable,
@@ -286,7 +286,7 @@ def attack(codec: Compression, data: bytes, max_bytes: int, directory: Path) -> 
 
 @pytest.mark.parametrize("mebibytes", [1, 16])
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_bomb_takes_little_more_memory_than_is_allowed(
+def test_highly_compressed_input_beyond_the_bound_uses_bounded_memory(
     codec: Compression, mebibytes: int, tmp_path: Path
 ) -> None:
     outcome, kibibytes = attack(codec, bomb(codec, 256), mebibytes * MEBIBYTE, tmp_path)
@@ -313,7 +313,7 @@ def test_declared_sizes_and_windows_are_not_allocated(
 
 
 @pytest.mark.parametrize("codec", [codec for codec in Compression if codec])
-def test_the_error_of_a_bomb_does_not_keep_the_memory_it_expanded_into(codec: Compression) -> None:
+def test_the_error_of_the_bound_keeps_no_decompressed_memory(codec: Compression) -> None:
     """Errors are kept for a while with their tracebacks, which refer to the frames of `expand`."""
     payload = bomb(codec, 20)
     kept = []
@@ -330,7 +330,7 @@ def shared_memory_bytes() -> int:
     """Return the resident anonymous mappings of this process."""
     status = Path("/proc/self/status")
     if not status.exists():
-        pytest.skip("there is no /proc here that says how much memory is resident")
+        pytest.skip("no /proc on this machine: the resident memory is unknown")
     found = re.search(r"RssShmem:\s+(\d+) kB", status.read_text())
     assert found is not None
     return int(found[1]) * 1024

@@ -1,4 +1,4 @@
-"""Control batches: Kafka's bytes both ways, and damage refused."""
+"""Control batches equal Kafka's bytes, and corrupt ones are refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ QUORUM_BATCHES: list[tuple[str, int, ControlRecordType, ControlMessage]] = [
 
 
 @pytest.mark.parametrize(("name", "committed"), [("commit", True), ("abort", False)])
-def test_transaction_markers_have_kafkas_bytes(name: str, committed: bool) -> None:
+def test_transaction_markers_equal_kafkas_bytes(name: str, committed: bool) -> None:
     data = golden_batch(name)
     batch = end_transaction_batch(
         committed=committed,
@@ -91,7 +91,7 @@ def test_transaction_markers_have_kafkas_bytes(name: str, committed: bool) -> No
 
 
 @pytest.mark.parametrize(("name", "offset", "kind", "message"), QUORUM_BATCHES)
-def test_what_the_quorum_writes_has_kafkas_bytes(
+def test_quorum_control_batches_equal_kafkas_bytes(
     name: str, offset: int, kind: ControlRecordType, message: ControlMessage
 ) -> None:
     batch = control_batch([(kind, message)], timestamp=TIMESTAMP, base_offset=offset, leader_epoch=4)
@@ -101,24 +101,24 @@ def test_what_the_quorum_writes_has_kafkas_bytes(
     assert [read_control_record(record) for record in read_records(batch)] == [(kind, message)]
 
 
-def test_one_batch_may_hold_several_control_records() -> None:
-    said = [(kind, message) for _, _, kind, message in QUORUM_BATCHES]
-    batch = control_batch(said, timestamp=TIMESTAMP)
-    assert [read_control_record(record) for record in read_records(batch)] == said
+def test_a_batch_may_hold_several_control_records() -> None:
+    records_in_batch = [(kind, message) for _, _, kind, message in QUORUM_BATCHES]
+    batch = control_batch(records_in_batch, timestamp=TIMESTAMP)
+    assert [read_control_record(record) for record in read_records(batch)] == records_in_batch
 
 
 def control_record(key: bytes | None, value: bytes | None) -> Record:
     return Record(0, TIMESTAMP, key, value, ())
 
 
-def test_types_of_the_future_are_skipped() -> None:
+def test_unknown_control_types_are_skipped() -> None:
     record = control_record(struct.pack(">hh", 0, 7), b"whatever")
     assert control_type(record.key) == 7
     assert read_control_record(record) is None
     assert read_control_record(control_record(struct.pack(">hh", 0, -1), None)) is None
 
 
-def test_newer_versions_may_have_more_at_the_end() -> None:
+def test_trailing_bytes_of_newer_versions_are_ignored() -> None:
     record = control_record(struct.pack(">hhi", 1, 1, 99), struct.pack(">hiq", 1, 21, 99))
     assert read_control_record(record) == (ControlRecordType.COMMIT, EndTxnMarker(coordinator_epoch=21))
 
@@ -137,7 +137,7 @@ def test_damaged_transaction_markers_are_refused(value: bytes | None) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(kind=st.sampled_from(ControlRecordType), value=st.binary(max_size=40))
-def test_any_value_is_a_message_or_refused(kind: ControlRecordType, value: bytes) -> None:
+def test_random_values_are_decoded_or_refused(kind: ControlRecordType, value: bytes) -> None:
     try:
         read = read_control_record(control_record(struct.pack(">hh", 0, kind), value))
     except DecodeError:

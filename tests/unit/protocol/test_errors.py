@@ -1,4 +1,4 @@
-"""Error codes are Kafka's, and the two exceptions say what was wrong."""
+"""Error codes equal Kafka's; KafkaError and DecodeError name the cause."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from kio.schema.errors import ErrorCode as KioErrorCode
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 
 
-def test_numbers_names_and_retriability_are_those_of_kio() -> None:
+def test_codes_names_and_retriability_equal_kios() -> None:
     ours = {(int(code), code.name, code.retriable) for code in ErrorCode}
     theirs = {(int(code), code.name.upper(), code.retriable) for code in KioErrorCode}
     assert ours == theirs
 
 
-def test_a_kafka_error_without_text_says_its_code_in_words() -> None:
+def test_a_kafka_error_without_message_describes_its_code() -> None:
     assert str(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)) == "unknown topic or partition"
     error = KafkaError(ErrorCode.INVALID_CONFIG, "retention.ms is -7")
     assert (error.code, str(error)) == (ErrorCode.INVALID_CONFIG, "retention.ms is -7")

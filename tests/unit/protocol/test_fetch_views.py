@@ -1,4 +1,4 @@
-"""The hand-written Fetch reader and encoder say what the schema codec says."""
+"""The specialised Fetch reader and encoder equal the schema codec."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VERSIONS = range(4, 19)
 
 @dataclass(slots=True)
 class FileRange:
-    """Stands for records that lie in a file."""
+    """Stands for records that are read from a file."""
 
     data: bytes
 
@@ -47,7 +47,7 @@ class FileRange:
 
 
 def as_view(request: FetchRequest, version: int) -> FetchRequestView:
-    """The view that a reader of `request` should make."""
+    """Return the expected view of `request`."""
     partitions = [
         FetchPartition(
             None if version >= 13 else topic.topic,
@@ -111,7 +111,7 @@ def result_of(partition: fetch.PartitionData, in_file: bool) -> FetchPartitionRe
 
 
 def encode_by_hand(response: FetchResponse, version: int, *, in_file: bool = False) -> list[ResponsePart]:
-    """`response` through the hot path's encoder."""
+    """Encode `response` with the specialised encoder."""
     results = [
         (requested(topic, partition.partition_index, version), result_of(partition, in_file))
         for topic in response.responses
@@ -135,7 +135,7 @@ def joined(parts: list[ResponsePart]) -> bytes:
 
 
 def can_be_compared(response: FetchResponse, version: int) -> bool:
-    """Whether the encoder would not put topics together, and no records are null (it sends none empty)."""
+    """Return whether the specialised encoder keeps topics separate and no records are null."""
     names = [topic.topic_id if version >= 13 else topic.topic for topic in response.responses]
     return (
         all(topic.partitions for topic in response.responses)
@@ -145,7 +145,7 @@ def can_be_compared(response: FetchResponse, version: int) -> bool:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_reader_sees_what_the_codec_sees(version: int) -> None:
+def test_the_request_view_equals_the_codec(version: int) -> None:
     for request in random_messages(FetchRequest, version, "fetch view", mixed=300):
         body = memoryview(encode(request, version))
         assert read_fetch_request(body, version) == as_view(request, version)
@@ -153,7 +153,7 @@ def test_the_reader_sees_what_the_codec_sees(version: int) -> None:
 
 @pytest.mark.parametrize("in_file", [False, True])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_encoder_writes_what_the_codec_writes(version: int, in_file: bool) -> None:
+def test_the_response_encoder_equals_the_codec(version: int, in_file: bool) -> None:
     compared = 0
     for response in random_messages(FetchResponse, version, "fetch view", mixed=300):
         if can_be_compared(response, version):
@@ -164,7 +164,7 @@ def test_the_encoder_writes_what_the_codec_writes(version: int, in_file: bool) -
     assert compared > 50
 
 
-def answer_of(parts: list[ResponsePart], version: int) -> FetchResponse:
+def response_of(parts: list[ResponsePart], version: int) -> FetchResponse:
     frame = joined(parts)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     return decode(FetchResponse, frame[9 if version >= 12 else 8 :], version)
@@ -175,7 +175,7 @@ def partition_of_topic(name: str, index: int, topic_id: Any = ZERO_UUID) -> Fetc
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_records_are_in_the_response_as_the_very_objects_given(version: int) -> None:
+def test_the_response_holds_the_given_record_buffers_without_copying(version: int) -> None:
     records: list[Any] = [FileRange(b"a" * 200), memoryview(b"b" * 3), FileRange(b"c" * 20_000), None]
     results: list[FetchResult] = [
         (partition_of_topic("topic", index), FetchPartitionResult(records=item))
@@ -184,18 +184,18 @@ def test_records_are_in_the_response_as_the_very_objects_given(version: int) -> 
     parts = encode_fetch_response(version, 1, results)
     assert [part for part in parts if not isinstance(part, bytearray)] == records[:3]
     assert [parts[index] is records[index // 2] for index in (1, 3, 5)] == [True] * 3
-    sent = [partition.records for partition in answer_of(parts, version).responses[0].partitions]
+    sent = [partition.records for partition in response_of(parts, version).responses[0].partitions]
     assert sent == [b"a" * 200, b"b" * 3, b"c" * 20_000, b""]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_neighbouring_results_of_one_topic_are_put_together(version: int) -> None:
+def test_adjacent_results_of_a_topic_are_merged(version: int) -> None:
     ids = {"a": ZERO_UUID, "b": ZERO_UUID.__class__(int=7)}
     results = [
         (partition_of_topic(name, index, ids[name]), FetchPartitionResult())
         for name, index in (("a", 0), ("a", 1), ("b", 0), ("a", 2))
     ]
-    answer = answer_of(encode_fetch_response(version, 1, results), version)
+    answer = response_of(encode_fetch_response(version, 1, results), version)
     grouped = [(topic.topic, [p.partition_index for p in topic.partitions]) for topic in answer.responses]
     assert [indexes for _, indexes in grouped] == [[0, 1], [0], [2]]
     if version < 13:
@@ -203,9 +203,9 @@ def test_neighbouring_results_of_one_topic_are_put_together(version: int) -> Non
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_result_starts_out_as_kafkas_answer_to_a_failed_read(version: int) -> None:
+def test_the_default_result_is_kafkas_response_to_a_failed_read(version: int) -> None:
     result = FetchPartitionResult(error_code=3)
-    answer = answer_of(encode_fetch_response(version, 1, [(partition_of_topic("t", 5), result)]), version)
+    answer = response_of(encode_fetch_response(version, 1, [(partition_of_topic("t", 5), result)]), version)
     assert answer.responses[0].partitions == (
         fetch.PartitionData(
             partition_index=5,
@@ -219,15 +219,15 @@ def test_a_result_starts_out_as_kafkas_answer_to_a_failed_read(version: int) -> 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_answer_without_partitions_is_one_part(version: int) -> None:
+def test_a_response_without_partitions_is_one_part(version: int) -> None:
     parts = encode_fetch_response(version, 1, [], error_code=70, session_id=5)
-    answer = answer_of(parts, version)
+    answer = response_of(parts, version)
     assert len(parts) == 1
     assert answer == FetchResponse(error_code=70 if version >= 7 else 0, session_id=5 if version >= 7 else 0)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_a_version_has_no_field_for_is_left_out(version: int) -> None:
+def test_fields_missing_in_a_version_are_omitted(version: int) -> None:
     result = FetchPartitionResult(
         log_start_offset=9,
         preferred_read_replica=3,
@@ -238,7 +238,7 @@ def test_what_a_version_has_no_field_for_is_left_out(version: int) -> None:
     parts = encode_fetch_response(
         version, 1, [(partition_of_topic("t", 0), result)], node_endpoints=[NodeEndpoint(3, "host", 9092)]
     )
-    answer = answer_of(parts, version)
+    answer = response_of(parts, version)
     partition = answer.responses[0].partitions[0]
     assert partition.log_start_offset == (9 if version >= 5 else -1)
     assert partition.preferred_read_replica == (3 if version >= 11 else -1)
@@ -248,7 +248,7 @@ def test_what_a_version_has_no_field_for_is_left_out(version: int) -> None:
     assert len(answer.node_endpoints) == (1 if version >= 16 else 0)
 
 
-def test_a_consumer_has_neither_replica_nor_high_watermark() -> None:
+def test_a_consumer_request_has_no_replica_id_and_no_high_watermark() -> None:
     request = FetchRequest(topics=(fetch.FetchTopic(partitions=(fetch.FetchPartition(),)),))
     view = read_fetch_request(memoryview(encode(request, 18)), 18)
     assert (view.replica_id, view.replica_epoch) == (-1, -1)
@@ -264,11 +264,11 @@ def test_a_result_knows_the_length_of_its_records(records: Any) -> None:
     assert FetchPartitionResult(records=records).records_length == expected
 
 
-def test_a_zero_may_be_written_in_more_bytes_than_it_needs() -> None:
+def test_a_zero_varint_may_have_redundant_bytes() -> None:
     body = encode(FetchRequest(), 12)
     assert body[-1] == 0
     tagged = body[:-1] + b"\x01\x00\x02\x80\x00"
-    expect_the_same(tagged, 12)
+    expect_equal_results(tagged, 12)
     assert read_fetch_request(memoryview(tagged), 12).cluster_id is None
 
 
@@ -276,16 +276,16 @@ def test_a_zero_may_be_written_in_more_bytes_than_it_needs() -> None:
 def test_damaged_requests_are_refused_exactly_when_the_codec_refuses_them(version: int) -> None:
     for request in random_messages(FetchRequest, version, "damage", mixed=6):
         for body in damaged_copies(encode(request, version), f"fetch {version}"):
-            expect_the_same(body, version)
+            expect_equal_results(body, version)
 
 
 @settings(max_examples=300, deadline=None)
 @given(version=st.sampled_from(VERSIONS), body=st.binary(max_size=120))
-def test_any_bytes_are_read_as_the_codec_reads_them_or_refused(version: int, body: bytes) -> None:
-    expect_the_same(body, version)
+def test_random_bytes_are_read_or_refused_as_by_the_codec(version: int, body: bytes) -> None:
+    expect_equal_results(body, version)
 
 
-def expect_the_same(body: bytes, version: int) -> None:
+def expect_equal_results(body: bytes, version: int) -> None:
     try:
         expected = as_view(decode_prefix(FetchRequest, body, version, 0)[0], version)
     except DecodeError:

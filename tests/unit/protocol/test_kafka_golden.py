@@ -1,4 +1,4 @@
-"""Records of the internal topics have the bytes that Apache Kafka 4.3.1 gave them."""
+"""Records of the internal topics equal the bytes of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECORDS = [cls for cls in other_messages() if cls.__name__ in {line.record for l
 
 
 @pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)
-def test_records_of_the_internal_topics_have_kafkas_bytes(cls: type[Message]) -> None:
+def test_records_of_internal_topics_equal_kafkas_bytes(cls: type[Message]) -> None:
     lines = [line for line in GOLDEN if line.record == cls.__name__]
     for line in lines:
         message = message_from_json(cls, line.values)
@@ -25,7 +25,7 @@ def test_records_of_the_internal_topics_have_kafkas_bytes(cls: type[Message]) ->
     assert {line.version for line in lines} == set(versions_of(cls))
 
 
-def test_golden_bytes_cover_every_record_that_kio_lacks() -> None:
+def test_golden_bytes_cover_every_record_missing_in_kio() -> None:
     assert {cls.__name__ for cls in RECORDS} == {
         name for names in UNCOVERED_RECORDS.values() for name in names
     }

@@ -1,8 +1,8 @@
-"""kio is the oracle: another author's message classes and codec, made from Kafka's schemas.
+"""kio is the oracle: message classes and a codec of another author, generated from Kafka's schemas.
 
-For every message that kio knows, in every version: our bytes are kio's bytes, kio reads
-from them what we put in, and we read back what we wrote. Records that kio does not know
-are compared with bytes that Apache Kafka wrote, in test_kafka_golden.py.
+For every message of kio, in every version: our bytes equal kio's bytes, kio decodes them to the
+original values, and so do we. Records that kio lacks are compared with bytes written by Apache
+Kafka, in test_kafka_golden.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tidelog.protocol.messages.headers import RequestHeader, ResponseHeader
 from tidelog.protocol.schema import ApiMessage, Message
 
 UNCOVERED_APIS: dict[str, tuple[list[int], str]] = {}
-"""Requests and responses that kio lacks, by class: the versions and the reason. There are none."""
+"""Requests and responses that kio lacks, by class: the versions and the reason. Empty: kio has all."""
 
 UNCOVERED_RECORDS = {
     "metadata records": [
@@ -70,12 +70,12 @@ UNCOVERED_RECORDS = {
         "RemotePartitionDeleteMetadataRecord",
     ],
 }
-"""What kio lacks besides, in all versions: it is made from the schemas of Kafka's clients
-library, and these stand in the libraries of the broker. test_kafka_golden.py has them."""
+"""The records that kio lacks in all versions. kio is generated from the schemas of Kafka's client
+library; these schemas belong to the libraries of the broker. test_kafka_golden.py tests them."""
 
 
 def kio_class(cls: type[Message], version: int) -> Any:
-    """kio's class for `cls` in `version`, None if kio has none."""
+    """Return kio's class for `cls` in `version`, or None if kio has none."""
     if issubclass(cls, ApiMessage):
         load = load_request_schema if cls.__name__.endswith("Request") else load_response_schema
         return load(cls.api_key, version)
@@ -97,7 +97,7 @@ def assert_kio_agrees(cls: type[Message], version: int) -> None:
 
 
 @pytest.mark.parametrize("cls", api_messages(), ids=lambda cls: cls.__name__)
-def test_requests_and_responses_of_every_version_have_kios_bytes(cls: type[ApiMessage]) -> None:
+def test_requests_and_responses_of_every_version_equal_kios_bytes(cls: type[ApiMessage]) -> None:
     without_oracle, _ = UNCOVERED_APIS.get(cls.__name__, ([], ""))
     for version in versions_of(cls):
         if version not in without_oracle:
@@ -110,12 +110,12 @@ COVERED_RECORDS = [
 
 
 @pytest.mark.parametrize("cls", COVERED_RECORDS, ids=lambda cls: cls.__name__)
-def test_headers_control_records_and_member_data_have_kios_bytes(cls: type[Message]) -> None:
+def test_headers_control_records_and_member_data_equal_kios_bytes(cls: type[Message]) -> None:
     for version in versions_of(cls):
         assert_kio_agrees(cls, version)
 
 
-def test_the_tables_of_what_kio_lacks_are_exact() -> None:
+def test_the_tables_of_messages_missing_in_kio_are_exact() -> None:
     lacking_apis = {
         cls.__name__: missing
         for cls in api_messages()

@@ -62,7 +62,7 @@ def test_signed_varints_are_in_zigzag_form(value: int, data: str) -> None:
 
 @given(st.integers(-(2**63), 2**63 - 1))
 @settings(max_examples=300, deadline=None)
-def test_64_bit_varints_come_back(value: int) -> None:
+def test_64_bit_varints_round_trip(value: int) -> None:
     data = written(write_varlong, value)
     assert len(data) <= 10
     assert read_varlong(b"\xff" + data + b"\xff", 1) == (value, len(data) + 1)
@@ -70,7 +70,7 @@ def test_64_bit_varints_come_back(value: int) -> None:
 
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=300, deadline=None)
-def test_unsigned_varints_come_back_from_any_kind_of_buffer(value: int) -> None:
+def test_unsigned_varints_round_trip_in_any_buffer(value: int) -> None:
     data = written(write_unsigned_varint, value)
     for buffer in (data, bytearray(data), memoryview(data)):
         assert read_unsigned_varint(buffer, 0) == (value, len(data))
@@ -85,7 +85,7 @@ def test_unsigned_varints_come_back_from_any_kind_of_buffer(value: int) -> None:
         (write_varlong, -(2**63) - 1),
     ],
 )
-def test_values_out_of_range_are_refused(write: Callable[[bytearray, int], None], value: int) -> None:
+def test_values_outside_the_range_are_refused(write: Callable[[bytearray, int], None], value: int) -> None:
     out = bytearray(b"before")
     with pytest.raises(ValueError, match=str(value)):
         write(out, value)
@@ -105,19 +105,19 @@ def test_a_64_bit_varint_over_10_bytes_or_64_bits_is_refused(data: str) -> None:
 
 
 @pytest.mark.parametrize("data", ["", "80", "ffffff"])
-def test_a_varint_that_ends_with_the_buffer_is_an_index_error(data: str) -> None:
+def test_a_truncated_varint_is_an_index_error(data: str) -> None:
     for read in (read_unsigned_varint, read_varlong):
         with pytest.raises(IndexError):
             read(bytes.fromhex(data), 0)
 
 
-def test_tagged_fields_are_skipped_whatever_they_hold() -> None:
+def test_tagged_fields_of_any_content_are_skipped() -> None:
     data = bytes.fromhex("020503aabbcc800100") + b"rest"
     assert skip_tagged_fields(data, 0) == 9
     assert skip_tagged_fields(b"\0", 0) == 1
 
 
 @pytest.mark.parametrize("data", ["01", "0105", "01050a", "0205008001", "ffffffff0f", "0105ffffffff0f"])
-def test_tagged_fields_that_do_not_fit_are_refused(data: str) -> None:
+def test_tagged_fields_beyond_the_buffer_are_refused(data: str) -> None:
     with pytest.raises((DecodeError, IndexError)):
         skip_tagged_fields(bytes.fromhex(data), 0)

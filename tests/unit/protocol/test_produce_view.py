@@ -1,4 +1,4 @@
-"""The hand-written Produce reader and encoder say what the schema codec and kio say."""
+"""The specialised Produce reader and encoder equal the schema codec and kio."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ from tidelog.protocol.produce_view import (
 )
 from tidelog.protocol.response_parts import NodeEndpoint as Endpoint
 from tidelog.protocol.schema import ZERO_UUID
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 VERSIONS = range(3, 14)
 
 
 def as_view(request: ProduceRequest, version: int) -> ProduceRequestView:
-    """The view that a reader of `request` should make."""
+    """Return the expected view of `request`."""
     partitions = [
         ProducePartition(
             None if version >= 13 else topic.name,
@@ -58,20 +58,20 @@ def as_view(request: ProduceRequest, version: int) -> ProduceRequestView:
 
 
 def neighbours_apart(response: Any, version: int) -> bool:
-    """Whether topics that follow each other differ, so that the encoder does not put them together."""
+    """Return whether adjacent topics differ, so that the encoder does not merge them."""
     names = [topic.topic_id if version >= 13 else topic.name for topic in response.responses]
     filled = all(topic.partition_responses for topic in response.responses)
     return filled and all(a != b for a, b in pairwise(names))
 
 
 def read(body: memoryview, version: int) -> ProduceRequestView:
-    """The request, however many steps it takes to read it."""
+    """Read the request with any number of steps."""
     found = read_produce_request(body, version)
-    return completed(found) if isinstance(found, Generator) else found
+    return run_steps(found) if isinstance(found, Generator) else found
 
 
 def encode_by_hand(response: ProduceResponse, version: int) -> bytes:
-    """`response` through the hot path's encoder."""
+    """Encode `response` with the specialised encoder."""
     results = [
         (
             ProducePartition(
@@ -102,14 +102,14 @@ def encode_by_hand(response: ProduceResponse, version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_reader_sees_what_the_codec_sees(version: int) -> None:
+def test_the_request_view_equals_the_codec(version: int) -> None:
     for request in random_messages(ProduceRequest, version, "produce view", mixed=300):
         body = memoryview(encode(request, version))
         assert read(body, version) == as_view(request, version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_encoder_writes_what_the_codec_writes(version: int) -> None:
+def test_the_response_encoder_equals_the_codec(version: int) -> None:
     compared = 0
     for response in random_messages(ProduceResponse, version, "produce view", mixed=300):
         if neighbours_apart(response, version):
@@ -119,7 +119,7 @@ def test_the_encoder_writes_what_the_codec_writes(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_neighbouring_results_of_one_topic_are_put_together(version: int) -> None:
+def test_adjacent_results_of_a_topic_are_merged(version: int) -> None:
     topics = [
         TopicProduceResponse(
             name=name if version < 13 else "",
@@ -136,7 +136,7 @@ def test_neighbouring_results_of_one_topic_are_put_together(version: int) -> Non
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_result_starts_out_as_kafkas_answer_to_a_failed_append(version: int) -> None:
+def test_the_default_result_is_kafkas_response_to_a_failed_append(version: int) -> None:
     frame = encode_produce_response(
         version, 7, [(ProducePartition("t", ZERO_UUID, 3, None), ProducePartitionResult(error_code=6))]
     )
@@ -145,7 +145,7 @@ def test_a_result_starts_out_as_kafkas_answer_to_a_failed_append(version: int) -
     assert answer == PartitionProduceResponse(index=3, error_code=6, base_offset=-1)
 
 
-def test_what_a_version_has_no_field_for_is_left_out() -> None:
+def test_fields_missing_in_a_version_are_omitted() -> None:
     result = ProducePartitionResult(
         error_code=87, record_errors=[(0, "bad")], error_message="worse", current_leader=(1, 2)
     )
@@ -173,7 +173,7 @@ def test_what_a_version_has_no_field_for_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("version", range(8, 14))
-def test_a_message_that_quotes_too_much_is_shortened(version: int) -> None:
+def test_a_long_error_message_is_shortened(version: int) -> None:
     text = "no topic " + "ü" * 32_000
     result = ProducePartitionResult(error_code=3, error_message=text, record_errors=[(0, text)])
     frame = encode_produce_response(version, 7, [(ProducePartition("t", ZERO_UUID, 3, None), result)])
@@ -198,16 +198,16 @@ def one_partition(records: bytes | None) -> ProduceRequest:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 16382, 16383, 16384, 100_000])
-def test_records_of_every_length_prefix_are_read(version: int, size: int) -> None:
+def test_every_length_of_the_records_prefix_is_read(version: int, size: int) -> None:
     request = one_partition(bytes(size))
     body = memoryview(encode(request, version))
     assert read(body, version).partitions[0].records == bytes(size)
 
 
-def test_a_zero_may_be_written_in_more_bytes_than_it_needs() -> None:
+def test_a_zero_varint_may_have_redundant_bytes() -> None:
     plain = encode(one_partition(None), 9)
     assert plain[0] == 0
-    expect_the_same(b"\x80\x00" + plain[1:], 9)
+    expect_equal_results(b"\x80\x00" + plain[1:], 9)
     assert read(memoryview(b"\x80\x00" + plain[1:]), 9).transactional_id is None
 
 
@@ -215,16 +215,16 @@ def test_a_zero_may_be_written_in_more_bytes_than_it_needs() -> None:
 def test_damaged_requests_are_refused_exactly_when_the_codec_refuses_them(version: int) -> None:
     for request in random_messages(ProduceRequest, version, "damage", mixed=6):
         for body in damaged_copies(encode(request, version), f"produce {version}"):
-            expect_the_same(body, version)
+            expect_equal_results(body, version)
 
 
 @settings(max_examples=300, deadline=None)
 @given(version=st.sampled_from(VERSIONS), body=st.binary(max_size=80))
-def test_any_bytes_are_read_as_the_codec_reads_them_or_refused(version: int, body: bytes) -> None:
-    expect_the_same(body, version)
+def test_random_bytes_are_read_or_refused_as_by_the_codec(version: int, body: bytes) -> None:
+    expect_equal_results(body, version)
 
 
-def expect_the_same(body: bytes, version: int) -> None:
+def expect_equal_results(body: bytes, version: int) -> None:
     try:
         expected = as_view(decode_prefix(ProduceRequest, body, version, 0)[0], version)
     except DecodeError:
@@ -252,16 +252,16 @@ def test_requests_for_many_partitions_are_read_and_answered_in_steps(
     assert sum(1 for _ in found) > 150
     view = read(body, version)
     assert view == as_view(request, version)
-    results = [(asked, ProducePartitionResult()) for asked in view.partitions]
+    results = [(requested, ProducePartitionResult()) for requested in view.partitions]
     if results:
         steps = encode_produce_response_in_steps(version, 1, results)
         assert sum(1 for _ in steps) > 150
 
 
 def test_record_errors_have_a_step_for_each_result() -> None:
-    asked = ProducePartition("t", None, 0, None)
+    requested = ProducePartition("t", None, 0, None)
     result = ProducePartitionResult(record_errors=[(n, "bad") for n in range(1000)])
-    assert sum(1 for _ in encode_produce_response_in_steps(9, 1, [(asked, result)] * 10)) >= 10
+    assert sum(1 for _ in encode_produce_response_in_steps(9, 1, [(requested, result)] * 10)) >= 10
 
 
 def test_a_request_for_more_partitions_than_the_bound_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The messages that the oracle and the hostile tests are fed with reach what they should reach."""
+"""The random messages of the oracle and fuzz tests cover every field and kind of value."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tidelog.protocol.schema import Array, Bytes, Message, Nested, String, Struc
 Seen = defaultdict[tuple[type[Struct], str], set[str]]
 
 
-def note(message: Struct, version: int, seen: Seen) -> None:
-    """Note for every field of `message` and of what is inside it what kind of value it has."""
+def record_qualities(message: Struct, version: int, seen: Seen) -> None:
+    """Record the kind of value of every field of `message` and of its nested structs."""
     for field in declared_fields(type(message)):
         if version in field.kind.present:
             value = getattr(message, field.name)
             seen[type(message), field.name] |= set(qualities(value, field.default))
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, Struct):
-                    note(item, version, seen)
+                    record_qualities(item, version, seen)
 
 
 def qualities(value: Any, default: Any) -> Iterator[str]:
@@ -35,14 +35,14 @@ def qualities(value: Any, default: Any) -> Iterator[str]:
         yield "empty" if len(value) == 0 else "filled"
 
 
-def wanted(cls: type[Struct], version: int) -> Iterator[tuple[type[Struct], str, str]]:
+def expected_qualities(cls: type[Struct], version: int) -> Iterator[tuple[type[Struct], str, str]]:
     for field in declared_fields(cls):
         kind = field.kind
         if version not in kind.present:
             continue
         inner = inner_struct(kind)
         if inner is not None:
-            yield from wanted(inner, version)
+            yield from expected_qualities(inner, version)
             if isinstance(kind, Nested) and not any(
                 version in f.kind.present for f in declared_fields(inner)
             ):
@@ -56,14 +56,14 @@ def wanted(cls: type[Struct], version: int) -> Iterator[tuple[type[Struct], str,
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
-def test_every_field_is_met_set_null_and_empty_in_every_version(cls: type[Message]) -> None:
+def test_random_messages_have_every_field_set_null_and_empty_in_every_version(cls: type[Message]) -> None:
     for version in versions_of(cls):
         seen: Seen = defaultdict(set)
         for message in random_messages(cls, version, "kio"):
-            note(message, version, seen)
+            record_qualities(message, version, seen)
         missing = [
             f"{owner.__name__}.{name} is never {quality}"
-            for owner, name, quality in wanted(cls, version)
+            for owner, name, quality in expected_qualities(cls, version)
             if quality not in seen[owner, name]
         ]
         assert missing == [], f"version {version}"

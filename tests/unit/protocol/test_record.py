@@ -1,4 +1,4 @@
-"""Records: read back as they were built, byte for byte as Kafka builds them, refused when they lie."""
+"""Records: round trips, Kafka's bytes, and validation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ from tidelog.protocol.batch import BATCH_OVERHEAD, crc_is_valid, read_header, wr
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.primitives import write_varlong
-from tidelog.protocol.record import BatchBuilder, Record, RecordHeader, iterate_records, read_records
+from tidelog.protocol.record import (
+    BatchBuilder,
+    BatchProducer,
+    Record,
+    RecordHeader,
+    iterate_records,
+    read_records,
+)
 
 header_lists = st.lists(st.tuples(st.text(max_size=8), st.none() | st.binary(max_size=8)), max_size=3)
 contents = st.lists(
@@ -37,7 +44,7 @@ contents = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(records=contents, codec=st.sampled_from(Compression), base_offset=st.integers(0, 2**62))
-def test_what_is_built_is_read_back(
+def test_built_batches_are_read_back(
     records: list[tuple[int, bytes | None, bytes | None, list[RecordHeader]]],
     codec: Compression,
     base_offset: int,
@@ -61,7 +68,7 @@ def test_what_is_built_is_read_back(
     ]
 
 
-def test_batches_that_kafka_compressed_are_read() -> None:
+def test_compressed_batches_of_kafka_are_read() -> None:
     seen = set()
     for name, data in golden_batches():
         kind, _, codec = name.partition(" ")
@@ -72,31 +79,33 @@ def test_batches_that_kafka_compressed_are_read() -> None:
     assert len(seen) == 9
 
 
-def test_uncompressed_batches_have_kafkas_bytes() -> None:
+def test_uncompressed_batches_equal_kafkas_bytes() -> None:
     builder = append_all(BatchBuilder(base_offset=1000, leader_epoch=7), small_records(0))
     assert builder.build() == golden_batch("small none")
     transactional = BatchBuilder(
-        producer_id=4_000_000_000, producer_epoch=12, base_sequence=2_147_483_640, is_transactional=True
+        producer=BatchProducer(
+            producer_id=4_000_000_000, producer_epoch=12, base_sequence=2_147_483_640, is_transactional=True
+        )
     )
     assert append_all(transactional, small_records(0)).build() == golden_batch("transactional")
 
 
-def test_log_append_time_is_the_time_of_every_record() -> None:
+def test_log_append_time_applies_to_every_record() -> None:
     data = golden_batch("log append time")
     assert {record.timestamp for record in read_records(data)} == {1_700_000_009_999}
     builder = BatchBuilder(base_offset=5, leader_epoch=3, log_append_time=1_700_000_009_999)
-    # Kafka lets the first record's own time be the base of what nobody looks at any more.
+    # Kafka writes the first record's own timestamp as base timestamp; readers ignore it in this case.
     assert append_all(builder, small_records(0)).build() == data
 
 
-def test_a_batch_in_the_middle_of_a_buffer_is_read_with_or_without_its_header() -> None:
+def test_a_batch_is_read_at_any_position_of_a_buffer() -> None:
     data = golden_batch("small zstd")
     buffer = memoryview(b"\xaa" * 9 + data + b"\xbb" * 9)
     header = read_header(buffer, 9)
     assert read_records(buffer, 9) == read_records(buffer, 9, header) == small_records(1000)
 
 
-def test_a_builder_continues_after_a_build_and_is_built_again() -> None:
+def test_a_builder_can_be_built_repeatedly() -> None:
     builder = append_all(BatchBuilder(), small_records(0)[:5])
     first = builder.build()
     append_all(builder, small_records(0)[5:])
@@ -104,7 +113,7 @@ def test_a_builder_continues_after_a_build_and_is_built_again() -> None:
     assert read_records(builder.build()) == small_records(0)
 
 
-def test_a_record_that_cannot_be_encoded_leaves_nothing_in_its_batch() -> None:
+def test_a_record_that_cannot_be_encoded_leaves_the_batch_unchanged() -> None:
     builder = BatchBuilder()
     bad = ((9_000, "text"), (9_000.5, b"low"))
     for timestamp, value in (*bad, (5_000, b"high"), *bad):
@@ -114,7 +123,27 @@ def test_a_record_that_cannot_be_encoded_leaves_nothing_in_its_batch() -> None:
     assert (header.base_timestamp, header.max_timestamp, header.record_count) == (5_000, 5_000, 1)
 
 
-def test_a_builder_without_records_builds_a_batch_of_none() -> None:
+@given(
+    values=st.lists(st.binary(max_size=20), max_size=5),
+    repeated=st.sampled_from([0, 1, 2_047, 2_050, 8_200]),
+    timestamps=st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)),
+)
+@settings(max_examples=40)
+def test_values_that_are_appended_at_once_make_the_same_batch(
+    values: list[bytes], repeated: int, timestamps: tuple[int, int]
+) -> None:
+    one_by_one, at_once = BatchBuilder(base_offset=5), BatchBuilder(base_offset=5)
+    for timestamp in timestamps:
+        batch = [*values, *[b"v"] * repeated, bytes(3_000)]
+        at_once.append_values(timestamp, batch)
+        for value in batch:
+            one_by_one.append(timestamp, None, value)
+    at_once.append_values(1, ())
+    assert at_once.build() == one_by_one.build()
+    assert at_once.estimated_size_bytes == one_by_one.estimated_size_bytes
+
+
+def test_a_builder_without_records_builds_an_empty_batch() -> None:
     for codec in Compression:
         batch = BatchBuilder(compression=codec, base_offset=9).build()
         assert len(batch) == BATCH_OVERHEAD
@@ -141,14 +170,14 @@ def test_lengths_of_every_varint_size_are_read_and_written(length: int) -> None:
 
 
 @pytest.mark.parametrize("difference", [0, 1, -1, 63, 64, -64, -65, 2**31, -(2**31), 2**62, -(2**62)])
-def test_time_may_go_either_way(difference: int) -> None:
+def test_timestamps_may_decrease(difference: int) -> None:
     builder = BatchBuilder()
     builder.append(2**61, None, None)
     builder.append(2**61 + difference, None, None)
     assert [record.timestamp for record in read_records(builder.build())] == [2**61, 2**61 + difference]
 
 
-# What lies: records that are made by hand, as no builder would make them.
+# Invalid records, written by hand because no builder creates them.
 
 
 def varint(number: int) -> bytes:
@@ -190,7 +219,7 @@ def refused(batch: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("base", "delta"), [(2**63 - 1, 1), (-(2**63), -1), (2**62, 2**62), (5, 2**63 - 1)])
-def test_a_timestamp_that_leaves_64_bits_is_refused(base: int, delta: int) -> None:
+def test_a_timestamp_outside_64_bits_is_refused(base: int, delta: int) -> None:
     builder = BatchBuilder()
     builder.append(0, None, b"value")
     builder.append(delta, None, b"value")
@@ -200,23 +229,23 @@ def test_a_timestamp_that_leaves_64_bits_is_refused(base: int, delta: int) -> No
         read_records(batch)
 
 
-def test_the_hand_made_record_is_right_when_it_does_not_lie() -> None:
+def test_the_hand_written_record_is_valid_without_a_defect() -> None:
     assert read_records(raw_batch(raw_record())) == [Record(0, -1, b"k", b"v", ())]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 2**31 - 1])
-def test_a_count_that_is_not_the_number_of_records_is_refused(count: int) -> None:
+def test_a_wrong_record_count_is_refused(count: int) -> None:
     payload = raw_record() + raw_record(offset_delta=1)
     assert refused(raw_batch(payload, count=count, last_offset_delta=2**31 - 1))
 
 
-def test_a_count_that_the_bytes_cannot_hold_is_refused_before_the_first_record() -> None:
+def test_a_record_count_beyond_the_bytes_is_refused_before_the_first_record() -> None:
     records = iterate_records(raw_batch(raw_record() * 3, count=5, last_offset_delta=10))
     with pytest.raises(DecodeError, match="5 records do not fit"):
         next(records)
 
 
-def test_records_one_by_one_are_refused_where_they_go_wrong() -> None:
+def test_iteration_refuses_the_first_invalid_record() -> None:
     payload = raw_record() + raw_record(offset_delta=1) + raw_record(offset_delta=1)
     records = iterate_records(raw_batch(payload, count=3))
     assert [next(records).offset, next(records).offset] == [0, 1]
@@ -225,12 +254,12 @@ def test_records_one_by_one_are_refused_where_they_go_wrong() -> None:
 
 
 @pytest.mark.parametrize("trailing", [b"\0", b"\x02", b"abc", raw_record(offset_delta=1)])
-def test_bytes_behind_the_last_record_are_refused(trailing: bytes) -> None:
+def test_bytes_after_the_last_record_are_refused(trailing: bytes) -> None:
     assert refused(raw_batch(raw_record() + trailing))
 
 
 @pytest.mark.parametrize("length", [-1, 0, 1, 5, 9, 100, 2**31 - 1, 2**62, -(2**31)])
-def test_a_record_length_that_is_wrong_is_refused(length: int) -> None:
+def test_a_wrong_record_length_is_refused(length: int) -> None:
     true_length = len(raw_record()) - 1
     assert length != true_length
     assert refused(raw_batch(raw_record(length=length)))
@@ -238,25 +267,25 @@ def test_a_record_length_that_is_wrong_is_refused(length: int) -> None:
 
 
 @pytest.mark.parametrize("length", [-2, -(2**31), 2, 3, 100, 2**31 - 1, 2**62])
-def test_key_value_and_header_lengths_that_are_wrong_are_refused(length: int) -> None:
-    lie = varint(length)
-    assert refused(raw_batch(raw_record(key=lie + b"k")))
-    assert refused(raw_batch(raw_record(value=lie + b"v")))
-    assert refused(raw_batch(raw_record(headers=b"\x02" + lie + b"k" + b"\x02v")))
-    assert refused(raw_batch(raw_record(headers=b"\x02\x02k" + lie + b"v")))
+def test_wrong_key_value_and_header_lengths_are_refused(length: int) -> None:
+    wrong_length = varint(length)
+    assert refused(raw_batch(raw_record(key=wrong_length + b"k")))
+    assert refused(raw_batch(raw_record(value=wrong_length + b"v")))
+    assert refused(raw_batch(raw_record(headers=b"\x02" + wrong_length + b"k" + b"\x02v")))
+    assert refused(raw_batch(raw_record(headers=b"\x02\x02k" + wrong_length + b"v")))
 
 
 @pytest.mark.parametrize("count", [-1, -5, 2, 2**31 - 1, 2**62])
-def test_a_header_count_that_is_wrong_is_refused(count: int) -> None:
+def test_a_wrong_header_count_is_refused(count: int) -> None:
     assert refused(raw_batch(raw_record(headers=varint(count) + b"\x02k\x02v")))
 
 
-def test_a_header_key_is_not_null() -> None:
+def test_a_null_header_key_is_refused() -> None:
     assert refused(raw_batch(raw_record(headers=b"\x02\x01\x02v")))
 
 
-def test_a_header_key_that_is_no_text_is_read_with_replacements() -> None:
-    """Brokers take any bytes, clients in C and Go send them: one such record must not stop its readers."""
+def test_a_header_key_with_invalid_utf_8_gets_replacement_characters() -> None:
+    """Brokers accept any bytes, and C and Go clients send them: such a record must not stop its readers."""
     (record,) = read_records(raw_batch(raw_record(headers=b"\x02\x06a\xffz\x02v")))
     assert record.headers == (("a\ufffdz", b"v"),)
 
@@ -264,12 +293,12 @@ def test_a_header_key_that_is_no_text_is_read_with_replacements() -> None:
 @pytest.mark.parametrize(
     "offset_deltas", [(0, 0), (1, 0), (-1, 0), (0, 2**31), (0, 5), (0, 2**40), (-(2**31), 0)]
 )
-def test_offsets_that_do_not_rise_or_leave_the_batch_are_refused(offset_deltas: tuple[int, int]) -> None:
+def test_offsets_that_decrease_or_leave_the_batch_are_refused(offset_deltas: tuple[int, int]) -> None:
     payload = b"".join(raw_record(offset_delta=delta) for delta in offset_deltas)
     assert refused(raw_batch(payload, count=2, last_offset_delta=4))
 
 
-def test_offsets_with_gaps_are_what_compaction_leaves() -> None:
+def test_offset_gaps_of_compaction_are_allowed() -> None:
     payload = b"".join(raw_record(offset_delta=delta) for delta in (2, 7))
     records = read_records(raw_batch(payload, count=2, last_offset_delta=9))
     assert [record.offset for record in records] == [2, 7]
@@ -288,21 +317,21 @@ def test_a_varint_that_is_too_long_is_refused_at_any_position(varint_bytes: byte
 
 
 @pytest.mark.parametrize("number", [5, 6, 7])
-def test_a_codec_that_does_not_exist_is_refused(number: int) -> None:
+def test_an_unknown_codec_is_refused(number: int) -> None:
     assert refused(raw_batch(raw_record(), attributes=number))
 
 
 @pytest.mark.parametrize("codec", list(Compression)[1:])
-def test_records_that_are_not_what_the_attributes_say_are_refused(codec: Compression) -> None:
+def test_records_that_contradict_the_attributes_are_refused(codec: Compression) -> None:
     assert refused(raw_batch(raw_record(), attributes=codec))
 
 
 @pytest.mark.parametrize("name", [name for name, _ in golden_batches() if name.startswith("small")])
-def test_a_batch_cut_at_any_byte_is_refused(name: str) -> None:
+def test_a_batch_truncated_at_any_byte_is_refused(name: str) -> None:
     data = golden_batch(name)
     for length in range(len(data)):
         assert refused(data[:length])
-        # Cut, and with a length that says so.
+        # Truncated, with a length field that matches.
         if length > BATCH_OVERHEAD:
             shorter = bytearray(data[:length])
             struct.pack_into(">i", shorter, 8, length - 12)
@@ -310,7 +339,7 @@ def test_a_batch_cut_at_any_byte_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, _ in golden_batches() if name.startswith("small")])
-def test_damaged_records_are_read_or_refused_but_nothing_else_happens(name: str) -> None:
+def test_damaged_records_are_read_or_refused(name: str) -> None:
     for damaged in damaged_copies(golden_batch(name), name, flips=2000):
         try:
             records = read_records(damaged)
@@ -321,7 +350,9 @@ def test_damaged_records_are_read_or_refused_but_nothing_else_happens(name: str)
 
 @settings(max_examples=400, deadline=None)
 @given(payload=st.binary(max_size=60), count=st.integers(0, 5), codec=st.sampled_from(Compression))
-def test_any_payload_is_records_or_a_decode_error(payload: bytes, count: int, codec: Compression) -> None:
+def test_random_payloads_are_records_or_a_decode_error(
+    payload: bytes, count: int, codec: Compression
+) -> None:
     try:
         records = read_records(raw_batch(payload, count=count, attributes=codec))
     except DecodeError:
@@ -329,7 +360,7 @@ def test_any_payload_is_records_or_a_decode_error(payload: bytes, count: int, co
     assert len(records) == count
 
 
-def test_a_batch_that_expands_beyond_the_bound_is_refused() -> None:
+def test_a_batch_that_decompresses_beyond_the_bound_is_refused() -> None:
     for codec in Compression:
         if codec is not Compression.NONE:
             batch = append_all(BatchBuilder(compression=codec), large_records()).build()

@@ -1,4 +1,4 @@
-"""Other people's clients read our batches, and we read theirs, with every codec they have."""
+"""Batches are exchanged with other clients for every codec that they support."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from kio.static.primitive import TZAwareMicros
 from tests.support.batches.kafka_batches import append_all, large_records, small_records
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.record import BatchBuilder, Record, RecordHeader, read_records
+from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, RecordHeader, read_records
 
-# kafka-python takes snappy, lz4 and zstd from packages that are not among ours; aiokafka takes cramjam.
+# kafka-python needs further packages for snappy, lz4 and zstd; aiokafka uses cramjam.
 EVERY_CODEC = list(Compression)
 KAFKA_PYTHON_CODECS = [Compression.NONE, Compression.GZIP]
 
@@ -47,7 +47,7 @@ CONTENTS = [pytest.param(small_records(0), id="small"), pytest.param(large_recor
 
 
 def build_by(builder_class: Any, codec: Compression, records: Iterable[Record]) -> bytes:
-    """A batch made by another client's builder."""
+    """Return a batch built by another client."""
     builder = builder_class(
         magic=2,
         compression_type=int(codec),
@@ -66,7 +66,7 @@ def build_by(builder_class: Any, codec: Compression, records: Iterable[Record]) 
 
 
 def read_by(batch_class: Any, data: bytes) -> Iterator[Record]:
-    """What another client's reader finds in a batch."""
+    """Return the records that another client reads from a batch."""
     batch = batch_class(data)
     assert batch.validate_crc()
     for record in batch:
@@ -108,7 +108,7 @@ def as_kio(record: Record) -> KioRecord:
 
 kio_contents = st.lists(
     st.tuples(
-        # kio knows whole seconds only.
+        # kio supports whole seconds only.
         st.integers(0, 4_000_000_000).map(lambda seconds: seconds * 1000),
         st.none() | st.binary(max_size=200),
         st.none() | st.binary(max_size=200),
@@ -121,11 +121,15 @@ kio_contents = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(contents=kio_contents)
-def test_kio_reads_our_batches_and_we_read_kios(
+def test_kio_and_tidelog_read_each_others_batches(
     contents: list[tuple[int, bytes | None, bytes | None, tuple[RecordHeader, ...]]],
 ) -> None:
     records = [Record(offset, *content) for offset, content in enumerate(contents)]
-    ours = bytes(append_all(BatchBuilder(producer_id=8, producer_epoch=3, base_sequence=1), records).build())
+    ours = bytes(
+        append_all(
+            BatchBuilder(producer=BatchProducer(producer_id=8, producer_epoch=3, base_sequence=1)), records
+        ).build()
+    )
     read, size = read_batch(ours, 0)
     assert size == len(ours)
     assert read.records == tuple(map(as_kio, records))

@@ -1,4 +1,4 @@
-"""Records are skimmed in steps: the same timestamps, offsets and null keys as when they are read."""
+"""Records are skimmed in steps with the same timestamps, offsets and null keys as by the reader."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.protocol.batch import BatchHeader, read_header
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import BatchBuilder, iterate_payload, read_payload
 from tidelog.protocol.record_skim import HEADERS_PER_STEP, RECORDS_PER_STEP, WINDOW_BYTES, RecordSkimmer
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 NOW_MS = 1_700_000_000_000
 
@@ -20,7 +20,7 @@ Row = tuple[int, bytes | None, bytes | None, int]
 
 
 def batch_of(records: list[Row], **options: int) -> tuple[bytes, BatchHeader]:
-    """The expanded records with these timestamps, keys, values and numbers of headers, and their header."""
+    """Build a batch of these records; return its decompressed records and its header."""
     builder = BatchBuilder(**options)  # type: ignore[arg-type]
     for timestamp, key, value, headers in records:
         builder.append(timestamp, key, value, [("h", b"x"), ("", None)] * headers)
@@ -30,11 +30,11 @@ def batch_of(records: list[Row], **options: int) -> tuple[bytes, BatchHeader]:
 
 
 def skimmed(data: bytes, header: BatchHeader) -> list[tuple[int, int, bool]]:
-    """Offset, timestamp and whether there is a key, of each record."""
+    """Return offset, timestamp and presence of a key for each record."""
     skimmer = RecordSkimmer(memoryview(data), header)
     found: list[tuple[int, int, bool]] = []
-    while not skimmer.is_done:
-        part = completed(skimmer.skim())
+    while not skimmer.is_at_end:
+        part = run_steps(skimmer.skim())
         assert part.first_index == len(found)
         assert 0 < len(part.timestamps) == len(part.offset_deltas) <= RECORDS_PER_STEP
         for index, (timestamp, delta) in enumerate(zip(part.timestamps, part.offset_deltas, strict=True)):
@@ -62,7 +62,7 @@ def random_records(random: Random, count: int) -> list[Row]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_skimmed_is_what_is_read(seed: int) -> None:
+def test_skimming_equals_reading(seed: int) -> None:
     random = Random(seed)
     records = random_records(random, random.choice((1, 2, 10, 300, RECORDS_PER_STEP + 1)))
     for options in ({}, {"base_offset": 77, "log_append_time": NOW_MS + 5}):
@@ -70,13 +70,13 @@ def test_what_is_skimmed_is_what_is_read(seed: int) -> None:
         assert skimmed(data, header) == read(data, header)
 
 
-def test_small_records_at_every_place_of_a_window_are_skimmed() -> None:
+def test_small_records_at_every_position_of_a_window_are_skimmed() -> None:
     for size in range(1, 24):
         data, header = batch_of([(NOW_MS, b"k", bytes(size), 0)] * (3 * WINDOW_BYTES // (size + 9)))
         assert skimmed(data, header) == read(data, header)
 
 
-def test_damage_is_refused_where_reading_refuses_it() -> None:
+def test_skimming_refuses_what_reading_refuses() -> None:
     data, header = batch_of(random_records(Random(5), 12))
     for damaged in damaged_copies(data, "skim", flips=1500):
         try:
@@ -88,14 +88,14 @@ def test_damage_is_refused_where_reading_refuses_it() -> None:
             assert skimmed(damaged, header) == expected
 
 
-def test_more_or_fewer_records_than_the_header_says_are_refused() -> None:
+def test_a_record_count_that_differs_from_the_header_is_refused() -> None:
     data, header = batch_of([(NOW_MS, b"k", b"v", 0)] * 5)
     for count in (4, 6):
         with pytest.raises(DecodeError):
             skimmed(data, header._replace(record_count=count))
 
 
-def test_a_record_of_very_many_headers_takes_many_steps() -> None:
+def test_a_record_with_many_headers_takes_many_steps() -> None:
     count = 100 * HEADERS_PER_STEP
     data, header = batch_of([(NOW_MS, b"k", b"v", count // 2)])
     skimmer = RecordSkimmer(memoryview(data), header)

@@ -1,4 +1,4 @@
-"""Records by their places, against the reader that makes objects of them."""
+"""The record table compared with the reader that creates record objects."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def built(records: Records) -> tuple[bytes, int]:
 
 
 @given(RECORDS)
-def test_places_keys_and_tombstones_are_those_of_the_records(records: Records) -> None:
+def test_positions_keys_and_tombstones_equal_the_records(records: Records) -> None:
     data, count = built(records)
     table = scan_records(data, count)
     assert table.keys == [key for _, key, _ in records]
@@ -50,7 +50,7 @@ def test_places_keys_and_tombstones_are_those_of_the_records(records: Records) -
 
 
 @given(RECORDS.filter(bool), st.integers(-(2**40), 2**40))
-def test_moved_timestamps_change_nothing_else(records: Records, by_ms: int) -> None:
+def test_changed_timestamps_change_nothing_else(records: Records, by_ms: int) -> None:
     data, count = built(records)
     table = scan_records(data, count)
     starts = [0, *table.ends[:-1]]
@@ -65,7 +65,9 @@ def test_moved_timestamps_change_nothing_else(records: Records, by_ms: int) -> N
 
 
 @given(RECORDS.filter(bool), st.data())
-def test_nonsense_is_refused_or_has_places_within_the_bytes(records: Records, draw: st.DataObject) -> None:
+def test_random_bytes_are_refused_or_have_positions_within_the_bytes(
+    records: Records, draw: st.DataObject
+) -> None:
     data, count = built([(stamp, key and key[:50], value and value[:50]) for stamp, key, value in records])
     at = draw.draw(st.integers(0, len(data) - 1))
     changed = data[:at] + draw.draw(st.binary(min_size=1, max_size=3)) + data[at + 1 :]
@@ -79,6 +81,6 @@ def test_nonsense_is_refused_or_has_places_within_the_bytes(records: Records, dr
 @pytest.mark.parametrize(
     ("data", "count"), [(b"", 1), (b"\x00", 0), (b"\x0e\x00\x00\x00\x01\x01\x00" * 2, 1), (b"\xff" * 40, 1)]
 )
-def test_records_that_do_not_fit_their_count_are_refused(data: bytes, count: int) -> None:
+def test_a_wrong_record_count_is_refused(data: bytes, count: int) -> None:
     with pytest.raises(DecodeError):
         scan_records(data, count)

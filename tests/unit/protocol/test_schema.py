@@ -1,4 +1,4 @@
-"""The declarations keep the rules that Kafka's own generator enforces on its schemas."""
+"""The message declarations observe the rules of Kafka's message generator."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ DECODED = decode(VoteRequest, encode(VOTE, 2), 2)
 
 @pytest.mark.parametrize("vote", [VOTE, DECODED], ids=["constructed", "decoded"])
 class TestAMessageIsAFrozenDataclass:
-    """In everything that can be seen, however it came to be."""
+    """Constructed and decoded messages behave alike."""
 
-    def test_it_cannot_be_changed(self, vote: VoteRequest) -> None:
+    def test_a_message_is_frozen(self, vote: VoteRequest) -> None:
         with pytest.raises(FrozenInstanceError, match="cannot assign to field 'voter_id'"):
             vote.voter_id = 3  # type: ignore[misc]
         with pytest.raises(FrozenInstanceError, match="cannot assign to field 'other'"):
@@ -58,26 +58,26 @@ class TestAMessageIsAFrozenDataclass:
         with pytest.raises(FrozenInstanceError, match="cannot delete field 'voter_id'"):
             del vote.voter_id
 
-    def test_it_has_slots_and_no_dictionary(self, vote: VoteRequest) -> None:
+    def test_a_message_has_slots_and_no_dictionary(self, vote: VoteRequest) -> None:
         assert not hasattr(vote, "__dict__")
         assert VoteRequest.__slots__ == ("cluster_id", "voter_id", "topics")
 
-    def test_equal_fields_make_it_equal(self, vote: VoteRequest) -> None:
+    def test_messages_with_equal_fields_are_equal(self, vote: VoteRequest) -> None:
         assert vote == VOTE == DECODED
         assert hash(vote) == hash(VOTE)
         assert vote != replace(vote, voter_id=7)
 
-    def test_it_survives_copying_and_pickling(self, vote: VoteRequest) -> None:
+    def test_a_message_can_be_copied_and_pickled(self, vote: VoteRequest) -> None:
         assert copy.copy(vote) == copy.deepcopy(vote) == pickle.loads(pickle.dumps(vote)) == vote
         with pytest.raises(FrozenInstanceError):
             copy.copy(vote).voter_id = 3  # type: ignore[misc]
 
-    def test_functions_of_dataclasses_work_on_it(self, vote: VoteRequest) -> None:
+    def test_dataclass_functions_accept_a_message(self, vote: VoteRequest) -> None:
         assert [field.name for field in fields(vote)] == ["cluster_id", "voter_id", "topics"]
         assert replace(vote, voter_id=7).voter_id == 7
         assert asdict(vote)["topics"][0]["partitions"][0]["last_offset"] == 0
 
-    def test_its_text_names_every_field(self, vote: VoteRequest) -> None:
+    def test_repr_names_every_field(self, vote: VoteRequest) -> None:
         assert repr(replace(vote, topics=())) == "VoteRequest(cluster_id='c', voter_id=-1, topics=())"
 
 
@@ -86,7 +86,7 @@ def test_messages_of_different_classes_are_never_equal() -> None:
     assert SaslHandshakeRequest() != ("",)
 
 
-def test_constructors_take_keywords_of_existing_fields_only() -> None:
+def test_constructors_accept_only_keywords_of_existing_fields() -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'nothing'"):
         SaslHandshakeRequest(nothing=1)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="positional"):
@@ -118,7 +118,7 @@ def test_tags_count_up_from_zero_and_exist_only_in_flexible_versions(cls: type[M
 
 
 @MESSAGES
-def test_only_what_can_be_null_is_declared_nullable(cls: type[Message]) -> None:
+def test_only_nullable_types_are_declared_nullable(cls: type[Message]) -> None:
     for struct in structs_in(cls):
         for field in declared_fields(struct):
             if field.kind.nullable != versions("none"):
@@ -128,7 +128,7 @@ def test_only_what_can_be_null_is_declared_nullable(cls: type[Message]) -> None:
 
 
 @MESSAGES
-def test_every_default_can_be_written_where_the_field_exists(cls: type[Message]) -> None:
+def test_every_default_can_be_encoded_in_the_versions_of_its_field(cls: type[Message]) -> None:
     for struct in structs_in(cls):
         for field in declared_fields(struct):
             assert not isinstance(field.default, list | dict | set), field
@@ -137,7 +137,10 @@ def test_every_default_can_be_written_where_the_field_exists(cls: type[Message])
 
 
 def has_null_default_that_must_be_set(kind: Any, name: str) -> bool:
-    """Kafka gives ShareFetchResponse.records no default but null and forbids it from version 1."""
+    """Return whether the field is of the kind of ShareFetchResponse.records.
+
+    Kafka's schema gives this field the default null, and forbids null from version 1.
+    """
     return isinstance(kind, Bytes) and name == "records"
 
 

@@ -1,4 +1,4 @@
-"""Markers are read from control batches; anything else in their place is refused."""
+"""Transaction markers are read from control batches; other records are refused."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import pytest
 
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.protocol.transaction_marker import EndTransactionMarker, read_end_transaction_marker
 
 
 def control_batch(*records: tuple[bytes | None, bytes | None]) -> bytes:
-    builder = BatchBuilder(producer_id=7, producer_epoch=2, is_transactional=True, is_control=True)
+    builder = BatchBuilder(
+        is_control=True, producer=BatchProducer(producer_id=7, producer_epoch=2, is_transactional=True)
+    )
     for key, value in records:
         builder.append(1234, key, value)
     return bytes(builder.build())
@@ -24,7 +26,7 @@ def test_abort_and_commit_are_distinguished(kind: int, is_abort: bool) -> None:
     assert marker == EndTransactionMarker(is_abort, coordinator_epoch=5, timestamp=1234)
 
 
-def test_a_marker_of_a_newer_version_is_read_by_its_known_start() -> None:
+def test_a_marker_of_a_newer_version_is_read_by_its_known_fields() -> None:
     batch = control_batch((b"\0\x01\0\x01more", bytes.fromhex("000100000009ffff")))
     marker = read_end_transaction_marker(b"before" + batch, 6, read_header(batch))
     assert marker == EndTransactionMarker(False, coordinator_epoch=9, timestamp=1234)
@@ -41,7 +43,7 @@ def test_a_marker_of_a_newer_version_is_read_by_its_known_start() -> None:
         (b"\0\0\xff\xff", b"\0\0\0\0\0\1"),
     ],
 )
-def test_a_record_that_is_no_marker_is_refused(key: bytes | None, value: bytes | None) -> None:
+def test_a_record_without_a_marker_is_refused(key: bytes | None, value: bytes | None) -> None:
     batch = control_batch((key, value))
     with pytest.raises(DecodeError, match="offset 0"):
         read_end_transaction_marker(batch, 0, read_header(batch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE, JaasError, parse_jaas
+from tidelog.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE, JaasError, jaas_text, parse_jaas
 
 SECRET = "canary-1f9c"
 
@@ -21,6 +21,11 @@ def test_users_of_a_server() -> None:
     module = parse_jaas(text, "PLAIN")
     assert module.options["username"] == "broker"
     assert module.users == {"broker": "b", "alice": "a=;b", "carol-x": "secret"}
+
+
+@pytest.mark.parametrize("user", ["alice@example.com", "a b", 'x="1" user_admin', "a;b", "\u00e9\\\n"])
+def test_a_written_config_has_every_user_name_unchanged(user: str) -> None:
+    assert parse_jaas(jaas_text("PLAIN", {f"user_{user}": SECRET}), "PLAIN").users == {user: SECRET}
 
 
 def test_comments_quotes_and_escapes_are_those_of_java() -> None:

@@ -1,4 +1,4 @@
-"""Only who asks for Spark needs the extra `spark`."""
+"""Only the Spark data source needs the extra `spark`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import {module}
     "module",
     ["tidelog", "tidelog.cli.main", "tidelog.clients.consumer.partition_reader", "tidelog.spark_connector"],
 )
-def test_nothing_but_the_source_itself_needs_spark(module: str) -> None:
+def test_only_the_data_source_imports_spark(module: str) -> None:
     code = WITHOUT_THE_EXTRA.format(module=module)
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert outcome.returncode == 0, outcome.stderr

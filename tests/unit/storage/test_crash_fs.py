@@ -1,4 +1,4 @@
-"""The disk that forgets must forget what POSIX lets a disk forget, and nothing that was synced."""
+"""The simulated disk loses what POSIX allows a disk to lose, and nothing that was synced."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.storage.disk.errors import StorageFailure
 
 @pytest.fixture
 def disk() -> CrashFileSystem:
-    """A disk with an empty durable directory /log."""
+    """Return a disk with an empty durable directory /log."""
     disk = CrashFileSystem()
     disk.makedirs("/log")
     disk.sync_all()
@@ -27,7 +27,7 @@ def durable_file(disk: CrashFileSystem, path: str, data: bytes) -> None:
     disk.sync_all()
 
 
-def test_unsynced_data_may_be_lost_kept_or_torn(disk: CrashFileSystem) -> None:
+def test_unsynced_data_may_be_lost_kept_or_partly_written(disk: CrashFileSystem) -> None:
     durable_file(disk, "/log/a", b"old")
     disk.open("/log/a", create=False).append(b"12345678")
     assert disk.read("/log/a") == b"old12345678"
@@ -61,7 +61,7 @@ def test_a_name_may_survive_without_its_data(disk: CrashFileSystem) -> None:
     assert disk.crash(Survival.KEEP_NAMES_ONLY).read("/log/a") == b""
 
 
-def test_renames_and_unlinks_come_undone_without_fsync_dir(disk: CrashFileSystem) -> None:
+def test_renames_and_deletions_are_undone_without_a_directory_sync(disk: CrashFileSystem) -> None:
     durable_file(disk, "/log/a", b"a")
     durable_file(disk, "/log/b", b"b")
     disk.rename("/log/a", "/log/c")
@@ -72,7 +72,7 @@ def test_renames_and_unlinks_come_undone_without_fsync_dir(disk: CrashFileSystem
     assert disk.crash(Survival.LOSE_UNSYNCED).listdir("/log") == ["c"]
 
 
-def test_a_rename_is_never_half_done(disk: CrashFileSystem) -> None:
+def test_a_rename_is_atomic(disk: CrashFileSystem) -> None:
     durable_file(disk, "/log/a", b"new")
     durable_file(disk, "/log/b", b"old")
     disk.rename("/log/a", "/log/b")
@@ -81,7 +81,7 @@ def test_a_rename_is_never_half_done(disk: CrashFileSystem) -> None:
         assert (after.listdir("/log"), after.read("/log/b")) in ((["a", "b"], b"old"), (["b"], b"new"))
 
 
-def test_a_directory_needs_its_parent_synced(disk: CrashFileSystem) -> None:
+def test_a_new_directory_needs_a_sync_of_its_parent(disk: CrashFileSystem) -> None:
     disk.makedirs("/log/t-0")
     file = disk.open("/log/t-0/a", create=True)
     file.append(b"x")
@@ -92,7 +92,7 @@ def test_a_directory_needs_its_parent_synced(disk: CrashFileSystem) -> None:
     assert disk.crash(Survival.LOSE_UNSYNCED).read("/log/t-0/a") == b"x"
 
 
-def test_a_failed_fsync_drops_the_pages_and_the_next_one_does_not_bring_them_back(
+def test_pages_of_a_failed_fsync_are_lost_after_the_next_one(
     disk: CrashFileSystem,
 ) -> None:
     durable_file(disk, "/log/a", b"old")
@@ -102,11 +102,11 @@ def test_a_failed_fsync_drops_the_pages_and_the_next_one_does_not_bring_them_bac
     with pytest.raises(StorageFailure, match="/log/a"):
         file.fsync()
     file.fsync()
-    assert disk.read("/log/a") == b"oldlost", "the cache still shows what the medium never got"
+    assert disk.read("/log/a") == b"oldlost", "the cache still has data that is not on the medium"
     assert disk.crash(Survival.KEEP_ALL).read("/log/a") == b"old"
 
 
-def test_a_full_disk_takes_nothing_of_an_append(disk: CrashFileSystem) -> None:
+def test_a_full_disk_writes_nothing_of_an_append(disk: CrashFileSystem) -> None:
     disk.free_bytes = 10
     file = disk.open("/log/a", create=True)
     file.append(b"1234567")
@@ -120,14 +120,14 @@ def test_a_full_disk_takes_nothing_of_an_append(disk: CrashFileSystem) -> None:
     assert disk.space("/log").usable_bytes == 10
 
 
-def test_a_flipped_bit_is_seen_at_once_and_after_a_crash(disk: CrashFileSystem) -> None:
+def test_a_flipped_bit_is_visible_at_once_and_after_a_crash(disk: CrashFileSystem) -> None:
     durable_file(disk, "/log/a", b"\x00\x00")
     disk.flip_bit("/log/a", 9)
     assert disk.read("/log/a") == b"\x00\x02"
     assert disk.crash(Survival.LOSE_UNSYNCED).read("/log/a") == b"\x00\x02"
 
 
-def test_nothing_works_once_the_power_is_off(disk: CrashFileSystem) -> None:
+def test_operations_fail_after_a_power_failure(disk: CrashFileSystem) -> None:
     disk.crash_at = 1
     with pytest.raises(SimulatedCrash):
         disk.makedirs("/log/t-0")
@@ -135,7 +135,7 @@ def test_nothing_works_once_the_power_is_off(disk: CrashFileSystem) -> None:
         disk.exists("/log")
 
 
-def test_a_seed_always_leaves_the_same_disk_and_seeds_differ(disk: CrashFileSystem) -> None:
+def test_a_seed_determines_the_disk(disk: CrashFileSystem) -> None:
     for name in "abcdef":
         disk.open(f"/log/{name}", create=True).append(b"0123456789" * 200)
 

@@ -1,7 +1,7 @@
-"""Pulling the plug at every operation of small workloads, with everything a disk may lose.
+"""Power failures at every operation of small workloads, with every possible loss of data of the disk.
 
-Whatever the crash leaves: the log opens, what was flushed is there, no record is served that was not
-written at that offset, no truncated record comes back, and the log goes on.
+After each crash the log opens and has all flushed records. It has no record that was not written at
+its offset, and no truncated record. Appends continue.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def manager_on(disk: CrashFileSystem) -> LogManager:
 
 @dataclass
 class Driver:
-    """Does random steps on a log, and notes in `progress` what a crash must and may leave."""
+    """Performs random steps on a log, and records in `progress` what a crash must and may leave."""
 
     disk: CrashFileSystem
     progress: list[Any]
@@ -125,7 +125,7 @@ class Driver:
 
 @dataclass
 class Expected:
-    """What the log may and must hold after a crash."""
+    """The records that the log may and must have after a crash."""
 
     written: dict[int, set[str]] = field(default_factory=dict)
     flushed_end: int = 0
@@ -146,7 +146,7 @@ class Expected:
             else:
                 expected.flushed_end = min(expected.flushed_end, details[0])
                 if kind == "truncating":
-                    # It may already have been done in part: a batch is removed as a whole.
+                    # The truncation may be partly done: a batch is removed completely.
                     expected.flushed_end = min(expected.flushed_end, max(details[0] - 2, 0))
                 else:
                     expected.written = {o: v for o, v in expected.written.items() if o < details[0]}
@@ -185,7 +185,7 @@ def check_content(log: PartitionLog, expected: Expected, point: CrashPoint) -> l
 
 
 def enumerate_crashes(seed: int, steps: int) -> int:
-    """Every crash of one random workload; how many that were."""
+    """Run one random workload with a crash at every operation; return the number of crashes."""
 
     def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
         Driver(disk, progress, Random(seed)).run(steps)
@@ -198,7 +198,7 @@ def enumerate_crashes(seed: int, steps: int) -> int:
 
 
 def enumerate_crashes_of_recovery(seed: int, steps: int) -> int:
-    """Crash one workload somewhere, then crash the start that recovers from it at every operation."""
+    """Crash one workload at some operation, then crash its recovery at every operation."""
     whole = CrashFileSystem()
     whole.makedirs("/data")
     whole.sync_all()
@@ -235,10 +235,10 @@ def copy_files(source: CrashFileSystem, target: CrashFileSystem, directory: str)
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_every_crash_point_of_a_small_workload_leaves_a_log_that_keeps_what_was_flushed(seed: int) -> None:
+def test_flushed_records_survive_a_crash_at_any_operation(seed: int) -> None:
     assert enumerate_crashes(seed, steps=10) > 100
 
 
 @pytest.mark.parametrize("seeds", [range(first, first + 10) for first in range(100, 150, 10)])
-def test_every_crash_point_of_recovery_itself_can_be_recovered_from(seeds: range) -> None:
+def test_a_crash_at_any_operation_of_recovery_is_recovered(seeds: range) -> None:
     assert sum(enumerate_crashes_of_recovery(seed, steps=10) for seed in seeds) > 200

@@ -1,4 +1,4 @@
-"""Partitions whose files are damaged, and log directories whose disk fails."""
+"""Partitions with corrupt files, and log directories with a failed disk."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.logs.log_managers import EVENTS, TOPIC_ID, create, found, sta
 from tests.support.logs.partition_logs import NOW_MS, append, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
@@ -30,7 +30,7 @@ class TestDamage:
     """Partitions and directories that cannot be used."""
 
     def damaged(self, disk: CrashFileSystem) -> LogManager:
-        """`events-0` in /a has lost what had been flushed; `other-0` in /b is fine."""
+        """Return a disk on which `events-0` in /a lost flushed records; `other-0` in /b is valid."""
         manager = started(disk)
         append(create(manager), "a")
         append(create(manager, "other"), "b")
@@ -40,7 +40,7 @@ class TestDamage:
         disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
         return started(disk)
 
-    def test_a_damaged_partition_is_reported_and_the_others_continue(
+    def test_a_corrupt_partition_is_reported_and_others_are_loaded(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
         manager = self.damaged(disk)
@@ -50,7 +50,7 @@ class TestDamage:
             create(manager)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
-    def test_a_damaged_partition_keeps_its_checkpoint_and_comes_back_when_mended(
+    def test_a_corrupt_partition_keeps_its_checkpoint_until_it_is_repaired(
         self, disk: CrashFileSystem
     ) -> None:
         manager = self.damaged(disk)
@@ -60,7 +60,7 @@ class TestDamage:
         disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
         assert values_of(found(started(disk))) == ["a"]
 
-    def test_a_damaged_partition_can_be_deleted(self, disk: CrashFileSystem) -> None:
+    def test_a_corrupt_partition_can_be_deleted(self, disk: CrashFileSystem) -> None:
         manager = self.damaged(disk)
         manager.delete_all([EVENTS], NOW_MS)
         assert create(manager).log_end_offset == 0
@@ -76,14 +76,14 @@ class TestDamage:
             create(manager)
         assert "is in /a and in /b" in caplog.text
 
-    def test_a_damaged_partition_can_be_quarantined_and_recreated(self, disk: CrashFileSystem) -> None:
+    def test_a_corrupt_partition_can_be_quarantined_and_recreated(self, disk: CrashFileSystem) -> None:
         manager = self.damaged(disk)
         assert manager.retire_damaged(EVENTS, NOW_MS)
         assert create(manager).log_end_offset == 0
         assert any(name.endswith("-stray") for name in disk.listdir("/a"))
         assert not manager.retire_damaged(EVENTS, NOW_MS)
 
-    def test_a_damaged_topic_id_of_a_flushed_partition_is_refused(self, disk: CrashFileSystem) -> None:
+    def test_a_corrupt_topic_id_of_a_flushed_partition_is_refused(self, disk: CrashFileSystem) -> None:
         manager = started(disk, "/a")
         append(create(manager), "a")
         manager.shutdown(NOW_MS)
@@ -92,7 +92,7 @@ class TestDamage:
         with pytest.raises(KafkaError, match=r"partition\.metadata"):
             create(manager)
 
-    def test_a_directory_that_cannot_be_read_goes_offline_and_the_node_lives_on(
+    def test_an_unreadable_directory_goes_offline_and_the_node_continues(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
         disk.open("/b", create=True)
@@ -102,7 +102,7 @@ class TestDamage:
         with pytest.raises(KafkaError, match="/b, which is offline"):
             create(manager, "old", is_new=False)
 
-    def test_without_any_directory_there_is_no_start(self, disk: CrashFileSystem) -> None:
+    def test_a_node_without_a_directory_does_not_start(self, disk: CrashFileSystem) -> None:
         disk.open("/a", create=True)
         with pytest.raises(KafkaError, match="no log directory can be used: "):
             started(disk, "/a")
@@ -128,10 +128,10 @@ class TestDamage:
                 refused()
             assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         manager.shutdown(NOW_MS)
-        assert not disk.exists("/a/.kafka_cleanshutdown"), "what is in /a must be recovered"
+        assert not disk.exists("/a/.kafka_cleanshutdown"), "the logs in /a must be recovered"
         assert disk.exists("/b/.kafka_cleanshutdown")
 
-    def test_a_log_that_failed_is_noticed_by_the_upkeep(self, disk: CrashFileSystem) -> None:
+    def test_a_failed_log_is_detected_by_maintenance(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         log = create(manager)
         append(log, "a", "b")
@@ -141,16 +141,14 @@ class TestDamage:
         assert [directory.path for directory in manager.directories.take_failed_offline()] == ["/a"]
         assert manager.get(EVENTS) is None
 
-    def test_a_checkpoint_that_cannot_be_written_takes_the_directory_offline(
-        self, disk: CrashFileSystem
-    ) -> None:
+    def test_a_failed_checkpoint_write_takes_the_directory_offline(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         append(create(manager), "a")
         disk.fail_next_fsync("/a/replication-offset-checkpoint")
         write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         assert [directory.path for directory in manager.directories.online] == ["/b"]
 
-    def test_an_active_segment_that_lost_its_batches_continues_without_the_entries_of_them(
+    def test_an_active_segment_without_its_batches_continues_without_their_index_entries(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
         manager = started(disk, "/a")
@@ -165,10 +163,10 @@ class TestDamage:
         manager.shutdown(NOW_MS)
         log = found(started(disk, "/a"))
         assert values_of(log) == ["c"]
-        assert completed(log.timestamps.first_record_from(NOW_MS - 9)) == (NOW_MS - 5, 0, 0)
+        assert run_steps(log.timestamps.first_record_from(NOW_MS - 9)) == (NOW_MS - 5, 0, 0)
 
     @pytest.mark.parametrize("is_flushed", [False, True])
-    def test_a_base_offset_beyond_its_segment_is_damage_that_no_checksum_shows(
+    def test_a_base_offset_beyond_its_segment_is_corruption_with_a_valid_checksum(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture, is_flushed: bool
     ) -> None:
         manager = started(disk, "/a")
@@ -189,7 +187,7 @@ class TestDamage:
         else:
             assert values_of(found(manager)) == ["a"]
 
-    def test_a_bug_that_shows_while_a_partition_is_opened_leaves_the_others_alone(
+    def test_an_unexpected_error_at_opening_does_not_affect_other_partitions(
         self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         manager = started(disk)
@@ -210,7 +208,7 @@ class TestDamage:
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]
 
-    def test_a_bug_that_shows_while_a_log_is_closed_leaves_the_others_closed_in_order(
+    def test_an_unexpected_error_at_closing_does_not_affect_other_logs(
         self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         manager = started(disk)
@@ -231,7 +229,7 @@ class TestDamage:
         assert values_of(found(started(disk))) == ["a"]
 
 
-def test_a_lost_recovery_point_costs_nothing_of_a_log_that_is_not_compacted_any_more(
+def test_a_lost_recovery_point_loses_nothing_of_a_log_that_is_no_longer_compacted(
     disk: CrashFileSystem,
 ) -> None:
     manager = started(disk)

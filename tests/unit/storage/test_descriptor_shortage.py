@@ -1,6 +1,6 @@
-"""A process without descriptors: what needs one is refused or done later, and no disk is taken for failed.
+"""A process without free descriptors: operations are refused or completed later; no disk counts as failed.
 
-Each history runs once for every use of a descriptor in it, which then fails, once or a few times in a row.
+Each history runs once for every use of a descriptor, which then fails once or several times in a row.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FEWEST_USES = 2
 
 
 class World:
-    """A manager on a disk whose process lacks descriptors now and then; `do` tries as a caller would."""
+    """A manager on a disk of a process that lacks descriptors at times; `do` retries like a caller."""
 
     def __init__(self, disk: ShortOfDescriptors, config: LogConfig = SMALL) -> None:
         self.disk = disk
@@ -52,7 +52,7 @@ class World:
         return started(self.disk, "/a", default_config=self.config)
 
     def do(self, operation: Callable[[], T]) -> T:
-        """Try until there are descriptors; nothing but their lack may be reported, and no disk failed."""
+        """Retry until descriptors are available; only their lack may be logged, and no disk may fail."""
         for _ in range(ATTEMPTS_MAX):
             try:
                 return operation()
@@ -61,7 +61,7 @@ class World:
                 if isinstance(error, KafkaError):
                     assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
                 self.check_online()
-        raise AssertionError(f"{operation} never succeeds")
+        raise AssertionError(f"{operation} did not succeed")
 
     def check_online(self) -> None:
         manager = getattr(self, "manager", None)
@@ -80,7 +80,7 @@ class World:
         self.do(create)
 
     def append(self, *values: str, **options: object) -> None:
-        """A refused append leaves the log as it was, or completes what was interrupted before."""
+        """Append; a refused append leaves the log unchanged or first completes the interrupted operation."""
 
         def attempt() -> Offset:
             end_offset, size = self.log.log_end_offset, self.log.size_bytes
@@ -104,18 +104,18 @@ class World:
         self.check_online()
 
     def restart(self) -> None:
-        """End as a node does: without a descriptor there is no clean end, and the next start recovers."""
+        """Restart the node: without a descriptor there is no clean shutdown, and the next start recovers."""
         self.manager.shutdown(NOW_MS)
         self.check_online()
         self.manager = self.do(self._start)
 
 
 def nothing(world: World) -> None:
-    """Begin with an empty directory."""
+    """Start with an empty directory."""
 
 
 def append_in_segments(world: World) -> None:
-    """Segments that are full, an aborted transaction, another leader epoch."""
+    """Append full segments, an aborted transaction, and another leader epoch."""
     world.create()
     for number in range(4):
         world.append(f"{number}" * 60)
@@ -126,7 +126,7 @@ def append_in_segments(world: World) -> None:
 
 
 def flushed_segments(world: World) -> None:
-    """The same, durable."""
+    """Append the same segments and flush them."""
     append_in_segments(world)
     world.log.flush(NOW_MS)
 
@@ -134,7 +134,7 @@ def flushed_segments(world: World) -> None:
 def every_shortage(
     history: Callable[[World], None], prepare: Callable[[World], None], config: LogConfig = SMALL
 ) -> Iterator[tuple[World, str]]:
-    """The worlds after `prepare` and `history`, which is short of descriptors at another moment in each."""
+    """Yield worlds after `prepare` and `history`, each with a shortage at another use of a descriptor."""
     for fails_times in (1, 3):
         fails_at = 0
         while True:
@@ -145,7 +145,7 @@ def every_shortage(
             disk.become_short(fails_at, fails_times)
             history(world)
             if len(disk.uses) < fails_at:
-                assert fails_at > FEWEST_USES, "nothing was tried"
+                assert fails_at > FEWEST_USES, "no use of a descriptor failed"
                 break
             disk.fails_times = 0
             yield world, f"{disk.uses[fails_at - 1]} ({fails_at}), {fails_times} times"
@@ -155,12 +155,12 @@ EXPECTED = ["0" * 60, "1" * 60, "2" * 60, "3" * 60, "t", "", "e" * 100, "f" * 10
 
 
 def visible(log: PartitionLog) -> list[str]:
-    """The values of all records; a marker's is empty."""
+    """Return the values of all records; the value of a marker is empty."""
     return ["" if value == "\0\0\0\0\0\0" else value for value in values_of(log)]
 
 
 def check(world: World, moment: str, expected: list[str]) -> None:
-    """The log and its indexes are in order: now, when the process dies, and when the machine does."""
+    """Check the log and its indexes now, after a process crash, and after a machine crash."""
     assert visible(world.log) == expected, moment
     check_log(world.log)
     world.log.flush(NOW_MS)
@@ -177,13 +177,13 @@ def check(world: World, moment: str, expected: list[str]) -> None:
     assert again.leader_epochs.entries == world.log.leader_epochs.entries, moment
 
 
-def test_creating_and_appending_is_refused_or_done_later() -> None:
+def test_creation_and_append_are_refused_or_completed_later() -> None:
     for world, moment in every_shortage(append_in_segments, nothing):
         assert len(world.log.segments) > 2
         check(world, moment, EXPECTED)
 
 
-def test_a_flush_is_done_later() -> None:
+def test_a_flush_is_completed_later() -> None:
     def history(world: World) -> None:
         world.append("more", leader_epoch=3)
         world.do(lambda: world.log.flush(NOW_MS))
@@ -205,7 +205,7 @@ def test_reads_of_sealed_segments_are_refused_and_succeed_later() -> None:
 
 
 @pytest.mark.parametrize("offset", [7, 5, 1, 0])
-def test_a_truncation_that_is_interrupted_is_completed(offset: int) -> None:
+def test_an_interrupted_truncation_is_completed(offset: int) -> None:
     def history(world: World) -> None:
         world.do(lambda: world.log.truncate_to(offset, NOW_MS, below_high_watermark=True))
         world.append("later", leader_epoch=4)
@@ -216,7 +216,7 @@ def test_a_truncation_that_is_interrupted_is_completed(offset: int) -> None:
         check(world, moment, [*EXPECTED[:offset], "later"])
 
 
-def test_between_the_steps_of_a_truncation_the_log_takes_nothing_and_completes_it_by_itself() -> None:
+def test_a_log_refuses_appends_until_its_truncation_is_completed() -> None:
     def history(world: World) -> None:
         try:
             world.log.truncate_to(2, NOW_MS, below_high_watermark=True)
@@ -227,14 +227,14 @@ def test_between_the_steps_of_a_truncation_the_log_takes_nothing_and_completes_i
     shortages = 0
     for world, moment in every_shortage(history, flushed_segments):
         if world.log.log_end_offset > 3:
-            assert visible(world.log) == [*EXPECTED, "later"], f"{moment}: it had not begun"
+            assert visible(world.log) == [*EXPECTED, "later"], f"{moment}: the truncation had not begun"
             continue
         shortages += 1
         check(world, moment, [*EXPECTED[:2], "later"])
     assert shortages > 5
 
 
-def test_a_log_that_starts_elsewhere_does_so_completely() -> None:
+def test_a_restart_of_the_log_at_an_offset_is_completed() -> None:
     def history(world: World) -> None:
         world.do(lambda: world.log.truncate_fully_and_start_at(100, NOW_MS))
         world.append("hundred", leader_epoch=4)
@@ -244,7 +244,7 @@ def test_a_log_that_starts_elsewhere_does_so_completely() -> None:
         check(world, moment, ["hundred"])
 
 
-def test_a_follower_restarts_behind_remote_storage_completely() -> None:
+def test_a_restart_after_remote_records_is_completed() -> None:
     def history(world: World) -> None:
         snapshot = encode_snapshot([ProducerEntry(producer_id=5, producer_epoch=0, last_timestamp=NOW_MS)])
         world.do(
@@ -272,7 +272,7 @@ def test_a_follower_restarts_behind_remote_storage_completely() -> None:
         assert (values_of(again, 50), set(again.producers.producers)) == (["fifty"], {5}), moment
 
 
-def test_retention_and_the_removal_of_files_are_done_later() -> None:
+def test_retention_and_file_deletion_are_completed_later() -> None:
     def history(world: World) -> None:
         world.log.update_config(replace(world.config, retention_bytes=400))
         for _ in range(5):
@@ -293,7 +293,7 @@ def test_retention_and_the_removal_of_files_are_done_later() -> None:
         check(world, moment, EXPECTED[world.log.log_start_offset :])
 
 
-def test_a_deleted_partition_goes_and_one_of_its_name_comes() -> None:
+def test_a_partition_is_deleted_and_recreated() -> None:
     def history(world: World) -> None:
         world.checkpoint_all()
         (deletion,) = world.manager.planned_deletions([EVENTS], NOW_MS)
@@ -314,7 +314,7 @@ def test_a_deleted_partition_goes_and_one_of_its_name_comes() -> None:
         check(world, moment, ["new"])
 
 
-def test_a_restart_recovers_what_could_not_be_closed() -> None:
+def test_a_restart_recovers_files_that_could_not_be_closed() -> None:
     def history(world: World) -> None:
         world.restart()
         world.append("more", leader_epoch=3)
@@ -324,7 +324,7 @@ def test_a_restart_recovers_what_could_not_be_closed() -> None:
         check(world, moment, [*EXPECTED, "more"])
 
 
-def test_compaction_is_put_off_or_completed() -> None:
+def test_compaction_is_postponed_or_completed() -> None:
     def prepare(world: World) -> None:
         world.create()
         for value in "abcd":

@@ -1,4 +1,4 @@
-"""A full disk: what it refuses is one line in the broker's log, and numbers while it lasts."""
+"""A full disk is logged in one line when it begins and then counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-def test_a_full_disk_is_reported_once_then_in_numbers_until_it_has_room(
+def test_a_full_disk_is_logged_once_and_counted_until_it_has_space(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -32,7 +32,7 @@ def test_a_full_disk_is_reported_once_then_in_numbers_until_it_has_room(
     caplog.clear()
     for number in range(60):
         with pytest.raises(KafkaError) as refused:
-            append(logs[number % 3], "too long for the room that there is")
+            append(logs[number % 3], "larger than the remaining space")
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     text = "append of /a/events-{} failed: [Errno 28] No space left on device: '/a/events-{}/{:020d}.log'"
     assert lines(caplog) == [f"ERROR log directory /a: {text.format(0, 0, 0)}"]
@@ -44,7 +44,7 @@ def test_a_full_disk_is_reported_once_then_in_numbers_until_it_has_room(
     assert lines(caplog) == ["INFO log directory /a: no more failures after 60"]
 
 
-def test_a_directory_that_goes_offline_reports_it_in_a_line_of_its_own(
+def test_an_offline_directory_is_logged_in_its_own_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -62,7 +62,7 @@ def test_a_directory_that_goes_offline_reports_it_in_a_line_of_its_own(
     assert line.startswith("ERROR log directory /a goes offline: fsync of /a/events-0/")
 
 
-def test_a_lack_of_descriptors_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_descriptor_shortage_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     disk = ShortOfDescriptors()
     manager = started(disk, "/a")
     log = create(manager)

@@ -1,4 +1,4 @@
-"""A partition directory that Apache Kafka wrote: we write the same bytes, and open it as it is."""
+"""A partition directory of Apache Kafka: the same bytes are written, and it is opened unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.errors import KafkaError
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.topic_configs import log_config_from
 from tidelog.storage.disk.files import OsFileSystem
@@ -27,7 +27,7 @@ ROLL = 9
 
 
 def appends() -> Iterator[tuple[int, int, bytes]]:
-    """Origin, leader epoch and batch of each append that Kafka was given."""
+    """Return origin, leader epoch and batch of each append that Kafka performed."""
     data = (GOLDEN / "events-0.appends").read_bytes()
     position = 0
     while position < len(data):
@@ -51,20 +51,20 @@ def write_log(directory: str) -> PartitionLog:
                 origin=AppendOrigin.COORDINATOR if origin else AppendOrigin.CLIENT,
             )
         except KafkaError:
-            continue  # Kafka refused the same ones, or its files would differ
+            continue  # Kafka refused the same appends; otherwise its files would differ.
         log.advance_high_watermark(log.log_end_offset)
     return log
 
 
 def content(path: Path) -> object:
-    """A file's bytes; a snapshot's entries in any order, as Kafka's come out of a hash table."""
+    """Return a file's bytes; entries of a snapshot are sorted, as Kafka writes them in hash order."""
     data = path.read_bytes()
     if path.suffix == ".snapshot":
         return sorted(map(repr, decode_snapshot(data, str(path))))
     return data
 
 
-def test_the_same_appends_give_the_very_files_that_kafka_wrote(tmp_path: Path) -> None:
+def test_the_same_appends_give_kafkas_files(tmp_path: Path) -> None:
     write_log(str(tmp_path)).close(clean=True, now_ms=WRITTEN_MS)
     names = sorted(path.name for path in (GOLDEN / "events-0").iterdir())
     assert sorted(path.name for path in tmp_path.iterdir()) == names
@@ -73,7 +73,7 @@ def test_the_same_appends_give_the_very_files_that_kafka_wrote(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_directory_of_kafka_opens_with_all_of_its_state(tmp_path: Path, clean: bool) -> None:
+def test_a_kafka_directory_is_opened_with_its_complete_state(tmp_path: Path, clean: bool) -> None:
     shutil.copytree(GOLDEN / "events-0", tmp_path / "events-0")
     log = open_log(
         OsFileSystem(), CONFIG, directory=str(tmp_path / "events-0"), now_ms=WRITTEN_MS, clean=clean
@@ -88,11 +88,11 @@ def test_a_directory_of_kafka_opens_with_all_of_its_state(tmp_path: Path, clean:
     assert all_records(log) == all_records(ours)
     assert log.aborted_transactions(0, log.log_end_offset) == ours.aborted_transactions(0, log.log_end_offset)
     assert log.aborted_transactions(0, log.log_end_offset)
-    assert completed(log.timestamps.newest_record()) == completed(ours.timestamps.newest_record())
+    assert run_steps(log.timestamps.newest_record()) == run_steps(ours.timestamps.newest_record())
     check_log(log)
 
 
-def test_indexes_that_recovery_builds_are_the_ones_that_kafka_wrote(tmp_path: Path) -> None:
+def test_rebuilt_indexes_equal_kafkas(tmp_path: Path) -> None:
     directory = tmp_path / "events-0"
     shutil.copytree(GOLDEN / "events-0", directory)
     for path in directory.iterdir():

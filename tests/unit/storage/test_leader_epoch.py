@@ -1,4 +1,4 @@
-"""The leader-epoch cache against Kafka's answers, against a naive list, and in the stories it exists for."""
+"""The leader epoch cache compared with Kafka's results and a plain list; scenarios of its KIPs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def text(value: object) -> str:
 
 
 def perform(cache: LeaderEpochCache, operation: str, *arguments: int) -> str:
-    """One line of the transcript; its answer as the transcript writes it."""
+    """Perform one line of the transcript and return its result in the transcript's format."""
     if operation == "end_offset_for":
         return "{},{}".format(*cache.end_offset_for(*arguments))
     if operation == "epoch_for_offset":
@@ -41,7 +41,7 @@ def perform(cache: LeaderEpochCache, operation: str, *arguments: int) -> str:
     return "none"
 
 
-def test_it_answers_as_kafkas_cache_did() -> None:
+def test_results_equal_kafkas_leader_epoch_cache() -> None:
     cache = LeaderEpochCache()
     lines = [line for line in TRANSCRIPT.read_text().splitlines() if not line.startswith("#")]
     assert len(lines) == 300
@@ -53,7 +53,7 @@ def test_it_answers_as_kafkas_cache_did() -> None:
         assert shown(cache.entries) == entries, f"step {number}: {line}"
 
 
-def test_an_empty_cache_knows_nothing() -> None:
+def test_an_empty_cache_has_no_epoch() -> None:
     cache = LeaderEpochCache()
     assert (cache.latest_epoch, cache.earliest_entry) == (None, None)
     assert cache.end_offset_for(0, 100) == UNDEFINED
@@ -63,15 +63,15 @@ def test_an_empty_cache_knows_nothing() -> None:
     assert not cache.clear()
 
 
-def test_a_leader_without_records_is_remembered_too() -> None:
-    """KIP-279: an epoch in which nothing was written must be known, or a follower keeps what is not there."""
+def test_an_epoch_without_records_is_kept() -> None:
+    """KIP-279: otherwise a follower could keep records that the leader does not have."""
     cache = cache_of((0, 0), (1, 10))
     assert cache.assign(2, 10)
     assert cache.entries == [(0, 0), (2, 10)]
     assert cache.end_offset_for(1, 10) == (0, 10)
 
 
-def test_kip_279_an_unknown_epoch_is_answered_with_the_largest_epoch_below_it() -> None:
+def test_kip_279_an_unknown_epoch_returns_the_largest_epoch_below_it() -> None:
     cache = cache_of((0, 0), (2, 10), (5, 20))
     assert cache.end_offset_for(4, 30) == (2, 20)
     assert cache.end_offset_for(1, 30) == (0, 10)
@@ -80,19 +80,19 @@ def test_kip_279_an_unknown_epoch_is_answered_with_the_largest_epoch_below_it() 
     assert cache.end_offset_for(-1, 30) == UNDEFINED
 
 
-def test_kip_101_a_follower_that_returns_truncates_to_the_end_of_its_epoch_at_the_leader() -> None:
+def test_kip_101_a_restarted_follower_truncates_to_the_leaders_end_of_its_epoch() -> None:
     leader, follower = cache_of((0, 0), (1, 3)), cache_of((0, 0))
     latest = follower.latest_epoch
     assert latest is not None
-    assert leader.end_offset_for(latest, 8) == (0, 3), "its records from 3 on were never the leader's"
+    assert leader.end_offset_for(latest, 8) == (0, 3), "the leader never had its records from 3 on"
 
 
-def test_an_epoch_older_than_all_ends_where_the_oldest_starts() -> None:
+def test_an_epoch_older_than_all_ends_at_the_start_of_the_oldest() -> None:
     cache = cache_of((4, 100), (5, 200))
     assert cache.end_offset_for(2, 300) == (2, 100)
 
 
-def test_assigning_the_current_epoch_again_changes_nothing() -> None:
+def test_assigning_the_current_epoch_changes_nothing() -> None:
     cache = cache_of((3, 10))
     assert not cache.assign(3, 10)
     assert not cache.assign(3, 15)
@@ -100,13 +100,13 @@ def test_assigning_the_current_epoch_again_changes_nothing() -> None:
     assert cache.entries == [(3, 8)]
 
 
-def test_a_new_entry_drops_those_it_contradicts() -> None:
+def test_a_new_entry_removes_contradicting_ones() -> None:
     cache = cache_of((1, 10), (2, 20), (4, 40))
     assert cache.assign(3, 15)
     assert cache.entries == [(1, 10), (3, 15)]
 
 
-def test_truncation_from_the_end_keeps_the_epoch_in_which_the_last_record_was_written() -> None:
+def test_truncation_from_the_end_keeps_the_epoch_of_the_last_record() -> None:
     cache = cache_of((1, 10), (2, 20), (4, 40))
     assert not cache.truncate_from_end(41)
     assert cache.truncate_from_end(40)
@@ -116,7 +116,7 @@ def test_truncation_from_the_end_keeps_the_epoch_in_which_the_last_record_was_wr
     assert cache.entries == []
 
 
-def test_truncation_from_the_start_keeps_the_epoch_in_force_there() -> None:
+def test_truncation_from_the_start_keeps_the_epoch_at_the_new_start() -> None:
     cache = cache_of((1, 10), (2, 20), (4, 40))
     assert not cache.truncate_from_start(9)
     assert cache.truncate_from_start(25)
@@ -126,7 +126,7 @@ def test_truncation_from_the_start_keeps_the_epoch_in_force_there() -> None:
     assert cache.entries == [(4, 1000)]
 
 
-def test_negative_numbers_are_our_own_bug() -> None:
+def test_negative_arguments_are_a_bug() -> None:
     with pytest.raises(AssertionError, match="-1"):
         LeaderEpochCache().assign(-1, 0)
     with pytest.raises(AssertionError, match="-5"):
@@ -134,7 +134,7 @@ def test_negative_numbers_are_our_own_bug() -> None:
 
 
 class AgainstOneEpochPerRecord(RuleBasedStateMachine):
-    """The model writes the epoch beside every record of a log, and keeps nothing else."""
+    """The model stores the epoch of every record of a log, and nothing else."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -159,12 +159,12 @@ class AgainstOneEpochPerRecord(RuleBasedStateMachine):
         self.records += [self.epoch] * count
 
     @rule(keep=st.floats(0, 1))
-    def the_tail_is_cut(self, keep: float) -> None:
+    def the_end_is_truncated(self, keep: float) -> None:
         del self.records[int(len(self.records) * keep) :]
         self.cache.truncate_from_end(self.end)
 
     @rule(drop=st.floats(0, 0.99))
-    def the_head_is_cut(self, drop: float) -> None:
+    def the_start_is_truncated(self, drop: float) -> None:
         count = int(len(self.records) * drop)
         del self.records[:count]
         self.start += count
@@ -181,11 +181,11 @@ class AgainstOneEpochPerRecord(RuleBasedStateMachine):
             later = [self.start + index for index, other in enumerate(self.records) if other > epoch]
             expected = (epoch, later[0] if later else self.end)
             answer = self.cache.end_offset_for(epoch, self.end)
-            # An epoch that has lost all its records may stay known at the very end of the log.
+            # An epoch that lost all its records may stay known at the end of the log.
             assert answer == expected or (not later and answer == (epoch, self.end))
 
     @invariant()
-    def both_columns_rise(self) -> None:
+    def epochs_and_starts_increase(self) -> None:
         entries = self.cache.entries
         for before, after in pairwise(entries):
             assert before.epoch < after.epoch and before.start_offset < after.start_offset

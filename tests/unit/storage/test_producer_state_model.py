@@ -1,4 +1,4 @@
-"""Producer state against a model that keeps every batch ever written and derives the rest by looking."""
+"""Producer state compared with a model that keeps every batch and derives the state from them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Written(NamedTuple):
 
 
 class ProducersOfOneLog(RuleBasedStateMachine):
-    """The real state lives in `self.real`; the truth is the list `self.log`."""
+    """Compares the product's state in `self.real` with a model, the list `self.log`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class ProducersOfOneLog(RuleBasedStateMachine):
     def restarted(self) -> ProducerStateManager:
         return ProducerStateManager(TopicPartition("t", 0), self.disk, "/t-0", 1_000_000)
 
-    # -- what the log says
+    # -- derived from the log
 
     @property
     def end(self) -> int:
@@ -57,11 +57,11 @@ class ProducersOfOneLog(RuleBasedStateMachine):
         return [one for one in self.log if one.header.producer_id == producer_id]
 
     def epoch(self, producer_id: int) -> int:
-        mine = self.of(producer_id)
-        return mine[-1].header.producer_epoch if mine else -1
+        own = self.of(producer_id)
+        return own[-1].header.producer_epoch if own else -1
 
     def remembered(self, producer_id: int) -> list[Written]:
-        """The last five data batches of the current epoch; of those in the snapshot only the last."""
+        """Return the last five data batches of the current epoch; after a snapshot only the last."""
         epoch = self.epoch(producer_id)
         current: list[Written] = []
         for one in self.of(producer_id):
@@ -73,7 +73,7 @@ class ProducersOfOneLog(RuleBasedStateMachine):
         return (old[-1:] + current[len(old) :])[-5:]
 
     def transactions(self) -> list[tuple[int, int, int | None]]:
-        """(producer id, first offset, marker's offset or None) of every transaction."""
+        """Return (producer id, first offset, marker's offset or None) of every transaction."""
         found: list[tuple[int, int, int | None]] = []
         is_open: dict[int, int] = {}
         for one in self.log:
@@ -113,7 +113,7 @@ class ProducersOfOneLog(RuleBasedStateMachine):
             return ErrorCode.INVALID_TXN_STATE
         return None
 
-    # -- what happens
+    # -- events
 
     @rule(
         producer_id=producer_ids,
@@ -155,9 +155,9 @@ class ProducersOfOneLog(RuleBasedStateMachine):
         offset = self.end
         started = None if marker is None else self.open_transaction(header.producer_id)
         self.log.append(Written(offset, header, marker))
-        self.take_in(self.log[-1], started)
+        self.apply(self.log[-1], started)
 
-    def take_in(self, written: Written, started: int | None) -> None:
+    def apply(self, written: Written, started: int | None) -> None:
         completed = self.real.update(written.header, written.offset, written.marker)
         self.real.update_map_end_offset(written.end)
         assert (completed.first_offset if completed else None) == started
@@ -181,7 +181,7 @@ class ProducersOfOneLog(RuleBasedStateMachine):
 
     @precondition(lambda self: self.log)
     @rule(data=st.data(), is_restart=st.booleans())
-    def the_log_is_cut_and_reloaded(self, data: st.DataObject, is_restart: bool) -> None:
+    def the_log_is_truncated_and_reloaded(self, data: st.DataObject, is_restart: bool) -> None:
         ends = [one.end for one in self.log if one.end >= self.high_watermark]
         if not ends:
             return
@@ -198,12 +198,12 @@ class ProducersOfOneLog(RuleBasedStateMachine):
         ended = {last: first for _, first, last in self.transactions() if last is not None}
         for one in self.log:
             if one.offset >= self.loaded_from:
-                self.take_in(one, ended.get(one.offset))
+                self.apply(one, ended.get(one.offset))
 
-    # -- what always holds
+    # -- invariants
 
     @invariant()
-    def every_producer_is_known_as_the_log_knows_it(self) -> None:
+    def every_producer_equals_the_log(self) -> None:
         for producer_id in (1, 2, 3):
             entry = self.real.producers.get(producer_id)
             if not self.of(producer_id):

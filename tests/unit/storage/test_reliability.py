@@ -1,6 +1,6 @@
-"""Bugs that other brokers had and that must not recur here: the rows of the list that concern the log.
+"""Bugs of other brokers that must not occur here: the rows of the reliability table about the log.
 
-Each test names the report. Damage of files is in test_recovery, pulled plugs are in test_crash_points.
+Each test has the name of the report. Corrupt files are in test_recovery, power failures in test_crash_points.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.disk.errors import StorageFailure
@@ -33,14 +33,14 @@ EVENTS = TopicPartition("events", 0)
 
 
 def replicate(leader: PartitionLog, follower: PartitionLog) -> None:
-    """Fetch once from where the follower's log ends."""
+    """Fetch once from the end of the follower's log."""
     found = leader.read(follower.log_end_offset, 1 << 20).records
     if found is not None:
         follower.append_as_follower(found.read(), NOW_MS)
 
 
 def truncate_by_epoch(follower: PartitionLog, leader: PartitionLog) -> None:
-    """What a follower does when it starts to follow: ask where its last epoch ends, and cut there."""
+    """Truncate as a follower that starts to follow: query the end of its last epoch and truncate there."""
     while (epoch := follower.leader_epochs.latest_epoch) is not None:
         found, end = leader.leader_epochs.end_offset_for(epoch, leader.log_end_offset)
         if found == epoch:
@@ -50,17 +50,17 @@ def truncate_by_epoch(follower: PartitionLog, leader: PartitionLog) -> None:
         follower.truncate_to(max(min(end, own_end), 0), below_high_watermark=True)
 
 
-def test_kip_101_a_follower_with_a_stale_high_watermark_keeps_what_was_acknowledged() -> None:
+def test_kip_101_a_follower_with_a_stale_high_watermark_keeps_acknowledged_records() -> None:
     leader, follower = open_log(CrashFileSystem()), open_log(CrashFileSystem())
     append(leader, "a", leader_epoch=0)
     append(leader, "acknowledged", leader_epoch=0)
     replicate(leader, follower)
-    assert follower.high_watermark == 0, "it has not heard yet that both are committed"
+    assert follower.high_watermark == 0, "it does not know yet that both are committed"
     truncate_by_epoch(follower, leader)
     assert values_of(follower) == ["a", "acknowledged"]
 
 
-def test_kip_101_after_a_double_power_cut_followers_do_not_diverge() -> None:
+def test_kip_101_followers_do_not_diverge_after_power_failures_of_both() -> None:
     new_leader, old_leader = open_log(CrashFileSystem()), open_log(CrashFileSystem())
     append(old_leader, "a", leader_epoch=0)
     replicate(old_leader, new_leader)
@@ -72,7 +72,7 @@ def test_kip_101_after_a_double_power_cut_followers_do_not_diverge() -> None:
     assert values_of(old_leader) == values_of(new_leader) == ["a", "b"]
 
 
-def test_kip_279_back_to_back_elections_leave_no_divergence() -> None:
+def test_kip_279_consecutive_elections_leave_no_divergence() -> None:
     follower, leader = open_log(CrashFileSystem()), open_log(CrashFileSystem())
     for log in (follower, leader):
         append(log, "a", leader_epoch=0)
@@ -94,7 +94,7 @@ def test_kafka_12460_nothing_below_the_high_watermark_is_truncated() -> None:
     assert values_of(log) == ["committed"]
 
 
-def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_touched() -> None:
+def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_deleted() -> None:
     config = replace(SMALL, retention_bytes=400, file_delete_delay_ms=0)
 
     def prepare(disk: CrashFileSystem) -> None:
@@ -122,7 +122,7 @@ def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_touched() ->
         assert found == list(range(log.log_start_offset, 12)), point
 
 
-def test_fsyncgate_a_failed_fsync_is_never_tried_again() -> None:
+def test_fsyncgate_a_failed_fsync_is_not_repeated() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, "a")
@@ -138,7 +138,7 @@ def test_fsyncgate_a_failed_fsync_is_never_tried_again() -> None:
     assert log.recovery_point == 0
 
 
-def test_redpanda_3038_the_last_five_batches_of_a_producer_are_recognised() -> None:
+def test_redpanda_3038_the_last_five_batches_of_a_producer_are_recognized() -> None:
     log = open_log(CrashFileSystem())
     batches = [batch(["x"], producer_id=1, producer_epoch=0, base_sequence=index) for index in range(6)]
     sent = [bytes(data) for data in batches]
@@ -154,7 +154,7 @@ def test_redpanda_3038_the_last_five_batches_of_a_producer_are_recognised() -> N
     assert log.log_end_offset == 6
 
 
-def test_redpanda_3036_a_committed_read_ends_right_before_the_first_open_transaction() -> None:
+def test_redpanda_3036_read_committed_ends_before_the_first_open_transaction() -> None:
     log = open_log(CrashFileSystem())
     append(log, "a")
     append(log, "open", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -169,7 +169,7 @@ def test_redpanda_3036_a_committed_read_ends_right_before_the_first_open_transac
     assert [aborted.first_offset for aborted in result.aborted_transactions] == [1]
 
 
-def test_kafka_7104_a_log_start_that_moves_between_read_and_reply_does_no_harm() -> None:
+def test_kafka_7104_a_log_start_that_moves_between_read_and_response_is_handled() -> None:
     disk = CrashFileSystem()
     log = open_log(disk, replace(SMALL, file_delete_delay_ms=0))
     for index in range(12):
@@ -186,15 +186,15 @@ def test_kafka_7104_a_log_start_that_moves_between_read_and_reply_does_no_harm()
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.ZSTD, Compression.LZ4])
-def test_a_decompression_bomb_is_stored_unopened_and_refused_where_it_must_be_opened(
+def test_a_decompression_bomb_is_stored_compressed_and_refused_where_it_must_be_decompressed(
     codec: Compression,
 ) -> None:
     bomb = batch(["x" * (LOOKED_UP_BYTES_MAX + 1)], compression=codec)
     log = open_log(CrashFileSystem())
     log.append_as_leader(bytearray(batch(["before"], timestamps=NOW_MS - 9)), 0, NOW_MS)
     log.append_as_leader(bytearray(bomb), 0, NOW_MS)
-    # Looking for a moment in it finds it as a whole, unopened.
-    found = completed(log.timestamps.first_record_from(NOW_MS))
+    # A timestamp lookup finds the batch as a whole without decompressing it.
+    found = run_steps(log.timestamps.first_record_from(NOW_MS))
     assert found is not None and found.offset == 1
     compacted = open_log(CrashFileSystem(), log_config(cleanup_policy=("compact",)))
     with pytest.raises(KafkaError) as caught:

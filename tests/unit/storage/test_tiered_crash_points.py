@@ -1,7 +1,7 @@
-"""Pulling the plug at every operation of workloads on a tiered log.
+"""Power failures at every operation of workloads on a tiered log.
 
-Whatever the crash leaves: each offset from the log start on is local or was copied before the crash, the
-epochs of the remote part are known, what was flushed and not copied is there, and the log goes on.
+After each crash, every offset from the log start on is local or was copied before the crash. The epochs
+of the remote part are known, flushed records that were not copied are local, and appends continue.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def manager_on(disk: CrashFileSystem) -> LogManager:
 
 
 def local_records(log: PartitionLog) -> list[Record]:
-    """The records that local readers see."""
+    """Return the records that local readers get."""
     start = log.local_log_start_offset
     return [record for record in all_records(log, start, max_bytes=200) if record.offset >= start]
 
 
 @dataclass
 class Tier:
-    """What remote storage holds, by offset: the leader epoch and the value; it survives every crash."""
+    """The content of remote storage by offset, leader epoch and value; it survives every crash."""
 
     records: dict[int, tuple[int, str]] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ class Tier:
 
 @dataclass
 class Driver:
-    """Does random steps on a log and its tier, and notes in `progress` what a crash must leave."""
+    """Performs random steps on a log and its tier, and records in `progress` what a crash must leave."""
 
     disk: CrashFileSystem
     progress: list[Any]
@@ -132,7 +132,7 @@ class Driver:
         self.log.advance_log_start_offset(target)
 
     def expire_remote(self) -> None:
-        """As the RemoteLogManager does: the start rises, is durable, and then segments go."""
+        """Expire records as RemoteLogManager does: the log start is durable before segments are deleted."""
         reached = max(
             min(self.log.local_log_start_offset, self.tier.highest_offset + 1), self.log.log_start_offset
         )
@@ -141,7 +141,7 @@ class Driver:
         self.log.advance_log_start_offset_from_remote(target)
 
     def restart_from_remote(self) -> None:
-        """The leader has more than this follower, and only the tier has it all."""
+        """Restart the log from the tier: the leader's local log starts after this follower's end."""
         self.leader_epoch += 1
         start = self.random.randint(self.log.log_start_offset, self.log.log_end_offset)
         end = self.log.log_end_offset + self.random.randrange(1, 9)
@@ -177,7 +177,7 @@ class Driver:
 
 @dataclass
 class Expected:
-    """What the log may and must hold after a crash."""
+    """The records that the log may and must have after a crash."""
 
     written: dict[int, set[tuple[int, str]]] = field(default_factory=dict)
     flushed_end: int = 0
@@ -201,7 +201,7 @@ class Expected:
                 expected.flushed_end = min(expected.flushed_end, details[0])
                 expected.written = {o: v for o, v in expected.written.items() if o < details[0]}
             elif kind == "restarting":
-                # What was local may be gone in part; the tier has it.
+                # Local records may be partly lost; the tier contains them.
                 expected.flushed_end = 0
                 expected.highest_start = max(expected.highest_start, details[0])
             else:
@@ -247,7 +247,7 @@ def check_border(log: PartitionLog, point: object) -> None:
 
 
 def enumerate_crashes(seed: int, steps: int) -> int:
-    """Every crash of one random workload; how many that were."""
+    """Run one random workload with a crash at every operation; return the number of crashes."""
     tiers: list[Tier] = []
 
     def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
@@ -262,7 +262,7 @@ def enumerate_crashes(seed: int, steps: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(100, 108))
-def test_every_crash_of_a_tiered_log_leaves_each_offset_here_or_in_remote_storage(seed: int) -> None:
+def test_after_any_crash_of_a_tiered_log_each_offset_is_local_or_remote(seed: int) -> None:
     assert enumerate_crashes(seed, steps=14) > 80
 
 

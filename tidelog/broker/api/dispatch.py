@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from tidelog.base.clock import Clock
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.error_responses import error_response_in_steps, needed_for_error
+from tidelog.broker.api.request_steps import start_steps
 from tidelog.broker.network.request import Quota, Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
@@ -67,6 +68,8 @@ class Quotas(Protocol):
 
 
 class _NoQuotas:
+    """Quotas of a dispatcher that throttles no client."""
+
     is_enabled = False
 
     def of(self, request: Request) -> Quota:
@@ -107,7 +110,7 @@ class Dispatcher:
         quotas: Quotas | None = None,
         guard: RequestGuard | None = None,
     ) -> None:
-        """Without `quotas` no client is throttled, as on the listeners of controllers.
+        """Without `quotas` no client is throttled.
 
         `guard` checks whether clients may send requests to typed handlers; None allows all requests.
         """
@@ -210,6 +213,7 @@ class Dispatcher:
             self._channel.submit(request, lambda: self._decode(request, entry))
 
     def _decode(self, request: Request, entry: _RegisteredApi) -> None:
+        """Decode a request, in steps if it is large, and call its handler."""
         if len(request.body) > LARGE_BODY_BYTES:
             self._run(
                 request,
@@ -233,6 +237,7 @@ class Dispatcher:
             request.close(f"{entry.api.name} request cannot be decoded")
 
     def _call(self, request: Request, entry: _RegisteredApi, message: ApiMessage) -> None:
+        """Pass a decoded message to its handler."""
         assert entry.typed is not None
         # Messages are copies, so the frame can be released before the response.
         request.release_frame(keeps_message=True)
@@ -271,6 +276,7 @@ class Dispatcher:
     def _await(
         self, request: Request, entry: _RegisteredApi, message: ApiMessage, result: Awaitable[ApiMessage]
     ) -> None:
+        """Respond when a future or a coroutine is done; keep only what an error response needs until then."""
         error_request = needed_for_error(message)
         if error_request is not message:
             request.release_frame()
@@ -300,12 +306,7 @@ class Dispatcher:
         on_completed: Callable[[ResultT], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """Run the steps of a request. They are cancelled if the client disconnects."""
-        if request.quota is not None:
-            steps = request.quota.measured(steps)
-        work = self.slices.start(steps, on_completed, on_failed)
-        if work is not None:
-            request.on_lost = lambda _: work.cancel()
+        start_steps(self.slices, request, steps, on_completed, on_failed)
 
     def _respond(
         self, request: Request, entry: _RegisteredApi, message: ApiMessage, response: ApiMessage
@@ -321,7 +322,11 @@ class Dispatcher:
             return
         key, version, correlation_id, _ = request.header
         if request.quota is not None:
-            response = _with_throttle_time(response, request.quota.throttle(request))
+            # The controller sets the throttle time for mutations that a client requests from it directly.
+            controller_throttle_time_ms: int = getattr(response, "throttle_time_ms", 0)
+            response = _with_throttle_time(
+                response, request.quota.throttle(request, controller_throttle_time_ms)
+            )
         if has_more_elements(response, version, MANY_ELEMENTS):
             steps = encode_response_in_steps(key, version, correlation_id, response)
             self._run(request, steps, lambda frame: request.respond((frame,)), on_failed)
@@ -392,6 +397,7 @@ def _with_throttle_time(response: ApiMessage, throttle_time_ms: int) -> ApiMessa
 
 
 def _reject(request: Request, entry: _RegisteredApi | None) -> None:
+    """Reject a request of an API or a version that is not served; `entry` is None for an unknown API."""
     header = request.header
     if entry is None:
         request.close(f"{APIS[header.api_key].name} is not served on listener {request.listener}")

@@ -54,7 +54,7 @@ _SHARE_STATE: Final = _Mirror(
     _Mirror("partitions", "partitions", _same_names("partition")),
 )
 
-# The first mirror whose arrays exist in the version of the request is used.
+# Of several mirrors of one API, the first whose arrays exist in the version of the request is used.
 _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
     ApiKey.PRODUCE: (
         _Mirror(
@@ -181,8 +181,21 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
     ),
 }
 
+_FIXED: Final[Mapping[int, Mapping[str, Any]]] = {
+    ApiKey.CREATE_DELEGATION_TOKEN: {
+        "principal_type": "User",
+        "principal_name": "ANONYMOUS",
+        "token_requester_principal_type": "User",
+        "token_requester_principal_name": "ANONYMOUS",
+        "issue_timestamp_ms": -1,
+        "expiry_timestamp_ms": -1,
+        "max_timestamp_ms": -1,
+    },
+}
+"""Values of fields of the response itself that mean "unknown", and differ from their defaults."""
 
 _kinds_of: Final[dict[type[Struct], dict[str, Kind]]] = {}
+"""The wire kinds of the fields of each struct, computed when they are first needed."""
 
 
 def error_response_in_steps(
@@ -197,6 +210,8 @@ def error_response_in_steps(
         return None
     response = response_type(request.api_key)
     values = _error_fields(response, version, code, message, "error_code")
+    fixed = _FIXED.get(request.api_key, {})
+    values |= {name: value for name, value in fixed.items() if _exists(response, name, version)}
     for mirror in _MIRRORS.get(request.api_key, ()):
         names = mirror.request_array.split()
         if _exists(type(request), names[0], version) and _exists(response, mirror.response_array, version):
@@ -248,6 +263,7 @@ def _reflect(
 def _error_fields(
     owner: type[Struct], version: int, code: ErrorCode, message: str, name: str
 ) -> dict[str, Any]:
+    """Return the values of the error field `name` and of the error message, if the version has them."""
     if not _exists(owner, name, version):
         return {}
     fields: dict[str, Any] = {name: int(code)}

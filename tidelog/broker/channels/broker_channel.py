@@ -113,7 +113,7 @@ class BrokerChannel:
             return True
 
     def _pool(self, broker_id: BrokerId) -> _ConnectionPool:
-        """Return the connections to the current address of a broker. Errors: as of `find`."""
+        """Return the connections to the current address of a broker. Errors: those of `find`."""
         address = self._find(broker_id)
         pool = self._pools.get(broker_id)
         if pool is None or pool.address != address:
@@ -138,7 +138,7 @@ class _ConnectionPool:
         self._is_closed = False
 
     async def request(self, message: ApiMessage) -> ApiMessage:
-        """Send the request once and return the response. Errors: as of `BrokerChannel.request`."""
+        """Send the request once and return the response. Errors: those of `BrokerChannel.request`."""
         attempt = asyncio.get_running_loop().create_task(self._attempt(message))
         self._attempts.add(attempt)
         attempt.add_done_callback(self._attempts.discard)
@@ -173,6 +173,7 @@ class _ConnectionPool:
                 self._release(connection)
 
     def _take_idle(self) -> BrokerConnection | None:
+        """Remove and return the idle connection that was used last; None if none is open."""
         while self._idle:
             connection = self._idle.pop()
             if connection.is_open:

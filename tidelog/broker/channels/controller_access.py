@@ -17,10 +17,9 @@ from tidelog.broker.channels.controller_channel import (
     LocalController,
 )
 from tidelog.broker.channels.node_connections import node_connection_settings
+from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.config.quorum_config import controller_listener_name
 from tidelog.broker.scheduling.slices import Slices
-from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment, SystemEnvironment
 from tidelog.clients.transport.broker_address import BrokerAddress
 
@@ -39,19 +38,16 @@ class ControllerAccess:
         *,
         slices: Slices,
         local: LocalController | None,
-        ssl: ContextSource | None,
+        security: PeerSecurity,
         environment: Environment | None = None,
     ) -> None:
-        """Create the channels; `find` returns the active controller's address, None if unknown or own.
-
-        `ssl` returns the TLS context of connections to controllers; None without TLS.
-        """
+        """Create the channels; `find` returns the active controller's address, None if unknown or own."""
         self._config = config
         self._find = find
         self._clock = clock
         self._slices = slices
         self._local = local
-        self._ssl = ssl
+        self._security = security
         self._environment = environment or SystemEnvironment()
         timeout_ms = config.controller_socket_timeout_ms
         self.heartbeats = self._channel(
@@ -85,8 +81,7 @@ class ControllerAccess:
             environment=self._environment,
             settings=node_connection_settings(
                 self._config,
-                controller_listener_name(self._config),
-                ssl=self._ssl,
+                security=self._security,
                 request_timeout_ms=request_timeout_ms,
             ),
             clock=self._clock,

@@ -23,11 +23,11 @@ import logging
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import Clock
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.api_versions import ApiVersions
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import BrokerConnection
@@ -143,6 +143,7 @@ class ControllerChannel:
             self._connection.close()
 
     async def _send_until_deadline(self, message: ApiMessage) -> ApiMessage:
+        """Send the request again after each retriable error, until the caller's timeout cancels it."""
         attempt = 0
         while True:
             if self._is_closed:
@@ -211,6 +212,6 @@ class ControllerChannel:
 
 
 def _discard(opening: asyncio.Task[BrokerConnection]) -> None:
-    """Close a connection whose opening was cancelled."""
+    """Close a connection that was opened although its opening was cancelled."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()

@@ -37,6 +37,7 @@ from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from tidelog.protocol.principal_data import encode_principal
 from tidelog.protocol.registry import APIS, FORWARDABLE, Api, ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.steps import copied
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,14 @@ class Forwarder:
 
     def handle(self, request: Request) -> None:
         """Send the client the active controller's response to its request; a raw handler."""
-        envelope = _envelope(bytes(request.frame), request.principal, request.peer)
+        copying = self._slices.start(
+            copied(request.frame), lambda frame: self._forward(request, frame), request.fail
+        )
+        if copying is not None:
+            request.on_lost = lambda _: copying.cancel()
+
+    def _forward(self, request: Request, frame: bytes) -> None:
+        envelope = _envelope(frame, request)
         changes_partitions = request.header.api_key in _CHANGE_PARTITIONS
 
         def on_done(ended: asyncio.Future[EnvelopeResponse]) -> None:
@@ -97,7 +105,7 @@ class Forwarder:
         key, version, correlation_id, client_id = context.header
         encoding = encode_request_in_steps(key, version, correlation_id, client_id, message)
         frame = bytes(memoryview(await complete(encoding))[SIZE_BYTES:])
-        result = await self._send(_envelope(frame, context.principal, context.peer))
+        result = await self._send(_envelope(frame, context))
         if result.error_code or result.response_data is None:
             raise _failure(key, result)
         data = memoryview(result.response_data)
@@ -116,18 +124,23 @@ class Forwarder:
         versions = self._channel.versions
         if versions is None:
             return list(apis)
-        found = []
+        supported = []
         for api in apis:
             if api.key not in FORWARDABLE:
-                found.append(api)
+                supported.append(api)
                 continue
             offered = versions.offered(api.key)
             if offered is None:
                 continue
             lowest, highest = max(api.lowest, offered[0]), min(api.highest, offered[1])
             if lowest <= highest:
-                found.append(replace(api, lowest=lowest, highest=highest))
-        return found
+                supported.append(replace(api, lowest=lowest, highest=highest))
+        return supported
+
+    def highest_version(self, key: ApiKey) -> int:
+        """Return the highest version of a forwarded API that the active controller serves, if it is known."""
+        offered = None if self._channel.versions is None else self._channel.versions.offered(key)
+        return APIS[key].highest if offered is None else min(APIS[key].highest, offered[1])
 
     async def _send_and_wait(self, envelope: EnvelopeRequest) -> EnvelopeResponse:
         """Return the response when this node has created and deleted the partitions in its metadata."""
@@ -147,6 +160,7 @@ class Forwarder:
 
 
 def _respond(request: Request, result: EnvelopeResponse) -> None:
+    """Send the client the controller's response; the head of the file lists the errors of an Envelope."""
     data = result.response_data
     if result.error_code == ErrorCode.UNSUPPORTED_VERSION:
         name, version = APIS[request.header.api_key].name, request.header.api_version
@@ -176,17 +190,20 @@ def _with_throttle_time(request: Request, quota: Quota, data: bytes) -> bytes:
 
 
 def _failure(api_key: int, result: EnvelopeResponse) -> KafkaError:
-    """Log an error of the Envelope; return the error for the client."""
+    """Log an error of the Envelope and return the error for the client."""
     name = APIS[api_key].name
     logger.warning("Cannot forward %s: the controller returned error %d", name, result.error_code)
     text = "the request could not be forwarded to the controller"
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
 
 
-def _envelope(frame: bytes, principal: str, peer: str) -> EnvelopeRequest:
-    host = peer.rpartition(":")[0].strip("[]").partition("%")[0]
+def _envelope(frame: bytes, request: Request | RequestContext) -> EnvelopeRequest:
+    """Return `frame` with the principal and the address of the client that has sent it."""
+    host = request.peer.rpartition(":")[0].strip("[]").partition("%")[0]
     return EnvelopeRequest(
         request_data=frame,
-        request_principal=encode_principal(principal),
+        request_principal=encode_principal(
+            request.principal, is_token_authenticated=request.client.is_token_authenticated
+        ),
         client_host_address=ip_address(host).packed,
     )

@@ -25,12 +25,20 @@ from tidelog.broker.config.dynamic_keys import (
     DYNAMIC_KEYS,
     LISTENER_KEYS,
     LISTENER_SECURITY_KEYS,
+    PEER_MECHANISM_KEY,
     POSITIVE_KEYS,
+    SASL_KEYS,
     THREAD_COUNT_KEYS,
     is_of_one_broker,
     listener_and_base,
 )
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.sasl_config import (
+    SASL_PROTOCOLS,
+    changed_sasl_config,
+    check_sasl,
+    sasl_listener_config,
+)
 from tidelog.broker.config.settings import BROKER_CONFIGS
 from tidelog.cluster.controller.config_rules import check_local_retention
 from tidelog.cluster.image import MetadataImage
@@ -59,6 +67,7 @@ def check_broker_change(
         changed = changed_broker_config(config, image, name, configs)
         _check_listeners(config, configs)
         _check_listener_keys(config, current, changed)
+        _check_sasl(config, current, changed)
         _check_thread_counts(current, changed)
         if changed.topic_defaults() != current.topic_defaults():
             check_local_retention(log_config_from(changed.topic_defaults()))
@@ -126,25 +135,55 @@ def _check_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> None:
 
 
 def _check_listener_keys(config: BrokerConfig, current: BrokerConfig, changed: BrokerConfig) -> None:
-    """Raise ConfigError if keys of an open listener would change, except for certificates, limits, threads.
+    """Raise ConfigError if other keys of an open listener than certificates, limits and SASL would change.
 
     As in Kafka, this is checked if a key that listeners depend on changes.
     """
     if not _different_keys(current, changed) & LISTENER_KEYS:
         return
-    own = _own_listeners(current)
+    own, with_sasl = _own_listeners(current), {name.lower() for name in _sasl_listeners(current)}
     for key in sorted(_different_keys(config, changed)):
         listener, base = listener_and_base(key)
+        if listener in with_sasl and base.endswith(SASL_KEYS):
+            continue
         if listener in own and base not in LISTENER_SECURITY_KEYS | CLUSTER_WIDE_LISTENER_KEYS:
-            definition = broker_definition(key)
-            text = HIDDEN_VALUE if definition is None else definition.shown(changed.explicit.get(key, ""))
-            raise ConfigError(key, text, "cannot change for a listener that is open")
+            raise ConfigError(key, _shown(key, changed), "cannot change for a listener that is open")
     protocols = {listener.name: listener.security_protocol for listener in changed.broker_listeners}
     for each in current.broker_listeners:
         if protocols.get(each.name) != each.security_protocol:
             allowed = f"the protocol of listener {each.name} must stay {each.security_protocol.name}"
             text = changed.listener_security_protocol_map
             raise ConfigError("listener.security.protocol.map", text, allowed)
+
+
+def _sasl_listeners(config: BrokerConfig) -> list[str]:
+    return [each.name for each in config.broker_listeners if each.security_protocol in SASL_PROTOCOLS]
+
+
+def _check_sasl(config: BrokerConfig, current: BrokerConfig, changed: BrokerConfig) -> None:
+    """Raise ConfigError if clients or nodes could not authenticate as the changed configs require."""
+    different, names = _different_keys(current, changed), _sasl_listeners(config)
+    with_sasl = {name.lower() for name in names}
+    for key in sorted(different):
+        listener, base = listener_and_base(key)
+        if listener in with_sasl and _needs_restart(base):
+            raise ConfigError(key, _shown(key, changed), "cannot change for a listener that is open")
+    if any(key == PEER_MECHANISM_KEY or key.endswith(SASL_KEYS) for key in different):
+        check_sasl(changed)
+        for name in names:
+            changed_sasl_config(changed, name, sasl_listener_config(config, name))
+
+
+def _needs_restart(base: str) -> bool:
+    """Return whether a key of a listener with SASL has an effect only at the start of a node."""
+    name = base[max(0, base.find("sasl.")) :]
+    return name.startswith("sasl.") and not name.startswith("sasl.kerberos.") and not name.endswith(SASL_KEYS)
+
+
+def _shown(key: str, config: BrokerConfig) -> str | None:
+    """Return the value of a key as it may be shown."""
+    definition = broker_definition(key)
+    return HIDDEN_VALUE if definition is None else definition.shown(config.explicit.get(key, ""))
 
 
 def _different_keys(config: BrokerConfig, other: BrokerConfig) -> set[str]:

@@ -27,8 +27,6 @@ from tidelog.broker.config.settings import BROKER_CONFIGS
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.effective_configs import BrokerLayers
 from tidelog.cluster.image import MetadataImage, ResourceType
-from tidelog.storage.config.log_config import LogConfig
-from tidelog.storage.config.topic_configs import log_config_from
 
 logger = logging.getLogger(__name__)
 
@@ -68,10 +66,6 @@ class DynamicBrokerConfig:
             logger.error("cannot use a dynamic broker config, ignored: %s", problem)
         self.topic_defaults = self.current.topic_defaults()
         return True
-
-    def log_config(self, image: MetadataImage, topic: str) -> LogConfig:
-        """Return the configs of a topic's logs: its own, and this broker's defaults for the others."""
-        return log_config_from({**self.topic_defaults, **image.topic_configs(topic)})
 
 
 def effective_config(config: BrokerConfig, image: MetadataImage) -> BrokerConfig:

@@ -150,6 +150,23 @@ LISTENER_SECURITY_KEYS: Final = frozenset(
 Other keys that begin with `ssl.` or `sasl.` need no prefix.
 """
 
+SASL_KEYS: Final = (
+    "sasl.jaas.config",
+    "sasl.enabled.mechanisms",
+    "connections.max.reauth.ms",
+    "sasl.login.refresh.buffer.seconds",
+    "sasl.login.refresh.min.period.seconds",
+    "sasl.login.refresh.window.factor",
+    "sasl.login.refresh.window.jitter",
+)
+"""Keys that apply to the next authentication on a listener with SASL, of clients or of this node.
+
+They may have the prefix of a listener, and all except the second one also that of a mechanism.
+"""
+
+PEER_MECHANISM_KEY: Final = "sasl.mechanism.inter.broker.protocol"
+"""Applies to new connections to other brokers; never has a prefix."""
+
 CLUSTER_WIDE_LISTENER_KEYS: Final = frozenset(
     {"max.connection.creation.rate", "max.connections", "num.network.threads"}
 )
@@ -210,7 +227,7 @@ DYNAMIC_ONLY_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
         ),
         _rate(
             "replica.alter.log.dirs.io.max.bytes.per.second",
-            "Bytes per second at which replicas move between directories.",
+            "Bytes per second at which replicas move between directories. Has no effect.",
         ),
     )
 )

@@ -7,6 +7,7 @@
     listener.name.<listener>.<mechanism>.connections.max.reauth.ms
     sasl.mechanism.inter.broker.protocol                       with what a node authenticates to other nodes
     sasl.mechanism.controller.protocol
+    listener.name.<listener>.oauthbearer.sasl.*                the tokens of OAUTHBEARER
 
 Errors: ConfigError; its text never contains a JAAS config. Source: BrokerSecurityConfigs, JaasContext and
 SaslChannelBuilder of Apache Kafka 4.3.
@@ -14,16 +15,23 @@ SaslChannelBuilder of Apache Kafka 4.3.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
-from tidelog.base.config_definition import HIDDEN_VALUE, ConfigError
+from tidelog.base.config_definition import HIDDEN_VALUE, ConfigError, ConfigValue
 from tidelog.broker.config.listeners import SecurityProtocol
+from tidelog.broker.config.mechanism_values import explicit_key, listener_value, mechanism_value
+from tidelog.broker.config.oauthbearer_config import OAuthBearerConfig, oauthbearer_config
 from tidelog.broker.config.settings import BROKER_CONFIGS, BrokerSettings
+from tidelog.clients.security.oauthbearer.login_settings import LoginSettings, login_settings
 from tidelog.clients.security.sasl_credentials import SaslCredentials, credentials_of
 from tidelog.security.jaas import LOGIN_MODULES, JaasError, LoginModule, parse_jaas
+from tidelog.security.oauthbearer.allowed_resources import AllowedResources
+from tidelog.security.oauthbearer.messages import OAUTHBEARER
 from tidelog.security.plain import PLAIN
+from tidelog.security.scram.credentials import SCRAM_MECHANISMS
 
 SASL_PROTOCOLS: Final = frozenset({SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL})
 
@@ -39,6 +47,15 @@ _CLASSES: Final = (
     "sasl.server.callback.handler.class",
 )
 """Keys that name classes of Java, which cannot be loaded."""
+_OAUTHBEARER_CLASSES: Final = (
+    "oauthbearer.sasl.login.callback.handler.class",
+    "oauthbearer.sasl.server.callback.handler.class",
+)
+"""Keys whose classes select the tokens of OAUTHBEARER."""
+
+
+PeerCredentials: TypeAlias = SaslCredentials | LoginSettings
+"""With what a node authenticates to other nodes: PLAIN and SCRAM, or OAUTHBEARER."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +63,12 @@ class SaslListenerConfig:
     """How the clients of one listener authenticate.
 
     `plain_users`: passwords by user. `reauthentication_ms`: the lifetime of a session by mechanism; 0 means
-    no limit.
+    no limit. `oauthbearer`: None if that mechanism is not enabled.
     """
 
     mechanisms: tuple[str, ...]
     plain_users: Mapping[str, str] = field(repr=False)
+    oauthbearer: OAuthBearerConfig | None = None
     reauthentication_ms: Mapping[str, int]
     max_receive_bytes: int
     failure_delay_ms: int
@@ -60,21 +78,35 @@ def sasl_listener_config(config: BrokerSettings, listener: str) -> SaslListenerC
     """Return the SASL settings of the listener with the name `listener`."""
     mechanisms = _mechanisms(config, listener)
     modules = {mechanism: login_module(config, listener, mechanism) for mechanism in mechanisms}
-    plain = modules.get(PLAIN)
+    plain, token_module = modules.get(PLAIN), modules.get(OAUTHBEARER)
     return SaslListenerConfig(
         mechanisms=mechanisms,
         plain_users={} if plain is None else plain.users,
+        oauthbearer=oauthbearer_config(config, listener, {} if token_module is None else token_module.options)
+        if OAUTHBEARER in mechanisms
+        else None,
         reauthentication_ms={
-            mechanism: _number(
-                config, listener, f"{mechanism.lower()}.{_REAUTHENTICATION}", _REAUTHENTICATION
-            )
+            mechanism: _number(mechanism_value(config, listener, mechanism, _REAUTHENTICATION))
             for mechanism in mechanisms
         },
-        max_receive_bytes=_number(
-            config, listener, "sasl.server.max.receive.size", "sasl.server.max.receive.size"
-        ),
+        max_receive_bytes=_number(listener_value(config, listener, "sasl.server.max.receive.size")),
         failure_delay_ms=config.connection_failed_authentication_delay_ms,
     )
+
+
+def changed_sasl_config(
+    config: BrokerSettings, listener: str, former: SaslListenerConfig
+) -> SaslListenerConfig:
+    """Return the SASL settings of an open listener after a change of dynamic configs.
+
+    Errors: ConfigError, also if the settings of OAUTHBEARER would change.
+    """
+    changed = sasl_listener_config(config, listener)
+    if changed.oauthbearer != former.oauthbearer:
+        key = f"listener.name.{listener.lower()}.{_MECHANISMS}"
+        allowed = f"{OAUTHBEARER} and its settings cannot change for a listener that is open"
+        raise ConfigError(key, ",".join(changed.mechanisms), allowed)
+    return changed
 
 
 def login_module(config: BrokerSettings, listener: str, mechanism: str) -> LoginModule | None:
@@ -94,25 +126,62 @@ def login_module(config: BrokerSettings, listener: str, mechanism: str) -> Login
         raise ConfigError(key, HIDDEN_VALUE, str(error)) from None
 
 
-def peer_credentials(config: BrokerSettings, listener: str) -> SaslCredentials | None:
-    """Return this node's credentials for a listener of other nodes; None if it does not use SASL.
-
-    They are the options `username` and `password` of the JAAS config of the mechanism between nodes.
-    """
+def peer_mechanism(config: BrokerSettings, listener: str) -> str | None:
+    """Return the mechanism of this node's connections to a listener of other nodes; None without SASL."""
     if config.security_protocol(listener) not in SASL_PROTOCOLS:
         return None
     mechanism = config.values[_peer_mechanism_key(config, listener)]
     assert isinstance(mechanism, str)
     if mechanism not in LOGIN_MODULES:
         raise _unsupported(_peer_mechanism_key(config, listener), mechanism)
-    module = login_module(config, listener, mechanism)
-    key = _jaas_key(listener, mechanism)
-    if module is None:
-        raise ConfigError(key, None, "a node needs it to connect to the other nodes")
+    return mechanism
+
+
+def peer_credentials(config: BrokerSettings, listener: str) -> PeerCredentials | None:
+    """Return with what this node authenticates to a listener of other nodes; None without SASL.
+
+    The credentials of PLAIN and SCRAM are the options `username` and `password` of the JAAS config of the
+    mechanism between nodes; with OAUTHBEARER, tokens are obtained as by a client.
+    """
+    mechanism = peer_mechanism(config, listener)
+    if mechanism is None:
+        return None
+    if mechanism == OAUTHBEARER:
+        return _peer_login(config, listener)
     try:
-        return credentials_of(mechanism, module)
+        return credentials_of(mechanism, _peer_module(config, listener, mechanism))
     except JaasError as error:
-        raise ConfigError(key, HIDDEN_VALUE, str(error)) from None
+        raise ConfigError(_jaas_key(listener, mechanism), HIDDEN_VALUE, str(error)) from None
+
+
+def _peer_login(config: BrokerSettings, listener: str) -> LoginSettings:
+    module = _peer_module(config, listener, OAUTHBEARER)
+    prefix = f"listener.name.{listener.lower()}.{OAUTHBEARER.lower()}."
+
+    def value_of(key: str) -> ConfigValue:
+        if key not in BROKER_CONFIGS:
+            # Kafka's brokers do not have sasl.oauthbearer.header.urlencode.
+            return None
+        # As in Kafka, a class needs the prefix of the listener and the mechanism.
+        return (
+            config.explicit.get(prefix + key)
+            if key.endswith(_CLASSES)
+            else mechanism_value(config, listener, OAUTHBEARER, key)
+        )
+
+    try:
+        return login_settings(value_of, module.options, AllowedResources.of_environment(os.environ))
+    except ConfigError as error:
+        key = explicit_key(config, listener, OAUTHBEARER, error.key) or error.key
+        raise ConfigError(key, error.value, error.allowed) from None
+
+
+def _peer_module(config: BrokerSettings, listener: str, mechanism: str) -> LoginModule:
+    module = login_module(config, listener, mechanism)
+    if module is None:
+        key = _jaas_key(listener, mechanism)
+        raise ConfigError(key, None, "a node needs it to connect to the other nodes")
+    return module
 
 
 def _peer_mechanism_key(config: BrokerSettings, listener: str) -> str:
@@ -129,19 +198,20 @@ def _check_peers(config: BrokerSettings) -> None:
     names += [name.upper() for name in config.controller_listener_names]
     own = {listener.name for listener in config.own_listeners}
     for name in names:
-        credentials = peer_credentials(config, name)
-        if credentials is None or name not in own:
+        mechanism = peer_mechanism(config, name)
+        if mechanism is None:
             continue
-        if credentials.mechanism != PLAIN and _has_several_voters(config, name):
+        peer_credentials(config, name)
+        if name not in own:
+            continue
+        if mechanism in SCRAM_MECHANISMS and _has_several_voters(config, name):
             # Until there is a leader, no controller has the credentials of the others.
-            allowed = (
-                "controllers that elect a leader cannot use credentials in the metadata; allowed is PLAIN"
-            )
-            raise ConfigError(_CONTROLLER_MECHANISM, credentials.mechanism, allowed)
+            allowed = "controllers that elect a leader cannot use credentials in the metadata; allowed are "
+            raise ConfigError(_CONTROLLER_MECHANISM, mechanism, f"{allowed}PLAIN and OAUTHBEARER")
         listener = sasl_listener_config(config, name)
-        if credentials.mechanism not in listener.mechanisms:
+        if mechanism not in listener.mechanisms:
             allowed = f"the listener {name} has only: {', '.join(listener.mechanisms)}"
-            raise ConfigError(_peer_mechanism_key(config, name), credentials.mechanism, allowed)
+            raise ConfigError(_peer_mechanism_key(config, name), mechanism, allowed)
 
 
 def _has_several_voters(config: BrokerSettings, listener: str) -> bool:
@@ -157,8 +227,11 @@ def check_sasl(config: BrokerSettings) -> None:
     if not listeners:
         return
     for key in config.explicit:
-        if key.endswith(_CLASSES):
-            raise ConfigError(key, config.explicit[key], "classes of Java cannot be loaded; remove the key")
+        if key.endswith(_CLASSES) and not key.endswith(_OAUTHBEARER_CLASSES):
+            allowed = (
+                f"classes of Java cannot be loaded; allowed are only keys with {_OAUTHBEARER_CLASSES[0]}"
+            )
+            raise ConfigError(key, config.explicit[key], f"{allowed} and {_OAUTHBEARER_CLASSES[1]}")
         if key.endswith(_JAAS) and not _has_mechanism(key):
             allowed = f"allowed is listener.name.<listener>.<mechanism>.{_JAAS}, with both in lower case"
             raise ConfigError(key, HIDDEN_VALUE, allowed)
@@ -188,15 +261,7 @@ def _jaas_key(listener: str, mechanism: str) -> str:
     return f"listener.name.{listener.lower()}.{mechanism.lower()}.{_JAAS}"
 
 
-def _number(config: BrokerSettings, listener: str, key: str, base: str) -> int:
-    """Return the value of `key` for the listener, by default that of `base`."""
-    prefix = f"listener.name.{listener.lower()}."
-    for candidate in (prefix + key, prefix + base, key):
-        if candidate in config.explicit:
-            value = BROKER_CONFIGS[base].parse(config.explicit[candidate])
-            break
-    else:
-        value = config.values[base]
+def _number(value: ConfigValue) -> int:
     assert isinstance(value, int)
     return value
 

@@ -29,6 +29,7 @@ CONTROLLER: Final = "controller"
 
 _THEMES: Final = (ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, RemoteKeys, SecurityKeys)
 _PASSED_ON: Final = ("listener.name.", "config.providers.")
+LOOPBACK_ADDRESS: Final = "127.0.0.1"
 _UNLIMITED_TEXT: Final = "-1"
 
 
@@ -109,10 +110,8 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
 
     @property
     def metrics_address(self) -> str:
-        """The host to serve metrics on, "" for all addresses; by default that of the first listener."""
-        if self.metrics_host is not None:
-            return self.metrics_host
-        return (*self.broker_listeners, *self.controller_listeners)[0].host
+        """The host to serve metrics on, "" for all addresses; by default the loopback address."""
+        return LOOPBACK_ADDRESS if self.metrics_host is None else self.metrics_host
 
     @property
     def controller_listeners(self) -> tuple[Listener, ...]:
@@ -126,17 +125,17 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
         `host_name` replaces an empty host; `ports`, by listener name, replace port 0.
         """
         controllers = self._controller_names()
-        found = self.broker_listeners if self.advertised_listeners is None else self._given_advertised()
+        found = self.broker_listeners if self.advertised_listeners is None else self._explicit_advertised()
         return tuple(
             _completed(listener, host_name, ports) for listener in found if listener.name not in controllers
         )
 
     def advertised_controllers(self, host_name: str, ports: Mapping[str, int]) -> tuple[Listener, ...]:
         """Return the addresses of this controller, in the order of controller.listener.names."""
-        given = {listener.name: listener for listener in self._given_advertised()}
+        advertised = {listener.name: listener for listener in self._explicit_advertised()}
         own = {listener.name: listener for listener in self.controller_listeners}
         return tuple(
-            _completed(given.get(name, own[name]), host_name, ports)
+            _completed(advertised.get(name, own[name]), host_name, ports)
             for name in (name.upper() for name in self.controller_listener_names)
             if name in own
         )
@@ -164,11 +163,11 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
         assert isinstance(value, int)
         return str(value * synonym.factor) if value >= 0 else _UNLIMITED_TEXT
 
-    def _given_advertised(self) -> tuple[Listener, ...]:
-        given = self.advertised_listeners
-        if given is None:
+    def _explicit_advertised(self) -> tuple[Listener, ...]:
+        text = self.advertised_listeners
+        if text is None:
             return ()
-        return parse_listeners("advertised.listeners", given, self._protocols, is_bound=False)
+        return parse_listeners("advertised.listeners", text, self._protocols, is_bound=False)
 
     def _controller_names(self) -> frozenset[str]:
         return frozenset(name.upper() for name in self.controller_listener_names)

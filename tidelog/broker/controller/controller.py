@@ -17,7 +17,8 @@ from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
 from tidelog.broker.quotas.rate import Windows
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.quotas.subscription import on_changed_quotas
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.protocol.ids import LeaderEpoch
 
@@ -33,14 +34,14 @@ class Controller:
         *,
         clock: Clock,
         randomness: Randomness,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         """Register the handlers with `dispatcher`, which serves the listeners for controllers."""
         self.mutations = MutationQuotas(
             clock,
             Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000),
         )
-        store.subscribe(self.mutations.apply)
+        store.subscribe(on_changed_quotas(self.mutations.update))
         self._services = ControllerServices(
             config=config,
             store=store,

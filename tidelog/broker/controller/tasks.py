@@ -5,6 +5,7 @@
 | fence brokers without heartbeats | until the next session expires |
 | make preferred replicas leaders | leader.imbalance.check.interval.seconds, if auto.leader.rebalance.enable |
 | elect unclean leaders where topics allow it | unclean.leader.election.interval.ms |
+| remove expired delegation tokens | delegation.token.expiry.check.interval.ms, if they are enabled |
 | write a record that changes nothing | metadata.max.idle.interval.ms without any other record |
 
 Each task submits commands as handlers do. A command that fails is repeated after the next interval. The only
@@ -26,6 +27,7 @@ from tidelog.base.clock import Clock
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.cluster.controller.broker_heartbeat import fence_stale_broker
+from tidelog.cluster.controller.delegation_tokens import remove_expired_tokens
 from tidelog.cluster.controller.elect_leaders import balance_leaders, elect_unclean
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.cluster.controller.result import ControllerResult
@@ -53,6 +55,7 @@ class TaskIntervals:
     balance_ms: int | None
     unclean_election_ms: int | None
     idle_ms: int | None
+    token_check_ms: int | None
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TaskIntervals:
@@ -63,6 +66,9 @@ class TaskIntervals:
             balance_ms=balance_ms if config.auto_leader_rebalance_enable else None,
             unclean_election_ms=config.unclean_leader_election_interval_ms,
             idle_ms=None if config.has_own_quorum else config.metadata_max_idle_interval_ms or None,
+            token_check_ms=config.delegation_token_expiry_check_interval_ms
+            if config.delegation_token_secret_key
+            else None,
         )
 
 
@@ -97,6 +103,7 @@ class ControllerTasks:
         self._tasks = []
 
     def _work(self) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield the coroutine of each task that has an interval."""
         settings, intervals = self._settings, self._intervals
         if intervals.fences_brokers:
             yield self._fence()
@@ -104,6 +111,10 @@ class ControllerTasks:
             yield self._every(intervals.balance_ms, lambda image: balance_leaders(image, settings))
         if intervals.unclean_election_ms is not None:
             yield self._every(intervals.unclean_election_ms, lambda image: elect_unclean(image, settings))
+        if intervals.token_check_ms is not None:
+            yield self._every(
+                intervals.token_check_ms, lambda image: remove_expired_tokens(image, self._clock.wall_ms())
+            )
         if intervals.idle_ms is not None:
             yield self._mark_idle(intervals.idle_ms)
 
@@ -117,6 +128,7 @@ class ControllerTasks:
                 await asyncio.sleep(self._heartbeats.session_timeout_ms / 1000)
 
     async def _fence_at_next_deadline(self) -> None:
+        """Wait until a session may have expired, and fence the brokers whose session has."""
         session_ms = self._heartbeats.session_timeout_ms
         now_ms = self._clock.monotonic_ms()
         deadline = self._heartbeats.next_deadline_ms(self._store.controller_image, now_ms)
@@ -148,12 +160,13 @@ class ControllerTasks:
             await self._run(step)
 
     async def _mark_idle(self, interval_ms: int) -> None:
-        seen = self._store.controller_image.offset
+        """Write a record that changes nothing after each interval in which no other record was written."""
+        last_offset = self._store.controller_image.offset
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            if self._store.controller_image.offset == seen:
+            if self._store.controller_image.offset == last_offset:
                 await self._run(lambda image: ControllerResult((NoOpRecord(),), False))
-            seen = self._store.controller_image.offset
+            last_offset = self._store.controller_image.offset
 
     async def _run(self, step: Step) -> bool:
         """Submit the command until its reply is False; return whether that succeeded."""

@@ -23,7 +23,7 @@ from tidelog.protocol.control_batch import end_transaction_batch
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import NO_SEQUENCE, TopicPartition
 from tidelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.log.partition_log import AppendInfo
 
@@ -73,10 +73,12 @@ class TransactionalOffsetsLog:
         check_batch_size(leader, size_of_records(records), self._compression)
         builder = BatchBuilder(
             compression=self._compression,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.producer_epoch,
-            base_sequence=_BASE_SEQUENCE,
-            is_transactional=True,
+            producer=BatchProducer(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                base_sequence=_BASE_SEQUENCE,
+                is_transactional=True,
+            ),
         )
         for key, value in records:
             builder.append(now_ms, key, value)

@@ -43,7 +43,7 @@ class DelayedFetch(DelayedOperation):
         self._requested = fetch.requested
         self._limits = fetch.limits
         self._readable: dict[Hashable, int] = {}
-        """The bytes that the last check of each partition found."""
+        """The readable bytes of each partition at its last check."""
         self._readable_bytes = 0
         self._on_ready: Callable[[], None] | None = on_ready
         self._on_failed: Callable[[Exception], None] | None = on_failed

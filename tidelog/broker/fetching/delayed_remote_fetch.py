@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _PendingRead:
+    """A remote read that has started, with the partition whose result it completes."""
+
     remote: RemotePartition
     outcome: asyncio.Future[RemoteRead]
 
@@ -74,6 +76,7 @@ class DelayedRemoteFetch(DelayedOperation):
                 result.records.release()
 
     def _start(self, reader: RemoteReader, remote: RemotePartition) -> _PendingRead:
+        """Start to read a partition from remote storage, within the memory that the reader has free."""
         partition, limits = remote.partition, self._limits
         name = partition.topic_partition
         max_bytes = self._memory.take(remote.max_bytes)
@@ -153,15 +156,15 @@ class DelayedRemoteFetch(DelayedOperation):
                 failure,
             )
             return FetchPartitionResult(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
-        found = outcome.result()
-        if not len(found.records) and found.next_offset > remote.requested.fetch_offset:
-            return self._read_after_gap(remote, found.next_offset, result)
-        result.records = found.records
-        result.aborted_transactions = found.aborted_transactions
+        remote_read = outcome.result()
+        if not len(remote_read.records) and remote_read.next_offset > remote.requested.fetch_offset:
+            return self._read_after_gap(remote, remote_read.next_offset, result)
+        result.records = remote_read.records
+        result.aborted_transactions = remote_read.aborted_transactions
         return result
 
     def _read_after_gap(
-        self, remote: RemotePartition, offset: Offset, nothing: FetchPartitionResult
+        self, remote: RemotePartition, offset: Offset, empty_result: FetchPartitionResult
     ) -> FetchPartitionResult:
         """Read the local log from `offset` if remote storage has no records before it.
 
@@ -169,11 +172,11 @@ class DelayedRemoteFetch(DelayedOperation):
         repeat the same fetch forever (KAFKA-15388).
         """
         if offset < remote.partition.log.local_log_start_offset:
-            return nothing
+            return empty_result
         requested = replace(remote.requested, fetch_offset=offset, last_fetched_epoch=NO_LEADER_EPOCH)
         limits = replace(self._limits, max_bytes=remote.max_bytes, preferred_replica=None)
-        reserved = FetchRead([], reserved_bytes=0 if remote.at_least_one else 1)
-        return read_partitions(self._replicas, [requested], limits, read=reserved).results[0][1]
+        read = FetchRead([], reserved_bytes=0 if remote.at_least_one else 1)
+        return read_partitions(self._replicas, [requested], limits, read=read).results[0][1]
 
     def on_failure(self, error: Exception) -> None:
         """Respond with errors."""

@@ -15,7 +15,7 @@ from tidelog.broker.fetching.replica_selector import ReplicaSelector
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.scheduling.slices import Slices
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.cluster.image import BrokerImage
 from tidelog.cluster.replication.throttle import ReplicationQuota
 from tidelog.protocol.fetch_response_view import FetchResult
@@ -32,10 +32,10 @@ class PreferredReadReplicas:
     def for_client(self, rack: str, listener: str) -> PreferredReplica:
         """Return the function that selects the replica for a client in `rack` that uses `listener`."""
 
-        def preferred(partition: Partition, offset: Offset) -> BrokerId | None:
+        def select_replica(partition: Partition, offset: Offset) -> BrokerId | None:
             return self.selector(partition, offset, rack, listener, self.brokers())
 
-        return preferred
+        return select_replica
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,4 +78,4 @@ class FetchOptions:
     preferred_read_replicas: PreferredReadReplicas | None = None
     throttle: FollowerThrottle | None = None
     remote: RemoteAccess | None = None
-    authorizer: Authorizer = ALLOW_EVERYTHING
+    authorizer: Authorizer

@@ -148,8 +148,8 @@ def read_in_steps(
     """Do what `read_partitions` does, in steps, for many partitions."""
     read = FetchRead([])
     for start in range(0, len(requested), PARTITIONS_PER_STEP):
-        some = requested[start : start + PARTITIONS_PER_STEP]
-        read_partitions(replicas, some, limits, records_positions=records_positions, read=read)
+        batch = requested[start : start + PARTITIONS_PER_STEP]
+        read_partitions(replicas, batch, limits, records_positions=records_positions, read=read)
         yield None
     return read
 
@@ -237,6 +237,7 @@ def _reserve_remote_read(
 
 
 def _diverging(partition: Partition, diverging: tuple[LeaderEpoch, Offset]) -> FetchPartitionResult:
+    """Return a result without records that contains the epoch and the end offset in `diverging`."""
     result = result_with_offsets(partition)
     result.diverging_epoch = diverging
     return result

@@ -32,15 +32,17 @@ from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView
 from tidelog.protocol.fetch_response_view import FetchPartitionResult
 from tidelog.protocol.steps import Steps
 
-SESSIONLESS = 0
-FINAL_EPOCH = -1
-INITIAL_EPOCH = 0
-MIN_EVICTION_AGE_MS = 120_000
+SESSIONLESS: Final = 0
+FINAL_EPOCH: Final = -1
+INITIAL_EPOCH: Final = 0
+MIN_EVICTION_AGE_MS: Final = 120_000
+"""A session that was used or created within this time is evicted only for a more important one."""
 SESSION_PARTITIONS_MAX: Final = 20_000
 PARTITIONS_MAX: Final = 100_000
 """About 50 MB."""
 
 _PARTITIONS_PER_STEP: Final = 500
+_TOPIC_IDS_FROM_VERSION: Final = 13
 
 PartitionKey = tuple[str | UUID, int]
 
@@ -105,12 +107,12 @@ def _distinct(partitions: Sequence[FetchPartition]) -> Sequence[FetchPartition]:
 
 def distinct_in_steps(partitions: Sequence[FetchPartition]) -> Steps[list[FetchPartition]]:
     """Return `partitions` without repetitions; the last entry of a partition counts, as in Kafka."""
-    found: dict[PartitionKey, FetchPartition] = {}
+    by_key: dict[PartitionKey, FetchPartition] = {}
     for number, partition in enumerate(partitions, 1):
-        found[partition_key(partition)] = partition
+        by_key[partition_key(partition)] = partition
         if not number % _PARTITIONS_PER_STEP:
             yield None
-    return list(found.values())
+    return list(by_key.values())
 
 
 @dataclass(slots=True)
@@ -162,7 +164,7 @@ class FetchSessionCache:
 
     @property
     def partition_count(self) -> int:
-        """The number of partitions in all sessions (metric NumIncrementalFetchPartitionsCached)."""
+        """The number of partitions in all sessions."""
         return self._partition_count
 
     def context(
@@ -194,6 +196,7 @@ class FetchSessionCache:
         return SESSIONLESS
 
     def _continue(self, request: FetchRequestView, version: int, now_ms: int) -> FetchContext:
+        """Apply an incremental request to its session. Errors: those of `context`."""
         session = self._sessions.get(request.session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
@@ -203,7 +206,7 @@ class FetchSessionCache:
                 f"fetch session {session.session_id} expects epoch {session.next_epoch}, "
                 f"not {request.session_epoch}",
             )
-        if session.uses_topic_ids != (version >= 13):
+        if session.uses_topic_ids != (version >= _TOPIC_IDS_FROM_VERSION):
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session uses either topic ids or topic names"
             )
@@ -217,15 +220,15 @@ class FetchSessionCache:
 
     def _update(self, session: FetchSession, request: FetchRequestView) -> None:
         """Add, change and remove partitions; close the session if it exceeds the bounds."""
-        before = len(session.partitions)
-        named = len(request.partitions) + len(request.forgotten)
-        if named <= SESSION_PARTITIONS_MAX:
+        count_before = len(session.partitions)
+        entry_count = len(request.partitions) + len(request.forgotten)
+        if entry_count <= SESSION_PARTITIONS_MAX:
             session.update(request)
-            self._partition_count += len(session.partitions) - before
+            self._partition_count += len(session.partitions) - count_before
         if (
-            named > SESSION_PARTITIONS_MAX
+            entry_count > SESSION_PARTITIONS_MAX
             or len(session.partitions) > SESSION_PARTITIONS_MAX
-            or (len(session.partitions) > before and self._partition_count > PARTITIONS_MAX)
+            or (len(session.partitions) > count_before and self._partition_count > PARTITIONS_MAX)
         ):
             self._end(session)
             text = f"fetch session {session.session_id} has more than {SESSION_PARTITIONS_MAX} partitions"
@@ -239,13 +242,15 @@ class FetchSessionCache:
     def _open(
         self, request: FetchRequestView, requested: Sequence[FetchPartition], version: int, now_ms: int
     ) -> FetchSession | None:
+        """Open a session with the partitions of a full fetch; return None if there is no room for it."""
         is_follower = request.replica_id >= 0
         if not requested or not self._make_room(is_follower, len(requested), now_ms):
             return None
         session_id = self._new_session_id()
         while session_id in self._sessions or session_id == SESSIONLESS:
             session_id = self._new_session_id()
-        session = FetchSession(session_id, version >= 13, is_follower, now_ms, now_ms)
+        uses_topic_ids = version >= _TOPIC_IDS_FROM_VERSION
+        session = FetchSession(session_id, uses_topic_ids, is_follower, now_ms, now_ms)
         for partition in requested:
             session.partitions[partition_key(partition)] = partition
         self._sessions[session_id] = session
@@ -271,18 +276,21 @@ class FetchSessionCache:
         return self._evict_less_important(is_follower, partition_count, now_ms)
 
     def _evict_less_important(self, is_follower: bool, partition_count: int, now_ms: int) -> bool:
-        # Followers are more important than clients, and larger sessions than smaller ones. A recent session
-        # of a client is evicted only for a follower.
+        """Evict sessions that are less important than a new one until it has room; return whether it has.
+
+        Followers are more important than clients, and larger sessions than smaller ones. A recent session of
+        a client is evicted only for a follower.
+        """
         candidates = [
             session
             for session in self._sessions.values()
             if (is_follower and not session.is_follower) or now_ms - session.created_ms > MIN_EVICTION_AGE_MS
         ]
         candidates.sort(key=lambda session: (session.is_follower, len(session.partitions)))
-        for least in candidates:
-            if (is_follower, partition_count) <= (least.is_follower, len(least.partitions)):
+        for candidate in candidates:
+            if (is_follower, partition_count) <= (candidate.is_follower, len(candidate.partitions)):
                 break
-            self._end(least)
+            self._end(candidate)
             if self._has_room_for(partition_count):
                 return True
         return False

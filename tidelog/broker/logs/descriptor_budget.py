@@ -23,8 +23,9 @@ _PARTITION_SHARE: Final = 2
 _RESERVE_SHARE: Final = 16
 _RESERVE_MIN: Final = 32
 POOLED_MAX: Final = 1024
-# More than any system allows one process; macOS rejects "unlimited".
+"""The bound on the descriptors that are kept open after a read."""
 _LIMIT_MAX: Final = 1 << 20
+"""More than any system allows one process; macOS rejects "unlimited"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ class DescriptorBudget:
 
 
 def process_budget() -> DescriptorBudget:
-    """Return the present budget of this process."""
+    """Return the current budget of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DescriptorBudget(_LIMIT_MAX if soft == resource.RLIM_INFINITY else min(soft, _LIMIT_MAX))
 
@@ -72,10 +73,10 @@ def process_budget() -> DescriptorBudget:
 def raise_open_file_limit() -> None:
     """Raise the limit of open files of this process to the maximum that the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _LIMIT_MAX if hard == resource.RLIM_INFINITY else hard
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    new_limit = _LIMIT_MAX if hard == resource.RLIM_INFINITY else hard
+    if soft == resource.RLIM_INFINITY or soft >= new_limit:
         return
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (new_limit, hard))
     except (OSError, ValueError) as error:
-        logger.warning("Cannot raise the limit of open files from %d to %d: %s", soft, wanted, error)
+        logger.warning("Cannot raise the limit of open files from %d to %d: %s", soft, new_limit, error)

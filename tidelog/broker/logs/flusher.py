@@ -25,6 +25,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 0.5
+"""The pause until a flush is retried that found no free descriptor."""
 
 
 class Flusher:
@@ -44,14 +45,14 @@ class Flusher:
         self._closing = asyncio.Event()
 
     def flush(self, log: PartitionLog) -> asyncio.Future[None]:
-        """Return a future that is done when the present content of `log` is durable."""
+        """Return a future that is done when the current content of `log` is durable."""
         loop = asyncio.get_running_loop()
-        waiting = self._waiting.get(log)
-        if waiting is None:
-            waiting = self._waiting[log] = loop.create_future()
+        future = self._waiting.get(log)
+        if future is None:
+            future = self._waiting[log] = loop.create_future()
         if log not in self._running:
             self._running[log] = loop.create_task(self._run(log))
-        return waiting
+        return future
 
     async def close(self) -> None:
         """Wait for the running flushes; retry none of them."""

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tidelog.base.clock import Clock
 from tidelog.broker.config.node_config import BrokerConfig
@@ -39,11 +39,11 @@ from tidelog.storage.disk.errors import StorageFailure
 
 logger = logging.getLogger(__name__)
 
-DELETED_FILES_INTERVAL_MS = 15_000
-DELETED_FILES_INTERVAL_MS_MIN = 100
-# Sealed segments become durable soon after they are sealed, which keeps recovery short.
-FLUSH_INTERVAL_MS = 1_000
-FAULTS_INTERVAL_MS = 10_000
+DELETED_FILES_INTERVAL_MS: Final = 15_000
+DELETED_FILES_INTERVAL_MS_MIN: Final = 100
+FLUSH_INTERVAL_MS: Final = 1_000
+"""Sealed segments become durable soon after they are sealed, so that recovery is short."""
+FAULTS_INTERVAL_MS: Final = 10_000
 
 FailedWork: TypeAlias = tuple[DirectoryWork, OSError | StorageFailure]
 
@@ -158,7 +158,7 @@ class Housekeeping:
 
 
 def _deleted_files_interval_ms(config: BrokerConfig) -> int:
-    """Return the interval; tests and benchmarks that wait for deletions configure a short delay."""
+    """Return the interval between deletions, which is at most the delay after which files are deleted."""
     delay_ms = max(DELETED_FILES_INTERVAL_MS_MIN, config.log_segment_delete_delay_ms)
     return min(DELETED_FILES_INTERVAL_MS, delay_ms)
 
@@ -169,6 +169,7 @@ def _flush_interval_ms(config: BrokerConfig) -> int:
 
 
 def _run_all(works: list[DirectoryWork]) -> list[FailedWork]:
+    """Run all operations, in a thread; return those that failed with their errors."""
     failed: list[FailedWork] = []
     for work in works:
         try:

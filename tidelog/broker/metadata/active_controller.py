@@ -25,7 +25,7 @@ from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import Steps, run_steps
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class ActiveController:
         try:
             if prepared.base_offset != self._end_offset():
                 # The quorum has appended a control record since the preparation.
-                prepared = completed(self._prepare(prepared.result))
+                prepared = run_steps(self._prepare(prepared.result))
             submitted.reply = prepared.result.reply
             if prepared.batches:
                 *earlier, last = prepared.batches
@@ -159,7 +159,7 @@ class ActiveController:
 
     def write(self, records: Sequence[MetadataRecord]) -> None:
         """Append records as one batch. Errors: KafkaError, after which nothing has changed."""
-        prepared = completed(self._prepare(ControllerResult(tuple(records), None)))
+        prepared = run_steps(self._prepare(ControllerResult(tuple(records), None)))
         for batch in prepared.batches:
             self._append_batch(batch)
 

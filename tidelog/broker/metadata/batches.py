@@ -11,33 +11,37 @@ from typing import Final, NamedTuple
 
 from tidelog.cluster.metadata_log_codec import decode_record, encode_record
 from tidelog.cluster.quorum.settings import MAX_BATCH_BYTES
-from tidelog.protocol.batch import iterate_headers
+from tidelog.protocol.batch import BatchHeader, iterate_headers
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
-from tidelog.protocol.record import read_records
+from tidelog.protocol.record import iterate_records
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 # Per record: length, attributes, deltas and the lengths of key and value, each with its maximum size.
 _RECORD_OVERHEAD: Final = 32
 
 
 class MetadataBatch(NamedTuple):
-    """One batch of the log; `records` is None for control records of the quorum."""
+    """One batch of the log; `records` is None for control records of the quorum.
+
+    The records are decoded while they are iterated over, because a batch may have 10,000 of them. An error in
+    a record is raised when the record is reached.
+    """
 
     base_offset: Offset
     last_offset: Offset
     epoch: LeaderEpoch
-    records: list[MetadataRecord] | None
+    records: Iterator[MetadataRecord] | None
     size_bytes: int
 
 
 def decode_batches(data: bytes) -> Iterator[MetadataBatch]:
     """Yield the batches in `data`, which are complete."""
     for position, header in iterate_headers(data):
-        records: list[MetadataRecord] | None = None
+        records: Iterator[MetadataRecord] | None = None
         if not header.is_control:
-            records = [_record(each.offset, each.value) for each in read_records(data, position, header)]
+            records = _records(data, position, header)
         yield MetadataBatch(
             header.base_offset,
             header.last_offset,
@@ -50,7 +54,7 @@ def decode_batches(data: bytes) -> Iterator[MetadataBatch]:
 def encode_records(records: Sequence[MetadataRecord]) -> Steps[list[bytes]]:
     """Return the encoded values of the records of one batch."""
     try:
-        values = yield from each(encode_record, records)
+        values = yield from map_items(encode_record, records)
     except ValueError as error:
         # A config value may have become longer than Kafka's strings by APPEND operations.
         raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
@@ -61,9 +65,10 @@ def encode_records(records: Sequence[MetadataRecord]) -> Steps[list[bytes]]:
     return list(values)
 
 
-def _record(offset: Offset, value: bytes | None) -> MetadataRecord:
-    try:
-        return decode_record(value or b"")
-    except DecodeError as error:
-        text = f"the metadata record at offset {offset} cannot be decoded: {error}"
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+def _records(data: bytes, position: int, header: BatchHeader) -> Iterator[MetadataRecord]:
+    for record in iterate_records(data, position, header):
+        try:
+            yield decode_record(record.value or b"")
+        except DecodeError as error:
+            text = f"the metadata record at offset {record.offset} cannot be decoded: {error}"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

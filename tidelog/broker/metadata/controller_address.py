@@ -39,15 +39,15 @@ class ControllerAddress:
         if leader is None or leader == self._config.node_id:
             return None
         registration = self._store.image.controllers.get(leader)
-        registered = () if registration is None else registration.end_points
-        for known in (
+        registered_endpoints = () if registration is None else registration.end_points
+        for endpoints in (
             {each.listener_name.upper(): (each.host, each.port) for each in self._leader_endpoints()},
-            {each.name.upper(): (each.host, each.port) for each in registered},
+            {each.name.upper(): (each.host, each.port) for each in registered_endpoints},
         ):
             for name in self._config.controller_listener_names:
-                found = known.get(name.upper())
-                if found is not None:
-                    return BrokerAddress(leader, *found)
+                address = endpoints.get(name.upper())
+                if address is not None:
+                    return BrokerAddress(leader, *address)
         return self._voters.get(leader)
 
 

@@ -46,33 +46,33 @@ def prepare_directories(
     id is required, because the other nodes have it already. A directory that cannot be used is logged and
     ignored; at least one must be usable.
     """
-    found: dict[str, MetaProperties | None] = {}
-    refused: list[str] = []
+    properties_of: dict[str, MetaProperties | None] = {}
+    unusable: list[str] = []
     for path in directories:
         try:
             create_directory_durably(fs, path)
             file = MetaPropertiesFile(fs, path)
-            found[path] = file.read() if file.exists() else None
+            properties_of[path] = file.read() if file.exists() else None
         except (OSError, StorageFailure) as error:
-            refused.append(f"{path}: {error}")
-    if not found:
+            unusable.append(f"{path}: {error}")
+    if not properties_of:
         raise ConfigError(
-            "log.dirs", ",".join(directories), f"no directory can be used ({'; '.join(refused)})"
+            "log.dirs", ",".join(directories), f"no directory can be used ({'; '.join(unusable)})"
         )
-    for reason in refused:
+    for reason in unusable:
         logger.error("Cannot use log directory %s", reason)
-    known = _cluster_id(found, cluster_id)
-    if known is None and not may_be_new:
+    existing_cluster_id = _cluster_id(properties_of, cluster_id)
+    if existing_cluster_id is None and not may_be_new:
         allowed = "a cluster id is required; use `tidelog storage format`, or CLUSTER_ID in the environment"
         raise ConfigError("log.dirs", ",".join(directories), allowed)
-    chosen = known or cluster_id or uuid_text(new_uuid(randomness))
+    new_cluster_id = existing_cluster_id or cluster_id or uuid_text(new_uuid(randomness))
     ids: dict[str, UUID] = {}
-    for path, properties in found.items():
+    for path, properties in properties_of.items():
         if properties is not None:
             _check_node(path, properties, node_id)
-        ids[path] = _write_properties(fs, path, properties, chosen, node_id, randomness)
+        ids[path] = _write_properties(fs, path, properties, new_cluster_id, node_id, randomness)
     _check_distinct(ids)
-    return NodeIdentity(chosen, ids)
+    return NodeIdentity(new_cluster_id, ids)
 
 
 def create_directory_durably(fs: FileSystem, path: str) -> None:
@@ -88,16 +88,20 @@ def create_directory_durably(fs: FileSystem, path: str) -> None:
         fs.fsync_dir(parent or separator or ".")
 
 
-def _cluster_id(found: Mapping[str, MetaProperties | None], given: str | None) -> str | None:
-    known: str | None = given
-    for path, properties in found.items():
+def _cluster_id(properties_of: Mapping[str, MetaProperties | None], configured_id: str | None) -> str | None:
+    """Return the cluster id of the directories or of the configuration; None if there is none.
+
+    Errors: ConfigError if two of them differ.
+    """
+    cluster_id = configured_id
+    for path, properties in properties_of.items():
         if properties is None or properties.cluster_id is None:
             continue
-        if known is not None and properties.cluster_id != known:
-            allowed = f"{path} belongs to this cluster, other directories to {known}"
+        if cluster_id is not None and properties.cluster_id != cluster_id:
+            allowed = f"{path} belongs to this cluster, other directories to {cluster_id}"
             raise ConfigError("cluster.id", properties.cluster_id, allowed)
-        known = properties.cluster_id
-    return known
+        cluster_id = properties.cluster_id
+    return cluster_id
 
 
 def _check_node(path: str, properties: MetaProperties, node_id: BrokerId) -> None:
@@ -113,6 +117,7 @@ def _write_properties(
     node_id: BrokerId,
     randomness: Randomness,
 ) -> UUID:
+    """Write `meta.properties` of version 1 unless it exists; return the id of the directory."""
     if properties is not None and properties.version == 1 and properties.directory_id is not None:
         return properties.directory_id
     directory_id = properties.directory_id if properties is not None else None
@@ -123,9 +128,10 @@ def _write_properties(
 
 
 def _check_distinct(ids: Mapping[str, UUID]) -> None:
+    """Raise ConfigError if two directories have the same id."""
     paths: dict[UUID, str] = {}
     for path, directory_id in ids.items():
         if directory_id in paths:
-            allowed = f"has the directory.id of {paths[directory_id]}: one of them is a copy"
+            allowed = f"it has the directory.id of {paths[directory_id]}: one of them is a copy"
             raise ConfigError("log.dirs", path, allowed)
         paths[directory_id] = path

@@ -70,7 +70,8 @@ def parse_initial_voters(text: str) -> tuple[InitialVoter, ...]:
 
 
 def _initial_voter(text: str) -> InitialVoter:
-    refusal = FormatError(f"{text!r} is not id@host:port:directory-id")
+    """Parse one voter, id@host:port:directory-id. Raise FormatError."""
+    error = FormatError(f"{text!r} is not id@host:port:directory-id")
     number, _, rest = text.partition("@")
     if rest.startswith("["):
         host, _, rest = rest[1:].partition("]")
@@ -81,13 +82,13 @@ def _initial_voter(text: str) -> InitialVoter:
     port, _, directory = rest.partition(":")
     numbers = (number, port)
     if not host or not all(each.isascii() and each.isdigit() for each in numbers) or int(port) > 65_535:
-        raise refusal
+        raise error
     try:
         directory_id = uuid_from_text(directory)
     except ValueError:
-        raise refusal from None
+        raise error from None
     if directory_id == ZERO_UUID or int(number) >= 2**31:
-        raise refusal
+        raise error
     return InitialVoter(int(number), host, int(port), directory_id)
 
 
@@ -129,8 +130,8 @@ def format_directories(
             own = next((voter for voter in voters if voter.id == config.node_id), None)
             directory_id = own.directory_id if own is not None else directory_id
             if voters:
-                known = voter_set(voters, controller_listener_name(config))
-                _write_voters(fs, path, known, now_ms)
+                initial_voters = voter_set(voters, controller_listener_name(config))
+                _write_voters(fs, path, initial_voters, now_ms)
         write_bootstrap(fs, path, (*feature_records(), *cluster.credentials), now_ms)
         MetaPropertiesFile(fs, path).write(
             MetaProperties(cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id)
@@ -142,12 +143,13 @@ def format_directories(
 
 
 def _is_formatted(fs: FileSystem, path: str, cluster_id: str, node_id: BrokerId) -> bool:
+    """Return whether a directory is formatted. Raise FormatError if it belongs to another node or cluster."""
     file = MetaPropertiesFile(fs, path)
     if not file.exists():
         return False
-    found = file.read()
-    if found.cluster_id not in (None, cluster_id) or found.node_id not in (None, node_id):
-        raise FormatError(f"{path} belongs to node {found.node_id} of cluster {found.cluster_id}")
+    properties = file.read()
+    if properties.cluster_id not in (None, cluster_id) or properties.node_id not in (None, node_id):
+        raise FormatError(f"{path} belongs to node {properties.node_id} of cluster {properties.cluster_id}")
     return True
 
 

@@ -126,7 +126,7 @@ class ControllerLeadership:
         if self._active is None:
             raise self._not_controller_error()
         epoch = self._active.epoch
-        reason = self._quorum.upgrade_refusal(epoch)
+        reason = self._quorum.upgrade_rejection(epoch)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"the voters cannot become dynamic: {reason}")
         if not validate_only:
@@ -216,6 +216,7 @@ class ControllerLeadership:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {self._node_id} is not the active controller")
 
     def _schedule(self) -> None:
+        """Perform the waiting commands in the next callback of the quorum."""
         if self._is_closed:
             # The node was stopped while this command waited for room in the queue.
             self._fail_pending(self._not_controller_error())
@@ -266,6 +267,7 @@ class ControllerLeadership:
             self._perform_pending()
 
     def _announce(self, epoch: LeaderEpoch) -> None:
+        """Notify the listeners that this node is the active controller."""
         self.active_epoch = epoch
         logger.info("Node %d is the active controller of epoch %d", self._node_id, epoch)
         for on_activation in self._activation_listeners:
@@ -275,6 +277,7 @@ class ControllerLeadership:
         self._progress_event.set()
 
     def _resign(self, error: KafkaError) -> None:
+        """End the role or the claim, if this node has one; commands that are not committed get `error`."""
         self._claim = None
         active, self._active = self._active, None
         was_announced, self.active_epoch = self.active_epoch is not None, None

@@ -8,7 +8,7 @@ from tidelog.broker.observability.metrics import BrokerMetrics
 
 
 def report_metadata(metrics: BrokerMetrics, store: MetadataStore, snapshotter: Snapshotter) -> None:
-    """Register the gauge of the last applied offset and the counters of snapshots."""
+    """Register the gauge of the last applied offset, and the counters of snapshots."""
     metrics.gauge(
         "kafka_server_broker_metadata_metrics_last_applied_record_offset",
         "The last metadata offset that this node has applied.",

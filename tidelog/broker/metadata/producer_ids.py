@@ -40,12 +40,12 @@ class ProducerIds:
 
     async def next(self) -> ProducerId:
         """Return the next id. Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS, after which producers retry."""
-        while (found := next(self._unused, None)) is None:
+        while (producer_id := next(self._unused, None)) is None:
             async with self._allocation_lock:
-                if (found := next(self._unused, None)) is not None:
+                if (producer_id := next(self._unused, None)) is not None:
                     break
                 self._unused = await self._allocate()
-        return found
+        return producer_id
 
     async def _allocate(self) -> Iterator[ProducerId]:
         request = AllocateProducerIdsRequest(broker_id=self._broker, broker_epoch=self._broker_epoch())

@@ -13,16 +13,16 @@ class Quorum(Protocol):
     """A replica of the metadata log: `tidelog.broker.raft.steps.MachineSteps`; tests replace it."""
 
     def schedule(self, callback: Callback) -> None:
-        """Call `callback` when the log can be appended to."""
+        """Call `callback` when no flush of the log is in progress; it may append."""
 
     def append(self, records: list[bytes], epoch: LeaderEpoch) -> RecordsAppended:
-        """Append one batch, within a callback."""
+        """Append one batch; only within a callback. Errors: those of `MachineSteps.append`."""
 
     @property
     def kraft_version(self) -> int:
-        """0: voters are static, 1: they are in the log."""
+        """The level of kraft.version: 0 if the voters are static, 1 if they are stored in the log."""
 
-    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
+    def upgrade_rejection(self, epoch: LeaderEpoch) -> str | None:
         """Return why the voters cannot become dynamic now, None if they can."""
 
     def upgrade_voters(self, epoch: LeaderEpoch) -> RecordsAppended:

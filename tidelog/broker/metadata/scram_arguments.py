@@ -66,6 +66,7 @@ def parse_scram_argument(argument: str, randomness: Randomness) -> UserScramCred
 
 
 def _values(text: str) -> dict[str, str]:
+    """Return the values between the brackets by name. Raise ScramArgumentError for an unknown name."""
     values: dict[str, str] = {}
     for part in text.split(","):
         name, equals, value = part.partition("=")
@@ -87,9 +88,9 @@ def _iterations(values: dict[str, str]) -> int:
 
 def _decode(values: dict[str, str], name: str) -> bytes:
     try:
-        found = b64decode(values[name], validate=True)
+        value = b64decode(values[name], validate=True)
     except Base64Error:
-        found = b""
-    if not found:
+        value = b""
+    if not value:
         raise ScramArgumentError(f"--add-scram: {name} is not base64")
-    return found
+    return value

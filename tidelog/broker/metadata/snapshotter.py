@@ -114,6 +114,7 @@ class Snapshotter:
             self._timer = None
 
     def _write_if_needed(self) -> None:
+        """Start to write a snapshot if one is required and none is being written."""
         max_bytes = self._settings.metadata_log_max_record_bytes_between_snapshots
         is_needed = self._is_overdue or self._changed_bytes >= max_bytes
         if not is_needed or self._image is None or self._write_task is not None or self._is_closed:

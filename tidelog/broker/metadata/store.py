@@ -4,7 +4,8 @@
 follower replays the log up to the high watermark. The active controller applies its own records when they are
 committed.
 
-Bounds: the log is replayed in pieces of `READ_BYTES`, between which the event loop runs other callbacks.
+Bounds: the log is replayed in pieces of `READ_BYTES`, or of one batch if it is larger. Other callbacks run
+between two pieces, and between the slices in which the records of a batch are decoded and applied.
 Errors: a committed record that cannot be applied ends the node (KAFKA-14275).
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias, TypeVar
 
 from tidelog.broker.metadata.active_controller import WrittenBatch
@@ -22,14 +23,16 @@ from tidelog.broker.metadata.quorum_port import Quorum
 from tidelog.broker.metadata.snapshotter import Snapshotter
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.snapshot_format import read_snapshot
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.delta import InconsistentMetadata, MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.image_difference import difference
-from tidelog.cluster.metadata_loader import MetadataLoader
+from tidelog.cluster.metadata_loader import MetadataLoader, PublishedChange
 from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import Steps, run_steps
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +53,7 @@ class MetadataStore:
         cluster_id: str,
         leadership: ControllerLeadership,
         snapshotter: Snapshotter,
+        slices: Slices,
         on_fatal: Callable[[Exception], None],
     ) -> None:
         """Create it with an empty image; `on_fatal` is called if a committed record cannot be applied."""
@@ -59,6 +63,7 @@ class MetadataStore:
         self._log = log
         self._quorum = quorum
         self._snapshotter = snapshotter
+        self._slices = slices
         self._on_fatal = on_fatal
         self._loader = MetadataLoader(self.image)
         self._position: Offset = 0
@@ -85,11 +90,6 @@ class MetadataStore:
         """Whether the image has all records that are known to be committed, and a leader is known."""
         has_records = self.image.offset >= 0 and self._position >= self._log.high_watermark
         return has_records and self.leader is not None
-
-    @property
-    def epoch(self) -> LeaderEpoch:
-        """The epoch of the quorum, as last reported."""
-        return self.leadership.epoch
 
     @property
     def active_epoch(self) -> LeaderEpoch | None:
@@ -171,7 +171,7 @@ class MetadataStore:
         end_offset, epoch = snapshot_id
         loader = MetadataLoader(MetadataImage(cluster_id=self.image.cluster_id))
         for records in snapshot.batches:
-            self._load(loader, records, end_offset - 1, epoch)
+            run_steps(_load(loader, records, end_offset - 1, epoch))
         loader.skip_control_records(end_offset - 1, epoch)
         delta = difference(self.image, loader.image)
         self._loader, self._position = loader, end_offset
@@ -184,7 +184,7 @@ class MetadataStore:
         try:
             while True:
                 while not self.leadership.is_log_leader and self._position < self._log.high_watermark:
-                    self._replay_piece()
+                    await self._replay_piece()
                     await asyncio.sleep(0)
                 if self.leadership.can_activate(self._position):
                     self._quorum.schedule(lambda: self.leadership.activate(self._loader.fork()))
@@ -194,38 +194,28 @@ class MetadataStore:
             if self.failure is None:
                 self._on_fatal(error)
 
-    def _replay_piece(self) -> None:
+    async def _replay_piece(self) -> None:
+        """Apply and publish the next READ_BYTES of the log; each batch in slices of its records."""
         high_watermark = self._log.high_watermark
         for batch in decode_batches(self._log.read(self._position, READ_BYTES, high_watermark)):
+            loader = self._loader
             if batch.records is None:
-                self._loader.skip_control_records(batch.last_offset, batch.epoch)
-                if not self._loader.is_transaction_open:
-                    self.image = self._loader.image
+                loader.skip_control_records(batch.last_offset, batch.epoch)
+                if not loader.is_transaction_open:
+                    self.image = loader.image
             else:
-                self._load(self._loader, batch.records, batch.base_offset, batch.epoch, publish=True)
+                loading = _load(loader, batch.records, batch.base_offset, batch.epoch)
+                changes = await self._slices.complete(loading)
+                if self._loader is not loader:
+                    return  # A snapshot with these records was loaded meanwhile.
+                for delta, image in changes:
+                    self._publish(delta, image)
                 self._snapshotter.on_applied(batch.size_bytes)
             self._position = batch.last_offset + 1
         self._offer_snapshot()
 
-    def _load(
-        self,
-        loader: MetadataLoader,
-        records: Sequence[MetadataRecord],
-        base_offset: Offset,
-        epoch: LeaderEpoch,
-        *,
-        publish: bool = False,
-    ) -> None:
-        try:
-            steps = loader.load(records, base_offset, epoch)
-        except InconsistentMetadata as error:
-            text = f"the metadata log contradicts itself: {error}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
-        if publish:
-            for delta, image in steps:
-                self._publish(delta, image)
-
     def _publish_written(self, written: Sequence[WrittenBatch]) -> None:
+        """Publish committed batches of this node, and complete their commands."""
         for each in written:
             for delta, image in each.steps:
                 self._publish(delta, image)
@@ -250,3 +240,14 @@ class MetadataStore:
     def _offer_snapshot(self) -> None:
         if not self._loader.is_transaction_open:
             self._snapshotter.offer(self.image)
+
+
+def _load(
+    loader: MetadataLoader, records: Iterable[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
+) -> Steps[list[PublishedChange]]:
+    """Replay one batch of records; return the changes to publish."""
+    try:
+        return (yield from loader.load_in_steps(records, base_offset, epoch))
+    except InconsistentMetadata as error:
+        text = f"the metadata log contradicts itself: {error}"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

@@ -1,7 +1,8 @@
 """Creates topics that a request needs: of clients, if auto.create.topics.enable, and of coordinators.
 
 The request does not wait. Its response states that the topic does not exist yet, and the client repeats it,
-as in Kafka 4. The topics of the coordinators have their own number of partitions, replicas and configs.
+as in Kafka 4. A topic that a client requests is created on behalf of the client: by its principal, and within
+its quota of controller mutations. The topics of the coordinators have their own partitions and configs.
 
 Bounds: a topic is requested once while its creation is in progress; at most `MAX_IN_FLIGHT` topics at a time,
 more are left to the next request. Source: AutoTopicCreationManager of Apache Kafka 4.3, and the topic configs
@@ -13,11 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import replace
+from typing import Final, Protocol, TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.topic_names import (
     GROUP_METADATA_TOPIC,
     SHARE_GROUP_STATE_TOPIC,
@@ -25,12 +28,17 @@ from tidelog.cluster.topic_names import (
     invalid_name_reason,
 )
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from tidelog.protocol.registry import ApiKey
+from tidelog.protocol.schema import ApiMessage
+
+ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
 logger = logging.getLogger(__name__)
 
@@ -38,20 +46,39 @@ MAX_IN_FLIGHT: Final = 1000
 CLOSE_TIMEOUT_S: Final = 1.0
 
 
+class ClientRequests(Protocol):
+    """Sends requests to the controller on behalf of clients; implemented by Forwarder."""
+
+    def highest_version(self, key: ApiKey) -> int:
+        """Return the highest version of an API that the controller serves, too."""
+        ...
+
+    async def forward(
+        self, context: RequestContext, message: ApiMessage, response: type[ResponseT]
+    ) -> ResponseT:
+        """Return the response to `message`; raise KafkaError without one."""
+        ...
+
+
 class TopicCreation:
     """Creates topics in the background; `close` waits at most CLOSE_TIMEOUT_S for them."""
 
-    def __init__(self, channel: ControllerChannel, config: BrokerConfig, clock: Clock) -> None:
+    def __init__(
+        self, channel: ControllerChannel, clients: ClientRequests, config: BrokerConfig, clock: Clock
+    ) -> None:
+        """Request topics of this broker over `channel`, and those that clients need by `clients`."""
         self._channel = channel
+        self._clients = clients
         self._config = config
         self._clock = clock
         self._in_flight: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_errors: dict[str, str] = {}
 
-    def request(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+    def request(self, names: Iterable[str], client: RequestContext | None = None) -> dict[str, ErrorCode]:
         """Begin to create topics, and return the error for each name.
 
+        `client` is the request that needs them; None for topics of the coordinators.
         UNKNOWN_TOPIC_OR_PARTITION until the topic exists, INVALID_TOPIC_EXCEPTION for an invalid name.
         """
         errors: dict[str, ErrorCode] = {}
@@ -65,7 +92,7 @@ class TopicCreation:
                 self._in_flight.add(name)
                 valid.append(name)
         if valid:
-            task = asyncio.get_running_loop().create_task(self._create(valid), name="create-topics")
+            task = asyncio.get_running_loop().create_task(self._create(valid, client), name="create-topics")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         return errors
@@ -83,13 +110,12 @@ class TopicCreation:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _create(self, names: list[str]) -> None:
+    async def _create(self, names: list[str], client: RequestContext | None) -> None:
         timeout_ms = self._config.request_timeout_ms
         topics = tuple(creatable_topic(self._config, name) for name in names)
         request = CreateTopicsRequest(topics=topics, timeout_ms=timeout_ms)
-        deadline = self._clock.monotonic_ms() + timeout_ms
         try:
-            response = await self._channel.request(request, CreateTopicsResponse, deadline=deadline)
+            response = await (self._send(request) if client is None else self._forward(request, client))
         except KafkaError as error:
             for name in names:
                 self._report(name, str(error))
@@ -100,7 +126,19 @@ class TopicCreation:
         finally:
             self._in_flight.difference_update(names)
 
+    async def _send(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        deadline = self._clock.monotonic_ms() + self._config.request_timeout_ms
+        return await self._channel.request(request, CreateTopicsResponse, deadline=deadline)
+
+    async def _forward(self, request: CreateTopicsRequest, client: RequestContext) -> CreateTopicsResponse:
+        key, header = ApiKey.CREATE_TOPICS, client.header
+        new_header = RequestHeader(
+            key, self._clients.highest_version(key), header.correlation_id, header.client_id
+        )
+        return await self._clients.forward(replace(client, header=new_header), request, CreateTopicsResponse)
+
     def _report(self, name: str, text: str) -> None:
+        """Log why a topic cannot be created, unless that was the last error of the topic, too."""
         if self._last_errors.get(name) == text:
             return
         if len(self._last_errors) >= MAX_IN_FLIGHT:

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 BATCH: Final = 32
 RETRY_S: Final = 1.0
+"""The time without accepting when descriptors or memory are used up."""
 
 _SYSTEM_MAXIMUM: Final = Path("/proc/sys/net/core/somaxconn")
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -32,20 +33,23 @@ class Acceptor:
     def __init__(
         self,
         name: str,
-        listening: socket.socket,
+        listening_socket: socket.socket,
         loop: asyncio.AbstractEventLoop,
         on_accepted: Callable[[socket.socket], None],
     ) -> None:
         self._name = name
-        self._listening = listening
+        self._listening_socket = listening_socket
         self._loop = loop
         self._on_accepted = on_accepted
         self._retry: asyncio.TimerHandle | None = None
         self._is_running = False
 
     def start(self, backlog: int) -> None:
-        """Accept connections; up to `backlog` of them wait in the queue of the operating system."""
-        self._listening.listen(backlog)
+        """Accept connections; up to `backlog` of them wait in the queue of the operating system.
+
+        Errors: OSError.
+        """
+        self._listening_socket.listen(backlog)
         self._is_running = True
         self._watch()
 
@@ -56,7 +60,7 @@ class Acceptor:
             self._unwatch()
         if self._retry is not None:
             self._retry.cancel()
-        self._listening.close()
+        self._listening_socket.close()
 
     def pause(self, duration_s: float) -> None:
         """Accept no connection for `duration_s`; connections wait in the queue."""
@@ -66,15 +70,15 @@ class Acceptor:
 
     def _watch(self) -> None:
         self._retry = None
-        self._loop.add_reader(self._listening.fileno(), self._accept)
+        self._loop.add_reader(self._listening_socket.fileno(), self._accept)
 
     def _unwatch(self) -> None:
-        self._loop.remove_reader(self._listening.fileno())
+        self._loop.remove_reader(self._listening_socket.fileno())
 
     def _accept(self) -> None:
         for _ in range(BATCH):
             try:
-                accepted, _ = self._listening.accept()
+                client_socket, _ = self._listening_socket.accept()
             except (BlockingIOError, InterruptedError):
                 return
             except OSError as error:
@@ -84,11 +88,12 @@ class Acceptor:
                 # Only this connection has failed, in the queue. Others can be accepted.
                 logger.debug("Listener %s: a connection failed before it was accepted: %s", self._name, error)
                 continue
-            self._on_accepted(accepted)
+            self._on_accepted(client_socket)
             if self._retry is not None:
                 return
 
     def _accept_later(self, error: OSError) -> None:
+        """Accept again after RETRY_S, because resources of the system are used up."""
         logger.error(
             "Listener %s cannot accept connections: %s; retrying in %g s",
             self._name,

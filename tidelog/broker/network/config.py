@@ -6,10 +6,10 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import ip_address
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.broker.network.addresses import normalized_address
 from tidelog.security.tls.server import TlsServer
 
 UNLIMITED: Final = 2**31 - 1
@@ -49,8 +49,8 @@ class NetworkConfig:
 class ListenerConfig:
     """One address to listen on.
 
-        `host` "" means all addresses of the machine, including IPv6 if available. With `port` 0 the operating
-        system selects a port. `max_connections` is `listener.name.<name>.max.connections`,
+    `host` "" means all addresses of the machine, including IPv6 if available. With `port` 0 the operating
+    system selects a port. `max_connections` is `listener.name.<name>.max.connections`,
     `max_connection_creation_rate` likewise. A listener with `tls` uses TLS. `unauthenticated_frame_bytes_max`
     limits the frames of clients that must authenticate by SASL; None if they need not.
     """
@@ -88,7 +88,7 @@ def has_host_names(text: str) -> bool:
 def _is_address(host: str) -> bool:
     """Return whether `host` is an address, or is empty, which `parse_address_limits` rejects."""
     try:
-        return not host or bool(_normalize(host))
+        return not host or bool(normalized_address(host))
     except ValueError:
         return False
 
@@ -96,7 +96,7 @@ def _is_address(host: str) -> bool:
 def _addresses(host: str, entry: str) -> frozenset[str]:
     """Return the addresses of a host in the text form of peer addresses."""
     try:
-        return frozenset({_normalize(host)})
+        return frozenset({normalized_address(host)})
     except ValueError:
         pass
     try:
@@ -109,10 +109,5 @@ def _addresses(host: str, entry: str) -> frozenset[str]:
 # Cached, so that a change of another config does not resolve the host again.
 @lru_cache(_CACHED_HOSTS_MAX)
 def _resolve(host: str) -> frozenset[str]:
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return frozenset(_normalize(str(address[0])) for *_, address in found)
-
-
-def _normalize(address: str) -> str:
-    parsed = ip_address(address)
-    return str(getattr(parsed, "ipv4_mapped", None) or parsed)
+    addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return frozenset(normalized_address(str(address[0])) for *_, address in addresses)

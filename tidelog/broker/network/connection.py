@@ -15,12 +15,13 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import cast
 
+from tidelog.broker.network.addresses import without_mapping
 from tidelog.broker.network.connection_core import ConnectionCore, SocketReading, State
 from tidelog.broker.network.connection_throttle import ConnectionThrottle
 from tidelog.broker.network.memory import Admission
 from tidelog.broker.network.pausable_reading import PausableReading
 from tidelog.broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
-from tidelog.broker.network.request import ClientInformation, FrameBuffer, Request, Response
+from tidelog.broker.network.request import ClientInformation, FrameBuffer, Request, Response, Session
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_writer import ResponseWriter
 from tidelog.broker.network.socket_watcher import BROKEN
@@ -40,7 +41,7 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_accepted",
+        "_client_socket",
         "_clock",
         "_last_response_ns",
         "_on_closed",
@@ -66,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         resources: NetworkResources,
         listener: str,
-        accepted: socket.socket,
+        client_socket: socket.socket,
         *,
         frame_bytes_max: int | None = None,
         on_request: Callable[[Request], None],
@@ -75,8 +76,8 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         """Create the protocol; `frame_bytes_max` limits frames until the client is authenticated."""
         self._resources = resources
-        self._accepted = accepted
-        self._reading = PausableReading(accepted, resources.watcher, self._on_peer_closed)
+        self._client_socket = client_socket
+        self._reading = PausableReading(client_socket, resources.watcher, self._on_peer_closed)
         self._on_request = on_request
         self._on_connected = on_connected
         self._on_closed = on_closed
@@ -100,8 +101,8 @@ class Connection(asyncio.BufferedProtocol):
         """The time of the last response, which is also the start time of the next request of the turn."""
         self.listener = listener
         self.principal = "User:ANONYMOUS"
-        self.session: object | None = None
-        """The state of the authentication, which belongs to the handler of requests."""
+        self.session: Session | None = None
+        """None until the client begins to authenticate by SASL."""
         self.client = ClientInformation()
         self.address = self.peer = "?"
 
@@ -114,12 +115,12 @@ class Connection(asyncio.BufferedProtocol):
         if not self._on_connected(self):
             self.abort()
             return
-        shared = self._resources
+        resources = self._resources
         self._writer = ResponseWriter(
             self._transport,
-            self._accepted,
-            shared.watcher,
-            shared.shared_descriptors,
+            self._client_socket,
+            resources.watcher,
+            resources.shared_descriptors,
             self._on_writer_ready,
             self._on_broken,
         )
@@ -237,8 +238,8 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def _tls(self) -> ssl.SSLObject | None:
         """The TLS state of the transport; None without TLS."""
-        found = None if self._transport is None else self._transport.get_extra_info("ssl_object")
-        return cast("ssl.SSLObject | None", found)
+        state = None if self._transport is None else self._transport.get_extra_info("ssl_object")
+        return cast("ssl.SSLObject | None", state)
 
     @property
     def unsent_bytes(self) -> int:
@@ -263,6 +264,9 @@ class Connection(asyncio.BufferedProtocol):
         """Log `reason` and close; responses that were written before are still sent."""
         if self.core.state >= _CLOSING:
             return
+        extra = {"peer": self.peer, "listener": self.listener}
+        if self.client.software:
+            extra["software"] = self.client.software
         self._resources.log_limit.log(
             logger,
             logging.WARNING,
@@ -270,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
             self.peer,
             self.listener,
             reason,
-            extra={"peer": self.peer, "listener": self.listener},
+            extra=extra,
         )
         self._close()
 
@@ -365,10 +369,12 @@ class Connection(asyncio.BufferedProtocol):
                 request.on_abandoned(request)
 
     def _schedule(self, *, is_busy: bool = False) -> None:
+        """Request a later turn; see `Turns` for `is_busy`."""
         if self.core.schedule():
             self._turns.enqueue(self, is_busy=is_busy)
 
     def _flush(self, writer: ResponseWriter) -> None:
+        """Pass collected responses to the transport, and count unsent bytes of a peer that does not read."""
         writer.flush()
         if writer.is_blocked:
             self._resources.response_memory.add(self, writer.memory_bytes)
@@ -411,5 +417,5 @@ def _peer_of(transport: asyncio.Transport) -> tuple[str, str]:
     name = transport.get_extra_info("peername")
     if not name:
         return "?", "?"
-    address = str(name[0]).removeprefix("::ffff:")
+    address = without_mapping(str(name[0]))
     return address, f"[{address}]:{name[1]}" if ":" in address else f"{address}:{name[1]}"

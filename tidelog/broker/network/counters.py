@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from dataclasses import dataclass, field
 
+from tidelog.broker.network.authentication_counters import AuthenticationCounters
+
+
+@dataclass(slots=True, eq=False)
 class NetworkCounters:
     """Totals since the start, unless noted; `bytes_out_of_closed` counts only connections that have ended."""
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_out_of_closed",
-        "connections_accepted",
-        "connections_closed",
-        "connections_expired",
-        "connections_refused",
-        "connections_throttled",
-        "handshakes_failed",
+    authentications: defaultdict[str, AuthenticationCounters] = field(
+        default_factory=lambda: defaultdict(AuthenticationCounters)
     )
-
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        self.bytes_out_of_closed = 0
-        self.connections_accepted = 0
-        self.connections_closed = 0
-        self.connections_expired = 0
-        self.connections_refused = 0
-        self.handshakes_failed = 0
-        self.connections_throttled = 0
-        """The connections that are throttled now."""
+    """The counters of each listener by its name."""
+    bytes_in: int = 0
+    bytes_out_of_closed: int = 0
+    connections_accepted: int = 0
+    connections_closed: int = 0
+    connections_expired: int = 0
+    connections_refused: int = 0
+    connections_throttled: int = 0
+    """The connections that are throttled now."""

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tidelog.broker.network.acceptor import Acceptor, accept_queue_size
+from tidelog.broker.network.addresses import without_mapping
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota
@@ -72,9 +73,9 @@ class Listener:
         """Tasks that create transports for accepted sockets, without TLS."""
         self._handshakes = None if config.tls is None else TlsHandshakes(config.name, config.tls, resources)
         self._accept_queue_size = accept_queue_size(resources.config.socket_listen_backlog_size)
-        bound = _bind(config, resources.config)
-        self.port: int = bound.getsockname()[1]
-        self._acceptor = Acceptor(config.name, bound, self._loop, self._on_accepted)
+        listening_socket = _bind(config, resources.config)
+        self.port: int = listening_socket.getsockname()[1]
+        self._acceptor = Acceptor(config.name, listening_socket, self._loop, self._on_accepted)
         self._throttled_sockets = ThrottledSockets(self._loop, self._open)
 
     def start(self) -> None:
@@ -82,25 +83,25 @@ class Listener:
         self._acceptor.start(self._accept_queue_size)
         logger.info("Listener %s accepts connections on %s:%d", self.name, self._config.host, self.port)
 
-    def _on_accepted(self, accepted: socket.socket) -> None:
+    def _on_accepted(self, client_socket: socket.socket) -> None:
         refusal, is_protected = self._owner.refusal_reason, self._quota.is_protected(self.name)
-        if refusal is not None and (reason := refusal(accepted.fileno(), is_protected)) is not None:
+        if refusal is not None and (reason := refusal(client_socket.fileno(), is_protected)) is not None:
             self._resources.counters.connections_refused += 1
             self._log(logging.WARNING, "Listener %s refuses a connection: %s", self.name, reason)
-            accepted.close()
+            client_socket.close()
             return
         try:
-            _set_options(accepted, self._resources.config)
+            _set_options(client_socket, self._resources.config)
         except OSError as error:
             logger.debug("Listener %s: a connection failed when it was accepted: %s", self.name, error)
-            accepted.close()
+            client_socket.close()
             return
-        if not self._owner.connection_rates.is_limited or not self._is_throttled(accepted, is_protected):
-            self._open(accepted)
+        if not self._owner.connection_rates.is_limited or not self._throttle(client_socket, is_protected):
+            self._open(client_socket)
 
-    def _is_throttled(self, accepted: socket.socket, is_protected: bool) -> bool:
-        """Return whether the connection must wait, because too many connections are created (KIP-612)."""
-        now_ms, address = self._resources.clock.monotonic_ms(), peer_address(accepted)
+    def _throttle(self, client_socket: socket.socket, is_protected: bool) -> bool:
+        """Delay or refuse a connection if too many are created (KIP-612); return whether this was done."""
+        now_ms, address = self._resources.clock.monotonic_ms(), peer_address(client_socket)
         delay_ms, is_refused = self._owner.connection_rates.admit(
             self.name, address, now_ms, is_protected=is_protected
         )
@@ -108,42 +109,42 @@ class Listener:
             self._resources.counters.connections_refused += 1
             text = "Refusing connection from %s on listener %s: connection_creation_rate is exceeded"
             self._log(logging.INFO, text, address, self.name)
-            self._throttled_sockets.close_later(accepted, delay_ms)
+            self._throttled_sockets.close_later(client_socket, delay_ms)
         elif delay_ms:
-            self._throttled_sockets.open_later(accepted, delay_ms)
+            self._throttled_sockets.open_later(client_socket, delay_ms)
             self._acceptor.pause(delay_ms / 1000)
         return delay_ms > 0
 
-    def _open(self, accepted: socket.socket) -> None:
+    def _open(self, client_socket: socket.socket) -> None:
         if self._handshakes is not None:
-            self._handshakes.start(accepted, lambda: self._create_connection(accepted))
+            self._handshakes.start(client_socket, lambda: self._create_connection(client_socket))
             return
-        opening = self._loop.create_task(
-            self._loop.connect_accepted_socket(lambda: self._create_connection(accepted), accepted)
+        opening_task = self._loop.create_task(
+            self._loop.connect_accepted_socket(lambda: self._create_connection(client_socket), client_socket)
         )
-        self._opening_tasks.add(opening)
-        opening.add_done_callback(self._on_opened)
+        self._opening_tasks.add(opening_task)
+        opening_task.add_done_callback(self._on_opened)
 
     @property
     def socket_count(self) -> int:
         """The number of accepted sockets: with a slot, waiting for a slot, and being opened."""
-        opening = len(self._opening_tasks if self._handshakes is None else self._handshakes)
+        opening_count = len(self._opening_tasks if self._handshakes is None else self._handshakes)
         waiting = len(self._waiting_connections) + len(self._throttled_sockets)
-        return len(self.connections) + waiting + opening
+        return len(self.connections) + waiting + opening_count
 
-    def _on_opened(self, opening: asyncio.Task[object]) -> None:
-        self._opening_tasks.discard(opening)
-        if not opening.cancelled() and (error := opening.exception()) is not None:
+    def _on_opened(self, opening_task: asyncio.Task[object]) -> None:
+        self._opening_tasks.discard(opening_task)
+        if not opening_task.cancelled() and (error := opening_task.exception()) is not None:
             self._log(logging.INFO, "Listener %s: a connection could not be opened: %s", self.name, error)
 
-    def _create_connection(self, accepted: socket.socket) -> Connection:
+    def _create_connection(self, client_socket: socket.socket) -> Connection:
         def handle_or_queue(request: Request) -> None:
             self._handle_or_queue(connection, request)
 
         connection = Connection(
             self._resources,
             self.name,
-            accepted,
+            client_socket,
             frame_bytes_max=self._config.unauthenticated_frame_bytes_max,
             # Only if connections are limited, a request may belong to a connection without a slot.
             on_request=handle_or_queue if self._quota.is_limited else self._on_request,
@@ -156,15 +157,15 @@ class Listener:
         """Accept no further connection; open connections stay open."""
         self._acceptor.stop()
         self._throttled_sockets.close()
-        for opening in self._opening_tasks:
-            opening.cancel()
+        for opening_task in self._opening_tasks:
+            opening_task.cancel()
         if self._handshakes is not None:
             self._handshakes.stop()
 
     def _admit(self, connection: Connection) -> bool:
         """Assign a slot to a new connection, let it wait, or refuse it; return False if it is refused."""
         quota = self._quota
-        reason = self._authenticate(connection) or quota.admit(connection.address)
+        reason = self._set_principal(connection) or quota.admit(connection.address)
         if reason is None:
             connection.core.restart_idle_time(self._resources.clock.monotonic_ms())
             if not self._waiting_connections and quota.take_slot(self.name):
@@ -185,16 +186,21 @@ class Listener:
         self._log(logging.WARNING, "Refusing connection from %s: %s", connection.peer, reason)
         return False
 
-    def _authenticate(self, connection: Connection) -> str | None:
-        """Set the principal from the certificate of the client; return the reason if this is impossible."""
+    def _set_principal(self, connection: Connection) -> str | None:
+        """Set the principal from the client's certificate; return None, or the reason why this failed."""
         tls = self.tls
-        if tls is None or (certificate := connection.peer_certificate) is None:
+        if tls is None:
             return None
+        authentications = self._resources.counters.authentications[self.name]
         try:
-            connection.principal = tls.principal(certificate)
+            if (certificate := connection.peer_certificate) is not None:
+                connection.principal = tls.principal(certificate)
         except ValueError as error:
-            self._resources.counters.handshakes_failed += 1
+            authentications.on_failure(is_reauthentication=False)
             return f"its certificate has no principal: {error}"
+        if self._config.unauthenticated_frame_bytes_max is None:
+            # The handshake is all: without SASL, a client cannot authenticate again.
+            authentications.on_success(can_reauthenticate=False)
         return None
 
     def _log(self, level: int, message: str, *arguments: object) -> None:
@@ -206,6 +212,7 @@ class Listener:
         self._owner.close_surplus_connections()
 
     def _handle_or_queue(self, connection: Connection, request: Request) -> None:
+        """Handle a request, or keep it until its connection gets a slot."""
         if connection not in self._waiting_connections:
             self._on_request(request)
             return
@@ -239,7 +246,7 @@ class Listener:
 
     def _on_closed(self, connection: Connection) -> None:
         """Release the slot of a connection that has ended."""
-        self._quota.release(connection.address)
+        self._release_address(connection)
         if connection in self._waiting_connections:
             del self._waiting_connections[connection]
             return
@@ -250,42 +257,54 @@ class Listener:
         counters.bytes_out_of_closed += connection.sent_bytes
         self._owner.on_connection_closed(connection)
 
+    def _release_address(self, connection: Connection) -> None:
+        """Stop counting a connection for its address; after a failed authentication only after a delay."""
+        session, release_delay_ms = connection.session, 0
+        if session is not None:
+            release_delay_ms = session.counts_until_ms - self._resources.clock.monotonic_ms()
+        if release_delay_ms > 0:
+            self._loop.call_later(release_delay_ms / 1000, self._quota.release, connection.address)
+        else:
+            self._quota.release(connection.address)
 
-def peer_address(accepted: socket.socket) -> str:
+
+def peer_address(client_socket: socket.socket) -> str:
     """Return the address of the peer; a mapped IPv4 address as IPv4. Return "?" if it has disconnected."""
     try:
-        return str(accepted.getpeername()[0]).removeprefix("::ffff:")
+        return without_mapping(str(client_socket.getpeername()[0]))
     except OSError:
         return "?"
 
 
-def _set_options(accepted: socket.socket, config: NetworkConfig) -> None:
+def _set_options(client_socket: socket.socket, config: NetworkConfig) -> None:
     """Make the socket non-blocking, and set the options that Kafka sets on accepted sockets."""
-    accepted.setblocking(False)
-    accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    accepted.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    client_socket.setblocking(False)
+    client_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if config.socket_send_buffer_bytes > 0:
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
+        client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
 
 
 def _bind(config: ListenerConfig, network: NetworkConfig) -> socket.socket:
     """Return a bound socket; an empty host means all IPv6 and IPv4 addresses of the machine."""
-    both = not config.host and socket.has_dualstack_ipv6()
-    host = config.host or ("::" if both else "0.0.0.0")
-    found = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, number, _, address = found[0]
-    bound = socket.socket(family, kind, number)
+    is_dual_stack = not config.host and socket.has_dualstack_ipv6()
+    host = config.host or ("::" if is_dual_stack else "0.0.0.0")
+    addresses = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    family, kind, number, _, address = addresses[0]
+    listening_socket = socket.socket(family, kind, number)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
+            listening_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_dual_stack else 1)
         if network.socket_receive_buffer_bytes > 0:
             # Before listen, because accepted sockets inherit the TCP window from this socket.
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, network.socket_receive_buffer_bytes)
-        bound.bind(address)
+            listening_socket.setsockopt(
+                socket.SOL_SOCKET, socket.SO_RCVBUF, network.socket_receive_buffer_bytes
+            )
+        listening_socket.bind(address)
     except OSError as error:
-        bound.close()
+        listening_socket.close()
         message = f"Listener {config.name} cannot bind to {host}:{config.port}: {error.strerror}"
         raise OSError(error.errno, message) from error
-    bound.setblocking(False)
-    return bound
+    listening_socket.setblocking(False)
+    return listening_socket

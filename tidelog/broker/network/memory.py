@@ -16,9 +16,12 @@ SPARE_BYTES: Final = 64 * 1024 * 1024
 UNCOUNTED_BYTES: Final = 16 * 1024
 """Smaller requests are not counted: they fit into the buffer that every connection has."""
 MESSAGE_FACTOR: Final = 16
+"""A decoded message may use this many times the memory of its frame."""
 MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 SMALL_COST_BITS: Final = 20
-_SHARE: Final = 4
+"""Requests that need less than two to this power of bytes wait in one group."""
+_FREE_MEMORY_DIVISOR: Final = 4
+"""A request is admitted if it takes at most this fraction of the free memory."""
 
 
 class RequestMemory:
@@ -67,8 +70,13 @@ class RequestMemory:
         return False
 
     def _take(self, cost_bytes: int) -> bool:
-        left = self.limit_bytes - self.used_bytes
-        if self.used_bytes and (left <= 0 if self._counts_all_requests else cost_bytes > left // _SHARE):
+        """Take memory if the rules of the class allow it now; return whether it was taken."""
+        free_bytes = self.limit_bytes - self.used_bytes
+        if self._counts_all_requests:
+            must_wait = free_bytes <= 0
+        else:
+            must_wait = cost_bytes > free_bytes // _FREE_MEMORY_DIVISOR
+        if self.used_bytes and must_wait:
             return False
         self.used_bytes += cost_bytes
         return True
@@ -156,18 +164,18 @@ class SpareMemory:
     When it is used up, a buffer grows only as bytes arrive, which costs additional copies.
     """
 
-    __slots__ = ("_left",)
+    __slots__ = ("_free_bytes",)
 
     def __init__(self, limit_bytes: int = SPARE_BYTES) -> None:
-        self._left = limit_bytes
+        self._free_bytes = limit_bytes
 
     def try_take(self, size_bytes: int) -> bool:
-        """Take `size_bytes` if that much is left."""
-        if size_bytes > self._left:
+        """Take `size_bytes` if that much is free; return whether it was taken."""
+        if size_bytes > self._free_bytes:
             return False
-        self._left -= size_bytes
+        self._free_bytes -= size_bytes
         return True
 
     def give_back(self, size_bytes: int) -> None:
-        """Return what was taken."""
-        self._left += size_bytes
+        """Release `size_bytes` that `try_take` has taken."""
+        self._free_bytes += size_bytes

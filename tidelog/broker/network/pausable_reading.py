@@ -15,9 +15,9 @@ class PausableReading:
     __slots__ = ("_descriptor", "_on_peer_closed", "_socket", "_watcher", "is_paused")
 
     def __init__(
-        self, accepted: socket.socket, watcher: SocketWatcher, on_peer_closed: Callable[[int], None]
+        self, client_socket: socket.socket, watcher: SocketWatcher, on_peer_closed: Callable[[int], None]
     ) -> None:
-        self._socket = accepted
+        self._socket = client_socket
         self._watcher = watcher
         self._on_peer_closed = on_peer_closed
         self._descriptor = -1

@@ -20,8 +20,8 @@ import struct
 from typing import Final
 
 from tidelog.broker.network.memory import SpareMemory
+from tidelog.protocol.framing import SIZE_BYTES
 
-SIZE_BYTES: Final = 4
 API_KEY_BYTES: Final = 2
 FIRST_BYTES: Final = 8 * 1024
 NORMAL_BYTES: Final = 128 * 1024
@@ -67,7 +67,7 @@ class ReceiveBuffer:
         self._pinned = False
 
     @property
-    def capacity(self) -> int:
+    def capacity_bytes(self) -> int:
         """The size of the buffer in bytes."""
         return len(self._data)
 
@@ -174,6 +174,7 @@ class ReceiveBuffer:
         self._replace(0)
 
     def _make_room(self) -> None:
+        """Move, extend or replace the memory, so that the next frame fits as far as the bounds allow."""
         capacity = len(self._data)
         if self._start == self._end:
             filled = self._end == capacity
@@ -184,17 +185,19 @@ class ReceiveBuffer:
             elif filled and capacity < NORMAL_BYTES:
                 self._replace(max(FIRST_BYTES, 2 * capacity))
             return
-        wanted = self._claimed_bytes()
-        if wanted > NORMAL_BYTES and wanted - SIZE_BYTES > self.admitted_bytes:
-            wanted = min(capacity, NORMAL_BYTES)
-        if wanted > capacity:
-            room = self._room_for(wanted)
+        needed_bytes = self._claimed_bytes()
+        if needed_bytes > NORMAL_BYTES and needed_bytes - SIZE_BYTES > self.admitted_bytes:
+            needed_bytes = min(capacity, NORMAL_BYTES)
+        if needed_bytes > capacity:
+            room = self._room_for(needed_bytes)
             # Growth by less than a factor of two would copy the same bytes many times.
-            if room >= min(wanted, 2 * capacity) or self._end == capacity:
+            if room >= min(needed_bytes, 2 * capacity) or (self._end == capacity and room > capacity):
                 self._grow(room)
+            elif self._end == capacity:
+                self._move_to_front()
         elif self._end == capacity and capacity < NORMAL_BYTES and not self._spare_taken:
             self._replace(2 * capacity)
-        elif self._start + wanted > capacity or self._end == capacity:
+        elif self._start + needed_bytes > capacity or self._end == capacity:
             self._move_to_front()
 
     def _claimed_bytes(self) -> int:
@@ -204,20 +207,21 @@ class ReceiveBuffer:
         except InvalidFrameError:
             return SIZE_BYTES
 
-    def _room_for(self, wanted: int) -> int:
-        """Return the size that the buffer may have now for a frame of `wanted` bytes."""
+    def _room_for(self, frame_bytes: int) -> int:
+        """Return the size that the buffer may have now for a frame of `frame_bytes` bytes."""
         granted = 2 * (self._end - self._start) + GRANT_BYTES
-        if wanted <= granted:
-            return wanted
+        if frame_bytes <= granted:
+            return frame_bytes
         # Rounded up so that the next frame, of nearly the same size, fits as well.
-        rounded = -(-wanted // GRANT_BYTES) * GRANT_BYTES
+        rounded = -(-frame_bytes // GRANT_BYTES) * GRANT_BYTES
         self._give_back_spare()
-        if wanted <= SPARE_FRAME_BYTES and self._spare.try_take(rounded):
+        if frame_bytes <= SPARE_FRAME_BYTES and self._spare.try_take(rounded):
             self._spare_taken = rounded
             return rounded
         return granted
 
     def _move_to_front(self) -> None:
+        """Move the bytes that are not handled yet to the start of the buffer."""
         pending = self._end - self._start
         self._view[:pending] = self._view[self._start : self._end]
         self._start, self._end = 0, pending
@@ -250,17 +254,19 @@ class ReceiveBuffer:
 
     def _halve(self) -> None:
         """Move to a smaller buffer if half the size is enough; otherwise the copy is not worth it."""
-        wanted = self._end - self._start + FIRST_BYTES
-        if wanted <= len(self._data) // 2:
-            self._replace(wanted)
+        needed_bytes = self._end - self._start + FIRST_BYTES
+        if needed_bytes <= len(self._data) // 2:
+            self._replace(needed_bytes)
 
     def _give_back_spare(self) -> None:
+        """Return the memory that was taken from SpareMemory, if any."""
         if self._spare_taken:
             self._spare.give_back(self._spare_taken)
             self._spare_taken = 0
 
 
 def _allocated(capacity: int) -> bytearray | mmap.mmap:
+    """Return new memory of `capacity` bytes: a mapping if it is larger than MAPPED_BYTES."""
     if capacity > MAPPED_BYTES:
         return mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     return bytearray(capacity) if capacity else _NOTHING

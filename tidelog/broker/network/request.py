@@ -33,10 +33,13 @@ class Route(Protocol):
 
 @dataclass(slots=True)
 class ClientInformation:
-    """Name and version of the client's software (KIP-511); empty until ApiVersions version 3 or later."""
+    """The client's software (KIP-511), and whether it has used a delegation token (KIP-48).
 
-    software_name: str = ""
-    software_version: str = ""
+    `software` is name and version, for log lines; "" until the client sends ApiVersions version 3 or later.
+    """
+
+    software: str = ""
+    is_token_authenticated: bool = False
 
 
 class Quota(Protocol):
@@ -85,6 +88,16 @@ class FrameBuffer(Protocol):
     frame_bytes_max: int
 
 
+class Session(Protocol):
+    """The authentication of a connection, which belongs to the handler of its requests.
+
+    Until the monotonic time `counts_until_ms`, the connection counts for max.connections.per.ip, even if it
+    ends earlier.
+    """
+
+    counts_until_ms: int
+
+
 class RequestConnection(Protocol):
     """The part of a connection that its requests use; implemented by Connection."""
 
@@ -93,7 +106,7 @@ class RequestConnection(Protocol):
     listener: str
     principal: str
     client: ClientInformation
-    session: object | None
+    session: Session | None
     buffer: FrameBuffer
 
     @property
@@ -188,6 +201,11 @@ class Request:
     def principal(self) -> str:
         """The authenticated principal, for example User:ANONYMOUS."""
         return self.connection.principal
+
+    @property
+    def client(self) -> ClientInformation:
+        """What the client has reported, and what it has authenticated with."""
+        return self.connection.client
 
     @property
     def is_open(self) -> bool:

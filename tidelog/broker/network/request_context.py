@@ -14,6 +14,7 @@ class RequestContext:
 
     `peer` is host:port, `principal` is e.g. User:ANONYMOUS, `now_ms` is the wall time in milliseconds when
     the handler is called. `client` belongs to the connection, and exists longer than the request.
+    `is_forwarded`: a broker has sent the request on behalf of the client, inside an Envelope.
     """
 
     header: RequestHeader
@@ -22,6 +23,7 @@ class RequestContext:
     principal: str
     now_ms: int
     client: ClientInformation
+    is_forwarded: bool = False
 
     @property
     def client_host(self) -> str:

@@ -43,7 +43,7 @@ class RequestMetrics:
 
     def of(self, name: str, highest_version: int) -> ApiMetrics:
         """Return the counters of the API `name`, which several listeners share."""
-        found = self.apis.get(name)
-        if found is None:
-            found = self.apis[name] = ApiMetrics(name, highest_version + 1)
-        return found
+        metrics = self.apis.get(name)
+        if metrics is None:
+            metrics = self.apis[name] = ApiMetrics(name, highest_version + 1)
+        return metrics

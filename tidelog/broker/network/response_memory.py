@@ -30,13 +30,11 @@ class BlockedConnection(Hashable, Protocol):
 class ResponseMemory:
     """Counts the unsent bytes in memory of blocked connections."""
 
-    __slots__ = ("_connections", "_log_limit", "closed_connections", "limit_bytes")
+    __slots__ = ("_connections", "_log_limit", "limit_bytes")
 
     def __init__(self, limit_bytes: int, log_limit: LogLimit) -> None:
         self._log_limit = log_limit
         self.limit_bytes = limit_bytes
-        self.closed_connections = 0
-        """The number of connections that were closed."""
         self._connections: SizeClasses[BlockedConnection] = SizeClasses()
 
     @property
@@ -51,7 +49,6 @@ class ResponseMemory:
         while self.used_bytes > self.limit_bytes:
             largest, size_bytes = self._connections.largest()
             self._connections.remove(largest)
-            self.closed_connections += 1
             self._log_limit.log(
                 logger,
                 logging.WARNING,

@@ -36,8 +36,8 @@ from tidelog.storage.segment.file_slice import FileSlice
 SENDFILE_BYTES: Final = 64 * 1024
 HIGH_WATER_BYTES: Final = 256 * 1024
 JOIN_BYTES: Final = 128 * 1024
-# The bytes that one connection may send before the loop serves other connections.
 TURN_BYTES: Final = 2 * 1024 * 1024
+"""The bytes that one connection may send before the loop serves other connections."""
 READ_BYTES: Final = 256 * 1024
 
 
@@ -52,12 +52,12 @@ class _SlicePart:
     descriptor during this time. It is opened again later, which fails if the file has been removed.
     """
 
-    __slots__ = ("_duplicate", "_open_file", "left", "position", "source")
+    __slots__ = ("_duplicate", "_open_file", "position", "remaining_bytes", "source")
 
     def __init__(self, source: FileSlice) -> None:
         self.source = source
         self.position = source.position
-        self.left = source.length
+        self.remaining_bytes = source.length
         self._duplicate = -1
         self._open_file: File | None = None
 
@@ -84,10 +84,11 @@ class _SlicePart:
                 f"the response needs {self.source.length} bytes from position {self.source.position}"
             )
         self.position += sent
-        self.left -= sent
-        return self.left == 0
+        self.remaining_bytes -= sent
+        return self.remaining_bytes == 0
 
     def close(self, descriptors: SharedDescriptors) -> None:
+        """Release the file: the slice has been sent, or the connection has ended."""
         self._open_file = None
         if self._duplicate >= 0:
             descriptors.release(self.source.file)
@@ -113,8 +114,8 @@ class ResponseWriter:
         "_on_ready",
         "_queue",
         "_socket",
-        "_tls",
         "_transport",
+        "_uses_tls",
         "_watcher",
         "is_blocked",
         "sent_bytes",
@@ -123,20 +124,20 @@ class ResponseWriter:
     def __init__(
         self,
         transport: asyncio.Transport,
-        accepted: socket.socket,
+        client_socket: socket.socket,
         watcher: SocketWatcher,
         descriptors: SharedDescriptors,
         on_ready: Callable[[], None],
         on_broken: Callable[[OSError], None],
     ) -> None:
         self._transport = transport
-        self._socket = accepted
+        self._socket = client_socket
         """The transport's socket, which the transport closes."""
         self._watcher = watcher
         self._descriptors = descriptors
         self._on_ready = on_ready
         self._on_broken = on_broken
-        self._tls = transport.get_extra_info("ssl_object") is not None
+        self._uses_tls = transport.get_extra_info("ssl_object") is not None
         self._buffer: list[bytes | bytearray | memoryview] = []
         self._buffered_bytes = 0
         self._queue: deque[memoryview | _SlicePart] = deque()
@@ -150,7 +151,9 @@ class ResponseWriter:
     @property
     def unsent_bytes(self) -> int:
         """The bytes in the transport and in the queue; decreases whenever the peer reads."""
-        queued = sum(part.left if isinstance(part, _SlicePart) else len(part) for part in self._queue)
+        queued = sum(
+            part.remaining_bytes if isinstance(part, _SlicePart) else len(part) for part in self._queue
+        )
         return self._transport.get_write_buffer_size() + queued
 
     @property
@@ -242,15 +245,16 @@ class ResponseWriter:
     def _enqueue_slice(self, part: FileSlice) -> None:
         """Queue a large slice behind the buffered bytes; without TLS, the response bypasses the transport."""
         self.sent_bytes += part.length
-        if self._buffer and not self._queue and not self._tls:
+        if self._buffer and not self._queue and not self._uses_tls:
             self._queue.append(memoryview(b"".join(self._buffer)))
             self._buffer.clear()
             self._buffered_bytes = 0
         self._queue.append(_SlicePart(part))
 
     def _start_queue(self) -> None:
+        """Send the queue now, or when the transport has sent the bytes of earlier responses."""
         self.is_blocked = True
-        if self._tls:
+        if self._uses_tls:
             self.flush()
         elif self._transport.get_write_buffer_size():
             self._is_draining = True
@@ -273,7 +277,8 @@ class ResponseWriter:
             self._on_ready()
 
     def _send_queue(self) -> None:
-        if self._tls:
+        """Send as much of the queue as the socket accepts and one turn allows. Errors: OSError."""
+        if self._uses_tls:
             self._send_through_transport()
             return
         try:
@@ -291,7 +296,9 @@ class ResponseWriter:
         while queue and budget > 0:
             part = queue[0]
             if isinstance(part, _SlicePart):
-                sent = os.sendfile(descriptor, part.descriptor(), part.position, min(part.left, budget))
+                sent = os.sendfile(
+                    descriptor, part.descriptor(), part.position, min(part.remaining_bytes, budget)
+                )
                 if part.advance(sent):
                     queue.popleft()
                     part.close(self._descriptors)
@@ -308,7 +315,7 @@ class ResponseWriter:
         while queue and budget > 0 and not self._is_paused:
             part = queue[0]
             if isinstance(part, _SlicePart):
-                data = os.pread(part.descriptor(), min(part.left, READ_BYTES), part.position)
+                data = os.pread(part.descriptor(), min(part.remaining_bytes, READ_BYTES), part.position)
                 if part.advance(len(data)):
                     queue.popleft()
                     part.close(self._descriptors)
@@ -341,6 +348,7 @@ class ResponseWriter:
 
 
 def _has_descriptor(part: FileSlice) -> bool:
+    """Return whether the slice is in a file of the operating system, as sendfile requires."""
     try:
         return part.file.fileno() >= 0
     except io.UnsupportedOperation:
@@ -348,6 +356,7 @@ def _has_descriptor(part: FileSlice) -> bool:
 
 
 def _read(part: FileSlice) -> bytes:
+    """Return all bytes of a slice. Errors: ShortFileError."""
     data = part.read()
     if len(data) != part.length:
         raise ShortFileError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from tidelog.base.clock import Clock, SystemClock
 from tidelog.base.log_limit import LogLimit
@@ -25,11 +26,11 @@ from tidelog.broker.quotas.rate import Windows
 
 logger = logging.getLogger(__name__)
 
-SWEEP_MS_MAX = 5_000
-# The longest time to receive a large request while other requests wait for the memory that it holds.
-STALLED_MS = 10_000
-# The longest time that a connection stays open for pending responses after the peer has closed its side.
-PEER_CLOSED_MS_MAX = 5_000
+SWEEP_MS_MAX: Final = 5_000
+STALLED_MS: Final = 10_000
+"""The longest time to receive a large request while other requests wait for the memory that it holds."""
+PEER_CLOSED_MS_MAX: Final = 5_000
+"""The longest time that a connection stays open for pending responses after the peer has closed its side."""
 
 
 class NetworkServer:
@@ -105,8 +106,8 @@ class NetworkServer:
 
     def close_surplus_connections(self) -> None:
         """Over max.connections, close the connections with the longest idle time, but none of brokers."""
-        missing = self.quota.surplus - len(self._closing_connections)
-        if missing <= 0:
+        close_count = self.quota.surplus - len(self._closing_connections)
+        if close_count <= 0:
             return
         candidates = [
             connection
@@ -116,7 +117,7 @@ class NetworkServer:
             if connection not in self._closing_connections
         ]
         candidates.sort(key=lambda each: (each.core.is_active, each.core.idle_since_ms))
-        for connection in candidates[:missing]:
+        for connection in candidates[:close_count]:
             self.log_limit.log(
                 logger,
                 logging.WARNING,
@@ -201,6 +202,7 @@ class NetworkServer:
             self._all_closed.set()
 
     async def _wait_until_closed(self, timeout_s: float) -> bool:
+        """Return whether all connections have ended within `timeout_s`."""
         if not self.quota.count:
             return True
         self._all_closed = asyncio.Event()

@@ -27,8 +27,8 @@ class SharedDescriptors:
 
     def acquire(self, file: File) -> int:
         """Return a descriptor of `file`, which stays open until the matching `release`. Errors: OSError."""
-        found = self._descriptors.get(file)
-        descriptor, count = (os.dup(file.fileno()), 0) if found is None else found
+        entry = self._descriptors.get(file)
+        descriptor, count = (os.dup(file.fileno()), 0) if entry is None else entry
         self._descriptors[file] = descriptor, count + 1
         return descriptor
 

@@ -71,12 +71,12 @@ class SocketWatcher:
             self._epoll.close()
 
     def _ready(self) -> None:
-        ends_ns = self._clock.monotonic_ns() + SLICE_NS
+        end_ns = self._clock.monotonic_ns() + SLICE_NS
         while not self._epoll.closed:
             # A few at a time: a socket that is reported but not called would wait for another rotation.
             ready = self._epoll.poll(0, EVENTS_MAX)
             self._call(ready)
-            if len(ready) < EVENTS_MAX or self._clock.monotonic_ns() >= ends_ns:
+            if len(ready) < EVENTS_MAX or self._clock.monotonic_ns() >= end_ns:
                 return
 
     def _call(self, ready: list[tuple[int, int]]) -> None:

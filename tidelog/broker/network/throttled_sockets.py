@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 REFUSED_MAX: Final = 1_000
+"""The sockets that may wait to be closed."""
 
 
 class ThrottledSockets:
@@ -25,28 +26,28 @@ class ThrottledSockets:
     def __len__(self) -> int:
         return len(self._timers)
 
-    def open_later(self, accepted: socket.socket, delay_ms: int) -> None:
+    def open_later(self, client_socket: socket.socket, delay_ms: int) -> None:
         """Open the connection of a socket after `delay_ms`."""
-        self._timers[accepted] = self._loop.call_later(delay_ms / 1000, self._open, accepted)
+        self._timers[client_socket] = self._loop.call_later(delay_ms / 1000, self._open, client_socket)
 
-    def close_later(self, accepted: socket.socket, delay_ms: int) -> None:
+    def close_later(self, client_socket: socket.socket, delay_ms: int) -> None:
         """Close a socket after `delay_ms`, so that its client does not reconnect before."""
         if len(self._timers) >= REFUSED_MAX:
-            accepted.close()
+            client_socket.close()
             return
-        self._timers[accepted] = self._loop.call_later(delay_ms / 1000, self._close, accepted)
+        self._timers[client_socket] = self._loop.call_later(delay_ms / 1000, self._close, client_socket)
 
     def close(self) -> None:
         """Close all sockets."""
-        for accepted, timer in self._timers.items():
+        for client_socket, timer in self._timers.items():
             timer.cancel()
-            accepted.close()
+            client_socket.close()
         self._timers.clear()
 
-    def _open(self, accepted: socket.socket) -> None:
-        del self._timers[accepted]
-        self._open_socket(accepted)
+    def _open(self, client_socket: socket.socket) -> None:
+        del self._timers[client_socket]
+        self._open_socket(client_socket)
 
-    def _close(self, accepted: socket.socket) -> None:
-        del self._timers[accepted]
-        accepted.close()
+    def _close(self, client_socket: socket.socket) -> None:
+        del self._timers[client_socket]
+        client_socket.close()

@@ -3,16 +3,19 @@
     waiting for the client hello   no TLS state exists before the first record of the client is complete
     waiting for a turn             few handshakes start in a turn of the loop: each signs with a private key
     handshake                      the transport of the loop, which the connection gets at the end
+    refusal                        after a failure: the alert is sent, and what the client still sends is read
 
 A client that sends something else than TLS, is slow, or fails, costs its own socket only.
 
 Bounds: PENDING_MAX sockets; when there are more, the oldest of the address with the most sockets is closed.
-STARTS_PER_TURN handshakes start in a turn of the loop. TIMEOUT_S is the time for all steps together.
+STARTS_PER_TURN handshakes start in a turn of the loop. TIMEOUT_S is the time for all steps together, and
+REFUSAL_TIMEOUT_S that of the refusal.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections import Counter, deque
@@ -21,6 +24,7 @@ from typing import Final
 
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.resources import NetworkResources
+from tidelog.security.tls.handshake_failure import HandshakeFailure
 from tidelog.security.tls.server import TlsServer
 
 logger = logging.getLogger(__name__)
@@ -28,6 +32,7 @@ logger = logging.getLogger(__name__)
 PENDING_MAX: Final = 1_000
 STARTS_PER_TURN: Final = 4
 TIMEOUT_S: Final = 10.0
+REFUSAL_TIMEOUT_S: Final = 1.0
 SHUTDOWN_TIMEOUT_S: Final = 5.0
 
 # A TLS record begins with its type, the version and the length of its contents.
@@ -47,6 +52,7 @@ class TlsHandshakes:
         self._listener = listener
         self._tls = tls
         self._resources = resources
+        self._authentications = resources.counters.authentications[listener]
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[None], str] = {}
         """The tasks of the sockets in the order of arrival, with the address of each client."""
@@ -57,16 +63,16 @@ class TlsHandshakes:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    def start(self, accepted: socket.socket, create_connection: Callable[[], Connection]) -> None:
+    def start(self, client_socket: socket.socket, create_connection: Callable[[], Connection]) -> None:
         """Complete the handshake of an accepted socket in a task."""
         try:
-            address = str(accepted.getpeername()[0])
+            address = str(client_socket.getpeername()[0])
         except OSError:
-            accepted.close()
+            client_socket.close()
             return
         if len(self._tasks) >= PENDING_MAX:
             self._close_one()
-        task = self._loop.create_task(self._open(accepted, create_connection))
+        task = self._loop.create_task(self._open(client_socket, create_connection))
         self._tasks[task] = address
         self._per_address[address] += 1
         task.add_done_callback(self._on_done)
@@ -96,11 +102,11 @@ class TlsHandshakes:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         address = self._remove(task)
         if task.cancelled():
-            self._resources.counters.handshakes_failed += 1
+            self._authentications.on_failure(is_reauthentication=False)
             return
         error = task.exception()
         if error is not None:
-            self._resources.counters.handshakes_failed += 1
+            self._authentications.on_failure(is_reauthentication=False)
             is_late = isinstance(error, TimeoutError)
             reason = f"not complete after {TIMEOUT_S:g} s" if is_late else str(error) or type(error).__name__
             self._log("Listener %s: the TLS handshake of %s failed: %s", address, reason)
@@ -108,47 +114,69 @@ class TlsHandshakes:
     def _log(self, message: str, *arguments: object) -> None:
         self._resources.log_limit.log(logger, logging.INFO, message, self._listener, *arguments)
 
-    async def _open(self, accepted: socket.socket, create_connection: Callable[[], Connection]) -> None:
+    async def _open(self, client_socket: socket.socket, create_connection: Callable[[], Connection]) -> None:
         async with asyncio.timeout(TIMEOUT_S):
             try:
-                await self._client_hello(accepted)
-                await self._turn()
+                await self._wait_for_client_hello(client_socket)
+                await self._wait_for_turn()
+                duplicate = client_socket.dup()
             except BaseException:
-                accepted.close()
+                client_socket.close()
                 raise
-            # From here on the transport owns the socket, and closes it if the handshake fails.
-            await self._loop.connect_accepted_socket(
-                create_connection,
-                accepted,
-                ssl=self._tls.context,
-                ssl_handshake_timeout=TIMEOUT_S,
-                ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
-            )
+            with duplicate:
+                # From here on the transport owns the socket, and closes it if the handshake fails.
+                try:
+                    await self._loop.connect_accepted_socket(
+                        create_connection,
+                        client_socket,
+                        ssl=self._tls.context,
+                        ssl_handshake_timeout=TIMEOUT_S,
+                        ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+                    )
+                except HandshakeFailure as failure:
+                    await self._refuse(duplicate, failure.alert)
+                    raise
 
-    async def _client_hello(self, accepted: socket.socket) -> None:
+    async def _refuse(self, client: socket.socket, alert: bytes) -> None:
+        """Send the alert of a failed handshake.
+
+        A client of TLS 1.3 sends its first request before it has the alert. Closing a socket with unread data
+        would reset the connection, and the client would lose the alert.
+        """
+        client.setblocking(False)
+        with contextlib.suppress(OSError, TimeoutError):
+            client.send(alert)
+            client.shutdown(socket.SHUT_WR)
+            async with asyncio.timeout(REFUSAL_TIMEOUT_S):
+                while await self._loop.sock_recv(client, _HEADER_BYTES + _RECORD_BYTES_MAX):
+                    pass
+
+    async def _wait_for_client_hello(self, client_socket: socket.socket) -> None:
         """Wait until the first record of the client is complete; its bytes stay in the socket."""
         needed = _HEADER_BYTES
         while True:
             # The socket is readable only when it has this number of bytes, or the peer has closed.
-            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, needed)
-            await self._readable(accepted)
-            received = accepted.recv(_HEADER_BYTES + _RECORD_BYTES_MAX, socket.MSG_PEEK)
+            client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, needed)
+            await self._wait_until_readable(client_socket)
+            received = client_socket.recv(_HEADER_BYTES + _RECORD_BYTES_MAX, socket.MSG_PEEK)
             if len(received) < needed:
                 raise ConnectionResetError("the client has closed the connection")
             needed = _HEADER_BYTES + _record_length(received)
             if len(received) >= needed:
                 break
-        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+        client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
-    async def _readable(self, accepted: socket.socket) -> None:
+    async def _wait_until_readable(self, client_socket: socket.socket) -> None:
+        """Wait until the socket has SO_RCVLOWAT bytes, or the peer has closed."""
         readable = self._loop.create_future()
-        self._loop.add_reader(accepted.fileno(), _complete, readable)
+        self._loop.add_reader(client_socket.fileno(), _complete, readable)
         try:
             await readable
         finally:
-            self._loop.remove_reader(accepted.fileno())
+            self._loop.remove_reader(client_socket.fileno())
 
-    async def _turn(self) -> None:
+    async def _wait_for_turn(self) -> None:
+        """Wait until the handshake may start; at most STARTS_PER_TURN start in a turn of the loop."""
         turn = self._loop.create_future()
         if not self._turns:
             self._loop.call_soon(self._start_next)

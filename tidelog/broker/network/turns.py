@@ -71,10 +71,10 @@ class Turns:
     def _run(self) -> None:
         """Serve the queues as they are now; connections that are added meanwhile wait for the next call."""
         now_ns = self._clock.monotonic_ns
-        ends_ns = now_ns() + SLICE_NS
+        end_ns = now_ns() + SLICE_NS
         try:
-            self._serve(self._idle, ends_ns)
-            self._serve(self._busy, ends_ns)
+            self._serve(self._idle, end_ns)
+            self._serve(self._busy, end_ns)
         finally:
             # In `finally`: if one connection fails, the loop logs the error, and the others are served.
             self.spent_ns = 0
@@ -82,8 +82,8 @@ class Turns:
             if self._is_scheduled:
                 self._call_soon(self._run)
 
-    def _serve(self, queue: deque[ScheduledConnection], ends_ns: int) -> None:
+    def _serve(self, queue: deque[ScheduledConnection], end_ns: int) -> None:
         for _ in range(len(queue)):
             queue.popleft().next_turn()
-            if self._clock.monotonic_ns() >= ends_ns:
+            if self._clock.monotonic_ns() >= end_ns:
                 return

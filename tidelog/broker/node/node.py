@@ -50,6 +50,7 @@ from tidelog.broker.node.wiring.broker_part import BrokerPart, start_broker
 from tidelog.broker.node.wiring.node_context import NodeContext, NodeFailure, NodeThreads
 from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.observability import NodeObservability
+from tidelog.broker.node.wiring.peer_authentication import PeerAuthentication
 from tidelog.broker.node.wiring.quorum_part import QuorumPart, start_quorum
 from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.node.wiring.stages import STOP_TIMEOUT_S, Stage, Stages
@@ -194,6 +195,7 @@ async def _create_context(
     slices = Slices(clock, threads.slices)
     await stages.start(Stage(name="threads", stop=[slices.close, threads.shut_down]))
     observability = NodeObservability(config, clock)
+    environment = SystemEnvironment()
     await stages.start(Stage(name="observability", stop=[observability.close]))
     return NodeContext(
         config=config,
@@ -201,13 +203,14 @@ async def _create_context(
         directory_ids=identity.directory_ids,
         fs=fs,
         clock=clock,
-        environment=SystemEnvironment(),
+        environment=environment,
         randomness=randomness,
         observability=observability,
         threads=threads,
         slices=slices,
         failure=failure or NodeFailure(config.node_id),
         tls=NodeTls(config),
+        peers=PeerAuthentication(config, environment),
     )
 
 

@@ -84,9 +84,10 @@ class LoggerLevels:
 
     def _effective_level(self, name: str) -> str:
         """Return the level in force, also of a package that has no logger of its own."""
-        while not isinstance(found := self._manager.loggerDict.get(name, self._manager.root), logging.Logger):
+        known = self._manager.loggerDict
+        while not isinstance(logger := known.get(name, self._manager.root), logging.Logger):
             name = name.rpartition(".")[0]
-        return _level_name(found.getEffectiveLevel())
+        return _level_name(logger.getEffectiveLevel())
 
 
 def _level_name(level: int) -> str:
@@ -95,8 +96,8 @@ def _level_name(level: int) -> str:
 
 
 def _operation(change: ConfigChange) -> str:
-    known = change.operation in tuple(ConfigOperation)
-    return ConfigOperation(change.operation).name if known else f"Unknown ({change.operation})"
+    is_known = change.operation in tuple(ConfigOperation)
+    return ConfigOperation(change.operation).name if is_known else f"Unknown ({change.operation})"
 
 
 def _invalid_request(text: str) -> KafkaError:

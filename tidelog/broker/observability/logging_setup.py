@@ -77,6 +77,7 @@ def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str
 
 
 def _quoted(value: object) -> str:
+    """Return the text of a value, as a JSON string if a reader could misunderstand it."""
     text = str(value)
     if text and text.isprintable() and text.isascii() and not _PLAIN_BREAKERS & set(text):
         return text

@@ -21,6 +21,7 @@ from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.parked_memory import ParkedMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.scheduling.slices import Slices
 
 # The value of a metric without labels, or its values by label values.
 Reading = float | Mapping[tuple[str, ...], float]
@@ -74,17 +75,29 @@ class BrokerMetrics:
         def per_listener() -> Reading:
             return {(name,): len(listener.connections) for name, listener in server.listeners.items()}
 
+        def receive_buffer_bytes() -> int:
+            return sum(connection.core.buffer.capacity_bytes for connection in server.connections())
+
         self.gauge(prefix + "connection_count", "Open connections.", per_listener, ("listener",))
+        self.gauge("tidelog_receive_buffer_bytes", "Memory of receive buffers.", receive_buffer_bytes)
         for name, documentation, read in (
             ("connection_creation", "Connections accepted.", lambda: counters.connections_accepted),
             ("connection_close", "Connections closed.", lambda: counters.connections_closed),
             ("connection_refused", "Connections over a limit.", lambda: counters.connections_refused),
-            ("failed_authentication", "Failed TLS handshakes.", lambda: counters.handshakes_failed),
-            ("expired_connections_killed", "Idle connections closed.", lambda: counters.connections_expired),
+            ("idle_connection_close", "Idle connections closed.", lambda: counters.connections_expired),
             ("incoming_byte", "Bytes received.", lambda: counters.bytes_in),
             ("outgoing_byte", "Bytes of responses.", server.bytes_out),
         ):
             self.counter(prefix + name, documentation, read)
+
+    def add_slices(self, slices: Slices) -> None:
+        """Add the metrics of long work, which runs in slices of the event loop's time."""
+        for name, documentation, read in (
+            ("pending", "Pieces of work that have started and not ended.", lambda: slices.pending_count),
+            ("heavy", "Pieces of work that hold much memory.", lambda: slices.heavy_count),
+        ):
+            self.gauge(f"tidelog_slices_{name}", documentation, read)
+        self.counter("tidelog_slices_run", "Slices of work.", lambda: slices.slice_count)
 
     def add_channel(self, channel: RequestChannel) -> None:
         """Add the metrics of waiting and running requests of the request channel."""

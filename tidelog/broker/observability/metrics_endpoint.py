@@ -1,25 +1,28 @@
 """A small HTTP server for two paths: /metrics for Prometheus and /healthz for supervisors of brokers.
 
-    GET /metrics   200, all metrics as text
+    GET /metrics   200, all metrics as text; 401 without the token, if there is one
     GET /healthz   200 "ok" while the broker is healthy, else 503 and the reason
 
-Everything else is 404, or 405 for another method. One request per connection.
+Everything else is 404, or 405 for another method. One request per connection. /healthz needs no token, so
+that supervisors need no secret; without the token it does not show the reason.
 
 Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to read the response; a
 connection that exceeds them is aborted. CONNECTIONS_MAX connections at a time: for a further one, the oldest
 connection without a request is aborted, or else the oldest connection. Metrics are rendered for one
-connection at a time, piece by piece, and the broker serves requests in between.
+connection at a time, piece by piece, and the broker serves requests in between. A TLS handshake may take
+REQUEST_S; incomplete ones are not counted as connections.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
 from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.observability.metrics_access import MetricsAccess, MetricsGuard
 
 if TYPE_CHECKING:
     from tidelog.broker.observability.exposition import Exposition
@@ -28,7 +31,9 @@ logger = logging.getLogger(__name__)
 
 REQUEST_BYTES: Final = 8 * 1024
 REQUEST_S: Final = 5.0
+REFRESH_INTERVAL_S: Final = 10.0
 CONNECTIONS_MAX: Final = 16
+_CHALLENGE: Final = 'WWW-Authenticate: Bearer realm="tidelog"\r\n'
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
@@ -36,9 +41,16 @@ class MetricsEndpoint:
     """Serves the metrics and the health of one broker."""
 
     def __init__(
-        self, metrics: BrokerMetrics, why_unhealthy: Callable[[], str | None] = lambda: None
+        self,
+        metrics: BrokerMetrics,
+        why_unhealthy: Callable[[], str | None] = lambda: None,
+        access: MetricsAccess | None = None,
     ) -> None:
-        """`why_unhealthy` returns the reason why the broker is unhealthy, or None if it is healthy."""
+        """`why_unhealthy` returns the reason why the broker is unhealthy, or None if it is healthy.
+
+        Without `access`, every client may read the metrics.
+        """
+        self._guard = MetricsGuard(access or MetricsAccess())
         self._metrics = metrics
         self._why_unhealthy = why_unhealthy
         self._exposition: Exposition | None = None
@@ -47,7 +59,8 @@ class MetricsEndpoint:
         """The connections, the oldest first."""
         self._awaiting_request: dict[asyncio.Task[None], None] = {}
         """The connections whose request has not been received, the oldest first."""
-        self._rendering = asyncio.Lock()
+        self._render_lock = asyncio.Lock()
+        self._refresh_task: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
@@ -57,19 +70,39 @@ class MetricsEndpoint:
         return port
 
     async def start(self, host: str, port: int) -> None:
-        """Listen; "" means all addresses. Errors: OSError if the address cannot be bound."""
+        """Listen; "" means all addresses.
+
+        Errors: OSError if the address cannot be bound; ConfigError for a wrong certificate or token.
+        """
+        if self._guard.has_files:
+            await asyncio.to_thread(self._guard.load)
+            self._refresh_task = asyncio.get_running_loop().create_task(self._refresh())
+        context = self._guard.context
         self._server = await asyncio.start_server(
-            self._on_connected, host or "0.0.0.0", port, limit=REQUEST_BYTES
+            self._on_connected,
+            host or "0.0.0.0",
+            port,
+            limit=REQUEST_BYTES,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else REQUEST_S,
         )
 
     async def close(self) -> None:
         """Stop listening and abort the connections."""
         if self._server is not None:
             self._server.close()
+        if self._refresh_task is not None:
+            self._refresh_task.cancel()
         tasks = list(self._connections)
         for task in tasks:
             self._abort(task)
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _refresh(self) -> None:
+        """Read changed certificates and tokens."""
+        while True:
+            await asyncio.sleep(REFRESH_INTERVAL_S)
+            await asyncio.to_thread(self._guard.refresh)
 
     def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._connections) >= CONNECTIONS_MAX:
@@ -108,6 +141,7 @@ class MetricsEndpoint:
             writer.transport.abort()
 
     async def _respond(self, head: bytes) -> bytes:
+        """Return the response to a request with `head`, as the head of the file describes."""
         lines = head.decode("latin-1").split("\r\n")
         method, _, rest = lines[0].partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
@@ -116,18 +150,21 @@ class MetricsEndpoint:
         if method not in ("GET", "HEAD"):
             return _response(HTTPStatus.METHOD_NOT_ALLOWED, b"GET only\n")
         has_body = method == "GET"
+        is_allowed = self._guard.is_allowed(_field(lines, "authorization"))
         if path == "/healthz":
             reason = self._why_unhealthy()
             if reason is not None:
-                return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"{reason}\n".encode(), _PLAIN, has_body)
+                text = reason if is_allowed else "unhealthy"
+                return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"{text}\n".encode(), _PLAIN, has_body)
             return _response(HTTPStatus.OK, b"ok\n", _PLAIN, has_body)
-        fields = (line.partition(":") for line in lines[1:])
-        accept = next((value.strip() for name, _, value in fields if name.strip().lower() == "accept"), "")
-        body, content_type = await self._render(accept)
+        if not is_allowed:
+            return _response(HTTPStatus.UNAUTHORIZED, b"a bearer token is required\n", _PLAIN, has_body)
+        body, content_type = await self._render(_field(lines, "accept"))
         return _response(HTTPStatus.OK, body, content_type, has_body)
 
     async def _render(self, accept: str) -> tuple[bytes, str]:
-        async with self._rendering:
+        """Return all metrics in the format that `accept` prefers, and its content type."""
+        async with self._render_lock:
             if self._exposition is None:
                 # At the first scrape, because importing the library takes 20 ms.
                 from tidelog.broker.observability.exposition import Exposition
@@ -140,11 +177,18 @@ class MetricsEndpoint:
             return b"".join(pieces), self._exposition.content_type(accept)
 
 
+def _field(lines: Sequence[str], field_name: str) -> str:
+    """Return the value of a header field; "" if there is none. `field_name` is in lower case."""
+    fields = (line.partition(":") for line in lines[1:])
+    return next((value.strip() for name, _, value in fields if name.strip().lower() == field_name), "")
+
+
 def _response(status: HTTPStatus, body: bytes, content_type: str = _PLAIN, has_body: bool = True) -> bytes:
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\n"
         f"Content-Type: {content_type}\r\n"
         f"Content-Length: {len(body)}\r\n"
+        f"{_CHALLENGE if status is HTTPStatus.UNAUTHORIZED else ''}"
         "Connection: close\r\n\r\n"
     )
     return head.encode("latin-1") + (body if has_body else b"")

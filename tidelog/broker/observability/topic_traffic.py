@@ -5,6 +5,7 @@ Source: ReplicaManager of Apache Kafka (which errors count as failed).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from tidelog.protocol.errors import ErrorCode
@@ -38,26 +39,15 @@ EXPECTED_FETCH_ERRORS: Final = frozenset(
 )
 
 
+@dataclass(slots=True, eq=False)
 class TopicTraffic:
     """The totals over all topics of one broker; Kafka's BrokerTopicMetrics."""
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "failed_fetch_requests",
-        "failed_produce_requests",
-        "fetch_requests",
-        "messages_in",
-        "produce_requests",
-        "replication_bytes_out",
-    )
-
-    def __init__(self) -> None:
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.messages_in = 0
-        self.produce_requests = 0
-        self.fetch_requests = 0
-        self.failed_produce_requests = 0
-        self.failed_fetch_requests = 0
-        self.replication_bytes_out = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    messages_in: int = 0
+    produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_produce_requests: int = 0
+    failed_fetch_requests: int = 0
+    replication_bytes_out: int = 0

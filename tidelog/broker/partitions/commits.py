@@ -24,6 +24,8 @@ class AppendedPartition(Protocol):
 
 
 class _PendingCommit(NamedTuple):
+    """An append to `partition` that ends at `required_offset`; `future` is done when it is committed."""
+
     partition: AppendedPartition
     required_offset: Offset
     future: asyncio.Future[None]
@@ -63,15 +65,15 @@ class PendingCommits:
             del self._pending[topic_partition]
 
 
-def _complete(waiting: _PendingCommit) -> bool:
+def _complete(commit: _PendingCommit) -> bool:
     """Complete the future if its outcome is known; return whether it is."""
-    outcome = waiting.partition.commit_outcome(waiting.required_offset)
+    outcome = commit.partition.commit_outcome(commit.required_offset)
     if outcome is None:
         return False
-    if not waiting.future.done():
+    if not commit.future.done():
         if outcome is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-            text = f"This node is no longer the leader of {waiting.partition.topic_partition}"
-            waiting.future.set_exception(KafkaError(outcome, text))
+            text = f"This node is no longer the leader of {commit.partition.topic_partition}"
+            commit.future.set_exception(KafkaError(outcome, text))
         else:
-            waiting.future.set_result(None)
+            commit.future.set_result(None)
     return True

@@ -32,18 +32,16 @@ class CurrentLeaders:
     def leader_of(self, topic: str | None, topic_id: UUID | None, index: int) -> CurrentLeader | None:
         """Return the id and epoch of the leader; None if there is no leader, or if it is unknown."""
         image = self._image()
-        topic_image = (
-            image.topics_by_name.get(topic)
-            if topic is not None
-            else image.topics_by_id.get(topic_id)
-            if topic_id is not None
-            else None
-        )
+        topic_image = None
+        if topic is not None:
+            topic_image = image.topics_by_name.get(topic)
+        elif topic_id is not None:
+            topic_image = image.topics_by_id.get(topic_id)
         if topic_image is None:
             return None
-        here = self._replicas.partitions.get(TopicPartition(topic_image.name, index))
-        if here is not None:
-            leader = (here.leader_id, here.leader_epoch)
+        partition = self._replicas.partitions.get(TopicPartition(topic_image.name, index))
+        if partition is not None:
+            leader = (partition.leader_id, partition.leader_epoch)
         else:
             partition_image = topic_image.partitions.get(index)
             if partition_image is None:
@@ -54,12 +52,12 @@ class CurrentLeaders:
     def endpoints(self, leaders: Iterable[CurrentLeader | None], listener: str) -> tuple[NodeEndpoint, ...]:
         """Return the endpoints of `leaders` on `listener`, without fenced brokers."""
         brokers = self._image().brokers
-        found: dict[BrokerId, NodeEndpoint] = {}
+        by_broker: dict[BrokerId, NodeEndpoint] = {}
         for leader in leaders:
             broker = None if leader is None else brokers.get(leader[0])
             if broker is None or broker.fenced:
                 continue
             endpoint = broker.endpoints.get(listener)
             if endpoint is not None:
-                found[broker.id] = NodeEndpoint(broker.id, endpoint.host, endpoint.port, broker.rack)
-        return tuple(found.values())
+                by_broker[broker.id] = NodeEndpoint(broker.id, endpoint.host, endpoint.port, broker.rack)
+        return tuple(by_broker.values())

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import OPERATION_BYTES, PARTITION_BYTES, DelayedOperation
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import Offset, TopicPartition
 
-NO_OFFSET = -1
+NO_OFFSET: Final = -1
 
 
 @dataclass(slots=True)

@@ -17,6 +17,7 @@ I/O: through the log. Errors: KafkaError with the error code of the response.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 from uuid import UUID
 
 from tidelog.broker.partitions.leadership import Leadership
@@ -49,7 +50,8 @@ class FetchIsolation(Enum):
     LOG_END = 2
 
 
-ACKS_ALL = -1
+ACKS_ALL: Final = -1
+"""The value of `acks` of a Produce that waits for all in-sync replicas."""
 
 
 class Partition:
@@ -91,13 +93,13 @@ class Partition:
         """
         if partition_image.partition_epoch < self.partition_epoch:
             return False
-        shared = self._leadership
+        leadership = self._leadership
         is_new_epoch = partition_image.leader_epoch > self.leader_epoch
         if is_new_epoch:
             self._note_leader_epoch(partition_image.leader_epoch)
             self.log.remote_border.forget()
-        leader = self.leader or shared.create_leader_state(self.log.config.min_insync_replicas)
-        leader.apply_metadata(partition_image, self.log.log_end_offset, shared.clock.monotonic_ms())
+        leader = self.leader or leadership.create_leader_state(self.log.config.min_insync_replicas)
+        leader.apply_metadata(partition_image, self.log.log_end_offset, leadership.clock.monotonic_ms())
         self._set_metadata(partition_image)
         self.leader = leader
         self._progress()
@@ -202,10 +204,10 @@ class Partition:
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER, INVALID_PRODUCER_EPOCH.
         """
         self.require_leader()
-        begun = self.log.producers.begin_verification(
+        verification = self.log.producers.begin_verification(
             producer_id, producer_epoch, sequence, now_ms, supports_epoch_bump=supports_epoch_bump
         )
-        return begun or NO_VERIFICATION
+        return verification or NO_VERIFICATION
 
     def commit_outcome(self, required_offset: Offset) -> ErrorCode | None:
         """Return the response code of an acks=all append that ends at `required_offset`.
@@ -239,37 +241,37 @@ class Partition:
         self, broker_id: BrokerId, fetch_offset: Offset, log_start_offset: Offset, broker_epoch: int
     ) -> None:
         """Record a follower's fetch position, which may advance the high watermark or expand the ISR."""
-        leader, shared = self.leader, self._leadership
+        leader, leadership = self.leader, self._leadership
         assert leader is not None, f"{self.topic_partition} has another leader"
         log = self.log
-        now_ms = shared.clock.monotonic_ms()
-        has_waiting_deletions = shared.has_waiting_deletions
+        now_ms = leadership.clock.monotonic_ms()
+        has_waiting_deletions = leadership.has_waiting_deletions
         low_watermark = leader.low_watermark(log.log_start_offset) if has_waiting_deletions else 0
         has_advanced = leader.record_fetch(
             broker_id, fetch_offset, log_start_offset, log.log_end_offset, broker_epoch, now_ms
         )
-        if leader.pending is None and broker_id not in leader.isr and shared.can_propose:
+        if leader.pending is None and broker_id not in leader.isr and leadership.can_propose:
             proposal = leader.propose_expansion(broker_id, log.high_watermark)
             if proposal is not None:
-                shared.propose(self, proposal)
+                leadership.propose(self, proposal)
         if (has_advanced and self._advance_high_watermark(leader)) or (
             has_waiting_deletions and leader.low_watermark(log.log_start_offset) > low_watermark
         ):
-            shared.complete_waiting_requests(self.topic_partition)
+            leadership.complete_waiting_requests(self.topic_partition)
 
     def check_isr(self) -> IsrProposal | None:
         """Propose to remove lagging followers from the ISR; return the proposal, None if there is none.
 
         Called periodically. The high watermark may advance when lagging followers no longer count.
         """
-        leader, shared = self.leader, self._leadership
+        leader, leadership = self.leader, self._leadership
         if leader is None or leader.is_only_replica:
             return None
         proposal = None
-        if shared.can_propose:
-            proposal = leader.propose_shrink(self.log.log_end_offset, shared.clock.monotonic_ms())
+        if leadership.can_propose:
+            proposal = leader.propose_shrink(self.log.log_end_offset, leadership.clock.monotonic_ms())
             if proposal is not None:
-                shared.propose(self, proposal)
+                leadership.propose(self, proposal)
         self._progress()
         return proposal
 
@@ -280,19 +282,19 @@ class Partition:
 
     def on_isr_response(self, proposal: IsrProposal, response: CommittedIsr | ErrorCode) -> bool:
         """Apply the controller's response; return True if the proposal must be sent again."""
-        leader, shared = self.leader, self._leadership
+        leader, leadership = self.leader, self._leadership
         if leader is None:
             return False
         outcome = leader.on_isr_response(proposal, response)
         if outcome is IsrOutcome.COMMITTED:
             self.partition_epoch = leader.partition_epoch
             if proposal.is_expansion:
-                shared.isr_expands += 1
+                leadership.isr_expands += 1
             else:
-                shared.isr_shrinks += 1
+                leadership.isr_shrinks += 1
             self._progress()
         elif not isinstance(response, CommittedIsr) or leader.pending is proposal:
-            shared.failed_isr_updates += 1
+            leadership.failed_isr_updates += 1
             # The high watermark no longer waits for a new member that was rejected.
             self._progress()
         return outcome is IsrOutcome.RETRY
@@ -303,6 +305,7 @@ class Partition:
             self._leadership.complete_waiting_requests(self.topic_partition)
 
     def _advance_high_watermark(self, leader: LeaderState) -> bool:
+        """Advance the high watermark as far as the ISR allows; return whether it has advanced."""
         log = self.log
         high_watermark = leader.high_watermark(log.log_end_offset, self._leadership.clock.monotonic_ms())
         return high_watermark is not None and log.advance_high_watermark(high_watermark)

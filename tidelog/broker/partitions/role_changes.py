@@ -23,6 +23,11 @@ class RoleChanges:
     failed: list[TopicPartition] = field(default_factory=list)
     """The removed partitions that are still assigned to this node, but cannot be used."""
 
+    @property
+    def has_any(self) -> bool:
+        """Whether the role of any partition changed."""
+        return bool(self.leaders or self.followers or self.removed)
+
 
 class RoleListener(Protocol):
     """A component that acts on role changes after the ReplicaManager has applied them."""

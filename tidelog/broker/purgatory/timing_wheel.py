@@ -38,11 +38,6 @@ class TimerEntry:
         self.callback = callback
         self._bucket: _Bucket | None = None
 
-    @property
-    def is_pending(self) -> bool:
-        """Whether the timer is neither expired nor cancelled."""
-        return self._bucket is not None
-
     def cancel(self) -> None:
         """Remove the timer from its wheel. Has no effect if it has expired or was cancelled."""
         bucket = self._bucket
@@ -101,13 +96,8 @@ class TimingWheel:
         """The time of the last `advance`, rounded down to a tick."""
         return self._now_ms
 
-    @property
-    def levels(self) -> int:
-        """The number of wheels that have been created."""
-        return len(self._wheels)
-
     def add(self, deadline_ms: int, callback: Callable[[], None]) -> TimerEntry:
-        """Add and return a timer for `deadline_ms`. A timer whose deadline has passed is not pending."""
+        """Add and return a timer for `deadline_ms`. A timer whose deadline has passed is not stored."""
         entry = TimerEntry(deadline_ms, callback)
         self._put(entry)
         return entry
@@ -174,6 +164,7 @@ class TimingWheel:
                 return len(self._wheels) - 1, wheel
 
     def _turn_to(self, now_ms: int) -> None:
+        """Set the current time of all wheels, rounded down to a tick; no effect within the same tick."""
         if now_ms >= self._now_ms + self._tick_ms:
             self._now_ms = now_ms - now_ms % self._tick_ms
             for wheel in self._wheels:

@@ -7,12 +7,10 @@ Source: ClientQuotaManager and ClientRequestQuotaManager of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from tidelog.broker.quotas.entities import Entities
 from tidelog.broker.quotas.rate import SampledRate, Windows
 from tidelog.broker.quotas.resolution import Client, QuotaResolution
-from tidelog.cluster.image import QuotaEntity
+from tidelog.cluster.image import ClientQuotas
 
 
 class ClientRate:
@@ -41,7 +39,7 @@ class ClientRates:
         self.is_enabled = False
         """Whether any client has a quota."""
 
-    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+    def update(self, quotas: ClientQuotas) -> None:
         """Use the quotas of a new metadata image."""
         self._resolution.update(quotas)
         self.is_enabled = self._resolution.is_enabled
@@ -50,39 +48,40 @@ class ClientRates:
 
     def limit(self, client: Client) -> float | None:
         """Return the quota of a client; None if it has none."""
-        found = self._resolution.resolve(client)
-        return None if found is None else found.limit
+        quota = self._resolution.resolve(client)
+        return None if quota is None else quota.limit
 
     def record(self, client: Client, value: float, now_ms: int) -> int:
         """Record a value; return the throttle time in milliseconds."""
-        found = self._resolution.resolve(client)
-        if found is None:
+        quota = self._resolution.resolve(client)
+        if quota is None:
             return 0
-        state = self.entities.use(found.entity, lambda: ClientRate(self._windows), now_ms)
+        state = self.entities.use(quota.entity, lambda: ClientRate(self._windows), now_ms)
         state.rate.record(value, now_ms)
-        return self._throttle_time_ms(state, found.limit, now_ms)
+        return self._throttle_time_ms(state, quota.limit, now_ms)
 
     def unrecord(self, client: Client, value: float, now_ms: int) -> None:
-        """Take back a value that was recorded, because the client does not get the bytes."""
+        """Subtract a value that was recorded, because the client does not get the bytes."""
         self.record(client, -value, now_ms)
 
     def throttle_time_ms(self, client: Client, now_ms: int) -> int:
         """Return how long the client must wait, because of what was recorded before."""
-        found = self._resolution.resolve(client)
-        state = None if found is None else self.entities.get(found.entity)
-        if found is None or state is None:
+        quota = self._resolution.resolve(client)
+        state = None if quota is None else self.entities.get(quota.entity)
+        if quota is None or state is None:
             return 0
-        return self._throttle_time_ms(state, found.limit, now_ms)
+        return self._throttle_time_ms(state, quota.limit, now_ms)
 
     def count_throttle(self, client: Client, throttle_time_ms: int) -> None:
         """Count that a client was throttled because of this quota."""
-        found = self._resolution.resolve(client)
-        state = None if found is None else self.entities.get(found.entity)
+        quota = self._resolution.resolve(client)
+        state = None if quota is None else self.entities.get(quota.entity)
         if state is not None:
             state.throttles += 1
             state.throttle_time_ms += throttle_time_ms
 
     def _throttle_time_ms(self, state: ClientRate, limit: float, now_ms: int) -> int:
+        """Return the throttle time of one entity, within `throttle_time_max_ms`."""
         throttle_time_ms = state.rate.throttle_time_ms(limit, now_ms)
         bound_ms = self._throttle_time_max_ms
         return throttle_time_ms if bound_ms is None else min(throttle_time_ms, bound_ms)

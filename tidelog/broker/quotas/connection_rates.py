@@ -14,19 +14,15 @@ Source: ConnectionQuotas of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
+from tidelog.broker.network.addresses import normalized_address
 from tidelog.broker.network.config import UNLIMITED
 from tidelog.broker.quotas.entities import Entities
 from tidelog.broker.quotas.rate import SampledRate, Windows
 from tidelog.cluster.client_quotas import IP
-from tidelog.cluster.delta import MetadataDelta
-from tidelog.cluster.image import MetadataImage
-
-logger = logging.getLogger(__name__)
+from tidelog.cluster.image import ClientQuotas
 
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
@@ -72,12 +68,10 @@ class ConnectionRates:
             self.listeners.setdefault(name, ListenerRate(limit, self._windows)).limit = limit
         self._update_is_limited()
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Use the limits of addresses in the metadata; a subscriber of the metadata store."""
-        if image.client_quotas is delta.base.client_quotas:
-            return
+    def update_address_limits(self, quotas: ClientQuotas, addresses: Mapping[str, str]) -> None:
+        """Use changed limits of addresses; `addresses` has those of the known host names."""
         self._address_limits, self._default_limit = {}, None
-        for entity, values in image.client_quotas.items():
+        for entity, values in quotas.items():
             limit = values.get(CONNECTION_CREATION_RATE)
             if limit is None or entity[0][0] != IP:
                 continue
@@ -85,7 +79,7 @@ class ConnectionRates:
             if name is None:
                 self._default_limit = limit
             else:
-                self._set_address_limit(name, limit)
+                self._set_address_limit(addresses.get(name, name), limit)
         self._update_is_limited()
 
     def admit(self, listener: str, address: str, now_ms: int, *, is_protected: bool) -> NewConnection:
@@ -108,6 +102,7 @@ class ConnectionRates:
         return NewConnection(throttle_time_ms, is_refused=False)
 
     def _record_address(self, address: str, now_ms: int) -> int:
+        """Record a connection of an address; return its throttle time, 0 if it is within its rate."""
         limit = self._address_limits.get(address, self._default_limit)
         if limit is None:
             return 0
@@ -120,12 +115,9 @@ class ConnectionRates:
 
     def _set_address_limit(self, name: str, limit: float) -> None:
         try:
-            parsed = ip_address(name)
+            self._address_limits[normalized_address(name)] = limit
         except ValueError:
-            text = "Quota of ip %s has no effect: it is a host name; set the quota for its addresses"
-            logger.warning(text, name)
-            return
-        self._address_limits[str(getattr(parsed, "ipv4_mapped", None) or parsed)] = limit
+            return  # A host name whose address is not known.
 
     def _update_is_limited(self) -> None:
         limits = (self._broker_limit, *(one.limit for one in self.listeners.values()))

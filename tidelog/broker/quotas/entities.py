@@ -32,20 +32,20 @@ class Entities(Generic[EntityT, StateT]):
 
     def get(self, entity: EntityT) -> StateT | None:
         """Return the state of an entity, without using it."""
-        found = self._states.get(entity)
-        return None if found is None else found[0]
+        entry = self._states.get(entity)
+        return None if entry is None else entry[0]
 
     def use(self, entity: EntityT, create: Callable[[], StateT], now_ms: int) -> StateT:
         """Return the state of an entity, which is created if there is none."""
         states = self._states
-        found = states.get(entity)
-        if found is None:
+        entry = states.get(entity)
+        if entry is None:
             self.expire(now_ms)
             if len(states) >= self._entities_max:
                 states.popitem(last=False)
             state = create()
         else:
-            state = found[0]
+            state = entry[0]
         states[entity] = (state, now_ms)
         states.move_to_end(entity)
         return state

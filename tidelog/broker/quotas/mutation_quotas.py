@@ -17,8 +17,7 @@ from tidelog.broker.quotas.entities import Entities
 from tidelog.broker.quotas.rate import SampledRate, Windows
 from tidelog.broker.quotas.resolution import Client, QuotaResolution, ResolvedQuota
 from tidelog.broker.quotas.token_bucket import TokenBucket
-from tidelog.cluster.delta import MetadataDelta
-from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image import ClientQuotas
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
@@ -36,7 +35,7 @@ class MutationState:
         self._limit = limit
 
     def tokens(self, now_ms: int) -> float:
-        """Return the tokens with the limit of the last request."""
+        """Return the available tokens, under the limit that applied to the last request."""
         return self.bucket.tokens(self._limit, now_ms)
 
     def throttle_time_ms(self, limit: float, now_ms: int) -> int:
@@ -59,26 +58,24 @@ class MutationQuotas:
         self._windows = windows
         self._resolution = QuotaResolution(CONTROLLER_MUTATION_RATE)
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply one metadata update; a subscriber of the metadata store."""
-        if image.client_quotas is delta.base.client_quotas:
-            return
-        self._resolution.update(image.client_quotas)
+    def update(self, quotas: ClientQuotas) -> None:
+        """Use changed quotas of clients."""
+        self._resolution.update(quotas)
         if not self._resolution.is_enabled:
             self.entities.clear()
 
     def of(self, context: RequestContext, first_strict_version: int) -> MutationQuota:
         """Return the quota of one request; from `first_strict_version` on it is strict."""
-        client = Client(context.principal.partition(":")[2], context.header.client_id or "")
-        found = self._resolution.resolve(client) if self._resolution.is_enabled else None
+        client = Client.of(context.principal, context.header)
+        quota = self._resolution.resolve(client) if self._resolution.is_enabled else None
         is_strict = context.header.api_version >= first_strict_version
-        if found is None:
+        if quota is None:
             return MutationQuota(self.clock, None, None, is_strict=is_strict)
         now_ms = self.clock.monotonic_ms()
         state = self.entities.use(
-            found.entity, lambda: MutationState(self._windows, found.limit, now_ms), now_ms
+            quota.entity, lambda: MutationState(self._windows, quota.limit, now_ms), now_ms
         )
-        return MutationQuota(self.clock, found, state, is_strict=is_strict)
+        return MutationQuota(self.clock, quota, state, is_strict=is_strict)
 
 
 class MutationQuota:

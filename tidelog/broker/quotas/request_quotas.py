@@ -7,7 +7,8 @@
                           requests; it throttles the next request; a throttle time is at most one window
 
 The response is sent at once, with the throttle time. Then the connection is muted for this time (KIP-219).
-Fetches of followers and transaction markers are exempt. A Produce with acks=0 is throttled by its bytes only.
+Fetches of followers and transaction markers are exempt; on a controller, the requests of the quorum are.
+A Produce with acks=0 is throttled by its bytes only.
 
 I/O: none; the clock is passed in. Source: KIP-13, KIP-55, KIP-124, KIP-219; KafkaApis of Apache Kafka 4.3.
 """
@@ -22,8 +23,7 @@ from tidelog.broker.quotas.client_rates import ClientRates
 from tidelog.broker.quotas.mutation_quotas import CONTROLLER_MUTATION_RATE
 from tidelog.broker.quotas.rate import SampledRate, Windows
 from tidelog.broker.quotas.resolution import Client
-from tidelog.cluster.delta import MetadataDelta
-from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image import ClientQuotas
 from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.steps import Steps
 
@@ -33,13 +33,33 @@ NANOSECONDS_PER_PERCENT: Final = 10_000_000
 """One percent of a second."""
 _BYTES_MAX: Final = 2**31 - 1
 
+EXEMPT_ON_BROKERS: Final = frozenset({ApiKey.WRITE_TXN_MARKERS})
+EXEMPT_ON_CONTROLLERS: Final = frozenset(
+    {
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UPDATE_RAFT_VOTER,
+        ApiKey.ALTER_PARTITION,
+        ApiKey.ENVELOPE,
+    }
+)
+"""The requests that have no quota of request time. The broker that sends an Envelope throttles its client."""
+
 
 class RequestQuotas:
     """The rates of all clients of a broker; `of` returns the quota of one request."""
 
-    def __init__(self, clock: Clock, windows: Windows) -> None:
+    def __init__(self, clock: Clock, windows: Windows, exempt: frozenset[ApiKey] = EXEMPT_ON_BROKERS) -> None:
         self.clock = clock
         self.windows = windows
+        self.exempt = exempt
+        """The requests that have no quota of request time."""
         self.produce = ClientRates("producer_byte_rate", windows)
         self.fetch = ClientRates("consumer_byte_rate", windows)
         self.request = ClientRates("request_percentage", windows, throttle_time_max_ms=windows.size_ms)
@@ -48,15 +68,13 @@ class RequestQuotas:
         self.is_enabled = False
         """Whether any client has a quota; otherwise requests have none."""
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Apply one metadata update; a subscriber of the metadata store."""
-        if image.client_quotas is delta.base.client_quotas:
-            return
+    def update(self, quotas: ClientQuotas) -> None:
+        """Use changed quotas of clients."""
         rates = (self.produce, self.fetch, self.request)
         for each in rates:
-            each.update(image.client_quotas)
+            each.update(quotas)
         # The controller throttles by this key. Its throttle time mutes the connection to this broker.
-        limits_mutations = any(CONTROLLER_MUTATION_RATE in one for one in image.client_quotas.values())
+        limits_mutations = any(CONTROLLER_MUTATION_RATE in one for one in quotas.values())
         self.is_enabled = limits_mutations or any(each.is_enabled for each in rates)
 
     def of(self, request: Request) -> RequestQuota:
@@ -72,8 +90,8 @@ class RequestQuota:
     def __init__(self, quotas: RequestQuotas, request: Request) -> None:
         header = request.header
         self._quotas = quotas
-        self._client = Client(request.principal.partition(":")[2], header.client_id or "")
-        self._is_exempt = header.api_key == ApiKey.WRITE_TXN_MARKERS
+        self._client = Client.of(request.principal, header)
+        self._is_exempt = header.api_key in quotas.exempt
         self._is_in_handler = True
         self._produce_throttle_time_ms = 0
         if header.api_key == ApiKey.PRODUCE and quotas.produce.is_enabled:

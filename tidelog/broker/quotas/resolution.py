@@ -18,11 +18,11 @@ Source: ClientQuotaManager of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from tidelog.cluster.client_quotas import CLIENT_ID, USER
-from tidelog.cluster.image import QuotaEntity
+from tidelog.cluster.image import ClientQuotas, QuotaEntity
+from tidelog.protocol.framing import RequestHeader
 
 CACHED_CLIENTS_MAX: Final = 1000
 NAME_LENGTH_MAX: Final = 256
@@ -34,6 +34,11 @@ class Client(NamedTuple):
 
     user: str
     client_id: str
+
+    @classmethod
+    def of(cls, principal: str, header: RequestHeader) -> Client:
+        """Return the client of a request; `principal` is type:name."""
+        return cls(principal.partition(":")[2], header.client_id or "")
 
 
 class ResolvedQuota(NamedTuple):
@@ -53,10 +58,10 @@ class QuotaResolution:
         self.key = key
         self.is_enabled = False
         """Whether any client has a quota."""
-        self._quotas: Mapping[QuotaEntity, Mapping[str, float]] = {}
+        self._quotas: ClientQuotas = {}
         self._cache: dict[Client, ResolvedQuota | None] = {}
 
-    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+    def update(self, quotas: ClientQuotas) -> None:
         """Use the quotas of a new metadata image."""
         self._quotas = quotas
         self.is_enabled = any(self.key in values for values in quotas.values())
@@ -68,14 +73,15 @@ class QuotaResolution:
             return self._cache[client]
         except KeyError:
             pass
-        found = self._find(client)
+        quota = self._find(client)
         if max(map(len, client)) <= NAME_LENGTH_MAX:
             if len(self._cache) >= CACHED_CLIENTS_MAX:
                 self._cache.clear()
-            self._cache[client] = found
-        return found
+            self._cache[client] = quota
+        return quota
 
     def _find(self, client: Client) -> ResolvedQuota | None:
+        """Return the quota of the first level that has one; the head of the file lists the levels."""
         user, client_id = (name[:NAME_LENGTH_MAX] for name in client)
         if client.client_id:
             explicit_user, default_user = self._pair_limits(client)

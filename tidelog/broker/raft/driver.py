@@ -185,6 +185,7 @@ class RaftDriver:
             raise AssertionError(f"the driver does not handle the effect {effect}")
 
     async def _persist(self, requested: list[Persist]) -> None:
+        """Write quorum-state and flush the log, as `requested`; wait while the disk has no room."""
         records = [each.record for each in requested if each.record is not None]
         plan = self._log.flush_plan() if any(each.flush_to is not None for each in requested) else None
         kraft_version, voters = self._steps.kraft_version, self._steps.voter_ids
@@ -244,6 +245,7 @@ class RaftDriver:
         return True
 
     def _end(self, error: BaseException) -> None:
+        """Handle no further event after a fatal failure, and report it to the node."""
         logger.critical("The metadata quorum on this node has failed; stopping the node", exc_info=error)
         self.failure = error
         self._is_stopping = True
@@ -275,6 +277,6 @@ class RaftDriver:
 def respond(source: object, message: ApiMessage) -> None:
     """Complete the future in `source` with the response, if a request still waits for it."""
     assert isinstance(source, asyncio.Future), f"{source!r} is not the future of a request"
-    waiting: asyncio.Future[Any] = source
-    if not waiting.done():
-        waiting.set_result(message)
+    future: asyncio.Future[Any] = source
+    if not future.done():
+        future.set_result(message)

@@ -11,19 +11,19 @@ Source: KafkaMetadataLog of Apache Kafka; KIP-595, KIP-630.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from tidelog.base.clock import Clock
-from tidelog.broker.raft.snapshot_format import last_contained_log_timestamp, require_whole_snapshot
+from tidelog.broker.raft.snapshot_expiration import SnapshotExpiration
+from tidelog.broker.raft.snapshot_format import require_whole_snapshot
 from tidelog.broker.raft.snapshots import SnapshotFiles
 from tidelog.cluster.quorum.log import EpochEnd, SnapshotId
 from tidelog.cluster.quorum.settings import MAX_BATCH_BYTES
 from tidelog.cluster.quorum.topic import METADATA_PARTITION, METADATA_TOPIC_ID
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from tidelog.protocol.batch import iterate_headers, read_header
-from tidelog.protocol.errors import DecodeError, KafkaError
+from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.disk.checkpoints import PartitionMetadataFile
@@ -36,13 +36,8 @@ from tidelog.storage.log.partition_log import PartitionLog
 logger = logging.getLogger(__name__)
 
 METADATA_TOPIC_PARTITION: Final = TopicPartition(CLUSTER_METADATA_TOPIC, METADATA_PARTITION)
-# The first batch of a snapshot contains the voters, which are few.
-_HEAD_BYTES: Final = 64 * 1024
-
 # The metadata log has no producer ids, and is never tiered.
 _OPTIONS: Final = LogOptions(producer_id_expiration_ms=2**31 - 1, remote_storage_system_enable=False)
-
-ExpirationCheck: TypeAlias = Callable[[SnapshotId], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +62,14 @@ class MetadataLog:
         self, log: PartitionLog, snapshots: SnapshotFiles, config: MetadataLogConfig, clock: Clock
     ) -> None:
         self.snapshots = snapshots
+        self._expiration = SnapshotExpiration(
+            snapshots,
+            clock,
+            retention_bytes=config.metadata_max_retention_bytes,
+            retention_ms=config.metadata_max_retention_ms,
+        )
         self._log = log
-        self._config = config
+        self._segment_bytes_max = config.metadata_log_segment_bytes
         self._clock = clock
         self._is_full = False
         self._start = SnapshotId(log.log_start_offset, 0)
@@ -186,7 +187,7 @@ class MetadataLog:
         assert self.last_epoch == epoch, f"the last batch is of epoch {self.last_epoch}, not {epoch}"
 
     def _append_all(self, batches: Buffer) -> None:
-        if len(batches) <= self._config.metadata_log_segment_bytes:
+        if len(batches) <= self._segment_bytes_max:
             self._append(batches)
         else:
             for position, header in iterate_headers(batches):
@@ -225,8 +226,8 @@ class MetadataLog:
 
         No batch at or above `upper_bound` is returned; None means no bound.
         """
-        found = self._log.read(offset, max_bytes, at_least_one=True, upper_bound=upper_bound)
-        return b"" if found.records is None else found.records.read()
+        read = self._log.read(offset, max_bytes, at_least_one=True, upper_bound=upper_bound)
+        return b"" if read.records is None else read.records.read()
 
     def advance_high_watermark(self, offset: Offset) -> None:
         """Set the high watermark to `offset`."""
@@ -290,38 +291,17 @@ class MetadataLog:
         The newest snapshot and the log from its end are never deleted.
         """
         before = self._start
-        if self._config.metadata_max_retention_bytes >= 0:
-            self._clean_while(self._is_too_large)
-        if self._config.metadata_max_retention_ms >= 0:
-            self._clean_while(self._is_too_old)
+        while self._expiration.is_oldest_expired(self._log.size_bytes):
+            next_snapshot = self.snapshots.ids[1]
+            if next_snapshot.end_offset > self.high_watermark:
+                break
+            self._log.advance_log_start_offset(next_snapshot.end_offset)
+            # Set first: earlier records cannot be read from now on, even if the files cannot be deleted.
+            self._start = next_snapshot
+            self._log.apply_retention(self._clock.wall_ms())
+            self.snapshots.remove_before(next_snapshot.end_offset)
         self._log.delete_expired_files(self._clock.wall_ms())
         return self._start != before
-
-    def _clean_while(self, is_expired: ExpirationCheck) -> None:
-        while len(self.snapshots.ids) > 1 and is_expired(self.snapshots.ids[0]):
-            following = self.snapshots.ids[1]
-            if following.end_offset > self.high_watermark:
-                return
-            self._log.advance_log_start_offset(following.end_offset)
-            # Set first: earlier records cannot be read from now on, even if the files cannot be deleted.
-            self._start = following
-            self._log.apply_retention(self._clock.wall_ms())
-            self.snapshots.remove_before(following.end_offset)
-
-    def _is_too_large(self, _oldest: SnapshotId) -> bool:
-        snapshots = sum(self.snapshots.size(each) for each in self.snapshots.ids)
-        return self._log.size_bytes + snapshots > self._config.metadata_max_retention_bytes
-
-    def _is_too_old(self, oldest: SnapshotId) -> bool:
-        found = self.snapshots.read(oldest, 0, _HEAD_BYTES)
-        if found is None:
-            return False
-        try:
-            timestamp = last_contained_log_timestamp(found[0])
-        except DecodeError as error:
-            logger.error("Cannot read %s: %s", self.snapshots.path(oldest), error)
-            return False
-        return self._clock.wall_ms() - timestamp > self._config.metadata_max_retention_ms
 
     def flush_plan(self) -> FlushPlan:
         """Return the plan that flushes all appended records, without the indexes of the active segment."""

@@ -49,9 +49,8 @@ class Peers:
     ) -> None:
         """Create it without connections.
 
-        `on_response` gets the id of each request with its response, None if there is none.
-
-        `listener_names` are the listeners for controllers in the order of preference.
+        `on_response` gets the id of each request with its response, None if there is none. `listener_names`
+        are the listeners for controllers in the order of preference.
         """
         self._environment = environment
         # A connection must not take longer to open than the timeout of the requests that wait for it.
@@ -100,6 +99,7 @@ class Peers:
         self._on_response(request_id, message)
 
     def _endpoint(self, endpoints: Sequence[Endpoint]) -> Endpoint | None:
+        """Return the endpoint of the preferred listener, else the first one; None without any."""
         for name in self._listener_names:
             for endpoint in endpoints:
                 if endpoint.listener_name == name:
@@ -120,6 +120,7 @@ class _PeerConnection:
         self._connection: BrokerConnection | None = None
         self._opening_task: asyncio.Task[None] | None = None
         self._waiting_requests: list[Send] = []
+        self._is_unreachable = False
 
     @property
     def is_open(self) -> bool:
@@ -162,9 +163,7 @@ class _PeerConnection:
         try:
             self._connection = await open_connection(self._environment, self._settings, address)
         except (OSError, TimeoutError, KafkaError) as error:
-            logger.debug(
-                "Cannot connect to node %d at %s:%d: %s", address.node_id, address.host, address.port, error
-            )
+            self._log_failure(address, error)
             self._opening_task = None
             self._fail_waiting()
             return
@@ -174,9 +173,18 @@ class _PeerConnection:
             self._fail_waiting()
             return
         self._opening_task = None
+        self._is_unreachable = False
         waiting, self._waiting_requests = self._waiting_requests, []
         for request in waiting:
             self._send_now(self._connection, request)
+
+    def _log_failure(self, address: BrokerAddress, error: Exception) -> None:
+        # Requests are repeated many times a second: only the first failure is new to an operator.
+        level = logging.DEBUG if self._is_unreachable else logging.INFO
+        self._is_unreachable = True
+        reason = str(error) or f"no response within {self._settings.setup_timeout_ms} ms"
+        text = "Cannot connect to node %d at %s:%d: %s"
+        logger.log(level, text, address.node_id, address.host, address.port, reason)
 
     def _fail_waiting(self) -> None:
         waiting, self._waiting_requests = self._waiting_requests, []

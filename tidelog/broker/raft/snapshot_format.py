@@ -131,6 +131,7 @@ def require_whole_snapshot(path: str, data: bytes) -> None:
 
 
 def _checked_headers(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield the position and the header of each batch. Raise DecodeError for a wrong checksum."""
     for position, header in iterate_headers(data):
         if not crc_is_valid(data, position, header):
             raise DecodeError(f"the batch at position {position} has a wrong checksum")
@@ -138,6 +139,7 @@ def _checked_headers(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def _ends_snapshot(data: bytes, position: int, header: BatchHeader) -> bool:
+    """Return whether the batch at `position` contains the footer record."""
     records = read_records(data, position, header) if header.is_control else ()
     controls = (read_control_record(each) for each in records)
     return any(each is not None and isinstance(each[1], SnapshotFooterRecord) for each in controls)

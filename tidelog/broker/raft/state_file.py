@@ -89,7 +89,7 @@ class QuorumStateFile:
     def _directory_id(self, content: dict[str, Any]) -> UUID | None:
         text = content.get("votedDirectoryId")
         try:
-            found = uuid_from_text(text) if isinstance(text, str) else ZERO_UUID
+            directory_id = uuid_from_text(text) if isinstance(text, str) else ZERO_UUID
         except ValueError as error:
             raise CorruptCheckpoint(self.path, 1, f"votedDirectoryId: {error}") from error
-        return None if found == ZERO_UUID else found
+        return None if directory_id == ZERO_UUID else directory_id

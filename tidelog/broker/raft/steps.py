@@ -43,7 +43,7 @@ class QuorumMachine(Protocol):
     def voter_ids(self) -> Iterable[BrokerId]:
         """The voters, which version 0 of quorum-state contains."""
 
-    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
+    def upgrade_rejection(self, epoch: LeaderEpoch) -> str | None:
         """Return the reason why `UpgradeVoters` would be refused; None if it would be accepted."""
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -85,17 +85,17 @@ class MachineSteps:
 
     @property
     def kraft_version(self) -> int:
-        """0: voters are static, 1: they are in the log."""
+        """The level of kraft.version: 0 if the voters are static, 1 if they are stored in the log."""
         return self._machine.kraft_version
 
-    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
+    def upgrade_rejection(self, epoch: LeaderEpoch) -> str | None:
         """Return the reason why the voters cannot become dynamic now; None if they can."""
-        return self._machine.upgrade_refusal(epoch)
+        return self._machine.upgrade_rejection(epoch)
 
     def upgrade_voters(self, epoch: LeaderEpoch) -> RecordsAppended:
         """Append the static voters to the log, which makes them dynamic; only within a callback.
 
-        Errors: those of `append`, and NOT_CONTROLLER for any reason of `upgrade_refusal`.
+        Errors: those of `append`, and NOT_CONTROLLER for any reason of `upgrade_rejection`.
         """
         context = object()
         return self._append(UpgradeVoters(epoch, context), context)
@@ -128,16 +128,16 @@ class MachineSteps:
     def run(self) -> None:
         """Handle all events and callbacks in the queue; those that are added now wait for the next call."""
         for _ in range(len(self._queue)):
-            waiting = self._queue.popleft()
-            if not callable(waiting):
-                self.step(waiting)
+            entry = self._queue.popleft()
+            if not callable(entry):
+                self.step(entry)
                 continue
             self._tick_if_late()
             if any(isinstance(effect, LeaderChanged) for effect in self._effects):
                 # The change is handled before the callback: a former leader must not handle a command.
-                self._queue.appendleft(waiting)
+                self._queue.appendleft(entry)
                 return
-            waiting()
+            entry()
 
     def take_effects(self) -> list[Effect]:
         """Return the effects since the last call, in order."""
@@ -166,6 +166,7 @@ class MachineSteps:
             self.step(Tick())
 
     def _append(self, event: Append | UpgradeVoters, context: object) -> RecordsAppended:
+        """Handle an event that appends records; return its effect of `context`. Errors: those of `append`."""
         outcome: RecordsAppended | None = None
         try:
             effects = self._machine.step(event, self._clock.monotonic_ms())

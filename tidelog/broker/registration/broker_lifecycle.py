@@ -24,12 +24,12 @@ from enum import Enum
 from typing import Final, TypeVar
 from uuid import UUID
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
 from tidelog.broker.channels.controller_requests import ControllerRequests
 from tidelog.broker.registration.broker_registration import NO_EPOCH
 from tidelog.broker.registration.directory_reports import DirectoryReports
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.failures import failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
@@ -216,13 +216,13 @@ class BrokerLifecycle:
     def _on_failure(self, error: Exception) -> int:
         """Log a failed request and return the delay until the next attempt."""
         self._last_failure = str(error)
-        what = "heartbeat" if self._is_registered else "registration"
+        request_name = "heartbeat" if self._is_registered else "registration"
         unexpected = None if isinstance(error, KafkaError) else error
         # There is no active controller: the quorum logs that itself.
         is_usual = isinstance(error, KafkaError) and error.code is ErrorCode.REQUEST_TIMED_OUT
         level = logging.INFO if is_usual else logging.WARNING
         broker = self._registration.broker_id
-        logger.log(level, "%s of broker %d failed: %s", what, broker, error, exc_info=unexpected)
+        logger.log(level, "%s of broker %d failed: %s", request_name, broker, error, exc_info=unexpected)
         self._failures += 1
         self._next_attempt.clear()
         return self._backoff.delay_ms(self._failures - 1, self._ports.rng)
@@ -234,13 +234,14 @@ class BrokerLifecycle:
             return
 
     async def _request(self, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
+        """Return the controller's response. Raise KafkaError if it has an error or does not come in time."""
         # Half a session, so that there is time for another attempt before the session ends.
         deadline = self._ports.clock.monotonic_ms() + self._settings.broker_session_timeout_ms // 2
-        received = await self._ports.channel.request(message, response, deadline=deadline)
-        code: int = getattr(received, "error_code", 0)
+        result = await self._ports.channel.request(message, response, deadline=deadline)
+        code: int = getattr(result, "error_code", 0)
         if code:
             raise failure(code, "the controller's response")
-        return received
+        return result
 
     async def _register(self) -> int:
         response = await self._request(self._registration, BrokerRegistrationResponse)
@@ -270,7 +271,7 @@ class BrokerLifecycle:
         return self._apply(response, is_shutdown_requested=request.want_shut_down)
 
     def _apply(self, response: BrokerHeartbeatResponse, *, is_shutdown_requested: bool) -> int:
-        """Change the state as the response says, and return the delay until the next heartbeat."""
+        """Change the state according to the response, and return the delay until the next heartbeat."""
         interval_ms = self._settings.broker_heartbeat_interval_ms
         if self._is_ready and response.is_fenced:
             # The controller unfences this broker as soon as a heartbeat shows that it is ready.
@@ -319,6 +320,7 @@ class BrokerLifecycle:
         self._fail(text)
 
     def _fail(self, text: str) -> None:
+        """End the lifecycle because of a fatal failure, and report it to the node."""
         if not self._has_ended:
             logger.error("%s", text)
             self._end()

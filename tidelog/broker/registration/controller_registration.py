@@ -1,7 +1,7 @@
 """Keeps this controller's registration in the metadata up to date.
 
-It follows the metadata. While that does not contain this incarnation, it sends a registration to the active
-controller, again and again after a pause.
+It follows the metadata. While that does not contain this incarnation, it sends registrations to the active
+controller, with a pause after each.
 
 Source: KIP-919; ControllerRegistrationManager of Apache Kafka 4.3.
 """
@@ -92,8 +92,8 @@ class ControllerRegistration:
             task.add_done_callback(self._on_task_ended)
 
     def _is_registered(self, image: MetadataImage) -> bool:
-        found = image.controllers.get(self._request.controller_id)
-        return found is not None and found.incarnation_id == self._request.incarnation_id
+        registration = image.controllers.get(self._request.controller_id)
+        return registration is not None and registration.incarnation_id == self._request.incarnation_id
 
     async def _register(self) -> None:
         while not self._is_registered(self._store.image):

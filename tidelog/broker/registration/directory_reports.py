@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 class DirectoryReports:
-    """What the controller must know of this broker's directories, and which failures it has received."""
+    """The failed and cordoned directories of this broker, and which failures the controller has received."""
 
     def __init__(self) -> None:
         self.cordoned: tuple[UUID, ...] | None = None

@@ -1,1 +1,1 @@
-"""Replication between brokers: what a leader asks of the controller, and the fetchers of followers."""
+"""Replication between brokers: ISR changes of leaders, fetchers of followers, and replication quotas."""

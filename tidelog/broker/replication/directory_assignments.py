@@ -141,6 +141,7 @@ class DirectoryAssignments:
             self._task = None
 
     def _request(self, sent: Mapping[tuple[UUID, int], UUID]) -> AssignReplicasToDirsRequest:
+        """Return the request that reports the directories in `sent`, by topic id and partition."""
         by_directory: dict[UUID, dict[UUID, list[RequestPartitionData]]] = {}
         for (topic_id, index), directory in sent.items():
             topics = by_directory.setdefault(directory, {})

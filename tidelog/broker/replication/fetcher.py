@@ -48,11 +48,11 @@ logger = logging.getLogger(__name__)
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
-# After this many bytes other callbacks of the event loop run.
 _BYTES_PER_TURN: Final = 1 << 20
+"""After this many appended bytes, other callbacks of the event loop run."""
 _FIRST_BACKOFF_MS: Final = 20
-# A restart from remote storage takes several queries in a row. No Fetch may wait for records between them.
 _QUERIES_PER_ROUND: Final = 8
+"""A restart from remote storage takes several queries in a row; no Fetch may wait between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ class ReplicaFetcher:
     ) -> None:
         """Start to copy a partition in this leader epoch."""
         self._reported_errors.pop(topic_partition, None)
-        known = self.core.partitions.get(topic_partition)
-        if known is None or known.leader_epoch != leader_epoch or known.topic_id != topic_id:
+        existing = self.core.partitions.get(topic_partition)
+        if existing is None or existing.leader_epoch != leader_epoch or existing.topic_id != topic_id:
             self._cancel_auxiliary(topic_partition)
         for action in self.core.add(topic_partition, topic_id, leader_epoch, log):
             self._perform(action)
@@ -170,8 +170,8 @@ class ReplicaFetcher:
     async def _wait_for_work(self) -> None:
         """Wait for partitions, or until the delay of one has passed."""
         now_ms = self._ports.clock.monotonic_ms()
-        due_ms = self.core.next_ready_ms(now_ms)
-        delay_s = None if due_ms is None else max(due_ms - now_ms, 1) / 1000
+        ready_ms = self.core.next_ready_ms(now_ms)
+        delay_s = None if ready_ms is None else max(ready_ms - now_ms, 1) / 1000
         try:
             async with asyncio.timeout(delay_s):
                 await self._wake_event.wait()
@@ -266,17 +266,18 @@ class ReplicaFetcher:
         flush = self._ports.flush
         if flush is None:
             return
-        due = [
+        flushes = [
             asyncio.ensure_future(flush(log))
             for action in actions
             if isinstance(action, Append) and isinstance(log := action.partition.log, PartitionLog)
             if self.core.is_current(action.partition) and log.must_flush
         ]
-        if due:
+        if flushes:
             # Other tasks may wait for the same flush: it continues if this task is cancelled.
-            await asyncio.gather(*(asyncio.shield(each) for each in due), return_exceptions=True)
+            await asyncio.gather(*(asyncio.shield(each) for each in flushes), return_exceptions=True)
 
     def _perform(self, action: Action) -> None:
+        """Perform one action, unless the partition has another leader or role by now."""
         if isinstance(action, PartitionDelayed | PartitionFailed):
             self._report(action)
             return

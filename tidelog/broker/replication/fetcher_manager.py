@@ -80,6 +80,7 @@ class FetcherManager:
         self._close_idle()
 
     def _follow(self, partition: Partition) -> None:
+        """Copy a partition from its current leader, if it has one."""
         topic_partition = partition.topic_partition
         if partition.leader_id in (NO_LEADER, self._node_id):
             self._remove(topic_partition)
@@ -112,6 +113,7 @@ class FetcherManager:
         return fetcher
 
     def _close_idle(self) -> None:
+        """Close the fetchers without partitions, and keep their totals for the metrics."""
         for key, fetcher in list(self._fetchers.items()):
             if fetcher.is_idle:
                 del self._fetchers[key]

@@ -84,10 +84,10 @@ def _append(action: Append, log: PartitionLog, now_ms: int) -> bool:
                 f"{len(action.records)} bytes from offset {action.offset} contain no whole batch "
                 f"of leader epoch {action.partition.leader_epoch} or lower",
             )
-    moved = log.advance_high_watermark(action.high_watermark)
+    has_advanced = log.advance_high_watermark(action.high_watermark)
     if action.log_start_offset > log.log_start_offset:
         log.advance_log_start_offset(min(action.log_start_offset, log.high_watermark))
-    return moved
+    return has_advanced
 
 
 def _start_at_first_batch(action: Append, log: PartitionLog, now_ms: int) -> None:

@@ -46,11 +46,14 @@ _Key: TypeAlias = tuple[UUID, int]
 
 
 class _PendingUpdate(NamedTuple):
+    """A proposal of the leader of `partition`."""
+
     partition: LeaderPartition
     proposal: IsrProposal
 
     @property
     def is_pending(self) -> bool:
+        """Whether no newer metadata or proposal has superseded the proposal."""
         return self.partition.pending_isr is self.proposal
 
 
@@ -144,22 +147,23 @@ class IsrUpdates:
         )
 
     def _on_response(self, sent: dict[_Key, _PendingUpdate], response: AlterPartitionResponse) -> bool:
+        """Pass the results to their partitions; return False if a proposal must be sent again."""
         results = {
             (topic.topic_id, partition.partition_index): partition
             for topic in response.topics
             for partition in topic.partitions
         }
-        again: dict[_Key, _PendingUpdate] = {}
+        to_repeat: dict[_Key, _PendingUpdate] = {}
         for key, one in sent.items():
             result = results.get(key)
             if result is None:
                 name = one.partition.topic_partition
                 logger.warning("AlterPartition response does not contain partition %s; retrying", name)
-                again[key] = one
+                to_repeat[key] = one
             elif self._apply_response(one, _outcome(result)):
-                again[key] = one
-        self._send_again(again)
-        return not again
+                to_repeat[key] = one
+        self._send_again(to_repeat)
+        return not to_repeat
 
     @staticmethod
     def _apply_response(one: _PendingUpdate, outcome: CommittedIsr | ErrorCode) -> bool:

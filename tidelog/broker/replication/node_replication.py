@@ -10,6 +10,7 @@ from tidelog.base.clock import Clock
 from tidelog.broker.channels.broker_channel import broker_address
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.channels.node_connections import node_connection_settings
+from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.directory_assignments import DirectoryAssignments
@@ -18,7 +19,6 @@ from tidelog.broker.replication.fetcher_manager import FetcherManager
 from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.broker.replication.throttles import ReplicationThrottles
-from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.connecting import open_connection
 from tidelog.clients.transport.connection import BrokerConnection
@@ -33,8 +33,8 @@ class ReplicationPorts:
     """The ports of replication to the rest of the node.
 
     `channel` sends requests to the controller. `image` returns the current metadata. `directory_ids` has the
-    ids of the log directories by path. `flush` makes the present content of a log durable. `ssl` returns the
-    TLS context of connections to other brokers; None without TLS.
+    ids of the log directories by path. `flush` makes the current content of a log durable. `security` is that
+    of connections to other brokers.
     """
 
     config: BrokerConfig
@@ -44,7 +44,7 @@ class ReplicationPorts:
     image: Callable[[], MetadataImage]
     directory_ids: Mapping[str, UUID]
     flush: Callable[[PartitionLog], Awaitable[None]]
-    ssl: ContextSource | None
+    security: PeerSecurity
 
 
 class NodeReplication:
@@ -93,8 +93,7 @@ def _create_fetchers(
     config = ports.config
     connection_settings = node_connection_settings(
         config,
-        config.inter_broker_listener,
-        ssl=ports.ssl,
+        security=ports.security,
         request_timeout_ms=config.replica_socket_timeout_ms,
         receive_buffer_bytes=config.replica_socket_receive_buffer_bytes,
         # The first batch of a response may have any size up to that of a segment.

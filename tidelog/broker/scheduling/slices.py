@@ -27,6 +27,7 @@ from tidelog.protocol.steps import Heavy, Step, Steps
 T = TypeVar("T")
 
 SLICE_NS: Final = 2_000_000
+"""The time after which other callbacks of the event loop run."""
 HEAVY_MAX: Final = 2
 
 
@@ -83,12 +84,12 @@ class Work:
 
 
 class Slices:
-    """The pieces of work of one event loop; `count` is the number of slices that have been run."""
+    """The pieces of work of one event loop; `slice_count` is the number of slices that have been run."""
 
     def __init__(self, clock: Clock, executor: Executor | None = None, slice_ns: int = SLICE_NS) -> None:
         """Use `executor` for functions that steps yield, or the loop's own executor if it is None."""
-        self.count = 0
-        self.heavy = 0
+        self.slice_count = 0
+        self.heavy_count = 0
         """The number of pieces of work that hold much memory now; at most HEAVY_MAX."""
         self._now_ns = clock.monotonic_ns
         self._executor = executor
@@ -99,7 +100,7 @@ class Slices:
         self._is_scheduled = False
 
     @property
-    def pending(self) -> int:
+    def pending_count(self) -> int:
         """The number of pieces of work that have started and not ended."""
         return len(self._ready) + len(self._waiting_to_be_heavy) + len(self._in_threads)
 
@@ -149,14 +150,14 @@ class Slices:
 
     def _run_slice(self, work: Work) -> None:
         """Run steps until the slice's time is used up, they have to wait, or they have ended."""
-        self.count += 1
+        self.slice_count += 1
         now_ns = self._now_ns
-        ends_ns = now_ns() + self._slice_ns
+        end_ns = now_ns() + self._slice_ns
         work.is_running = True
         try:
             step = work.resume()
             while not work.is_ended and (step is None or self._can_continue(work, step)):
-                if now_ns() >= ends_ns:
+                if now_ns() >= end_ns:
                     self._ready.append(work)
                     self._schedule()
                     break
@@ -175,8 +176,8 @@ class Slices:
     def _can_continue(self, work: Work, step: Step) -> bool:
         """Return whether the next step may run at once; otherwise the work waits."""
         if step is Heavy.BEGINS:
-            if self.heavy < HEAVY_MAX:
-                self.heavy += 1
+            if self.heavy_count < HEAVY_MAX:
+                self.heavy_count += 1
                 work.is_heavy = True
                 return True
             self._waiting_to_be_heavy.append(work)
@@ -188,6 +189,7 @@ class Slices:
         return False
 
     def _end(self, work: Work, on_end: Callable[[Any], None], outcome: Any) -> None:
+        """End work whose steps have ended; call `on_end` with the result or error, if not cancelled."""
         was_cancelled, work.is_ended = work.is_ended, True
         self._end_heavy_part(work)
         if not was_cancelled:
@@ -201,23 +203,24 @@ class Slices:
             self._end_heavy_part(work)
 
     def _end_heavy_part(self, work: Work) -> None:
+        """Stop counting `work` as heavy, if it is; the next work that waits to be heavy continues."""
         if not work.is_heavy:
             return
         work.is_heavy = False
-        self.heavy -= 1
+        self.heavy_count -= 1
         if self._waiting_to_be_heavy:
-            following = self._waiting_to_be_heavy.popleft()
-            following.is_heavy = True
-            self.heavy += 1
-            self._ready.append(following)
+            next_work = self._waiting_to_be_heavy.popleft()
+            next_work.is_heavy = True
+            self.heavy_count += 1
+            self._ready.append(next_work)
             self._schedule()
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._turn)
+            asyncio.get_running_loop().call_soon(self._run_next_slice)
 
-    def _turn(self) -> None:
+    def _run_next_slice(self) -> None:
         self._is_scheduled = False
         if not self._ready:
             return
@@ -229,6 +232,7 @@ class Slices:
     # ---- threads
 
     def _run_in_thread(self, work: Work, function: Callable[[], Any]) -> None:
+        """Run `function` in the executor; its result or error is passed to the next step of `work`."""
         running = asyncio.get_running_loop().run_in_executor(self._executor, function)
         self._in_threads.add(work)
 

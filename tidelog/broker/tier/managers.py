@@ -16,13 +16,11 @@ from typing import Any, Final
 from tidelog.base.clock import Clock
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.randomness import Randomness
+from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.config.sasl_config import peer_credentials
 from tidelog.broker.tier.settings import metadata_manager_values, storage_manager_values
-from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment
-from tidelog.clients.security.sasl_authenticator import SaslAuthenticator
 from tidelog.remote.metadata.config import MetadataTopicConfig
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
@@ -38,12 +36,12 @@ _SNAPSHOT_WRITERS: Final = 8
 class ManagerPorts:
     """The ports of a metadata manager to the node; `directory` contains its snapshots.
 
-    `tls` returns the TLS context of connections to the listener for metadata; None without TLS.
+    `security` is that of connections to the listener for metadata.
     """
 
     fs: FileSystem
     environment: Environment
-    tls: ContextSource | None
+    security: PeerSecurity
     executor: Executor
     directory: str
     advertised: Callable[[], tuple[Listener, ...]]
@@ -72,8 +70,6 @@ def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicB
         prefix = config.remote_log_metadata_manager_impl_prefix
         raise ConfigError(prefix + error.key, error.value, error.allowed) from error
 
-    credentials = peer_credentials(config, config.metadata_listener)
-
     def bootstrap_servers() -> str:
         return next(
             _address(listener) for listener in ports.advertised() if listener.name == config.metadata_listener
@@ -90,9 +86,9 @@ def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicB
             settings,
             config.node_id,
             values=values,
-            options=_security_options(values, ports.tls, uses_sasl=credentials is not None),
+            options=_security_options(values, ports.security),
             environment=ports.environment,
-            authenticator=None if credentials is None else SaslAuthenticator(credentials),
+            authenticator=ports.security.authenticator,
         ),
         files=SnapshotFiles(ports.fs, ports.directory, writers=_SNAPSHOT_WRITERS),
         run_blocking=run_blocking,
@@ -100,13 +96,9 @@ def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicB
     )
 
 
-def _security_options(
-    values: Mapping[str, str], tls: ContextSource | None, *, uses_sasl: bool
-) -> dict[str, Any]:
-    """Return the options for TLS; keys ssl.* for these clients have precedence over those of the listener.
-
-    `uses_sasl`: the clients have an authenticator.
-    """
+def _security_options(values: Mapping[str, str], security: PeerSecurity) -> dict[str, Any]:
+    """Return the options for TLS; keys ssl.* for these clients have precedence over those of the listener."""
+    tls, uses_sasl = security.ssl, security.authenticator is not None
     if tls is None:
         return {"security_protocol": "SASL_PLAINTEXT"} if uses_sasl else {}
     has_own = any(key.startswith("remote.log.metadata.") and ".ssl." in key for key in values)

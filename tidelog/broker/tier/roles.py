@@ -47,22 +47,17 @@ class RemoteRoles:
         """
         self._is_closed = False
 
-    @property
-    def tiered_partitions(self) -> Iterable[TopicIdPartition]:
-        """The tiered partitions on this node."""
-        return self._tiered.values()
-
     def add_existing(self, image: MetadataImage) -> None:
         """Add the partitions that this node had before this listener was registered.
 
         Resume deletions: if a node crashed before it marked a deletion, only the topic's config shows it.
         """
-        here = self._replicas.partitions
+        local_partitions = self._replicas.partitions
         for name, topic_id in self._replicas.assigned_partitions(image).items():
-            if name not in here and _is_tiering_enabled(name.topic, image):
+            if name not in local_partitions and _is_tiering_enabled(name.topic, image):
                 self._untiered[name] = TopicIdPartition(topic_id, *name)
-        self._assign(here.values())
-        disabled = [_topic_id_partition(each) for each in here.values() if _is_disabled(each)]
+        self._assign(local_partitions.values())
+        disabled = [_topic_id_partition(each) for each in local_partitions.values() if _is_disabled(each)]
         self._stop(disabled, deletes_remote=True)
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
@@ -72,11 +67,11 @@ class RemoteRoles:
         removed = [known for name in changes.removed if (known := self._remove(name)) is not None]
         deleted = [each for each in removed if each.topic_id not in image.topics_by_id]
         self._stop(deleted, deletes_remote=True)
-        left = [each for each in removed if each not in deleted]
-        self._stop(left, deletes_remote=False)
+        undeleted = [each for each in removed if each not in deleted]
+        self._stop(undeleted, deletes_remote=False)
         # If this node has the only replica, on a failed disk, only this node can delete the remote data.
-        here = (each for each in left if self._is_placed_here(each, image))
-        self._untiered.update((each.topic_partition, each) for each in here)
+        local_partitions = (each for each in undeleted if self._is_placed_here(each, image))
+        self._untiered.update((each.topic_partition, each) for each in local_partitions)
         self._assign((*changes.leaders, *changes.followers))
 
     def on_configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -93,13 +88,13 @@ class RemoteRoles:
         self._is_closed = True
 
     def _apply_config(self, topic: str) -> None:
-        here = list(self._replicas.partitions_of_topic(topic))
-        for partition in here:
+        local_partitions = list(self._replicas.partitions_of_topic(topic))
+        for partition in local_partitions:
             if not partition.log.remote_log_enabled:
                 known = self._remove(partition.topic_partition)
                 if known is not None:
                     self._stop([known], deletes_remote=_is_disabled(partition))
-        self._assign(each for each in here if each.topic_partition not in self._tiered)
+        self._assign(each for each in local_partitions if each.topic_partition not in self._tiered)
 
     def _cancel_deletion_if_tiered(self, topic: str, image: MetadataImage) -> None:
         """Cancel pending deletions of a topic that is tiered again, also of partitions on other nodes."""

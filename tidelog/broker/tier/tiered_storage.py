@@ -19,6 +19,7 @@ from uuid import UUID
 
 from tidelog.base.bounded_pool import BoundedPool
 from tidelog.base.clock import Clock
+from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.fetching.remote_fetch import RemoteAccess, RemoteFetchMemory
@@ -36,7 +37,6 @@ from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.broker.tier.metrics import report_remote
 from tidelog.broker.tier.roles import RemoteRoles
 from tidelog.broker.tier.settings import log_manager_settings
-from tidelog.clients.config.client_config import ContextSource
 from tidelog.clients.config.environment import Environment
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
@@ -61,14 +61,14 @@ class TieredStoragePorts:
 
     `directory` is the log directory for caches and snapshots. `executor` runs calls that wait for a disk.
     `config` returns the current configuration, `create_purgatory` a purgatory with its name in metrics.
-    `tls` returns the TLS contexts of connections to a listener, by its name; None without TLS.
+    `security` is that of connections to the listener for metadata.
     `is_confirmed` returns whether the controller has confirmed this broker within the session timeout.
     """
 
     fs: FileSystem
     clock: Clock
     environment: Environment
-    tls: Callable[[str], ContextSource | None]
+    security: PeerSecurity
     metrics: BrokerMetrics
     executor: Executor
     directory: str
@@ -159,7 +159,7 @@ class TieredStorage:
         manager_ports = ManagerPorts(
             fs=ports.fs,
             environment=ports.environment,
-            tls=ports.tls(config.metadata_listener),
+            security=ports.security,
             executor=ports.executor,
             directory=ports.directory,
             advertised=ports.advertised,

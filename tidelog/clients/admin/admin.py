@@ -32,6 +32,7 @@ from tidelog.clients.admin.security import (
     QuotaMatch,
     SecurityAdmin,
 )
+from tidelog.clients.admin.tokens import DelegationToken, TokenAdmin
 from tidelog.clients.admin.topics import TopicAdmin
 from tidelog.clients.admin.transactions import TransactionAdmin, TransactionDescription, TransactionListing
 from tidelog.clients.admin.types import (
@@ -56,6 +57,7 @@ from tidelog.clients.admin.types import (
     TopicDescription,
     TopicListing,
 )
+from tidelog.clients.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion, UserAdmin
 from tidelog.clients.config.client_config import AdminConfig, make_config
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
@@ -79,6 +81,7 @@ __all__ = [
     "ConfigResource",
     "ConfigSource",
     "CreatedTopic",
+    "DelegationToken",
     "ElectionType",
     "EpochEnd",
     "GroupDescription",
@@ -99,6 +102,9 @@ __all__ = [
     "QuotaEntity",
     "QuotaMatch",
     "ResourceType",
+    "ScramCredentialInfo",
+    "ScramDeletion",
+    "ScramUpsertion",
     "TopicDescription",
     "TopicListing",
     "TransactionDescription",
@@ -132,6 +138,8 @@ class Admin:
         self._features = FeatureAdmin(requests)
         self._quorum = QuorumAdmin(requests)
         self._security = SecurityAdmin(requests)
+        self._tokens = TokenAdmin(requests)
+        self._users = UserAdmin(requests)
         self._groups = GroupAdmin(requests)
         self._transactions = TransactionAdmin(requests)
 
@@ -427,6 +435,63 @@ class Admin:
     ) -> dict[AclFilter, list[AclBinding] | KafkaError]:
         """Delete the access control entries that match; return the deleted entries of each filter."""
         return await self._security.delete_acls(filters, timeout_ms=timeout_ms)
+
+    async def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Iterable[str] = (),
+        max_lifetime_ms: int | None = None,
+        timeout_ms: int | None = None,
+    ) -> DelegationToken:
+        """Return a new token of `owner`, by default of the client; principals are type:name (KIP-48).
+
+        `max_lifetime_ms` None: the broker's `delegation.token.max.lifetime.ms`.
+        """
+        return await self._tokens.create_delegation_token(
+            owner=owner, renewers=renewers, max_lifetime_ms=max_lifetime_ms, timeout_ms=timeout_ms
+        )
+
+    async def renew_delegation_token(
+        self, hmac: bytes, *, renew_period_ms: int | None = None, timeout_ms: int | None = None
+    ) -> int:
+        """Extend the expiration of a token to `renew_period_ms` from now; return the new expiration.
+
+        `renew_period_ms` None: the broker's `delegation.token.expiry.time.ms`.
+        """
+        return await self._tokens.renew_delegation_token(
+            hmac, renew_period_ms=renew_period_ms, timeout_ms=timeout_ms
+        )
+
+    async def expire_delegation_token(
+        self, hmac: bytes, *, expiry_period_ms: int | None = None, timeout_ms: int | None = None
+    ) -> int:
+        """Let a token expire `expiry_period_ms` from now, by default at once; return the expiration."""
+        return await self._tokens.expire_delegation_token(
+            hmac, expiry_period_ms=expiry_period_ms, timeout_ms=timeout_ms
+        )
+
+    async def describe_delegation_tokens(
+        self, owners: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    ) -> list[DelegationToken]:
+        """Return the tokens that the client may describe; `owners` selects those of some principals."""
+        return await self._tokens.describe_delegation_tokens(owners, timeout_ms=timeout_ms)
+
+    async def describe_user_scram_credentials(
+        self, users: Iterable[str] = (), *, timeout_ms: int | None = None
+    ) -> dict[str, list[ScramCredentialInfo] | KafkaError]:
+        """Return the credentials of `users`; of all users if it is empty."""
+        return await self._users.describe_user_scram_credentials(users, timeout_ms=timeout_ms)
+
+    async def alter_user_scram_credentials(
+        self,
+        upsertions: Iterable[ScramUpsertion] = (),
+        deletions: Iterable[ScramDeletion] = (),
+        *,
+        timeout_ms: int | None = None,
+    ) -> dict[str, KafkaError | None]:
+        """Create, replace and delete credentials; None for each user whose credentials were changed."""
+        return await self._users.alter_user_scram_credentials(upsertions, deletions, timeout_ms=timeout_ms)
 
     # --- groups ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from tidelog.clients.config.environment import Environment
 from tidelog.clients.groups.coordinator_lookup import GROUP_KEY_TYPE, CoordinatorLookup
 from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.transport.connection import Authenticator, BrokerConnection
-from tidelog.clients.transport.failures import failure
+from tidelog.clients.transport.failures import COORDINATOR_MOVED, failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.schema import ApiMessage
@@ -23,7 +23,6 @@ ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 ResultT = TypeVar("ResultT")
 KeyT = TypeVar("KeyT")
 
-COORDINATOR_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 _TOPIC_IDLE_MS = 300_000
 
 
@@ -80,20 +79,20 @@ class AdminRequests:
         return CoordinatorLookup(self.client, group_id)
 
     async def retry(self, call: Callable[[], Awaitable[ResultT]], deadline_ms: int) -> ResultT:
-        """Run `call` again while it raises retriable errors, until `deadline_ms`; return its result."""
-        attempt = 0
-        while True:
+        """Return the result of `call`; after a retriable error, call it again with newer metadata.
+
+        Raise the last error at `deadline_ms`, or after `retries`.
+        """
+
+        async def attempt() -> ResultT:
             try:
                 return await call()
             except KafkaError as error:
-                if not error.code.retriable or attempt >= self.config.retries:
-                    raise
-                delay_ms = self.client.backoff.delay_ms(attempt, self.client.environment.rng)
-                if self.client.now_ms() + delay_ms >= deadline_ms:
-                    raise
-            self.client.updater.request_update()
-            await asyncio.sleep(delay_ms / 1000)
-            attempt += 1
+                if error.code.retriable:
+                    self.client.updater.request_update()
+                raise
+
+        return await self.client.retry(attempt, deadline_ms, max_retries=self.config.retries)
 
     async def for_each_coordinator(
         self,
@@ -146,9 +145,17 @@ class AdminRequests:
         return await self.client.network.any_connection()
 
     async def send_to_controller(
+        self, request: ApiMessage, response: type[ResponseT], deadline_ms: int
+    ) -> ResponseT:
+        """Send to the controller; return the response."""
+        return await self.send_to_controller_for_version(
+            request.api_key, lambda version: request, response, deadline_ms
+        )
+
+    async def send_to_controller_for_version(
         self,
-        make: Callable[[int], ApiMessage],
         api_key: int,
+        make: Callable[[int], ApiMessage],
         response: type[ResponseT],
         deadline_ms: int,
     ) -> ResponseT:

@@ -91,8 +91,8 @@ class FeatureAdmin:
                 timeout_ms=self._requests.remaining_ms(deadline_ms),
             )
 
-        response = await self._requests.send_to_controller(
-            make, ApiKey.UPDATE_FEATURES, UpdateFeaturesResponse, deadline_ms
+        response = await self._requests.send_to_controller_for_version(
+            ApiKey.UPDATE_FEATURES, make, UpdateFeaturesResponse, deadline_ms
         )
         raise_for(response.error_code, "update features", response.error_message)
 
@@ -100,7 +100,5 @@ class FeatureAdmin:
         """Remove the registration of a broker that will not return."""
         deadline_ms = self._requests.deadline_ms(timeout_ms)
         request = UnregisterBrokerRequest(broker_id=broker_id)
-        response = await self._requests.send_to_controller(
-            lambda version: request, ApiKey.UNREGISTER_BROKER, UnregisterBrokerResponse, deadline_ms
-        )
+        response = await self._requests.send_to_controller(request, UnregisterBrokerResponse, deadline_ms)
         raise_for(response.error_code, f"unregister broker {broker_id}", response.error_message)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from tidelog.clients.admin.admin_requests import COORDINATOR_MOVED, AdminRequests, error_or_none, unique_names
+from tidelog.clients.admin.admin_requests import AdminRequests, error_or_none, unique_names
 from tidelog.clients.admin.types import GroupDescription, GroupListing, GroupMember
 from tidelog.clients.groups.assignors.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from tidelog.clients.groups.committed_offsets import commit_once, fetch_committed
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
-from tidelog.clients.transport.failures import failure, raise_for
+from tidelog.clients.transport.failures import COORDINATOR_MOVED, failure, raise_for
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -29,7 +29,6 @@ from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
 )
-from tidelog.protocol.registry import ApiKey
 
 
 class GroupAdmin:
@@ -60,9 +59,7 @@ class GroupAdmin:
 
         async def describe(lookup: CoordinatorLookup) -> GroupDescription:
             request = DescribeGroupsRequest(groups=(lookup.key,))
-            response = await lookup.request(
-                ApiKey.DESCRIBE_GROUPS, lambda version: request, DescribeGroupsResponse, deadline_ms
-            )
+            response = await lookup.request(request, DescribeGroupsResponse, deadline_ms)
             group = response.groups[0]
             raise_for(group.error_code, f"group {group.group_id!r}", group.error_message)
             assert lookup.node_id is not None
@@ -80,9 +77,7 @@ class GroupAdmin:
 
         async def delete(lookup: CoordinatorLookup) -> None:
             request = DeleteGroupsRequest(groups_names=(lookup.key,))
-            response = await lookup.request(
-                ApiKey.DELETE_GROUPS, lambda version: request, DeleteGroupsResponse, deadline_ms
-            )
+            response = await lookup.request(request, DeleteGroupsResponse, deadline_ms)
             for result in response.results:
                 raise_for(result.error_code, f"delete group {result.group_id!r}")
 
@@ -149,9 +144,7 @@ class GroupAdmin:
         lookup = self._requests.coordinator(group_id)
 
         async def delete() -> OffsetDeleteResponse:
-            response = await lookup.request(
-                ApiKey.OFFSET_DELETE, lambda version: request, OffsetDeleteResponse, deadline_ms
-            )
+            response = await lookup.request(request, OffsetDeleteResponse, deadline_ms)
             if response.error_code in COORDINATOR_MOVED:
                 lookup.forget()
             raise_for(response.error_code, f"delete offsets of group {group_id!r}")

@@ -23,7 +23,6 @@ from tidelog.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
-from tidelog.protocol.registry import ApiKey
 
 
 class ElectionType(IntEnum):
@@ -67,9 +66,7 @@ class PartitionAdmin:
             topic_partitions=topics,
             timeout_ms=self._requests.remaining_ms(deadline_ms),
         )
-        response = await self._requests.send_to_controller(
-            lambda version: request, ApiKey.ELECT_LEADERS, ElectLeadersResponse, deadline_ms
-        )
+        response = await self._requests.send_to_controller(request, ElectLeadersResponse, deadline_ms)
         raise_for(response.error_code, "elect leaders")
         return {
             TopicPartition(topic.topic, partition.partition_id): error_or_none(
@@ -105,8 +102,7 @@ class PartitionAdmin:
             topics=topics, timeout_ms=self._requests.remaining_ms(deadline_ms)
         )
         response = await self._requests.send_to_controller(
-            lambda version: request,
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+            request,
             AlterPartitionReassignmentsResponse,
             deadline_ms,
         )
@@ -136,8 +132,7 @@ class PartitionAdmin:
             topics=topics, timeout_ms=self._requests.remaining_ms(deadline_ms)
         )
         response = await self._requests.send_to_controller(
-            lambda version: request,
-            ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            request,
             ListPartitionReassignmentsResponse,
             deadline_ms,
         )

@@ -25,7 +25,6 @@ from tidelog.protocol.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
-from tidelog.protocol.registry import ApiKey
 
 QuotaEntity: TypeAlias = tuple[tuple[str, str | None], ...]
 """(type, name) pairs in the order of their types: client-id, ip, user; name None is the default entity."""
@@ -124,8 +123,7 @@ class SecurityAdmin:
             validate_only=validate_only,
         )
         response = await self._requests.send_to_controller(
-            lambda version: request,
-            ApiKey.ALTER_CLIENT_QUOTAS,
+            request,
             alter_client_quotas.AlterClientQuotasResponse,
             deadline_ms,
         )
@@ -157,9 +155,7 @@ class SecurityAdmin:
                 for binding in acl_bindings
             )
         )
-        response = await self._requests.send_to_controller(
-            lambda version: request, ApiKey.CREATE_ACLS, CreateAclsResponse, deadline_ms
-        )
+        response = await self._requests.send_to_controller(request, CreateAclsResponse, deadline_ms)
         return {
             binding: error_or_none(
                 result.error_code, f"entry for {binding.resource_name!r}", result.error_message
@@ -189,9 +185,7 @@ class SecurityAdmin:
         request = DeleteAclsRequest(
             filters=tuple(DeleteAclsFilter(**_filter_fields(acl_filter)) for acl_filter in acl_filters)
         )
-        response = await self._requests.send_to_controller(
-            lambda version: request, ApiKey.DELETE_ACLS, DeleteAclsResponse, deadline_ms
-        )
+        response = await self._requests.send_to_controller(request, DeleteAclsResponse, deadline_ms)
         return {
             acl_filter: _deleted(result)
             for acl_filter, result in zip(acl_filters, response.filter_results, strict=True)

@@ -77,9 +77,7 @@ class TopicAdmin:
             timeout_ms=self._requests.remaining_ms(deadline_ms),
             validate_only=validate_only,
         )
-        response = await self._requests.send_to_controller(
-            lambda version: request, ApiKey.CREATE_TOPICS, CreateTopicsResponse, deadline_ms
-        )
+        response = await self._requests.send_to_controller(request, CreateTopicsResponse, deadline_ms)
         return {
             entry.name: CreatedTopic(
                 name=entry.name,
@@ -124,8 +122,8 @@ class TopicAdmin:
             states = tuple(DeleteTopicState(name=name) for name in names)
             return DeleteTopicsRequest(topics=states, timeout_ms=remaining_ms)
 
-        response = await self._requests.send_to_controller(
-            make, ApiKey.DELETE_TOPICS, DeleteTopicsResponse, deadline_ms
+        response = await self._requests.send_to_controller_for_version(
+            ApiKey.DELETE_TOPICS, make, DeleteTopicsResponse, deadline_ms
         )
         return {
             entry.name or "": error_or_none(
@@ -160,9 +158,7 @@ class TopicAdmin:
         request = CreatePartitionsRequest(
             topics=entries, timeout_ms=self._requests.remaining_ms(deadline_ms), validate_only=validate_only
         )
-        response = await self._requests.send_to_controller(
-            lambda version: request, ApiKey.CREATE_PARTITIONS, CreatePartitionsResponse, deadline_ms
-        )
+        response = await self._requests.send_to_controller(request, CreatePartitionsResponse, deadline_ms)
         return {
             entry.name: error_or_none(
                 entry.error_code, f"create partitions of {entry.name!r}", entry.error_message
@@ -333,15 +329,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 def _description(topic: MetadataResponseTopic) -> TopicDescription:
     partitions = tuple(
-        PartitionMetadata(
-            entry.partition_index,
-            entry.leader_id,
-            entry.leader_epoch,
-            entry.replica_nodes,
-            entry.isr_nodes,
-            entry.offline_replicas,
-            entry.error_code,
-        )
+        PartitionMetadata.of(entry)
         for entry in sorted(topic.partitions, key=lambda entry: entry.partition_index)
     )
     return TopicDescription(

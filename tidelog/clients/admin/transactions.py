@@ -96,8 +96,7 @@ class TransactionAdmin:
         async def describe(lookup: CoordinatorLookup) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=(lookup.key,))
             response = await lookup.request(
-                ApiKey.DESCRIBE_TRANSACTIONS,
-                lambda version: request,
+                request,
                 DescribeTransactionsResponse,
                 deadline_ms,
             )
@@ -124,8 +123,7 @@ class TransactionAdmin:
                 transactional_id=lookup.key, transaction_timeout_ms=transaction_timeout_ms
             )
             response = await lookup.request(
-                ApiKey.INIT_PRODUCER_ID,
-                lambda version: request,
+                request,
                 InitProducerIdResponse,
                 deadline_ms,
                 highest_version=_INIT_HIGHEST,

@@ -22,9 +22,13 @@ from tidelog.clients.config.options import (
 )
 from tidelog.clients.security.sasl_credentials import SaslCredentials, parse_credentials
 from tidelog.security.jaas import LOGIN_MODULES, JaasError
+from tidelog.security.oauthbearer.messages import OAUTHBEARER
 
 ContextSource: TypeAlias = Callable[[], SSLContext]
 """Returns the TLS context for the next connection."""
+
+TokenProvider: TypeAlias = Callable[[], object]
+"""Returns a token, or a pair of a token and the seconds since 1970 at which it expires."""
 
 _INT32_MAX = 2**31 - 1
 _COMPRESSION_LEVELS = {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}
@@ -39,7 +43,10 @@ class ClientConfig:
     `max_response_bytes` limits one response frame; Kafka's clients have no such option. `ssl_context` is used
     instead of the options `ssl_*`; it can be a function that returns the context for the next connection.
     `sasl_mechanism` and `sasl_jaas_config` apply if `security_protocol` is SASL_PLAINTEXT or SASL_SSL.
-    Without a JAAS config, the caller passes an authenticator to the client.
+    Without a JAAS config, the caller passes an authenticator to the client. With the mechanism OAUTHBEARER,
+    `oauth_token_provider` is a function, or a coroutine function, that returns a token, or a token and the
+    seconds since 1970 at which it expires. Without it, the options `sasl_login_*` and `sasl_oauthbearer_*`
+    apply as in Kafka.
     """
 
     bootstrap_servers: str | Sequence[str] = "localhost:9092"
@@ -72,6 +79,37 @@ class ClientConfig:
     ssl_truststore_type: str = "JKS"
     sasl_mechanism: str = "GSSAPI"
     sasl_jaas_config: str | None = field(default=None, repr=False)
+    oauth_token_provider: TokenProvider | None = None
+    sasl_login_callback_handler_class: str | None = None
+    sasl_login_connect_timeout_ms: int | None = None
+    sasl_login_read_timeout_ms: int | None = None
+    sasl_login_refresh_buffer_seconds: int = 300
+    sasl_login_refresh_min_period_seconds: int = 60
+    sasl_login_refresh_window_factor: float = 0.8
+    sasl_login_refresh_window_jitter: float = 0.05
+    sasl_login_retry_backoff_ms: int = 100
+    sasl_login_retry_backoff_max_ms: int = 10_000
+    sasl_oauthbearer_assertion_algorithm: str = "RS256"
+    sasl_oauthbearer_assertion_claim_aud: str | None = None
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = 300
+    sasl_oauthbearer_assertion_claim_iss: str | None = None
+    sasl_oauthbearer_assertion_claim_jti_include: bool = False
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = 60
+    sasl_oauthbearer_assertion_claim_sub: str | None = None
+    sasl_oauthbearer_assertion_file: str | None = None
+    sasl_oauthbearer_assertion_private_key_file: str | None = None
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_assertion_template_file: str | None = None
+    sasl_oauthbearer_client_credentials_client_id: str | None = None
+    sasl_oauthbearer_client_credentials_client_secret: str | None = field(default=None, repr=False)
+    sasl_oauthbearer_header_urlencode: bool = False
+    sasl_oauthbearer_jwt_retriever_class: str = (
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"
+    )
+    sasl_oauthbearer_scope: str | None = None
+    sasl_oauthbearer_scope_claim_name: str = "scope"
+    sasl_oauthbearer_sub_claim_name: str = "sub"
+    sasl_oauthbearer_token_endpoint_url: str | None = None
     max_response_bytes: int = 104_857_600
 
     def __post_init__(self) -> None:
@@ -93,8 +131,8 @@ class ClientConfig:
 
     @property
     def sasl_credentials(self) -> SaslCredentials | None:
-        """The credentials for SASL; None if it is not used, or without a JAAS config."""
-        if not self.uses_sasl or self.sasl_jaas_config is None:
+        """The credentials for PLAIN and SCRAM; None if neither is used, or without a JAAS config."""
+        if not self.uses_sasl or self.sasl_jaas_config is None or self.sasl_mechanism == OAUTHBEARER:
             return None
         return parse_credentials(self.sasl_mechanism, self.sasl_jaas_config)
 
@@ -106,6 +144,19 @@ class ClientConfig:
 
 def _check_sasl(config: ClientConfig) -> None:
     """Raise ConfigError for a mechanism or a JAAS config that cannot be used; its text has no secret."""
+    if config.uses_sasl and config.sasl_mechanism == OAUTHBEARER:
+        # The login checks its other options when it is created.
+        for option in _LOGIN_NUMBERS:
+            require_between(option, getattr(config, option), 0, _INT32_MAX)
+        for option in ("sasl_login_connect_timeout_ms", "sasl_login_read_timeout_ms"):
+            if getattr(config, option) is not None:
+                require_between(option, getattr(config, option), 1, _INT32_MAX)
+        require_one_of(
+            "sasl_oauthbearer_assertion_algorithm",
+            config.sasl_oauthbearer_assertion_algorithm.upper(),
+            ("ES256", "RS256"),
+        )
+        return
     if not config.uses_sasl or config.sasl_jaas_config is None:
         return
     require_one_of("sasl_mechanism", config.sasl_mechanism, LOGIN_MODULES)
@@ -116,6 +167,14 @@ def _check_sasl(config: ClientConfig) -> None:
 
 
 _SASL_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+_LOGIN_NUMBERS = (
+    "sasl_login_refresh_buffer_seconds",
+    "sasl_login_refresh_min_period_seconds",
+    "sasl_login_retry_backoff_ms",
+    "sasl_login_retry_backoff_max_ms",
+    "sasl_oauthbearer_assertion_claim_exp_seconds",
+    "sasl_oauthbearer_assertion_claim_nbf_seconds",
+)
 _DURATIONS = (
     "connections_max_idle_ms",
     "metadata_max_age_ms",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import Callable
-from ssl import SSLContext
-from typing import Protocol
+from ssl import SSLContext, SSLError
+from typing import Any, Protocol
 
 from tidelog.base.clock import SystemClock
 
@@ -63,8 +64,32 @@ class SystemEnvironment:
         ssl: SSLContext | None,
         local_host: str | None = None,
     ) -> None:
-        """Open a TCP (or TLS) connection."""
+        """Open a TCP (or TLS) connection; try the addresses of `host` one after the other."""
+        loop = asyncio.get_running_loop()
         local = None if local_host is None else (local_host, 0)
-        await asyncio.get_running_loop().create_connection(
-            protocol_factory, host, port, ssl=ssl, local_addr=local
-        )
+        # Not by create_connection: if it is cancelled, uvloop logs the error of the lookup that continues.
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        failures: list[OSError] = []
+        for address in dict.fromkeys(_host_of(endpoint) for *_, endpoint in found):
+            try:
+                await loop.create_connection(
+                    protocol_factory,
+                    address,
+                    port,
+                    ssl=ssl,
+                    local_addr=local,
+                    server_hostname=None if ssl is None else host,
+                )
+                return
+            except SSLError:
+                raise
+            except OSError as error:
+                failures.append(error)
+        texts = list(dict.fromkeys(str(error) for error in failures))
+        raise failures[0] if len(texts) == 1 else OSError("; ".join(texts) or f"{host} has no address")
+
+
+def _host_of(endpoint: tuple[Any, ...]) -> str:
+    """Return the address of a socket address; a link-local one of IPv6 with its network interface."""
+    host, scope = str(endpoint[0]), endpoint[3] if len(endpoint) > 3 else 0
+    return f"{host}%{scope}" if scope and "%" not in host else host

@@ -21,14 +21,12 @@ from typing import Any
 from tidelog.clients.config.client_config import ConsumerConfig, make_config
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.consumer.consumer_coordinator import ConsumerCoordinator
-from tidelog.clients.consumer.consumer_lifecycle import ConsumerLifecycle, Stage, deadline_ms
+from tidelog.clients.consumer.consumer_lifecycle import ConsumerLifecycle, deadline_ms
 from tidelog.clients.consumer.consumer_positions import ConsumerPositions
 from tidelog.clients.consumer.consumer_types import ConsumerRecord, OffsetAndTimestamp
 from tidelog.clients.consumer.fetch_driver import FetchDriver
 from tidelog.clients.consumer.fetcher import Fetcher
-from tidelog.clients.consumer.partition_state import (
-    AssignedPartitions,
-)
+from tidelog.clients.consumer.partition_state import AssignedPartitions
 from tidelog.clients.consumer.pending_records import PendingRecords
 from tidelog.clients.consumer.position_initializer import PositionInitializer
 from tidelog.clients.consumer.topic_subscription import TopicSubscription
@@ -86,6 +84,13 @@ class Consumer:
         self._group: ConsumerCoordinator | None = None
         self._lookup: CoordinatorLookup | None = None
         self._lifecycle = ConsumerLifecycle()
+        # Constructed by `start`, from scratch each time, because a closed client cannot be opened again.
+        self._client: ClusterClient
+        self._fetcher: Fetcher
+        self._driver: FetchDriver
+        self._committer: OffsetCommitter  # only with `group_id`, as `_lookup`
+        self._initializer: PositionInitializer
+        self._positions: ConsumerPositions
 
     # --- start and close ------------------------------------------------------------------
 
@@ -101,7 +106,13 @@ class Consumer:
             max_idle_ms=None,
         )
         client = self._client
-        self._fetcher = Fetcher(config, self._assigned, client.metadata, client.environment.rng)
+        self._fetcher = Fetcher(
+            config,
+            self._assigned,
+            client.metadata,
+            retry_backoff=client.backoff,
+            rng=client.environment.rng,
+        )
         self._driver = FetchDriver(client, config, self._assigned, self._fetcher)
         if config.group_id is not None:
             self._lookup = CoordinatorLookup(client, config.group_id)
@@ -120,7 +131,7 @@ class Consumer:
         await client.open(client.now_ms() + config.default_api_timeout_ms)
         client.updater.on_update.append(self._on_metadata)
         self._driver.start()
-        self._lifecycle.stage = Stage.RUNNING
+        self._lifecycle.on_started()
 
     async def __aenter__(self) -> Consumer:
         await self.start()
@@ -139,9 +150,9 @@ class Consumer:
 
         The rebalance listener is called for the revoked partitions, and may commit their positions.
         """
-        if self._lifecycle.stage is not Stage.RUNNING:
+        if not self._lifecycle.is_running:
             return
-        self._lifecycle.stage = Stage.CLOSING
+        self._lifecycle.on_closing()
         self._driver.data_arrived.set()  # another task may wait in `poll`
         try:
             if self._group is not None:
@@ -149,7 +160,7 @@ class Consumer:
             elif self._lookup is not None:
                 await self._committer.auto_commit_now(self._client.now_ms() + timeout_ms)
         finally:
-            self._lifecycle.stage = Stage.CLOSED
+            self._lifecycle.on_closed()
             await self._initializer.close()
             if self._lookup is not None:
                 await self._committer.close()
@@ -177,8 +188,6 @@ class Consumer:
             raise KafkaError(
                 ErrorCode.INVALID_GROUP_ID, "subscribe needs the option group_id; without it, use assign"
             )
-        if isinstance(topics, str):
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"topics={topics!r}: give a list of names")
         exclude_internal = config.exclude_internal_topics
         subscription = TopicSubscription(topics, pattern, exclude_internal=exclude_internal)
         if self._group is None:
@@ -258,7 +267,10 @@ class Consumer:
 
     async def getone(self, timeout_ms: int | None = None) -> ConsumerRecord | None:
         """Return the next record; None if there is none within `timeout_ms` (None: wait without limit)."""
-        deadline_ms = None if timeout_ms is None else self._client.now_ms() + timeout_ms
+        deadline_ms = None
+        if timeout_ms is not None:
+            self._lifecycle.require_usable()
+            deadline_ms = self._client.now_ms() + timeout_ms
         while True:
             self._require_reading()
             record = self._pending.next()

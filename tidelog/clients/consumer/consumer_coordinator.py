@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from tidelog.clients.config.client_config import ConsumerConfig
@@ -76,7 +76,7 @@ class ConsumerCoordinator:
         self._group_topics: dict[str, int] | None = None
         self._join_task: asyncio.Task[Assignment] | None = None
         self._is_closed = False
-        self.heartbeater = Heartbeater(client, config, lookup, self.membership, on_change)
+        self._heartbeater = Heartbeater(client, config, lookup, self.membership, on_change)
         committer.set_membership(self.membership)
         client.updater.on_update.append(self._on_metadata)
 
@@ -100,8 +100,8 @@ class ConsumerCoordinator:
 
         Errors: fatal errors of the coordinator, and errors that the listener raises.
         """
-        self.heartbeater.on_poll()
-        error = self.heartbeater.take_error()
+        self._heartbeater.on_poll()
+        error = self._heartbeater.take_error()
         if error is not None:
             raise error
         if self._join_task is not None and self._join_task.done():
@@ -132,10 +132,10 @@ class ConsumerCoordinator:
                 await self._committer.auto_commit_now(deadline_ms)
             await self._revoke(self._assigned.topic_partitions, lost=self.membership.lost_partitions)
         finally:
-            await self.heartbeater.close()
+            await self._heartbeater.close()
             if self.membership.leaves_on_close:
                 left_ms = max(1, deadline_ms - self._client.now_ms())
-                await self.heartbeater.leave("the consumer is being closed", left_ms)
+                await self._heartbeater.leave("the consumer is being closed", left_ms)
             self._committer.set_membership(None)
 
     # --- before joining -------------------------------------------------------------------
@@ -195,43 +195,22 @@ class ConsumerCoordinator:
                 attempt += 1
 
     async def _join_once(self) -> tuple[Step, Assignment | None]:
-        membership = self.membership
-        deadline_ms = self._client.now_ms() + membership.join_timeout_ms
+        """Send JoinGroup, then SyncGroup; return the next step, and the assignment after PROCEED."""
+        deadline_ms = self._client.now_ms() + self.membership.join_timeout_ms
         self._joined_topics = self._topics
-        offers = subscriptions(
-            self._strategies,
-            self._topics or (),
-            self._assigned.topic_partitions,
-            self._last_assigned,
-            membership.generation,
-            self._config.client_rack,
-        )
-        joined = await self._lookup.request(
-            ApiKey.JOIN_GROUP,
-            lambda version: membership.join_request(offers),
-            JoinGroupResponse,
-            deadline_ms,
-            timeout_ms=membership.join_timeout_ms,
-        )
-        step = membership.on_join_response(joined, self._client.now_ms())
+        joined = await self._send_join(deadline_ms)
+        step = self.membership.on_join_response(joined, self._client.now_ms())
         if step is not Step.PROCEED:
             return step, None
-        self.heartbeater.wake()
+        self._heartbeater.wake()
         self._group_topics = None
-        assignments = await self._assign_all(joined) if membership.is_leader(joined) else {}
-        if membership.state is not MemberState.SYNCING:
+        assignments = await self._assign_all(joined) if self.membership.is_leader(joined) else {}
+        if self.membership.state is not MemberState.SYNCING:
             return Step.REJOIN, None  # a heartbeat response has ended this generation
-        request = membership.sync_request(assignments)
-        synced = await self._lookup.request(
-            ApiKey.SYNC_GROUP,
-            lambda version: request,
-            SyncGroupResponse,
-            deadline_ms,
-            timeout_ms=membership.join_timeout_ms,
-        )
-        if membership.state is not MemberState.SYNCING:
+        synced = await self._send_sync(assignments, deadline_ms)
+        if self.membership.state is not MemberState.SYNCING:
             return Step.REJOIN, None
-        step = membership.on_sync_response(synced, self._client.now_ms())
+        step = self.membership.on_sync_response(synced, self._client.now_ms())
         if step is not Step.PROCEED:
             return step, None
         try:
@@ -240,6 +219,33 @@ class ConsumerCoordinator:
             raise KafkaError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"cannot decode the assignment: {error}"
             ) from error
+
+    async def _send_join(self, deadline_ms: int) -> JoinGroupResponse:
+        membership = self.membership
+        protocols = subscriptions(
+            self._strategies,
+            self._topics or (),
+            self._assigned.topic_partitions,
+            self._last_assigned,
+            membership.generation,
+            self._config.client_rack,
+        )
+        # The request is built when the coordinator is connected: the membership is JOINING from then on.
+        return await self._lookup.request_for_version(
+            ApiKey.JOIN_GROUP,
+            lambda version: membership.join_request(protocols),
+            JoinGroupResponse,
+            deadline_ms,
+            timeout_ms=membership.join_timeout_ms,
+        )
+
+    async def _send_sync(self, assignments: Mapping[str, bytes], deadline_ms: int) -> SyncGroupResponse:
+        return await self._lookup.request(
+            self.membership.sync_request(assignments),
+            SyncGroupResponse,
+            deadline_ms,
+            timeout_ms=self.membership.join_timeout_ms,
+        )
 
     async def _assign_all(self, joined: JoinGroupResponse) -> dict[str, bytes]:
         """Assign the partitions of all subscribed topics, as the leader of the group."""
@@ -274,7 +280,7 @@ class ConsumerCoordinator:
             return  # the assignment was lost before `poll` was called; a new join follows
         self._last_assigned = assignment.partitions
         self.membership.on_assignment_applied()
-        self.heartbeater.wake()
+        self._heartbeater.wake()
         change = ownership_change(self._assigned.topic_partitions, assignment.partitions)
         try:
             if change.revoked:

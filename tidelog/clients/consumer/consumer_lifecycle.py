@@ -25,23 +25,43 @@ class ConsumerLifecycle:
     """The stage of one consumer, and the checks at the beginning of its calls."""
 
     def __init__(self) -> None:
-        self.stage = Stage.NEW
+        self._stage = Stage.NEW
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the consumer is started and is not being closed."""
+        return self._stage is Stage.RUNNING
 
     @property
     def is_closing(self) -> bool:
         """Whether the consumer is being closed or is closed."""
-        return self.stage in (Stage.CLOSING, Stage.CLOSED)
+        return self._stage in (Stage.CLOSING, Stage.CLOSED)
+
+    def on_started(self) -> None:
+        """Record that the consumer is connected to the cluster."""
+        assert self._stage is Stage.NEW
+        self._stage = Stage.RUNNING
+
+    def on_closing(self) -> None:
+        """Record that the consumer begins to close: it returns no more records."""
+        assert self._stage is Stage.RUNNING
+        self._stage = Stage.CLOSING
+
+    def on_closed(self) -> None:
+        """Record that the consumer has left its group and cannot be used any more."""
+        assert self._stage is Stage.CLOSING
+        self._stage = Stage.CLOSED
 
     def require_new(self) -> None:
         """Raise KafkaError if the consumer has been started."""
-        if self.stage is not Stage.NEW:
+        if self._stage is not Stage.NEW:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer was already started")
 
     def require_usable(self) -> None:
         """Raise KafkaError if the consumer is not started or is closed."""
-        if self.stage is Stage.NEW:
+        if self._stage is Stage.NEW:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is not started")
-        if self.stage is Stage.CLOSED:
+        if self._stage is Stage.CLOSED:
             raise _closed()
 
     def require_open(self, driver: FetchDriver) -> None:

@@ -61,7 +61,7 @@ class FetchSession:
     ) -> SessionRequest:
         """Return the next request, after which the session has exactly `partitions`."""
         if by_topic_id != self._by_topic_id:
-            self.start_over()
+            self._start_over()
             self._by_topic_id = by_topic_id
         if self.epoch == INITIAL_EPOCH:
             self.partitions = dict(partitions)
@@ -97,9 +97,9 @@ class FetchSession:
         """Record that the latest request failed; the next request is full."""
         if code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = NO_SESSION
-        self.start_over()
+        self._start_over()
 
-    def start_over(self) -> None:
+    def _start_over(self) -> None:
         """Make the next request full; it replaces the session, if there is one."""
         self.epoch = INITIAL_EPOCH
 

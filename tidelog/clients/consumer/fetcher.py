@@ -15,6 +15,7 @@ import logging
 from collections.abc import Iterable
 from uuid import UUID
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.randomness import Randomness
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
@@ -28,7 +29,6 @@ from tidelog.clients.consumer.partition_state import (
     PartitionState,
 )
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.failures import STALE_METADATA, failure, known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -60,13 +60,15 @@ class Fetcher:
         config: ConsumerConfig,
         assigned: AssignedPartitions,
         metadata: ClusterMetadata,
+        *,
+        retry_backoff: ExponentialBackoff,
         rng: Randomness,
     ) -> None:
         self._config = config
         self._assigned = assigned
         self._metadata = metadata
         self._rng = rng
-        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._backoff = retry_backoff
         self._sessions: dict[BrokerId, FetchSession] = {}
         self._pending: set[BrokerId] = set()
 

@@ -236,35 +236,18 @@ class PartitionReader:
 
     async def _fetch_once(self, offset: Offset, deadline_ms: int) -> PartitionData:
         client, config = self._client, self.config
-        topic, number = self.topic_partition
-        await client.updater.ensure_topic(topic, deadline_ms)
+        await client.updater.ensure_topic(self.topic_partition.topic, deadline_ms)
         leader = client.metadata.leader(self.topic_partition)
         if leader is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.topic_partition} has no leader")
-        partition = FetchPartition(
-            partition=number,
-            current_leader_epoch=client.metadata.leader_epoch(self.topic_partition),
-            fetch_offset=offset,
-            partition_max_bytes=config.max_partition_fetch_bytes,
-        )
-        topic_id = client.metadata.topic_id(topic)
-        request = FetchRequest(
-            max_wait_ms=config.fetch_max_wait_ms,
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
-            isolation_level=int(config.read_committed),
-            session_epoch=_NO_SESSION_EPOCH,
-            topics=(FetchTopic(topic=topic, topic_id=topic_id, partitions=(partition,)),),
-            rack_id=self._rack,
-        )
+        request, highest_version = self._fetch_request(offset)
+        nearest = self._nearest_replica
         response = await client.network.request(
-            leader
-            if self._nearest_replica is None or self._nearest_replica not in client.metadata.brokers
-            else self._nearest_replica,
+            leader if nearest is None or nearest not in client.metadata.brokers else nearest,
             request,
             FetchResponse,
             timeout_ms=config.request_timeout_ms + config.fetch_max_wait_ms,
-            highest_version=_HIGHEST_VERSION_BY_NAME if topic_id == ZERO_UUID else None,
+            highest_version=highest_version,
         )
         subject = f"fetch of {self.topic_partition} at offset {offset}"
         if response.error_code != ErrorCode.NONE:
@@ -275,6 +258,28 @@ class PartitionReader:
                     raise failure(data.error_code, subject)
                 return data
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{subject}: the response is empty")
+
+    def _fetch_request(self, offset: Offset) -> tuple[FetchRequest, int | None]:
+        """Return the request for one fetch at `offset`, and its highest version (None: any)."""
+        config, metadata = self.config, self._client.metadata
+        topic, number = self.topic_partition
+        partition = FetchPartition(
+            partition=number,
+            current_leader_epoch=metadata.leader_epoch(self.topic_partition),
+            fetch_offset=offset,
+            partition_max_bytes=config.max_partition_fetch_bytes,
+        )
+        topic_id = metadata.topic_id(topic)
+        request = FetchRequest(
+            max_wait_ms=config.fetch_max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=int(config.read_committed),
+            session_epoch=_NO_SESSION_EPOCH,
+            topics=(FetchTopic(topic=topic, topic_id=topic_id, partitions=(partition,)),),
+            rack_id=self._rack,
+        )
+        return request, _HIGHEST_VERSION_BY_NAME if topic_id == ZERO_UUID else None
 
     async def _offset_of(self, timestamp: int) -> Offset:
         timestamps = {self.topic_partition: timestamp}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping
 
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
-from tidelog.clients.transport.failures import failure, known_code
+from tidelog.clients.transport.failures import COORDINATOR_MOVED, failure, known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.offset_commit import (
@@ -31,7 +30,6 @@ from tidelog.protocol.registry import ApiKey
 
 _HIGHEST_VERSION_BY_NAME = 9
 _BATCHED_VERSION = 8
-_MOVED = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
 async def commit_once(
@@ -61,8 +59,7 @@ async def commit_once(
         topics=tuple(topics),
     )
     response = await coordinator.request(
-        ApiKey.OFFSET_COMMIT,
-        lambda version: request,
+        request,
         OffsetCommitResponse,
         deadline_ms,
         highest_version=_HIGHEST_VERSION_BY_NAME,
@@ -72,7 +69,7 @@ async def commit_once(
         for topic in response.topics
         for entry in topic.partitions
     }
-    if any(code in _MOVED for code in codes.values()):
+    if any(code in COORDINATOR_MOVED for code in codes.values()):
         coordinator.forget()
     return codes
 
@@ -91,20 +88,16 @@ async def fetch_committed(
     commit offsets of these partitions (KIP-447).
     """
     partitions = None if topic_partitions is None else list(topic_partitions)
-    attempt = 0
-    while True:
+
+    async def attempt() -> dict[TopicPartition, OffsetAndMetadata]:
         try:
             return await _fetch_once(coordinator, partitions, deadline_ms, require_stable=require_stable)
         except KafkaError as error:
-            if not error.code.retriable:
-                raise
-            if error.code in _MOVED:
+            if error.code in COORDINATOR_MOVED:
                 coordinator.forget()
-            delay_ms = client.backoff.delay_ms(attempt, client.environment.rng)
-            if client.now_ms() + delay_ms >= deadline_ms:
-                raise
-        await asyncio.sleep(delay_ms / 1000)
-        attempt += 1
+            raise
+
+    return await client.retry(attempt, deadline_ms)
 
 
 async def _fetch_once(
@@ -126,7 +119,7 @@ async def _fetch_once(
         stable = require_stable and version >= 7
         return OffsetFetchRequest(group_id=group_id, topics=topics, require_stable=stable)
 
-    response = await coordinator.request(
+    response = await coordinator.request_for_version(
         ApiKey.OFFSET_FETCH,
         make,
         OffsetFetchResponse,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,7 +15,6 @@ from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, F
 from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.schema import ApiMessage
 
-_log = logging.getLogger("tidelog.clients.group")
 GROUP_KEY_TYPE = 0
 TRANSACTION_KEY_TYPE = 1
 _BATCHED_VERSION = 4
@@ -47,23 +44,34 @@ class CoordinatorLookup:
 
     async def find(self, deadline_ms: int) -> BrokerId:
         """Return the coordinator's broker id; retry the lookup until `deadline_ms`."""
-        attempt = 0
-        while self.node_id is None:
-            try:
-                self.node_id = await self._look_up()
-                break
-            except KafkaError as error:
-                if not error.code.retriable:
-                    raise
-                delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
-                if self._client.now_ms() + delay_ms >= deadline_ms:
-                    raise
-                _log.debug("%s: %s", self._subject, error)
-            await asyncio.sleep(delay_ms / 1000)
-            attempt += 1
+        if self.node_id is None:
+            self.node_id = await self._client.retry(self._look_up, deadline_ms)
         return self.node_id
 
     async def request(
+        self,
+        message: ApiMessage,
+        response: type[ResponseT],
+        deadline_ms: int,
+        *,
+        timeout_ms: int | None = None,
+        highest_version: int | None = None,
+    ) -> ResponseT:
+        """Send a request to the coordinator; return its response.
+
+        `deadline_ms` limits the lookup, `timeout_ms` the time for the response (None: `request_timeout_ms`).
+        After a connection error, the next request looks up the coordinator again.
+        """
+        return await self.request_for_version(
+            message.api_key,
+            lambda version: message,
+            response,
+            deadline_ms,
+            timeout_ms=timeout_ms,
+            highest_version=highest_version,
+        )
+
+    async def request_for_version(
         self,
         api_key: int,
         make: Callable[[int], ApiMessage],
@@ -73,10 +81,7 @@ class CoordinatorLookup:
         timeout_ms: int | None = None,
         highest_version: int | None = None,
     ) -> ResponseT:
-        """Send the request that `make` builds for the negotiated version; return the response.
-
-        After a connection error, the coordinator is looked up again.
-        """
+        """Send the request that `make` builds for the negotiated version; see `request`."""
         node_id = await self.find(deadline_ms)
         try:
             connection = await self._client.network.connection(node_id, COORDINATION)

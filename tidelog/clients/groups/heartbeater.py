@@ -23,8 +23,7 @@ _log = logging.getLogger("tidelog.clients.group")
 class Heartbeater:
     """The heartbeat task of one member.
 
-    `on_change` is called when `poll` has work
-    to do.
+    `on_change` is called when `poll` has work to do.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class Heartbeater:
             deadline_ms = self._client.now_ms() + timeout_ms
             # The lookup of the coordinator may wait for a connection without a deadline.
             async with asyncio.timeout(timeout_ms / 1000):
-                response = await self._lookup.request(
+                response = await self._lookup.request_for_version(
                     ApiKey.LEAVE_GROUP,
                     lambda version: membership.leave_request(version, reason),
                     LeaveGroupResponse,
@@ -113,8 +112,7 @@ class Heartbeater:
         request = membership.heartbeat_request(now_ms)
         try:
             response = await self._lookup.request(
-                ApiKey.HEARTBEAT,
-                lambda version: request,
+                request,
                 HeartbeatResponse,
                 now_ms + self._config.session_timeout_ms,
                 timeout_ms=min(self._config.request_timeout_ms, self._config.session_timeout_ms),

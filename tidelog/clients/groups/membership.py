@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 
 from tidelog.clients.groups.assignors.protocol import PROTOCOL_TYPE
-from tidelog.clients.transport.failures import failure, known_code
+from tidelog.clients.transport.failures import COORDINATOR_MOVED, failure, known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.heartbeat import HeartbeatRequest
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -63,7 +63,6 @@ _TRANSITIONS = {
     MemberState.SYNCING: {MemberState.STABLE, MemberState.UNJOINED},
     MemberState.STABLE: {MemberState.JOINING, MemberState.UNJOINED},
 }
-_COORDINATOR_MOVED = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR)
 
 
 class Membership:
@@ -88,10 +87,10 @@ class Membership:
         self.group_instance_id = group_instance_id
         self.member_id = ""
         self.generation = self.reading_generation = NO_GENERATION
-        self.protocol_name: str | None = None
+        self._protocol_name: str | None = None
         self.state = MemberState.UNJOINED
         self.needs_join = True
-        self.join_reason = "first join"
+        self._join_reason = "first join"
         self.lost_partitions = False
         self._session_timeout_ms = session_timeout_ms
         self._rebalance_timeout_ms = rebalance_timeout_ms
@@ -109,7 +108,7 @@ class Membership:
     def request_join(self, reason: str, *, lost: bool = False) -> None:
         """Record that a join is needed; `lost`: another member may already have the partitions."""
         if not self.needs_join:
-            self.join_reason = reason
+            self._join_reason = reason
         self.needs_join = True
         self.lost_partitions |= lost
 
@@ -128,7 +127,7 @@ class Membership:
             group_instance_id=self.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocols=tuple(JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols),
-            reason=self.join_reason,
+            reason=self._join_reason,
         )
 
     def on_join_response(self, response: JoinGroupResponse, now_ms: int) -> Step:
@@ -143,7 +142,7 @@ class Membership:
             self._transition(MemberState.SYNCING)
             self.member_id = response.member_id
             self.generation = response.generation_id
-            self.protocol_name = response.protocol_name
+            self._protocol_name = response.protocol_name
             self._last_response_ms = self._last_heartbeat_ms = now_ms
             return Step.PROCEED
         self._transition(MemberState.UNJOINED)
@@ -170,7 +169,7 @@ class Membership:
             member_id=self.member_id,
             group_instance_id=self.group_instance_id,
             protocol_type=PROTOCOL_TYPE,
-            protocol_name=self.protocol_name,
+            protocol_name=self._protocol_name,
             assignments=tuple(
                 SyncGroupRequestAssignment(member_id=member_id, assignment=data)
                 for member_id, data in assignments.items()
@@ -291,7 +290,7 @@ class Membership:
 
     def _forget_generation(self) -> None:
         self.generation = self.reading_generation = NO_GENERATION
-        self.protocol_name = None
+        self._protocol_name = None
         self._transition(MemberState.UNJOINED)
 
     def _forget_member(self) -> None:
@@ -299,10 +298,8 @@ class Membership:
         self._forget_generation()
 
     def _retry_or_raise(self, code: ErrorCode, api: str) -> Step:
-        if code in _COORDINATOR_MOVED:
+        if code in COORDINATOR_MOVED:
             return Step.FIND_COORDINATOR
-        if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return Step.RETRY
         if code.retriable:
             return Step.RETRY
         raise self._fatal(code, api)

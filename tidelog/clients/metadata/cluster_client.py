@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.clients.config.client_config import ClientConfig
 from tidelog.clients.config.environment import Environment, SystemEnvironment
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.metadata.metadata_updater import MetadataUpdater
 from tidelog.clients.metadata.refresh_policy import RefreshPolicy
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.connection import Authenticator
 from tidelog.clients.transport.network import Network
+from tidelog.protocol.errors import KafkaError
+
+_log = logging.getLogger("tidelog.clients.metadata.cluster_client")
+
+ResultT = TypeVar("ResultT")
 
 
 class ClusterClient:
@@ -48,6 +58,32 @@ class ClusterClient:
     def now_ms(self) -> int:
         """Return the time of the monotonic clock."""
         return self.environment.monotonic_ms()
+
+    async def retry(
+        self,
+        call: Callable[[], Awaitable[ResultT]],
+        deadline_ms: int,
+        *,
+        max_retries: int | None = None,
+    ) -> ResultT:
+        """Return the result of `call`; after a retriable error, call it again after a backoff.
+
+        Raise the last error if the next attempt would begin at `deadline_ms` or later, or after `max_retries`
+        (None: no limit).
+        """
+        attempt = 0
+        while True:
+            try:
+                return await call()
+            except KafkaError as error:
+                if not error.code.retriable or (max_retries is not None and attempt >= max_retries):
+                    raise
+                delay_ms = self.backoff.delay_ms(attempt, self.environment.rng)
+                if self.now_ms() + delay_ms >= deadline_ms:
+                    raise
+                _log.debug("%s; retrying in %d ms", error, delay_ms)
+            await asyncio.sleep(delay_ms / 1000)
+            attempt += 1
 
     async def open(self, deadline_ms: int) -> None:
         """Start to refresh metadata, and wait for it; raise KafkaError if no server responds in time."""

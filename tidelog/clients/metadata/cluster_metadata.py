@@ -37,6 +37,19 @@ class PartitionMetadata(NamedTuple):
     offline_replicas: tuple[BrokerId, ...]
     error_code: int
 
+    @classmethod
+    def of(cls, received: MetadataResponsePartition) -> PartitionMetadata:
+        """Return the metadata of a partition in a response."""
+        return cls(
+            received.partition_index,
+            received.leader_id,
+            received.leader_epoch,
+            received.replica_nodes,
+            received.isr_nodes,
+            received.offline_replicas,
+            received.error_code,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class TopicMetadata:
@@ -178,15 +191,7 @@ def _newer(known: PartitionMetadata | None, received: MetadataResponsePartition)
     """Return the partition of the response, or `known` if the response is older."""
     if known is not None and 0 <= received.leader_epoch < known.leader_epoch:
         return known
-    return PartitionMetadata(
-        received.partition_index,
-        received.leader_id,
-        received.leader_epoch,
-        received.replica_nodes,
-        received.isr_nodes,
-        received.offline_replicas,
-        received.error_code,
-    )
+    return PartitionMetadata.of(received)
 
 
 def partitions_by_topic(topic_partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -83,14 +83,9 @@ async def _send_once(
     retriable: dict[TopicPartition, KafkaError] = {}
     by_leader: dict[BrokerId, list[TopicPartition]] = {}
     for topic_partition in remaining:
-        error = await _metadata_error(client, topic_partition, deadline_ms)
-        if error is not None:
-            (retriable if error.code.retriable else found.errors)[topic_partition] = error
-            continue
-        leader = client.metadata.leader(topic_partition)
-        if leader is None:
-            text = f"{api.name}: {topic_partition} has no leader"
-            retriable[topic_partition] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
+        leader = await _leader_of(client, topic_partition, api.name, deadline_ms)
+        if isinstance(leader, KafkaError):
+            (retriable if leader.code.retriable else found.errors)[topic_partition] = leader
         else:
             by_leader.setdefault(leader, []).append(topic_partition)
     requests = [_send_to(client, leader, requested, api) for leader, requested in by_leader.items()]
@@ -99,26 +94,38 @@ async def _send_once(
         if isinstance(response, KafkaError):
             target = retriable if is_retriable(response) else found.errors
             target.update(dict.fromkeys(requested, response))
-            continue
-        returned: set[TopicPartition] = set()
-        for topic_partition, error_code, result in api.results(response):
-            returned.add(topic_partition)
-            if error_code == ErrorCode.NONE:
-                found.results[topic_partition] = result
-                continue
-            error = failure(error_code, f"{api.name} of {topic_partition}")
-            (retriable if error.code.retriable else found.errors)[topic_partition] = error
-        for topic_partition in requested:
-            if topic_partition not in returned:
-                text = f"the {api.name} response has no entry for {topic_partition}"
-                found.errors[topic_partition] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+        else:
+            retriable |= _add_results(api, requested, response, found)
     return retriable
 
 
-async def _metadata_error(
-    client: ClusterClient, topic_partition: TopicPartition, deadline_ms: int
-) -> KafkaError | None:
-    """Wait for the topic's metadata; return an error if it does not come or has no such partition."""
+def _add_results(
+    api: PartitionApi[ResponseT, ResultT],
+    requested: Iterable[TopicPartition],
+    response: ResponseT,
+    found: LeaderResults[ResultT],
+) -> dict[TopicPartition, KafkaError]:
+    """Add the results of one leader to `found`; return the partitions to retry, with their errors."""
+    retriable: dict[TopicPartition, KafkaError] = {}
+    returned: set[TopicPartition] = set()
+    for topic_partition, error_code, result in api.results(response):
+        returned.add(topic_partition)
+        if error_code == ErrorCode.NONE:
+            found.results[topic_partition] = result
+            continue
+        error = failure(error_code, f"{api.name} of {topic_partition}")
+        (retriable if error.code.retriable else found.errors)[topic_partition] = error
+    for topic_partition in requested:
+        if topic_partition not in returned:
+            text = f"the {api.name} response has no entry for {topic_partition}"
+            found.errors[topic_partition] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+    return retriable
+
+
+async def _leader_of(
+    client: ClusterClient, topic_partition: TopicPartition, api_name: str, deadline_ms: int
+) -> BrokerId | KafkaError:
+    """Return the leader of a partition, or an error if there is no metadata, partition or leader."""
     try:
         await client.updater.ensure_topic(topic_partition.topic, deadline_ms)
     except KafkaError as error:
@@ -126,7 +133,11 @@ async def _metadata_error(
     if client.metadata.partition(topic_partition) is None:
         text = f"{topic_partition} does not exist"
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    return None
+    leader = client.metadata.leader(topic_partition)
+    if leader is None:
+        text = f"{api_name}: {topic_partition} has no leader"
+        return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, text)
+    return leader
 
 
 async def _send_to(

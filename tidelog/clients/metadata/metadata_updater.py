@@ -11,7 +11,7 @@ from tidelog.clients.config.environment import Environment
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.metadata.refresh_policy import RefreshPolicy
 from tidelog.clients.metadata.topic_names import require_topic_name
-from tidelog.clients.transport.failures import STALE_METADATA, failure, known_code
+from tidelog.clients.transport.failures import STALE_METADATA, copy_of, failure, known_code
 from tidelog.clients.transport.network import Network
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -196,4 +196,4 @@ class MetadataUpdater:
             if error is None:
                 future.set_result(None)
             else:
-                future.set_exception(KafkaError(error.code, str(error)))
+                future.set_exception(copy_of(error))

@@ -7,8 +7,8 @@ were not used for `max_idle_ms` are not requested any more.
 
 from __future__ import annotations
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.randomness import Randomness
-from tidelog.clients.transport.backoff import ExponentialBackoff
 
 MAX_TOPICS = 100_000
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.randomness import Randomness
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.producer.producer_batch import Delivery, ProducerBatch, new_builder
 from tidelog.clients.producer.producer_identity import ProducerIdentity
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import NO_LEADER_EPOCH, BrokerId, TopicPartition

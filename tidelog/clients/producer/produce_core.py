@@ -14,7 +14,7 @@ from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.producer.accumulator import PartitionQueue, Readiness, RecordAccumulator
 from tidelog.clients.producer.producer_batch import ProducerBatch
 from tidelog.clients.producer.producer_identity import ProducerIdentity
-from tidelog.clients.transport.failures import STALE_METADATA, failure, known_code
+from tidelog.clients.transport.failures import STALE_METADATA, copy_of, failure, known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -130,7 +130,7 @@ class ProduceCore:
         """
         dropped = self.accumulator.take_unsent()
         for batch in dropped:
-            batch.fail(KafkaError(error.code, str(error)))
+            batch.fail(copy_of(error))
             self.accumulator.release(batch)
         _log_lost(dropped, str(error))
         return bool(dropped)

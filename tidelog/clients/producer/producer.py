@@ -71,7 +71,7 @@ class Producer:
         self._environment = environment
         self._authenticator = authenticator
         self._transactions: ProducerTransactions | None = None
-        self._states: dict[str, TopicState] = {}
+        self._states: Mapping[str, TopicState] = {}
         self._memory_queue = MemoryQueue()
         self._largest_record = min(config.max_request_size, config.buffer_memory)
         self._uses_keys = not config.partitioner_ignore_keys
@@ -80,6 +80,12 @@ class Producer:
         self._is_closed = False
         self._accepts_records = True
         self._started = False
+        # Constructed by `start`, from scratch each time, because a closed client cannot be opened again.
+        self._loop: asyncio.AbstractEventLoop
+        self._client: ClusterClient
+        self._accumulator: RecordAccumulator
+        self._topics: ProducerTopics
+        self._sender: Sender
 
     # --- start and close ------------------------------------------------------------------
 
@@ -96,7 +102,6 @@ class Producer:
             allow_auto_topic_creation=True,
             max_idle_ms=config.metadata_max_idle_ms,
         )
-        environment = self._client.environment
         identity = ProducerIdentity() if config.enable_idempotence else None
         manager = None
         if config.transactional_id is not None:
@@ -105,10 +110,11 @@ class Producer:
         self._accumulator = RecordAccumulator(
             _batching_settings(config),
             retry_backoff=self._client.backoff,
-            rng=environment.rng,
+            rng=self._client.environment.rng,
             identity=identity,
         )
-        self._topics = ProducerTopics(self._states, config, self._client, self._accumulator)
+        self._topics = ProducerTopics(config, self._client, self._accumulator)
+        self._states = self._topics.states
         core = ProduceCore(
             self._accumulator,
             identity,
@@ -117,14 +123,12 @@ class Producer:
             max_request_size=config.max_request_size,
             keep_order=config.max_in_flight_requests_per_connection == 1,
         )
-        updater = self._client.updater
-        network = self._client.network
-        self._sender = Sender(core, config, updater, network, environment, self._on_progress, manager)
+        self._sender = Sender(core, config, self._client, self._on_progress, manager)
         if manager is not None:
             driver = TransactionDriver(manager, core, self._client, config, self._on_transaction_progress)
             self._transactions = ProducerTransactions(manager, driver, self._check_usable)
         await self._client.open(self._client.now_ms() + config.max_block_ms)
-        updater.on_update.append(self._topics.refresh)
+        self._client.updater.on_update.append(self._topics.refresh)
         self._sender.start()
         if self._transactions is not None:
             self._transactions.start()
@@ -263,7 +267,10 @@ class Producer:
 
     async def partitions_for(self, topic: str) -> tuple[int, ...]:
         """Return the partitions of `topic`; wait for its metadata."""
-        state = self._states.get(topic) or await self._load_topic(topic, self._block_deadline_ms())
+        state = self._states.get(topic)
+        if state is None:
+            self._check_usable()
+            state = await self._topics.load(topic, self._block_deadline_ms())
         return tuple(state.metadata.partitions)
 
     # --- transactions ---------------------------------------------------------------------
@@ -405,7 +412,7 @@ class Producer:
         transaction = self._check_sendable()
         try:
             if topic not in self._states:
-                await self._load_topic(topic, deadline_ms)
+                await self._topics.load(topic, deadline_ms)
             at_front = False
             if not self._memory_queue.is_empty:
                 await self._wait_for_memory(deadline_ms, at_front=False)
@@ -438,10 +445,6 @@ class Producer:
                     f" max_block_ms={self.config.max_block_ms}"
                 )
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, text) from None
-
-    async def _load_topic(self, topic: str, deadline_ms: int) -> TopicState:
-        self._check_usable()
-        return await self._topics.load(topic, deadline_ms)
 
     def _on_transaction_progress(self) -> None:
         """Wake the sender: batches may be sent that were not allowed before, or were dropped."""

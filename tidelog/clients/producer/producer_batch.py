@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from tidelog.clients.transactions.producer_id import ProducerIdAndEpoch
+from tidelog.clients.transport.failures import copy_of
 from tidelog.protocol.batch import read_header, write_header
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import KafkaError
@@ -16,7 +17,7 @@ from tidelog.protocol.ids import (
     Offset,
     TopicPartition,
 )
-from tidelog.protocol.record import BatchBuilder, Record, RecordHeader, read_records
+from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, RecordHeader, read_records
 
 _SEQUENCES = 2**31
 
@@ -172,7 +173,7 @@ class ProducerBatch:
         self.is_done = True
         for delivery in self.deliveries:
             if not delivery.done():
-                delivery.set_exception(KafkaError(error.code, str(error)))
+                delivery.set_exception(copy_of(error))
                 # Otherwise asyncio logs an error for each future that the application drops.
                 delivery.exception()
         return True
@@ -201,5 +202,7 @@ def new_builder(
 ) -> BatchBuilder:
     """Return a builder for a batch whose producer state is set later."""
     return BatchBuilder(
-        compression=compression, compression_level=compression_level, is_transactional=is_transactional
+        compression=compression,
+        compression_level=compression_level,
+        producer=BatchProducer(is_transactional=is_transactional),
     )

@@ -95,7 +95,7 @@ class ProducerIdentity:
         """Use the id and epoch from an InitProducerId response."""
         self._producer = ProducerIdAndEpoch(producer_id, producer_epoch)
 
-    def forget_id(self) -> None:
+    def _forget_id(self) -> None:
         """Drop the id, so that a new one is requested."""
         self._producer = ProducerIdAndEpoch()
 
@@ -151,7 +151,7 @@ class ProducerIdentity:
         self._remove(batch)
         if code is ErrorCode.INVALID_PRODUCER_EPOCH or code is ErrorCode.PRODUCER_FENCED:
             self._to_renumber[batch.topic_partition] = None
-            self.forget_id()
+            self._forget_id()
         elif surely_not_written or code in (
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             ErrorCode.UNKNOWN_PRODUCER_ID,
@@ -201,7 +201,7 @@ class ProducerIdentity:
     def _bump_epoch(self) -> None:
         producer_id, producer_epoch = self._producer
         if producer_epoch >= _EPOCH_MAX:
-            self.forget_id()
+            self._forget_id()
             return
         self._producer = ProducerIdAndEpoch(producer_id, producer_epoch + 1)
         for topic_partition in self._to_renumber:

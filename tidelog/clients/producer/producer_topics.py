@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidelog.clients.config.client_config import ProducerConfig
 from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.metadata.cluster_metadata import TopicMetadata
@@ -26,18 +28,16 @@ class TopicState:
 class ProducerTopics:
     """Keeps the topics in use up to date; a topic that is no longer used is removed with its metadata."""
 
-    def __init__(
-        self,
-        states: dict[str, TopicState],
-        config: ProducerConfig,
-        client: ClusterClient,
-        accumulator: RecordAccumulator,
-    ) -> None:
-        """`states` is shared with the producer, which reads it for every record."""
-        self._states = states
+    def __init__(self, config: ProducerConfig, client: ClusterClient, accumulator: RecordAccumulator) -> None:
+        self._states: dict[str, TopicState] = {}
         self._config = config
         self._client = client
         self._accumulator = accumulator
+
+    @property
+    def states(self) -> Mapping[str, TopicState]:
+        """The states of the topics in use, always up to date; the producer reads it for every record."""
+        return self._states
 
     async def load(self, topic: str, deadline_ms: int) -> TopicState:
         """Return the state of the topic; raise KafkaError if its metadata is not known in time."""

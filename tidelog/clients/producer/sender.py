@@ -13,18 +13,15 @@ from contextlib import suppress
 from functools import partial
 
 from tidelog.clients.config.client_config import ProducerConfig
-from tidelog.clients.config.environment import Environment
-from tidelog.clients.metadata.metadata_updater import MetadataUpdater
+from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.producer.accumulator import Readiness
 from tidelog.clients.producer.produce_core import BatchResult, ProduceCore, produce_request
 from tidelog.clients.producer.producer_batch import ProducerBatch
 from tidelog.clients.transactions.transaction_manager import TransactionManager
 from tidelog.clients.transactions.transaction_requests import PRODUCE_HIGHEST_V1
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.clients.transport.failures import failure, is_retriable
-from tidelog.clients.transport.network import Network
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -47,23 +44,20 @@ class Sender:
         self,
         core: ProduceCore,
         config: ProducerConfig,
-        updater: MetadataUpdater,
-        network: Network,
-        environment: Environment,
+        client: ClusterClient,
         on_progress: Callable[[], None],
         transactions: TransactionManager | None = None,
     ) -> None:
         self._transactions = transactions
         self._core = core
         self._config = config
-        self._updater = updater
-        self._metadata = updater.metadata
-        self._network = network
-        self._environment = environment
+        self._client = client
+        self._updater = client.updater
+        self._metadata = client.metadata
+        self._network = client.network
         self._on_progress = on_progress
         self._acks = config.required_acks
         self._max_in_flight = config.max_in_flight_requests_per_connection
-        self._backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connect_tasks: set[asyncio.Task[None]] = set()
@@ -111,7 +105,7 @@ class Sender:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            wait_ms = self._round(self._environment.monotonic_ms())
+            wait_ms = self._round(self._client.now_ms())
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(wait_ms, _LONGEST_SLEEP_MS) / 1000):
                     await self._wake.wait()
@@ -140,7 +134,7 @@ class Sender:
             if not self._network.is_connecting(node_id):
                 self._start_connecting(node_id)
             return
-        connection.on_writable = self.wake
+        connection.call_when_writable(self.wake)
         queues = readiness.nodes[node_id]
         while queues and connection.can_send_more(self._max_in_flight):
             batches = self._core.drain(queues, self._metadata)
@@ -186,7 +180,7 @@ class Sender:
         response = future.result()
         assert isinstance(response, ProduceResponse)
         entries = self._entries(response)
-        now_ms = self._environment.monotonic_ms()
+        now_ms = self._client.now_ms()
         for batch in batches:
             entry = entries.get(batch.topic_partition)
             if entry is None:
@@ -232,7 +226,7 @@ class Sender:
         self._updater.request_update()
 
     def _set_result(self, batches: list[ProducerBatch], result: BatchResult) -> None:
-        now_ms = self._environment.monotonic_ms()
+        now_ms = self._client.now_ms()
         for batch in batches:
             if self._core.on_result(batch, result, now_ms):
                 self._updater.request_update()
@@ -282,5 +276,5 @@ class Sender:
                     self._on_progress()
                     return
                 _log.info("InitProducerId failed: %s; retrying", error)
-            await asyncio.sleep(self._backoff.delay_ms(attempt, self._environment.rng) / 1000)
+            await asyncio.sleep(self._client.backoff.delay_ms(attempt, self._client.environment.rng) / 1000)
             attempt += 1

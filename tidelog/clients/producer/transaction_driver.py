@@ -35,7 +35,7 @@ class TransactionDriver:
         config: ProducerConfig,
         on_progress: Callable[[], None],
     ) -> None:
-        self.manager = manager
+        self._manager = manager
         self._core = core
         self._client = client
         self._config = config
@@ -97,7 +97,7 @@ class TransactionDriver:
         while True:
             self._wake.clear()
             self._update_batches()
-            request = self.manager.next_request(has_incomplete=bool(self._core.accumulator.incomplete))
+            request = self._manager.next_request(has_incomplete=bool(self._core.accumulator.incomplete))
             self._progress.notify()
             if request is None:
                 await self._wake.wait()
@@ -115,7 +115,7 @@ class TransactionDriver:
 
     def _update_batches(self) -> None:
         """Flush, drop or fail the buffered batches, as the state of the transaction requires."""
-        lifecycle, accumulator = self.manager.lifecycle, self._core.accumulator
+        lifecycle, accumulator = self._manager.lifecycle, self._core.accumulator
         if lifecycle.is_ending and not self._is_flushing:
             self._is_flushing = True
             accumulator.begin_flush()
@@ -148,22 +148,22 @@ class TransactionDriver:
 
         deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
         try:
-            response = await lookup.request(
+            response = await lookup.request_for_version(
                 request.api_key, make, request.response, deadline_ms, highest_version=request.highest_version
             )
         except KafkaError as error:
             if not error.code.retriable:
-                self.manager.on_not_sent(error)
+                self._manager.on_not_sent(error)
                 return Step.PROCEED
             _log.info(
                 "%s for transactional id %r failed: %s; retrying",
                 request.api_key.name,
-                self.manager.transactional_id,
+                self._manager.transactional_id,
                 error,
             )
-            return self.manager.on_no_response(was_sent=sent_in is not None)
+            return self._manager.on_no_response(was_sent=sent_in is not None)
         assert sent_in is not None
-        step = self.manager.on_response(response, sent_in)
+        step = self._manager.on_response(response, sent_in)
         if step is Step.FIND_COORDINATOR:
             lookup.forget()
         return step
@@ -180,6 +180,6 @@ class TransactionDriver:
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.critical("Transactions task ended by an internal error", exc_info=error)
             text = f"transactions task ended: {error!r}"
-            self.manager.lifecycle.fail(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+            self._manager.lifecycle.fail(ErrorCode.UNKNOWN_SERVER_ERROR, text)
             self._update_batches()
         self._progress.notify()

@@ -1,6 +1,7 @@
 """The SASL mechanism and credentials of a client: `sasl.mechanism` and `sasl.jaas.config`.
 
-The options `username` and `password` of the login module are the credentials.
+The options `username` and `password` of the login module are the credentials. With `tokenauth="true"` in a
+config of SCRAM, they are the id and the HMAC of a delegation token (KIP-48).
 Source: SaslConfigs, PlainLoginModule and ScramLoginModule of Apache Kafka 4.3.
 """
 
@@ -9,15 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidelog.security.jaas import JaasError, LoginModule, parse_jaas
+from tidelog.security.scram.credentials import SCRAM_MECHANISMS
+from tidelog.security.scram.messages import TOKEN_EXTENSION
 
 
 @dataclass(frozen=True, slots=True)
 class SaslCredentials:
-    """A mechanism, a user and the password, which is hidden in the representation."""
+    """A mechanism, a user and the password, which is hidden in the representation.
+
+    `is_token`: the user is the id of a delegation token.
+    """
 
     mechanism: str
     user: str
     password: str = field(repr=False)
+    is_token: bool = False
 
 
 def parse_credentials(mechanism: str, jaas_config: str) -> SaslCredentials:
@@ -30,6 +37,5 @@ def credentials_of(mechanism: str, module: LoginModule) -> SaslCredentials:
     user, password = module.options.get("username"), module.options.get("password")
     if not user or not password:
         raise JaasError("the JAAS config has no username or no password")
-    if module.options.get("tokenauth", "false").lower() == "true":
-        raise JaasError("delegation tokens (tokenauth) are not supported")
-    return SaslCredentials(mechanism, user, password)
+    is_token = mechanism in SCRAM_MECHANISMS and module.options.get(TOKEN_EXTENSION, "").lower() == "true"
+    return SaslCredentials(mechanism, user, password, is_token)

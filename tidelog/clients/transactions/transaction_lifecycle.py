@@ -28,6 +28,7 @@ from tidelog.clients.transactions.transaction_errors import (
     FatalTransactionError,
     application_code,
 )
+from tidelog.clients.transport.failures import copy_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 _log = logging.getLogger("tidelog.clients.transactions")
@@ -150,7 +151,7 @@ class TransactionLifecycle:
         if ended is self.pending:
             self.pending = None
         if ended.error is not None:
-            raise _copy_of(ended.error)
+            raise copy_of(ended.error)
 
     def require(self, state: TransactionState, operation: str) -> None:
         """Raise KafkaError unless the producer is in `state` and may begin `operation`.
@@ -159,7 +160,7 @@ class TransactionLifecycle:
         KafkaError(INVALID_TXN_STATE).
         """
         if self.error is not None and (self.is_fatal or self.state is TransactionState.ABORTABLE_ERROR):
-            raise _copy_of(self.error)
+            raise copy_of(self.error)
         if self.pending_operation is not None:
             name = self.pending_operation.value
             text = f"{operation}: the result of {name} is pending; call {name} again first"
@@ -222,8 +223,3 @@ class TransactionLifecycle:
         self.error = error
         if self.pending is not None and self.is_idle:
             self.pending.end(error)
-
-
-def _copy_of(error: KafkaError) -> KafkaError:
-    """Return a new exception for each receiver, so that tracebacks do not accumulate."""
-    return type(error)(error.code, str(error))

@@ -20,7 +20,7 @@ from tidelog.clients.transport.api_versions import (
     finalized_features,
     negotiation_request,
 )
-from tidelog.clients.transport.failures import failure
+from tidelog.clients.transport.failures import copy_of, failure
 from tidelog.clients.transport.frames import FrameReader
 from tidelog.clients.transport.in_flight import InFlightRequest, InFlightRequests
 from tidelog.clients.transport.reauthentication import Reauthentication
@@ -72,14 +72,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_used_ms = monotonic_ms()
         self.peer = f"node {node_id}"
         self.in_flight: InFlightRequests[ResponseFuture] = InFlightRequests()
-        self.on_writable: Callable[[], None] | None = None
+        self._on_writable: Callable[[], None] = _do_nothing
         self._client_id = client_id
         self._request_timeout_ms = request_timeout_ms
         self._monotonic_ms = monotonic_ms
         self._loop = asyncio.get_running_loop()
         self._frames = FrameReader(max_response_bytes)
         self._transport: asyncio.Transport | None = None
-        self._next_correlation_id = 0
+        self._last_correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._closed: KafkaError | None = None
@@ -125,7 +125,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Fail all requests in flight."""
         reason = f": {exc}" if exc else ""
-        self._fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, f"connection to {self.peer} was lost{reason}"))
+        error = KafkaError(ErrorCode.NETWORK_EXCEPTION, f"connection to {self.peer} was lost{reason}")
+        error.__cause__ = exc
+        self._fail(error)
 
     def pause_writing(self) -> None:
         """Mark the newest request as not completely sent."""
@@ -140,8 +142,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         newest = self.in_flight.newest
         if newest is not None:
             newest.send_completed = True
-        if self.on_writable is not None:
-            self.on_writable()
+        self._on_writable()
 
     # --- requests -------------------------------------------------------------------------
 
@@ -153,23 +154,25 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def can_send_more(self, max_in_flight: int) -> bool:
         """Return whether another request may be sent; see `InFlightRequests`."""
         # Requests without responses (acks=0) are not in flight; only the unsent bytes limit them.
-        again = self._reauthentication
-        if again is not None and again.is_active:
+        reauthentication = self._reauthentication
+        if reauthentication is not None and reauthentication.is_active:
             return False
         return self.is_open and not self._is_paused and self.in_flight.can_send_more(max_in_flight)
+
+    def call_when_writable(self, callback: Callable[[], None]) -> None:
+        """Call `callback` from now on when another request may be sent, and when the connection is closed."""
+        self._on_writable = callback
 
     def version_of(self, api_key: int, highest: int | None = None) -> int:
         """Return the negotiated version of `api_key`, at most `highest`."""
         return self.api_versions.choose(api_key, highest)
 
-    def send(
-        self, message: ApiMessage, version: int, *, timeout_ms: int | None = None
-    ) -> asyncio.Future[ApiMessage]:
+    def send(self, message: ApiMessage, version: int, *, timeout_ms: int | None = None) -> ResponseFuture:
         """Send a request; return the future of its response. Raise KafkaError if the connection is closed."""
-        future: asyncio.Future[ApiMessage] = self._loop.create_future()
-        again = self._reauthentication
-        if again is not None and again.holds(message.api_key):
-            again.hold(
+        future: ResponseFuture = self._loop.create_future()
+        reauthentication = self._reauthentication
+        if reauthentication is not None and reauthentication.holds(message.api_key):
+            reauthentication.hold(
                 lambda: self._send(message, version, future, timeout_ms),
                 lambda error: _set_exception(future, error),
             )
@@ -178,7 +181,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def _send(
-        self, message: ApiMessage, version: int, future: asyncio.Future[ApiMessage], timeout_ms: int | None
+        self, message: ApiMessage, version: int, future: ResponseFuture, timeout_ms: int | None
     ) -> None:
         transport = self._require_transport()
         correlation_id = self._take_correlation_id()
@@ -192,9 +195,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def send_without_response(self, message: ApiMessage, version: int) -> None:
         """Send a request that has no response (Produce with acks=0)."""
-        again = self._reauthentication
-        if again is not None and again.holds(message.api_key):
-            again.hold(lambda: self._send_without_response(message, version), _ignore)
+        reauthentication = self._reauthentication
+        if reauthentication is not None and reauthentication.holds(message.api_key):
+            reauthentication.hold(lambda: self._send_without_response(message, version), _ignore)
         else:
             self._send_without_response(message, version)
 
@@ -246,8 +249,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- inside ---------------------------------------------------------------------------
 
     def _on_reauthenticated(self) -> None:
-        if self.on_writable is not None:
-            self.on_writable()
+        self._on_writable()
 
     async def _request_versions(self, version: int) -> ApiVersionsResponse:
         received = await self.send(negotiation_request(), version)
@@ -261,14 +263,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._transport
 
     def _take_correlation_id(self) -> int:
-        self._next_correlation_id += 1
-        if self._next_correlation_id == _CORRELATION_ID_MAX:
-            self._fail(
-                KafkaError(
-                    ErrorCode.NETWORK_EXCEPTION, f"the connection to {self.peer} has used all correlation ids"
-                )
-            )
-        return self._next_correlation_id
+        if self._last_correlation_id == _CORRELATION_ID_MAX:
+            text = f"the connection to {self.peer} has used all correlation ids"
+            error = KafkaError(ErrorCode.NETWORK_EXCEPTION, text)
+            self._fail(error)
+            raise error
+        self._last_correlation_id += 1
+        return self._last_correlation_id
 
     def _handle_frame(self, frame: memoryview) -> None:
         oldest = self.in_flight.oldest
@@ -325,20 +326,26 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._timer.cancel()
             self._timer = None
         if self._transport is not None:
-            self._transport.abort() if self.in_flight.oldest else self._transport.close()
+            if self.in_flight.oldest is None:
+                self._transport.close()
+            else:
+                self._transport.abort()
         for request in self.in_flight.clear():
-            _set_exception(request.context, KafkaError(error.code, str(error)))
+            _set_exception(request.context, copy_of(error))
         if self._reauthentication is not None:
             self._reauthentication.close(error)
-        if self.on_writable is not None:
-            self.on_writable()
+        self._on_writable()
+
+
+def _do_nothing() -> None:
+    """Do nothing: the connection has no listener."""
 
 
 def _ignore(error: KafkaError) -> None:
     """Do nothing: a request without a response is lost with its connection."""
 
 
-def _set_exception(future: asyncio.Future[ApiMessage], error: KafkaError) -> None:
+def _set_exception(future: ResponseFuture, error: KafkaError) -> None:
     if not future.done():
         future.set_exception(error)
         future.exception()  # otherwise asyncio logs an error if no task awaits the request

@@ -13,19 +13,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.clients.config.client_config import ClientConfig
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.config.options import ConfigError
 from tidelog.clients.config.tls import context_source
 from tidelog.clients.security.sasl_authenticator import SaslAuthenticator
 from tidelog.clients.transport.api_versions import FinalizedFeatures
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import Authenticator, BrokerConnection
+from tidelog.clients.transport.failures import TlsAuthenticationError, is_tls_failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.schema import ApiMessage
+from tidelog.security.oauthbearer.messages import OAUTHBEARER
 
 _log = logging.getLogger("tidelog.clients.transport.network")
 
@@ -66,7 +68,9 @@ class Network:
     ) -> None:
         self._config = config
         self._environment = environment
-        self._authenticator = _authenticator_of(config) if authenticator is None else authenticator
+        self._authenticator = (
+            _authenticator_of(config, environment) if authenticator is None else authenticator
+        )
         self._tls = context_source(config)
         self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._bootstrap = {
@@ -148,7 +152,7 @@ class Network:
             try:
                 return await self.connection(node_id)
             except (KafkaError, OSError) as error:
-                if isinstance(error, KafkaError) and error.code in _AUTHENTICATION_ERRORS:
+                if _is_authentication_error(error):
                     raise
                 failures.append(str(error))
         raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker can be reached: " + "; ".join(failures))
@@ -222,7 +226,11 @@ class Network:
                 raise
             reason = str(error) or type(error).__name__
             name = f"broker {node_id} at " if node_id >= 0 else "bootstrap server "
-            text = f"{name}{address.host}:{address.port} cannot be reached: {reason}"
+            name += f"{address.host}:{address.port}"
+            if is_tls_failure(error):
+                text = f"the TLS handshake with {name} failed: {reason}"
+                raise TlsAuthenticationError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+            text = f"{name} cannot be reached: {reason}"
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
         attempts.failures = 0
         if connection.api_versions.features.epoch > self.features.epoch:
@@ -245,9 +253,20 @@ class Network:
         return await open_connection(self._environment, settings, address)
 
 
-def _authenticator_of(config: ClientConfig) -> Authenticator | None:
+def _is_authentication_error(error: BaseException) -> bool:
+    if isinstance(error, TlsAuthenticationError):
+        return True
+    return isinstance(error, KafkaError) and error.code in _AUTHENTICATION_ERRORS
+
+
+def _authenticator_of(config: ClientConfig, environment: Environment) -> Authenticator | None:
     if not config.uses_sasl:
         return None
+    if config.sasl_mechanism == OAUTHBEARER:
+        # Imported here: other clients start without the modules for tokens and HTTP.
+        from tidelog.clients.config.oauthbearer import oauthbearer_authenticator
+
+        return oauthbearer_authenticator(config, environment)
     credentials = config.sasl_credentials
     if credentials is None:
         allowed = f"a JAAS config, because security_protocol is {config.security_protocol}"

@@ -19,7 +19,7 @@ from tidelog.protocol.metadata_records.access_control_entry_record import Access
 from tidelog.protocol.metadata_records.remove_access_control_entry_record import (
     RemoveAccessControlEntryRecord,
 )
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 
 class Removal(NamedTuple):
@@ -33,7 +33,7 @@ def create_acls(
     image: MetadataImage, bindings: Sequence[AclBinding], randomness: Randomness
 ) -> ControllerResult[list[Outcome]]:
     """Add entries; return outcomes in the order of `bindings`. An existing entry is a success."""
-    existing = {AclBinding.of(record) for record in image.access_control_entries.values()}
+    existing_bindings = _existing_bindings(image, bindings)
     records: list[AccessControlEntryRecord] = []
     outcomes = []
     for binding in bindings:
@@ -42,11 +42,24 @@ def create_acls(
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
             continue
-        if binding not in existing:
-            existing.add(binding)
+        if binding not in existing_bindings:
+            existing_bindings.add(binding)
             records.append(AccessControlEntryRecord(id=_new_id(image, randomness), **binding._asdict()))
         outcomes.append(SUCCESS)
     return ControllerResult(tuple(records), outcomes)
+
+
+def _existing_bindings(image: MetadataImage, bindings: Sequence[AclBinding]) -> set[AclBinding]:
+    """Return the stored entries of the resources, principals and hosts of `bindings`.
+
+    Only these are compared: the values of all entries would take 10 ms for 10,000.
+    """
+    requested = {(each.resource_name, each.principal, each.host) for each in bindings}
+    return {
+        AclBinding.of(each)
+        for each in image.access_control_entries.values()
+        if (each.resource_name, each.principal, each.host) in requested
+    }
 
 
 def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> ControllerResult[list[Removal]]:
@@ -56,13 +69,13 @@ def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Controlle
     for acl_filter in filters:
         try:
             check_filter(acl_filter)
-            found = completed(matching_acls(image, acl_filter))
-            new = {each.id: RemoveAccessControlEntryRecord(id=each.id) for each in found}
-            if len(records | new) > MAX_RECORDS_PER_COMMAND:
+            matching = run_steps(matching_acls(image, acl_filter))
+            matching_records = {each.id: RemoveAccessControlEntryRecord(id=each.id) for each in matching}
+            if len(records | matching_records) > MAX_RECORDS_PER_COMMAND:
                 text = f"Cannot remove more than {MAX_RECORDS_PER_COMMAND} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-            records |= new
-            removals.append(Removal(SUCCESS, tuple(map(AclBinding.of, found))))
+            records |= matching_records
+            removals.append(Removal(SUCCESS, tuple(map(AclBinding.of, matching))))
         except KafkaError as error:
             removals.append(Removal(Outcome.of(error)))
     return ControllerResult(tuple(records.values()), removals)

@@ -47,7 +47,7 @@ def alter_partition(
 
 
 class _Alteration:
-    """Makes the changes of one request from the broker `leader`."""
+    """Applies the changes of one request from the broker `leader`."""
 
     def __init__(self, image: MetadataImage, settings: ControllerSettings, leader: BrokerId) -> None:
         self.updates = PartitionUpdates(image, settings)
@@ -82,15 +82,15 @@ class _Alteration:
         if record is not None and record.leader not in (self._leader, NO_LEADER_CHANGE):
             # The change completed a reassignment that removes the leader.
             return _error_response(requested, ErrorCode.NEW_LEADER_ELECTED)
-        changed = self.updates.partition(topic, index)
-        assert changed is not None
+        new_partition = self.updates.partition(topic, index)
+        assert new_partition is not None
         return ResponsePartitionData(
             partition_index=index,
-            leader_id=changed.leader,
-            leader_epoch=changed.leader_epoch,
-            isr=changed.isr,
-            leader_recovery_state=changed.leader_recovery_state,
-            partition_epoch=changed.partition_epoch,
+            leader_id=new_partition.leader,
+            leader_epoch=new_partition.leader_epoch,
+            isr=new_partition.isr,
+            leader_recovery_state=new_partition.leader_recovery_state,
+            partition_epoch=new_partition.partition_epoch,
         )
 
     def _check(

@@ -24,6 +24,19 @@ from tidelog.protocol.metadata_records.register_broker_record import (
 )
 
 
+def require_registration(image: MetadataImage, broker: BrokerId) -> BrokerImage:
+    """Return the registration of `broker`, whatever its epoch is.
+
+    Errors: KafkaError BROKER_ID_NOT_REGISTERED if there is none.
+    """
+    registration = image.brokers.get(broker)
+    if registration is None:
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker} is not currently registered"
+        )
+    return registration
+
+
 def current_registration(image: MetadataImage, broker: BrokerId, epoch: int) -> BrokerImage:
     """Return the registration of `broker`.
 
@@ -80,12 +93,8 @@ def unregister_broker(
 
     Errors: KafkaError BROKER_ID_NOT_REGISTERED if there is none.
     """
-    registered = image.brokers.get(broker)
-    if registered is None:
-        raise KafkaError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker} is not currently registered"
-        )
-    records = broker_changes.unregistration_records(image, settings, registered)
+    registration = require_registration(image, broker)
+    records = broker_changes.unregistration_records(image, settings, registration)
     return ControllerResult(tuple(records), None, is_atomic=False)
 
 

@@ -113,8 +113,8 @@ def replace_configs(
         yield None
         try:
             values = {change.key: change.value for change in changes}
-            deleted = {key: None for key in image.configs.get(resource, {}) if key not in values}
-            records += change_records(image, settings, resource, values | deleted)
+            deletions = {key: None for key in image.configs.get(resource, {}) if key not in values}
+            records += change_records(image, settings, resource, values | deletions)
             outcomes.append(SUCCESS)
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
@@ -136,8 +136,8 @@ def change_records(
     """
     resource_type, name = resource
     current = image.configs.get(resource, {})
-    resulting = {key: value for key, value in {**current, **values}.items() if value is not None}
-    check_configs(image, settings, resource_type, name, resulting)
+    new_configs = {key: value for key, value in {**current, **values}.items() if value is not None}
+    check_configs(image, settings, resource_type, name, new_configs)
     if resource_type == ResourceType.TOPIC and not is_new and name not in image.topics_by_name:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic {name!r} does not exist.")
     if resource_type == ResourceType.BROKER and eligible_leader_replicas_enabled(image):

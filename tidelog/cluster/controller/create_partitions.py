@@ -72,12 +72,12 @@ def _new_records(
     if topic is None:
         text = f"Unable to find a topic named {requested.name!r}."
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    existing = len(topic.partitions)
-    additional = requested.count - existing
+    existing_count = len(topic.partitions)
+    additional = requested.count - existing_count
     if additional <= 0:
         text = (
-            f"The topic {topic.name!r} currently has {existing} partition(s); {requested.count} would not be "
-            "an increase."
+            f"The topic {topic.name!r} currently has {existing_count} partition(s); {requested.count} would "
+            "not be an increase."
         )
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
     if additional > additional_max:
@@ -86,7 +86,7 @@ def _new_records(
     charge(additional)
     partitions = yield from _partitions(image, topic, requested, additional, randomness)
     limit.add_replicas(topic.name, (each.replicas for each in partitions))
-    return (yield from partition_records(topic.id, existing, partitions))
+    return (yield from partition_records(topic.id, existing_count, partitions))
 
 
 def _partitions(

@@ -101,7 +101,7 @@ class _Creation:
         self._randomness = randomness
         self._charge = charge
         self._limit = PartitionLimit(image, settings.partitions_per_broker_max)
-        self._colliding = colliding_names(image.topics_by_name)
+        self._names_by_metric_name = colliding_names(image.topics_by_name)
 
     def create(self, topic: CreatableTopic) -> Steps[CreatableTopicResult]:
         """Add the records of `topic`, or raise KafkaError if it cannot be created."""
@@ -129,7 +129,7 @@ class _Creation:
         check_name(name)
         if name in self._image.topics_by_name:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic {name!r} already exists.")
-        existing = self._colliding.get(metric_name(name))
+        existing = self._names_by_metric_name.get(metric_name(name))
         if existing is not None:
             text = (
                 f"Topic {name!r} collides with existing topic {existing!r}: '.' and '_' are equal in metrics"

@@ -46,9 +46,9 @@ def delete_topics(
     for target in chain(request.topics, (DeleteTopicState(name=name) for name in request.topic_names)):
         yield None
         counts[target] += 1
-        named = None if target.name is None else image.topics_by_name.get(target.name)
-        if named is not None:
-            named_ids.add(named.id)
+        topic_of_name = None if target.name is None else image.topics_by_name.get(target.name)
+        if topic_of_name is not None:
+            named_ids.add(topic_of_name.id)
     records = []
     results = []
     for target, count in counts.items():

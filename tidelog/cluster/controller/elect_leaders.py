@@ -22,7 +22,7 @@ from tidelog.protocol.messages.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 MAX_ELECTIONS: Final = 1000
 """The maximum number of elections in one call of a periodic task, so that other commands are not delayed."""
@@ -55,8 +55,8 @@ def elect_leaders(
             yield None
     else:
         for requested in request.topic_partitions:
-            found = image.topics_by_name.get(requested.topic)
-            outcomes = yield from elections.elect_all(found, requested.topic, requested.partitions)
+            topic_image = image.topics_by_name.get(requested.topic)
+            outcomes = yield from elections.elect_all(topic_image, requested.topic, requested.partitions)
             results.append(ReplicaElectionResult(topic=requested.topic, partition_result=outcomes))
             yield None
     reply = ElectLeadersResponse(replica_election_results=tuple(results))
@@ -99,7 +99,7 @@ class _Elections:
         self, topic: TopicImage | None, name: str, indexes: Iterable[int]
     ) -> Steps[tuple[PartitionResult, ...]]:
         """Return the outcome of each partition; one step for each."""
-        return (yield from each(lambda index: self._elect(topic, name, index), indexes))
+        return (yield from map_items(lambda index: self._elect(topic, name, index), indexes))
 
     def _elect(self, topic: TopicImage | None, name: str, index: int) -> PartitionResult:
         code, text = self._outcome(topic, name, index)

@@ -143,14 +143,14 @@ class BrokerHeartbeats:
 
     def _unfenced_heartbeats(self, image: MetadataImage, now_ms: int) -> list[tuple[int, BrokerId]]:
         """Return the last heartbeat of each unfenced broker; `now_ms` for a broker that has sent none."""
-        found = []
+        heartbeats = []
         for broker in image.brokers.values():
             if broker.fenced:
                 continue
             session = self._sessions.get(broker.id)
             if session is None or session.epoch != broker.epoch:
                 session = self._sessions[broker.id] = _Session(broker.epoch, now_ms)
-            found.append(
+            heartbeats.append(
                 (session.last_heartbeat_ms if session.last_heartbeat_ms is not None else now_ms, broker.id)
             )
-        return found
+        return heartbeats

@@ -111,10 +111,10 @@ class _Change:
         return self._leadership() | self._replicas() | self._leader_recovery()
 
     def _finish_reassignment(self) -> None:
-        completed = complete_reassignment(self._sets, self._isr)
-        if completed is not None:
-            self._isr = completed.isr
-            self._sets = ReplicaSets(completed.replicas)
+        completion = complete_reassignment(self._sets, self._isr)
+        if completion is not None:
+            self._isr = completion.isr
+            self._sets = ReplicaSets(completion.replicas)
 
     def _update_eligible(self) -> None:
         if not self._rules.tracks_eligible_leaders or len(self._isr) >= self._rules.min_insync_replicas:

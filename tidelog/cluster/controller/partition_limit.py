@@ -24,7 +24,7 @@ class PartitionLimit:
     def __init__(self, image: MetadataImage, per_broker_max: int | None) -> None:
         self._image = image
         self._per_broker_max = per_broker_max
-        self._added: Counter[BrokerId] = Counter()
+        self._new_counts: Counter[BrokerId] = Counter()
         self._total: int | None = None
         self._partition_counts: Counter[BrokerId] | None = None
 
@@ -33,18 +33,18 @@ class PartitionLimit:
 
         Errors: KafkaError POLICY_VIOLATION if a broker would exceed the limit; no replica is then counted.
         """
-        added = self._added + Counter(broker for replicas in placements for broker in replicas)
+        new_counts = self._new_counts + Counter(broker for replicas in placements for broker in replicas)
         if self._per_broker_max is not None and not is_internal(topic):
-            self._check_limit(topic, added, self._per_broker_max)
-        self._added = added
+            self._check_limit(topic, new_counts, self._per_broker_max)
+        self._new_counts = new_counts
 
-    def _check_limit(self, topic: str, added: Counter[BrokerId], maximum: int) -> None:
+    def _check_limit(self, topic: str, new_counts: Counter[BrokerId], maximum: int) -> None:
         if self._total is None:
             self._total = sum(len(each.partitions) for each in self._image.topics_by_name.values())
-        if self._total + max(added.values(), default=0) <= maximum:
+        if self._total + max(new_counts.values(), default=0) <= maximum:
             return  # Not even a broker with a replica of every partition exceeds the limit.
         counts = self._counts_per_broker()
-        for broker, count in sorted(added.items()):
+        for broker, count in sorted(new_counts.items()):
             if counts[broker] + count > maximum:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,

@@ -32,7 +32,7 @@ from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 _UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 _METADATA_VERSION_3_6: Final = 12
-"""Below it, a leader does not notice a smaller ISR without a new leader epoch (KAFKA-15021)."""
+"""Below it, a leader ignores a smaller ISR that has no new leader epoch (KAFKA-15021)."""
 
 
 PartitionOfTopic: TypeAlias = tuple[TopicImage, int]
@@ -112,17 +112,17 @@ class PartitionUpdates:
         return self._config(topic, _UNCLEAN_ELECTION) == "true"
 
     def _rules_of(self, topic: TopicImage) -> PartitionRules:
-        found = self._rules.get(topic.id)
-        if found is None:
+        rules = self._rules.get(topic.id)
+        if rules is None:
             replication_factor = len(topic.partitions[0].replicas)
-            found = self._rules[topic.id] = PartitionRules(
+            rules = self._rules[topic.id] = PartitionRules(
                 can_lead=self._can_lead,
                 default_directory=self._default_directory,
                 min_insync_replicas=min(int(self._config(topic, _MIN_INSYNC_REPLICAS)), replication_factor),
                 tracks_eligible_leaders=self._tracks_eligible,
                 bumps_epoch_on_isr_shrink=self._bumps_on_shrink,
             )
-        return found
+        return rules
 
     def _config(self, topic: TopicImage, key: str) -> str:
         own = self._image.topic_configs(topic.name)

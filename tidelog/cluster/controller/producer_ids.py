@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from tidelog.cluster.controller.brokers import current_registration, require_registration
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -31,14 +32,8 @@ def allocate_producer_ids(
 
     Errors: KafkaError BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH if its registration has another epoch.
     """
-    registered = image.brokers.get(broker)
-    if registered is None:
-        raise KafkaError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker} is not currently registered"
-        )
-    if registered.epoch != broker_epoch:
-        text = f"Expected broker epoch {registered.epoch} of broker {broker}, but got {broker_epoch}"
-        raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
+    require_registration(image, broker)
+    current_registration(image, broker, broker_epoch)
     first = image.next_producer_id
     if first > _MAX_PRODUCER_ID - BLOCK_SIZE:
         raise KafkaError(

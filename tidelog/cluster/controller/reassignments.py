@@ -39,7 +39,7 @@ from tidelog.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 
 def alter_partition_reassignments(
@@ -49,7 +49,7 @@ def alter_partition_reassignments(
     reassignment = _Reassignment(image, settings, request.allow_replication_factor_change)
     responses = []
     for topic in request.topics:
-        partitions = yield from each(partial(reassignment.alter_partition, topic.name), topic.partitions)
+        partitions = yield from map_items(partial(reassignment.alter_partition, topic.name), topic.partitions)
         responses.append(ReassignableTopicResponse(name=topic.name, partitions=partitions))
         yield None
     reply = AlterPartitionReassignmentsResponse(
@@ -70,9 +70,9 @@ def list_partition_reassignments(
             found += yield from _ongoing(topic, topic.partitions)
     else:
         for requested in request.topics:
-            named = image.topics_by_name.get(requested.name)
-            if named is not None:
-                found += yield from _ongoing(named, requested.partition_indexes)
+            topic_image = image.topics_by_name.get(requested.name)
+            if topic_image is not None:
+                found += yield from _ongoing(topic_image, requested.partition_indexes)
     return ListPartitionReassignmentsResponse(error_message=None, topics=tuple(found))
 
 

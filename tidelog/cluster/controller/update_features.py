@@ -113,8 +113,7 @@ def _check_direction(update: FeatureUpdateKey, current: int) -> None:
 
 def _check_metadata_version(update: FeatureUpdateKey, current: int) -> None:
     level = update.max_version_level
-    changed = [each for each in _LEVELS_WITH_CHANGED_RECORDS if level < each <= current]
-    if not changed:
+    if not any(level < each <= current for each in _LEVELS_WITH_CHANGED_RECORDS):
         return
     if update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
         raise _invalid_update(update, "unsafe downgrades of the metadata are not supported")
@@ -138,9 +137,9 @@ def _unsupported_reasons(image: MetadataImage, name: str, level: int) -> Iterato
             yield f"broker {broker.id} supports {supported.lowest} to {supported.highest}"
     for controller in image.controllers.values():
         ranges = {each.name: each for each in controller.features}
-        found = ranges.get(name)
+        feature = ranges.get(name)
         lowest, highest = (
-            _DISABLED if found is None else (found.min_supported_version, found.max_supported_version)
+            _DISABLED if feature is None else (feature.min_supported_version, feature.max_supported_version)
         )
         if level and not lowest <= level <= highest:
             yield f"controller {controller.controller_id} supports {lowest} to {highest}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from tidelog.cluster.quorum.voter_set import VoterSet
 from tidelog.protocol.batch import iterate_headers
@@ -35,9 +35,10 @@ def control_messages(
         if not header.is_control or header.next_offset <= from_offset:
             continue
         for record in iterate_records(batches, position, header):
-            read = read_control_record(record)
-            if read is not None and record.offset >= from_offset:
-                yield record.offset, read[1]
+            control_record = read_control_record(record)
+            if control_record is not None and record.offset >= from_offset:
+                _, message = control_record
+                yield record.offset, message
 
 
 def leader_change(
@@ -62,12 +63,11 @@ def kraft_version_record(version: int) -> tuple[ControlRecordType, ControlMessag
 
 
 def data_batch(
-    values: Iterable[bytes], *, base_offset: Offset, epoch: LeaderEpoch, timestamp: int
+    values: Sequence[bytes], *, base_offset: Offset, epoch: LeaderEpoch, timestamp: int
 ) -> bytearray:
     """Return a batch of records without keys; `timestamp` is in ms since the epoch."""
     builder = BatchBuilder(base_offset=base_offset, leader_epoch=epoch)
-    for value in values:
-        builder.append(timestamp, None, value)
+    builder.append_values(timestamp, values)
     return builder.build()
 
 

@@ -47,7 +47,7 @@ class LeaderLog:
         self.flush()
         return self._log.end_offset - 1
 
-    def append_data(self, values: Iterable[bytes]) -> tuple[Offset, Offset]:
+    def append_data(self, values: Sequence[bytes]) -> tuple[Offset, Offset]:
         """Append a batch without flushing it; return the offsets of its first and last record."""
         epoch = self._quorum_state.epoch
         base_offset = self._log.end_offset
@@ -65,10 +65,10 @@ class LeaderLog:
         if self._history.kraft_version == KRAFT_VERSION_STATIC:
             return []
         voters = self._membership.voters
-        updated = voters
+        new_voters = voters
         if self._membership.own_endpoints and self._membership.is_voter:
-            updated = voters.with_voter(self._membership.own_voter)
+            new_voters = voters.with_voter(self._membership.own_voter)
         offset = self._history.last_offset
-        if offset is not None and offset >= 0 and updated == voters:
+        if offset is not None and offset >= 0 and new_voters == voters:
             return []
-        return [kraft_version_record(self._history.kraft_version), voters_record(updated)]
+        return [kraft_version_record(self._history.kraft_version), voters_record(new_voters)]

@@ -137,12 +137,6 @@ class Quorum:
         return self._replica.log.high_watermark
 
     @property
-    def epoch_start_offset(self) -> Offset | None:
-        """The offset of the first record of this leader's epoch; None if this replica is not the leader."""
-        role = self._replica.quorum_state.role
-        return role.epoch_start_offset if isinstance(role, LeaderState) else None
-
-    @property
     def record(self) -> QuorumRecord:
         """The quorum record, including a change by the last step that may not be durable yet."""
         return self._replica.epoch_and_vote.record
@@ -167,9 +161,9 @@ class Quorum:
         """The kraft.version: 0 if the voters are static, 1 if the log contains them."""
         return self._replica.membership.kraft_version
 
-    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
+    def upgrade_rejection(self, epoch: LeaderEpoch) -> str | None:
         """Return why `UpgradeVoters` would be rejected in `epoch` now; None if it would not."""
-        return self._voter_changes.upgrade_refusal(epoch)
+        return self._voter_changes.upgrade_rejection(epoch)
 
     def voters_at(self, end_offset: Offset) -> tuple[int, VoterSet | None]:
         """Return kraft.version and voters for a snapshot of all records below `end_offset`.

@@ -129,7 +129,7 @@ class FollowerState:
         deadline_ms: int,
         update_voter_at_ms: int,
     ) -> None:
-        """Start the state.
+        """Follow the leader `leader_id`.
 
         `deadline_ms`: the end of the fetch timeout. `update_voter_at_ms`: the next check of the voter entry.
         """

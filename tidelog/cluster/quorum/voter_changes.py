@@ -260,7 +260,7 @@ class VoterChanges:
 
     def upgrade(self, event: UpgradeVoters) -> None:
         """Write the static voters to the log; from then on their directory ids are checked."""
-        rejection = self.upgrade_refusal(event.epoch)
+        rejection = self.upgrade_rejection(event.epoch)
         if rejection is not None:
             self._outbox.add(AppendRejected(event.context, rejection))
             return
@@ -272,7 +272,7 @@ class VoterChanges:
         epoch = self._quorum_state.epoch
         self._outbox.add(RecordsAppended(event.context, base_offset, last_offset, epoch))
 
-    def upgrade_refusal(self, epoch: LeaderEpoch) -> str | None:
+    def upgrade_rejection(self, epoch: LeaderEpoch) -> str | None:
         """Return why the voters cannot become dynamic in `epoch` now; None if they can."""
         state = self._quorum_state
         leader = state.role

@@ -108,10 +108,10 @@ class VoterHistory:
             self._versions.append((offset, message.k_raft_version))
 
     def _read_snapshot(self, log: ReadableRaftLog, snapshot_id: SnapshotId) -> None:
-        read = log.read_snapshot(snapshot_id, 0, _HEAD_BYTES)
-        if read is None:
+        chunk = log.read_snapshot(snapshot_id, 0, _HEAD_BYTES)
+        if chunk is None:
             raise DecodeError(f"snapshot {snapshot_id} does not exist")
-        head = read[0]
+        head, _ = chunk
         if not head:
             return
         header = read_header(head, 0)

@@ -13,7 +13,7 @@ request.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from tidelog.cluster.replication.aux_build import AuxStep
 from tidelog.cluster.replication.follower_state import FollowedPartition, ReplicaState
@@ -52,6 +52,7 @@ class OffsetQuery(NamedTuple):
 
 
 Query: TypeAlias = EpochEndQuery | OffsetQuery
+QueryType = TypeVar("QueryType", EpochEndQuery, OffsetQuery)
 
 _TIMESTAMP_OF_STEP: Final = {
     AuxStep.LOG_START: EARLIEST_TIMESTAMP,
@@ -99,23 +100,24 @@ class FollowerQueries:
 
     def epoch_request(self, now_ms: int) -> OffsetForLeaderEpochRequest | None:
         """Return the request for ends of epochs; None if no partition needs one."""
-        topics: dict[str, list[OffsetForLeaderPartition]] = {}
-        self._pending = {}
-        for partition, query in self._ready_queries(now_ms):
-            if isinstance(query, EpochEndQuery):
-                topic, index = partition.topic_partition
-                requested = OffsetForLeaderPartition(
-                    partition=index, current_leader_epoch=partition.leader_epoch, leader_epoch=query.epoch
-                )
-                topics.setdefault(topic, []).append(requested)
-                self._pending[partition.topic_partition] = (partition.leader_epoch, query)
+        topics = self._take_ready(EpochEndQuery, now_ms)
         if not topics:
             return None
         return OffsetForLeaderEpochRequest(
             replica_id=self._replica_id,
             topics=tuple(
-                OffsetForLeaderTopic(topic=topic, partitions=tuple(partitions))
-                for topic, partitions in topics.items()
+                OffsetForLeaderTopic(
+                    topic=topic,
+                    partitions=tuple(
+                        OffsetForLeaderPartition(
+                            partition=partition.topic_partition.partition,
+                            current_leader_epoch=partition.leader_epoch,
+                            leader_epoch=query.epoch,
+                        )
+                        for partition, query in queries
+                    ),
+                )
+                for topic, queries in topics.items()
             ),
         )
 
@@ -131,25 +133,24 @@ class FollowerQueries:
 
     def offsets_request(self, now_ms: int) -> ListOffsetsRequest | None:
         """Return the request for bounds of the leader's log; None if no partition needs one."""
-        topics: dict[str, list[ListOffsetsPartition]] = {}
-        self._pending = {}
-        for partition, query in self._ready_queries(now_ms):
-            if isinstance(query, OffsetQuery):
-                topic, index = partition.topic_partition
-                requested = ListOffsetsPartition(
-                    partition_index=index,
-                    current_leader_epoch=partition.leader_epoch,
-                    timestamp=query.timestamp,
-                )
-                topics.setdefault(topic, []).append(requested)
-                self._pending[partition.topic_partition] = (partition.leader_epoch, query)
+        topics = self._take_ready(OffsetQuery, now_ms)
         if not topics:
             return None
         return ListOffsetsRequest(
             replica_id=self._replica_id,
             topics=tuple(
-                ListOffsetsTopic(name=topic, partitions=tuple(partitions))
-                for topic, partitions in topics.items()
+                ListOffsetsTopic(
+                    name=topic,
+                    partitions=tuple(
+                        ListOffsetsPartition(
+                            partition_index=partition.topic_partition.partition,
+                            current_leader_epoch=partition.leader_epoch,
+                            timestamp=query.timestamp,
+                        )
+                        for partition, query in queries
+                    ),
+                )
+                for topic, queries in topics.items()
             ),
         )
 
@@ -169,13 +170,19 @@ class FollowerQueries:
         self._pending = {}
         return [partition for partition in pending if partition is not None]
 
-    def _ready_queries(self, now_ms: int) -> Iterator[tuple[FollowedPartition, Query]]:
+    def _take_ready(
+        self, kind: type[QueryType], now_ms: int
+    ) -> dict[str, list[tuple[FollowedPartition, QueryType]]]:
+        """Return the queries of one kind that can be sent now, by topic; only they are pending afterwards."""
+        topics: dict[str, list[tuple[FollowedPartition, QueryType]]] = {}
+        self._pending = {}
         for topic_partition in self._open:
             partition = self._partitions[topic_partition]
-            if partition.delayed_until_ms <= now_ms:
-                query = next_query(partition)
-                if query is not None:
-                    yield partition, query
+            query = next_query(partition) if partition.delayed_until_ms <= now_ms else None
+            if isinstance(query, kind):
+                topics.setdefault(topic_partition.topic, []).append((partition, query))
+                self._pending[topic_partition] = (partition.leader_epoch, query)
+        return topics
 
     def _pending_partition(self, topic_partition: TopicPartition) -> FollowedPartition | None:
         partition = self._partitions.get(topic_partition)

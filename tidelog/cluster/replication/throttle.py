@@ -75,12 +75,15 @@ class ReplicationQuota:
         """Return whether the windows together exceed the rate."""
         if self.rate is None or not self._throttled:
             return False
+        return self.bytes_per_s(now_ms) > self.rate
+
+    def bytes_per_s(self, now_ms: int) -> float:
+        """Return the rate of the throttled partitions over the windows."""
         self._expire(now_ms)
         if not self._windows:
-            return False
+            return 0.0
         elapsed_ms = max(now_ms - self._windows[0][0], self._window_ms)
-        total_bytes = sum(size_bytes for _, size_bytes in self._windows)
-        return total_bytes * 1_000 > self.rate * elapsed_ms
+        return sum(size_bytes for _, size_bytes in self._windows) * 1_000 / elapsed_ms
 
     def _expire(self, now_ms: int) -> None:
         oldest_ms = now_ms - self._window_ms * self._window_count

@@ -23,7 +23,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from tidelog.clients.transport.backoff import ExponentialBackoff
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.remote.expiry.segment_deletion import delete_segment
 from tidelog.remote.ports.metadata_manager import (
     RemoteMetadataError,

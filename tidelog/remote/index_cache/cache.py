@@ -65,8 +65,6 @@ class RemoteIndexCache:
         self._partitions: dict[CachedFile, TopicIdPartition] = {}
         self._total_bytes = 0
         self._is_closed = False
-        self.openings = 0
-        """The number of indexes that were opened, from their file or from remote storage."""
 
     @property
     def directory(self) -> str:
@@ -169,7 +167,6 @@ class RemoteIndexCache:
         return opened
 
     def _add(self, file: CachedFile, metadata: RemoteLogSegmentMetadata, index: Index) -> _OpenIndex:
-        self.openings += 1
         opened = _OpenIndex(index)
         opened.readers = 1
         if self._is_closed:

@@ -10,10 +10,10 @@ Errors: KafkaError if the cluster, a topic or a leader does not respond.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import SystemClock
@@ -74,11 +74,15 @@ class ClusterView:
 
 
 class Gatherer:
-    """Sends requests to one cluster through `admin`, and reads its metadata topic with clients of its own."""
+    """Sends requests to one cluster through `admin`, and reads its metadata topic with clients of its own.
 
-    def __init__(self, admin: Admin, bootstrap_servers: str) -> None:
+    `options` are those of these clients, see `ConsumerConfig`.
+    """
+
+    def __init__(self, admin: Admin, bootstrap_servers: str, options: Mapping[str, Any]) -> None:
         self._admin = admin
         self._bootstrap_servers = bootstrap_servers
+        self._options = options
 
     async def tiered_topics(self) -> list[str]:
         """Return the topics with remote.storage.enable, by name."""
@@ -233,7 +237,7 @@ class Gatherer:
 
     async def _read(self, number: int, history: MetadataHistory) -> None:
         name = TopicPartition(METADATA_TOPIC, number)
-        async with PartitionReader(self._bootstrap_servers, name) as reader:
+        async with PartitionReader(self._bootstrap_servers, name, **self._options) as reader:
             start, _ = await reader.range()
             if start > 0:
                 history.truncated[number] = start

@@ -16,8 +16,8 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.bounded_pool import BoundedPool
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.remote.expiry.partition_remover import TAKEOVER_INTERVALS, RemotePartitionRemover
 from tidelog.remote.expiry.segment_deletion import delete_undeleted_copies
 from tidelog.remote.log_manager.partition_tasks import PartitionTasks, TaskPools
@@ -61,7 +61,7 @@ class RemoteLogManager:
         """Threads that read from remote storage: remote.log.reader.threads and .max.pending.tasks."""
         self.fetch_quota = ByteRate(*_fetch_rate(settings))
         """The quota of reads: check `is_exceeded` before a read, call `record` after it (KIP-956)."""
-        self.slots = TaskPools(TaskSlots(1), TaskSlots(1), TaskSlots(1))
+        self._slots = TaskPools(TaskSlots(1), TaskSlots(1), TaskSlots(1))
         self._context = RemoteLogContext(
             broker_id=node.broker_id,
             settings=settings,
@@ -81,7 +81,7 @@ class RemoteLogManager:
             settings.remote_log_manager_task_retry_jitter,
         )
         self._remover = RemotePartitionRemover(
-            self._context, self.slots.expiration, self._backoff, self.is_assigned
+            self._context, self._slots.expiration, self._backoff, self.is_assigned
         )
         self._partitions: dict[TopicIdPartition, PartitionTasks] = {}
         self._ending: set[PartitionTasks] = set()
@@ -117,10 +117,10 @@ class RemoteLogManager:
             settings.remote_log_manager_expiration_thread_pool_size,
         )
         self.copier_pool.resize(copier)
-        self.slots.copy.resize(copier)
+        self._slots.copy.resize(copier)
         self.expiration_pool.resize(expiration)
-        self.slots.expiration.resize(expiration)
-        self.slots.follower.resize(settings.remote_log_manager_follower_thread_pool_size)
+        self._slots.expiration.resize(expiration)
+        self._slots.follower.resize(settings.remote_log_manager_follower_thread_pool_size)
         self.reader_pool.resize(settings.remote_log_reader_threads)
         self.copy_quota.configure(*_copy_rate(settings))
         self.fetch_quota.configure(*_fetch_rate(settings))
@@ -238,7 +238,7 @@ class RemoteLogManager:
         tasks = PartitionTasks(
             self._context,
             Role(replica, is_leader=is_leader),
-            self.slots,
+            self._slots,
             self._backoff,
             self._remover,
             before,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from tidelog.clients.transport.backoff import ExponentialBackoff
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.remote.copying.task import CopyTask
 from tidelog.remote.expiry.partition_remover import RemotePartitionRemover
 from tidelog.remote.expiry.task import ExpirationTask

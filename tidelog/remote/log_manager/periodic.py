@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.randomness import Randomness
-from tidelog.clients.transport.backoff import ExponentialBackoff
 from tidelog.remote.ports.metadata_manager import RemoteMetadataNotReady
 from tidelog.remote.tasks.slots import TaskSlots
 

@@ -3,7 +3,6 @@
     query                        STARTED   FINISHED   DELETE_STARTED   DELETE_FINISHED
     segment, next_with_txn_index    -         yes           -                -
     segments                       yes        yes          yes               -
-    size_bytes                      -         yes           -                -
     highest_offset                  -         yes          yes              yes
 
 Records may be repeated, and may be about segments that were deleted long ago: records without effect are
@@ -83,11 +82,10 @@ class RemoteLogMetadataCache:
         outcome = self._outcome_of(update, row)
         if row is None or outcome is Outcome.ILLEGAL_MOVE:
             return outcome
-        before = self._table.state(row)
         self._table.update(row, update)
         self.changes += 1
         if outcome is Outcome.APPLIED:
-            self._change_state(row, before, update.state)
+            self._change_state(row, update.state)
         return outcome
 
     def outcome_of(self, update: RemoteLogSegmentMetadataUpdate) -> Outcome:
@@ -104,7 +102,7 @@ class RemoteLogMetadataCache:
         for metadata in segments:
             row = self._add(metadata)
             if metadata.state is FINISHED:
-                self._change_state(row, STARTED, FINISHED)
+                self._change_state(row, FINISHED)
         for epoch, offset in highest_offsets:
             state = self._epoch(epoch)
             if state.highest_offset is None or state.highest_offset < offset:
@@ -161,11 +159,6 @@ class RemoteLogMetadataCache:
         row = self._table.find(segment_id.id)
         return None if row is None else self._table.get(row)
 
-    def size_bytes(self, epoch: LeaderEpoch) -> int:
-        """Return the size of the finished segments that have records of `epoch`, in bytes."""
-        state = self._epochs.get(epoch)
-        return 0 if state is None else state.finished_size_bytes
-
     # --- private --------------------------------------------------------------------------
 
     def _outcome_of(self, update: RemoteLogSegmentMetadataUpdate, row: int | None) -> Outcome:
@@ -182,18 +175,15 @@ class RemoteLogMetadataCache:
             self._epoch(entry.epoch).add_started(row)
         return row
 
-    def _change_state(self, row: int, before: RemoteLogSegmentState, after: RemoteLogSegmentState) -> None:
-        size_bytes = self._table.size_bytes(row)
+    def _change_state(self, row: int, after: RemoteLogSegmentState) -> None:
         if after is FINISHED:
             self._table.set_finish_order(row)
         for number in self._table.epochs(row):
             epoch = self._epochs[number]
             if after is FINISHED:
                 epoch.add_finished(row)
-                epoch.finished_size_bytes += size_bytes
             elif after is DELETING:
                 epoch.hide(row)
-                epoch.finished_size_bytes -= size_bytes * (before is FINISHED)
             else:
                 epoch.remove(row)
         if after is DELETED:

@@ -40,7 +40,6 @@ class EpochSegments:
         "_txn_rows",
         "_txn_starts",
         "_unreferenced",
-        "finished_size_bytes",
         "highest_offset",
     )
 
@@ -54,7 +53,6 @@ class EpochSegments:
         self._txn_starts = array("q")
         self._txn_rows = array("i")
         self.highest_offset: Offset | None = None
-        self.finished_size_bytes = 0
 
     def add_started(self, row: int) -> None:
         """Add a copy that has started; readers do not use it yet."""

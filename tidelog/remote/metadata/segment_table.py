@@ -30,7 +30,6 @@ _ID_BYTES: Final = 16
 _START, _START_AT = Struct("<q"), 16
 _SPAN = Struct("<qq")
 _EVENT_TIMESTAMP, _EVENT_TIMESTAMP_AT = Struct("<q"), 40
-_SIZE, _SIZE_AT = Struct("<i"), 48
 _BROKER, _BROKER_AT = Struct("<i"), 52
 _EPOCH, _EPOCH_AT = Struct("<i"), 56
 _ORDER, _ORDER_AT = Struct("<I"), 60
@@ -98,11 +97,6 @@ class SegmentTable:
         if epochs is not None:
             return tuple(entry.epoch for entry in epochs)
         return _EPOCH.unpack_from(self._rows, row * _ROW.size + _EPOCH_AT)
-
-    def size_bytes(self, row: int) -> int:
-        """Return the size of the segment in `row` in bytes."""
-        size: int = _SIZE.unpack_from(self._rows, row * _ROW.size + _SIZE_AT)[0]
-        return size
 
     def set_finish_order(self, row: int) -> None:
         """Record that the copy in `row` was finished after all other finished copies."""

@@ -95,10 +95,6 @@ class CacheQueries(ABC):
         cache = self.cache(partition)
         return cache, cache.changes  # another cache is another version, even with the same count
 
-    def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
-        """Return the size in bytes of the finished segments of `epoch`."""
-        return self.cache(partition).size_bytes(epoch)
-
 
 class PartitionMetadataStore(CacheQueries):
     """A cache for each partition of this node.

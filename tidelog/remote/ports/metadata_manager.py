@@ -95,10 +95,6 @@ class RemoteLogMetadataManager(SegmentQueries, Protocol):
         """
         ...
 
-    def remote_log_size(self, partition: TopicIdPartition, epoch: LeaderEpoch) -> int:
-        """Return the size in bytes of the finished segments of `epoch`."""
-        ...
-
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
     ) -> None:

@@ -75,7 +75,7 @@ class BatchStream:
                 if not self._read_next_header(index, piece_bytes):
                     return None
                 piece_bytes, index = PIECE_BYTES, 0
-            span = self.span_at(self._buffer, index, self._next_position)
+            span = self._span_at(self._buffer, index, self._next_position)
             if span.last_offset >= offset:
                 return span
             self._last_offset = span.last_offset
@@ -90,7 +90,7 @@ class BatchStream:
             self._buffer, self._buffer_position = data, position
         return data
 
-    def span_at(self, buffer: Piece, index: int, position: int) -> BatchSpan:
+    def _span_at(self, buffer: Piece, index: int, position: int) -> BatchSpan:
         """Return the batch whose header is at `index` in `buffer` and at `position` in the segment.
 
         Errors: DamagedSegment if it cannot be the batch after the batches that were read before.
@@ -128,7 +128,7 @@ class BatchStream:
         self._last_offset = first.last_offset
         limit = min(max_bytes, len(data))
         while end + BATCH_OVERHEAD <= limit:
-            span = self.span_at(data, end, first.position + end)
+            span = self._span_at(data, end, first.position + end)
             if end + span.size_bytes > limit or span.last_offset >= end_offset:
                 break
             end, next_offset = end + span.size_bytes, span.last_offset + 1

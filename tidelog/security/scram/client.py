@@ -21,6 +21,7 @@ from tidelog.security.scram.credentials import (
     salt_password,
 )
 from tidelog.security.scram.messages import (
+    TOKEN_EXTENSION,
     auth_message,
     escape_name,
     parse_server_final,
@@ -33,15 +34,21 @@ _GS2_HEADER: Final = "n,,"
 
 
 class ScramClient:
-    """Proves that the client has a password; `nonce` must be unpredictable and unique for each exchange."""
+    """Proves that the client has a password; `nonce` must be unpredictable and unique for each exchange.
+
+    `is_token`: `user` is the id of a delegation token, and `password` its HMAC in base64.
+    """
 
     __slots__ = ("_bare", "_mechanism", "_nonce", "_password", "_server_signature")
 
-    def __init__(self, mechanism: ScramMechanism, user: str, password: str, nonce: str) -> None:
+    def __init__(
+        self, mechanism: ScramMechanism, user: str, password: str, nonce: str, *, is_token: bool = False
+    ) -> None:
         self._mechanism = mechanism
         self._password = password
         self._nonce = nonce
-        self._bare = f"n={escape_name(user)},r={nonce}"
+        extension = f",{TOKEN_EXTENSION}=true" if is_token else ""
+        self._bare = f"n={escape_name(user)},r={nonce}{extension}"
         self._server_signature = b""
 
     def first(self) -> bytes:

@@ -50,20 +50,21 @@ SCRAM_MECHANISMS: Final = {mechanism.mechanism_name: mechanism for mechanism in 
 """The SCRAM mechanisms by name."""
 
 
-class ScramKeys(NamedTuple):
-    """The keys that are stored instead of a password."""
+@dataclass(frozen=True, slots=True)
+class ScramKeys:
+    """The keys that are stored instead of a password; their representation hides them."""
 
-    stored_key: bytes
-    server_key: bytes
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """A user's stored credential for one mechanism; its representation hides the keys."""
+    """A user's stored credential for one mechanism."""
 
     salt: bytes = field(repr=False)
     iterations: int
-    keys: ScramKeys = field(repr=False)
+    keys: ScramKeys
 
 
 def salt_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
@@ -92,5 +93,16 @@ def random_text(randomness: Randomness) -> str:
     return "".join(reversed(digits)) or "0"
 
 
+class ScramToken(NamedTuple):
+    """A delegation token as a credential: a client that has it is its owner until `expires_ms`, wall time."""
+
+    credential: ScramCredential
+    owner: str
+    expires_ms: int
+
+
 CredentialLookup = Callable[[str], ScramCredential]
 """Returns the credential of a user. For an unknown user, it returns one that no password matches."""
+
+TokenLookup = Callable[[str], ScramToken]
+"""Returns the token with an id. For an unknown id, it returns a credential that no password matches."""

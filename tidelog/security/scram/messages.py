@@ -24,11 +24,15 @@ from tidelog.security.authentication_error import AuthenticationError
 MESSAGE_BYTES_MAX: Final = 16 * 1024
 """The longest message that is parsed; clients send a few hundred bytes."""
 
-_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]+"
-_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
-_NONCE: Final = r"[\x21-\x2b\x2d-\x7e]+"
+TOKEN_EXTENSION: Final = "tokenauth"
+"""The extension of the first message whose value `true` says that the user name is that of a token."""
+
+_VALUE: Final = r"[\x01-\x2b\x2d-\x7f]++"
+# Possessive repetitions: every client can send a message that does not match, which must not take long.
+_NAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]++|=2C|=3D)++"
+_NONCE: Final = r"[\x21-\x2b\x2d-\x7e]++"
 _BASE64: Final = r"[A-Za-z0-9+/]*={0,2}"
-_EXTENSIONS: Final = rf"(?:,[A-Za-z]+={_VALUE})*"
+_EXTENSIONS: Final = rf"(?:,[A-Za-z]++={_VALUE})*"
 
 _CLIENT_FIRST: Final = re.compile(
     rf"(?P<header>n,(?:a=(?P<authorization>{_NAME}))?,)"

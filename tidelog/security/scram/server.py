@@ -7,6 +7,9 @@
 
 Legal transitions: CLIENT_FIRST to CLIENT_FINAL, CLIENT_FINAL to COMPLETE, and both to FAILED.
 
+With the extension `tokenauth=true`, the user name is the id of a delegation token, and the client is
+authenticated as the owner of the token (KIP-48).
+
 Differences from Apache Kafka: an unknown user fails with the proof, and not already with the first message.
 The channel binding of the final message must be that of the first one, as RFC 5802 requires.
 
@@ -21,24 +24,22 @@ from base64 import b64encode
 from enum import Enum, auto
 from typing import Final
 
-from tidelog.security.authentication_error import AuthenticationError
+from tidelog.security.authentication_error import OTHER_AUTHORIZATION_ID, AuthenticationError
 from tidelog.security.scram.credentials import (
     ITERATIONS_MIN,
     CredentialLookup,
     ScramCredential,
     ScramMechanism,
+    ScramToken,
+    TokenLookup,
 )
 from tidelog.security.scram.messages import (
+    TOKEN_EXTENSION,
     ClientFirst,
     auth_message,
     encode_server_first,
     parse_client_final,
     parse_client_first,
-)
-
-_TOKEN_EXTENSION: Final = "tokenauth"
-_OTHER_IDENTITY: Final = (
-    "Authentication failed: Client requested an authorization id that is different from username"
 )
 
 
@@ -68,25 +69,36 @@ class ScramServer:
         "_credential_of",
         "_mechanism",
         "_server_first",
+        "_token_of",
         "nonce",
         "state",
+        "token",
     )
 
-    def __init__(self, mechanism: ScramMechanism, nonce: str, credential_of: CredentialLookup) -> None:
+    def __init__(
+        self,
+        mechanism: ScramMechanism,
+        nonce: str,
+        credential_of: CredentialLookup,
+        token_of: TokenLookup,
+    ) -> None:
         self.state = ScramState.CLIENT_FIRST
         self.nonce = nonce
         """The nonce of the server; from the first message of the client on, that of both."""
+        self.token: ScramToken | None = None
+        """The delegation token that the client claims to have; None if it uses a password."""
         self._mechanism = mechanism
         self._credential_of = credential_of
+        self._token_of = token_of
         self._credential: ScramCredential | None = None
         self._client_first: ClientFirst | None = None
         self._server_first = ""
 
     @property
     def user(self) -> str:
-        """The authenticated user."""
+        """The authenticated user: that of the password, or the owner of the token."""
         assert self.state is ScramState.COMPLETE and self._client_first is not None
-        return self._client_first.user
+        return self._client_first.user if self.token is None else self.token.owner
 
     def evaluate(self, message: bytes) -> bytes:
         """Return the response to a message of the client; raise AuthenticationError if it fails."""
@@ -104,19 +116,24 @@ class ScramServer:
 
     def _on_client_first(self, message: bytes) -> bytes:
         first = self._client_first = parse_client_first(message)
-        if first.extensions.get(_TOKEN_EXTENSION, "").lower() == "true":
-            raise AuthenticationError("the client wants to authenticate with a delegation token")
         # A user can only act under its own name (CVE-2017-12610).
         if first.authorization_id not in ("", first.user):
-            raise AuthenticationError(_OTHER_IDENTITY, client_text=_OTHER_IDENTITY)
-        credential = self._credential = self._credential_of(first.user)
+            raise AuthenticationError(OTHER_AUTHORIZATION_ID, client_text=OTHER_AUTHORIZATION_ID)
+        credential = self._credential = self._find(first)
         if credential.iterations < ITERATIONS_MIN:
-            few = f"a SCRAM credential has {credential.iterations} iterations"
-            raise AuthenticationError(f"{few}; allowed are at least {ITERATIONS_MIN}")
+            problem = f"a SCRAM credential has {credential.iterations} iterations"
+            raise AuthenticationError(f"{problem}; allowed are at least {ITERATIONS_MIN}")
         self.nonce = first.nonce + self.nonce
         self._server_first = encode_server_first(self.nonce, credential.salt, credential.iterations)
         self._transition(ScramState.CLIENT_FINAL)
         return self._server_first.encode()
+
+    def _find(self, first: ClientFirst) -> ScramCredential:
+        """Return the credential that the client must have."""
+        if first.extensions.get(TOKEN_EXTENSION, "").lower() != "true":
+            return self._credential_of(first.user)
+        self.token = self._token_of(first.user)
+        return self.token.credential
 
     def _on_client_final(self, message: bytes) -> bytes:
         first, credential = self._client_first, self._credential

@@ -6,12 +6,18 @@ import ssl
 from dataclasses import replace
 from typing import NamedTuple
 
+from tidelog.security.tls.file_versions import FileVersion, file_versions
 from tidelog.security.tls.settings import TlsSettings
 
 
 class ClientIdentity(NamedTuple):
-    """The context of connections, and one that does not verify host names, to test own certificates."""
+    """The context of connections, with the settings and files of its origin.
 
+    `any_host` does not verify host names, to test own certificates.
+    """
+
+    settings: TlsSettings
+    files: tuple[FileVersion | None, ...]
     context: ssl.SSLContext
     any_host: ssl.SSLContext
 
@@ -21,8 +27,10 @@ def load_client_identity(settings: TlsSettings) -> ClientIdentity:
     # Imported here: a node without TLS starts without the library for certificates.
     from tidelog.security.tls.contexts import client_context
 
+    # Before the files are read, so that a change after the reading is noticed later.
+    files = file_versions(settings)
     any_host = client_context(replace(settings, verifies_host_name=False))
-    return ClientIdentity(client_context(settings), any_host)
+    return ClientIdentity(settings, files, client_context(settings), any_host)
 
 
 class TlsClient:

@@ -23,6 +23,7 @@ from tidelog.security.tls.cipher_suites import (
     TLS_1_3_SUITES,
     openssl_names,
 )
+from tidelog.security.tls.handshake_failure import AlertingContext
 from tidelog.security.tls.settings import ClientAuth, TlsSettings
 from tidelog.security.tls.stores import KeyStore, read_key_store, read_trust_store
 
@@ -40,7 +41,7 @@ def server_context(settings: TlsSettings) -> tuple[ssl.SSLContext, x509.Certific
         key = settings.name("ssl.keystore.location")
         allowed = "a listener with TLS needs a key store file, or PEM text in ssl.keystore.key"
         raise ConfigError(key, None, allowed)
-    context = _context(settings, ssl.PROTOCOL_TLS_SERVER)
+    context = _configured(AlertingContext(ssl.PROTOCOL_TLS_SERVER), settings)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.verify_mode = _VERIFY_MODES[settings.client_auth]
     if settings.trust_store is not None:
@@ -54,7 +55,7 @@ def server_context(settings: TlsSettings) -> tuple[ssl.SSLContext, x509.Certific
 
 def client_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return the context of a client; without a trust store, it trusts the certificates of the system."""
-    context = _context(settings, ssl.PROTOCOL_TLS_CLIENT)
+    context = _configured(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), settings)
     context.check_hostname = settings.verifies_host_name
     if settings.trust_store is not None:
         _load_trust_store(context, settings)
@@ -65,8 +66,8 @@ def client_context(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _context(settings: TlsSettings, protocol: ssl._SSLMethod) -> ssl.SSLContext:
-    context = ssl.SSLContext(protocol)
+def _configured(context: ssl.SSLContext, settings: TlsSettings) -> ssl.SSLContext:
+    """Set what contexts of servers and clients have in common; return the context."""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     versions = _usable_versions(settings)
     context.minimum_version = ssl.TLSVersion.TLSv1_2 if "TLSv1.2" in versions else ssl.TLSVersion.TLSv1_3

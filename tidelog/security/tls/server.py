@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.security.tls.distinguished_name import subject_name
+from tidelog.security.tls.file_versions import FileVersion, file_versions
 from tidelog.security.tls.principal_mapping import PrincipalMapper
 from tidelog.security.tls.settings import TlsSettings
 
 if TYPE_CHECKING:
     from cryptography import x509
-
-
-class FileVersion(NamedTuple):
-    """What changes when a file is written or replaced."""
-
-    inode: int
-    size_bytes: int
-    modified_ns: int
 
 
 class ServerIdentity(NamedTuple):
@@ -40,19 +32,6 @@ def load_server_identity(settings: TlsSettings) -> ServerIdentity:
     files = file_versions(settings)
     context, certificate = server_context(settings)
     return ServerIdentity(settings, files, context, certificate)
-
-
-def file_versions(settings: TlsSettings) -> tuple[FileVersion | None, ...]:
-    """Return the versions of the files of the stores; None for a file that cannot be found. I/O: stat."""
-    return tuple(map(_version, settings.files))
-
-
-def _version(path: str) -> FileVersion | None:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return FileVersion(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class TlsServer:

@@ -136,44 +136,44 @@ class TlsSettings:
 
 def parse_tls_settings(texts: Mapping[str, str | None], name: KeyNames = PLAIN_NAMES) -> TlsSettings:
     """Return the settings of `texts`, by key; keys that are missing or None have Kafka's defaults."""
-    given = {key: text for key, text in texts.items() if text is not None}
-    _reject_unsupported(given, name)
+    values = {key: text for key, text in texts.items() if text is not None}
+    _reject_unsupported(values, name)
     return TlsSettings(
-        key_store=_key_store(given, name),
-        trust_store=_trust_store(given, name),
+        key_store=_key_store(values, name),
+        trust_store=_trust_store(values, name),
         client_auth=ClientAuth(
-            _one_of(given, name, "ssl.client.auth", "none", tuple(each.value for each in ClientAuth))
+            _one_of(values, name, "ssl.client.auth", "none", tuple(each.value for each in ClientAuth))
         ),
-        versions=_versions(given, name),
-        cipher_suites=split_list(given.get("ssl.cipher.suites", "")),
-        verifies_host_name=_verifies_host_name(given, name),
+        versions=_versions(values, name),
+        cipher_suites=split_list(values.get("ssl.cipher.suites", "")),
+        verifies_host_name=_verifies_host_name(values, name),
         name=name,
     )
 
 
-def _reject_unsupported(given: Mapping[str, str], name: KeyNames) -> None:
-    for key in sorted(UNSUPPORTED_KEYS & given.keys()):
-        if given[key].strip() and given[key].strip() not in _DEFAULT_ALGORITHMS.get(key, ()):
-            raise ConfigError(name(key), given[key], "not supported; remove this key")
+def _reject_unsupported(values: Mapping[str, str], name: KeyNames) -> None:
+    for key in sorted(UNSUPPORTED_KEYS & values.keys()):
+        if values[key].strip() and values[key].strip() not in _DEFAULT_ALGORITHMS.get(key, ()):
+            raise ConfigError(name(key), values[key], "not supported; remove this key")
 
 
 def _one_of(
-    given: Mapping[str, str],
+    values: Mapping[str, str],
     name: KeyNames,
     key: str,
     default: str,
     allowed: tuple[str, ...],
 ) -> str:
-    text = given.get(key, default).strip()
+    text = values.get(key, default).strip()
     if text not in allowed:
         raise ConfigError(name(key), text, f"allowed is one of: {', '.join(allowed)}")
     return text
 
 
-def _versions(given: Mapping[str, str], name: KeyNames) -> tuple[str, ...]:
-    protocol = _one_of(given, name, "ssl.protocol", "TLSv1.3", _PROTOCOLS)
+def _versions(values: Mapping[str, str], name: KeyNames) -> tuple[str, ...]:
+    protocol = _one_of(values, name, "ssl.protocol", "TLSv1.3", _PROTOCOLS)
     key = "ssl.enabled.protocols"
-    text = given.get(key)
+    text = values.get(key)
     if text is None:
         return TLS_VERSIONS
     versions = split_list(text)
@@ -183,17 +183,17 @@ def _versions(given: Mapping[str, str], name: KeyNames) -> tuple[str, ...]:
     return versions or tuple(each for each in TLS_VERSIONS if protocol in ("TLS", "TLSv1.3", each))
 
 
-def _verifies_host_name(given: Mapping[str, str], name: KeyNames) -> bool:
+def _verifies_host_name(values: Mapping[str, str], name: KeyNames) -> bool:
     key = "ssl.endpoint.identification.algorithm"
-    text = given.get(key, "https").strip()
+    text = values.get(key, "https").strip()
     if text.lower() not in ("https", ""):
         raise ConfigError(name(key), text, "allowed is https, or an empty text for no verification")
     return bool(text)
 
 
-def _key_store(given: Mapping[str, str], name: KeyNames) -> StoreSettings | None:
-    key, chain = given.get("ssl.keystore.key"), given.get("ssl.keystore.certificate.chain")
-    store = _store(given, name, "keystore", chain, key)
+def _key_store(values: Mapping[str, str], name: KeyNames) -> StoreSettings | None:
+    key, chain = values.get("ssl.keystore.key"), values.get("ssl.keystore.certificate.chain")
+    store = _store(values, name, "keystore", chain, key)
     if store is None:
         return None
     if store.location is None:
@@ -209,30 +209,30 @@ def _key_store(given: Mapping[str, str], name: KeyNames) -> StoreSettings | None
     return store
 
 
-def _trust_store(given: Mapping[str, str], name: KeyNames) -> StoreSettings | None:
-    return _store(given, name, "truststore", given.get("ssl.truststore.certificates"), None)
+def _trust_store(values: Mapping[str, str], name: KeyNames) -> StoreSettings | None:
+    return _store(values, name, "truststore", values.get("ssl.truststore.certificates"), None)
 
 
 def _store(
-    given: Mapping[str, str], name: KeyNames, kind: str, pem: str | None, key_pem: str | None
+    values: Mapping[str, str], name: KeyNames, kind: str, pem: str | None, key_pem: str | None
 ) -> StoreSettings | None:
     """Return the settings of a store; None if neither a file nor PEM text is configured."""
     store = StoreSettings(
         kind=kind,
         name=name,
-        is_pem=given.get(f"ssl.{kind}.type", "JKS").strip().upper() == "PEM",
-        location=given.get(f"ssl.{kind}.location"),
-        password=given.get(f"ssl.{kind}.password"),
+        is_pem=values.get(f"ssl.{kind}.type", "JKS").strip().upper() == "PEM",
+        location=values.get(f"ssl.{kind}.location"),
+        password=values.get(f"ssl.{kind}.password"),
         pem=pem,
         key_pem=key_pem,
-        key_password=given.get("ssl.key.password") if kind == "keystore" else None,
+        key_password=values.get("ssl.key.password") if kind == "keystore" else None,
     )
     has_text = pem is not None or key_pem is not None
     if store.location is None and not has_text:
         if store.password is not None:
             raise store.error("password", HIDDEN_VALUE, f"allowed only with ssl.{kind}.location")
         return None
-    _check_type(store, given.get(f"ssl.{kind}.type", "JKS").strip(), has_text=has_text)
+    _check_type(store, values.get(f"ssl.{kind}.type", "JKS").strip(), has_text=has_text)
     if has_text and store.location is not None:
         allowed = "allowed is this or certificates in the configuration, not both"
         raise store.error("location", store.location, allowed)

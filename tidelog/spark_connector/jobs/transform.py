@@ -49,7 +49,7 @@ class TransformRequest:
         reaching = {
             name: text
             for name, text in self.sink_options.items()
-            if name.lower().startswith(("kafka.ssl.", "kafka.security."))
+            if name.lower().startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security."))
         }
         return TopicSource(servers=self.target_servers, topics=(self.target,), options=reaching)
 

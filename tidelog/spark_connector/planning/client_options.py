@@ -32,6 +32,7 @@ _WITHOUT_EFFECT: Final = frozenset(
     }
 )
 _TLS_PREFIX: Final = "ssl."
+_SASL_PREFIX: Final = "sasl_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,8 @@ class ClientKind:
     def types(self) -> dict[str, str]:
         """Return the type of each option, as its annotation is written."""
         own = {one.name: str(one.type) for one in fields(self.config)}
-        del own["ssl_context"]
+        # Objects of Python cannot be written as texts.
+        del own["ssl_context"], own["oauth_token_provider"]
         return own
 
 
@@ -78,10 +80,13 @@ WRITING: Final = ClientKind(
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """The options of one client. TLS options have Kafka's names: an SSL context cannot go to executors."""
+    """The options of one client. TLS options have Kafka's names: an SSL context cannot go to executors.
 
-    values: dict[str, Any]
-    tls: dict[str, str] = field(default_factory=dict)
+    The representation, which can get into errors and plans, hides all values: some are secrets.
+    """
+
+    values: dict[str, Any] = field(repr=False)
+    tls: dict[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def read_committed(self) -> bool:
@@ -90,7 +95,11 @@ class ClientOptions:
 
     def admin_values(self) -> dict[str, Any]:
         """Return the options that an admin client has too."""
-        return {name: value for name, value in self.values.items() if name in _COMMON}
+        return {
+            name: value
+            for name, value in self.values.items()
+            if name in _COMMON or name.startswith(_SASL_PREFIX)
+        }
 
 
 def read_client_options(
@@ -111,10 +120,6 @@ def read_client_options(
             raise OptionError(f"option {option} is not supported: use {kind.refused[name]}")
         if name in _WITHOUT_EFFECT:
             continue
-        if name.startswith("sasl.") or (name == "security.protocol" and "SASL" in text.upper()):
-            raise OptionError.of(
-                option, text, "security.protocol PLAINTEXT or SSL: these clients have no SASL yet"
-            )
         if name.startswith(_TLS_PREFIX):
             tls[name] = text
         else:

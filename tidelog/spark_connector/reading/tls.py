@@ -20,8 +20,8 @@ _NAMES: Final = KeyNames("kafka.", TLS_KEYS | UNSUPPORTED_KEYS)
 
 
 def tls_values(client: ClientOptions) -> dict[str, Any]:
-    """Return the TLS context as an option of Tidelog's clients; empty for security.protocol PLAINTEXT."""
-    if client.values.get("security_protocol") != "SSL":
+    """Return the TLS context as an option of Tidelog's clients; empty for protocols without TLS."""
+    if client.values.get("security_protocol") not in ("SSL", "SASL_SSL"):
         return {}
     return {"ssl_context": tls_context(client.tls)}
 

@@ -22,7 +22,7 @@ class LogDirectories(Sequence[LogDirectory]):
     def __init__(self, directories: Iterable[LogDirectory]) -> None:
         self._directories = list(directories)
         assert self._directories, "a node needs at least one log directory"
-        self.on_offline: Callable[[LogDirectory], None] | None = None
+        self._on_offline: Callable[[LogDirectory], None] | None = None
         """Called with a directory that was taken offline while the node runs."""
 
     @overload
@@ -70,12 +70,16 @@ class LogDirectories(Sequence[LogDirectory]):
 
     # -- failures
 
+    def call_when_offline(self, callback: Callable[[LogDirectory], None] | None) -> None:
+        """Call `callback` for each directory that goes offline from now on; None to call nothing."""
+        self._on_offline = callback
+
     def take_offline(self, directory: LogDirectory, reason: str) -> None:
         """Stop using a directory whose disk has failed."""
         _log.error("log directory %s goes offline: %s", directory.path, reason)
         directory.take_offline(reason)
-        if self.on_offline is not None:
-            self.on_offline(directory)
+        if self._on_offline is not None:
+            self._on_offline(directory)
 
     def take_failed_offline(self) -> list[LogDirectory]:
         """Take every directory offline in which a log has failed, and return these directories.

@@ -26,7 +26,7 @@ from tidelog.storage.directories.partition_directory import (
     renamed_directory_name,
 )
 from tidelog.storage.disk.checkpoints import CleanShutdownMarker, PartitionMetadataFile
-from tidelog.storage.disk.deleted_files import DeletedFiles, remove_path
+from tidelog.storage.disk.deleted_files import DeletedFiles
 from tidelog.storage.disk.errors import CorruptCheckpoint, CorruptFile, StorageFailure
 from tidelog.storage.disk.files import FileSystem, parent_directory
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
@@ -150,20 +150,25 @@ class LogDirectory:
             log = self._open(topic_partition, topic_id, config, now_ms, clean)
         except (CorruptFile, DecodeError) as damage:
             _log.error("partition %s in %s cannot be used: %s", topic_partition, self.path, damage)
-            self.damaged[topic_partition] = str(damage)
+            self.mark_damaged(topic_partition, str(damage))
             return
         except (OSError, KafkaError):
             raise  # The disk has failed, which concerns the whole directory.
         except Exception as bug:
             # A bug, which concerns only this partition: the others can be used.
             _log.exception("partition %s in %s cannot be opened", topic_partition, self.path)
-            self.damaged[topic_partition] = f"it cannot be opened: {bug}"
+            self.mark_damaged(topic_partition, f"it cannot be opened: {bug}")
             return
         if topic_id is not None and not clean:
             # The process may have crashed before the first flush made it durable.
             log.sync_with_next_flush(PartitionMetadataFile(self.fs, log.directory).path)
         log.advance_high_watermark(self.checkpoints.offset(CheckpointKind.HIGH_WATERMARK, topic_partition))
         self.logs[topic_partition] = log
+
+    def mark_damaged(self, topic_partition: TopicPartition, reason: str) -> None:
+        """Do not use a partition on the disk, for `reason`."""
+        self.logs.pop(topic_partition, None)
+        self.damaged[topic_partition] = reason
 
     def _read_topic_id(self, topic_partition: TopicPartition) -> UUID | None:
         metadata = PartitionMetadataFile(self.fs, self._path_of(topic_partition))
@@ -229,9 +234,11 @@ class LogDirectory:
             log.sync_with_next_flush(metadata.path)
         return log
 
-    def on_created(self, log: PartitionLog) -> None:
-        """Use a partition that was created."""
-        self.in_creation.discard(log.topic_partition)
+    def on_created(self, topic_partition: TopicPartition, log: PartitionLog | None) -> None:
+        """Use the log of a creation that has run; None if it failed, or if the log must not be used."""
+        self.in_creation.discard(topic_partition)
+        if log is None:
+            return
         log.producers.set_expiration(self._settings.producer_id_expiration_ms)
         self.logs[log.topic_partition] = log
 
@@ -352,13 +359,6 @@ class LogDirectory:
     def put_back_expired(self, paths: Iterable[str], now_ms: int) -> None:
         """Let `take_expired` return these paths again, as they could not be removed."""
         self._deleted.add(paths, now_ms)
-
-    def remove(self, paths: Iterable[str]) -> int:
-        """Remove expired files and directories; return how many existed.
-
-        I/O: long for large files. It does not use the state of this object, and may run in any thread.
-        """
-        return sum(remove_path(self.fs, path) for path in paths)
 
     # -- the observer of the logs
 

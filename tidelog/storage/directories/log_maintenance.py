@@ -11,6 +11,7 @@ from functools import partial
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.directory_work import DirectoryWork
 from tidelog.storage.directories.log_directories import LogDirectories
+from tidelog.storage.disk.deleted_files import remove_paths
 from tidelog.storage.disk.errors import is_descriptor_shortage
 from tidelog.storage.log.partition_log import PartitionLog
 
@@ -31,7 +32,7 @@ class LogMaintenance:
             DirectoryWork(
                 each,
                 "removal of deleted files",
-                partial(each.remove, paths),
+                partial(remove_paths, each.fs, paths),
                 plan_again=partial(each.put_back_expired, paths, now_ms),
             )
             for each in self._directories.online

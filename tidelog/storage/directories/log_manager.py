@@ -50,8 +50,7 @@ class LogManager:
         )
         self.directories = LogDirectories(LogDirectory(fs, path, settings) for path in log_dirs)
         self.maintenance = LogMaintenance(self.directories)
-        self.cordoned: frozenset[str] = frozenset()
-        """Paths of directories that get no new partitions while others can (cordoned.log.dirs)."""
+        self._cordoned: frozenset[str] = frozenset()
 
     # -- opening and finding
 
@@ -87,8 +86,7 @@ class LogManager:
                     for owner in (first, directory):
                         reason = f"{topic_partition} is in {first.path} and in {directory.path}"
                         _log.error("partition cannot be used: %s", reason)
-                        owner.logs.pop(topic_partition, None)
-                        owner.damaged[topic_partition] = reason
+                        owner.mark_damaged(topic_partition, reason)
 
     @property
     def logs(self) -> Iterator[PartitionLog]:
@@ -165,7 +163,7 @@ class LogManager:
         self._require_not_offline(topic_partition, is_new)
         online = self.directories.online
         directory = min(
-            [each for each in online if each.path not in self.cordoned] or online,
+            [each for each in online if each.path not in self._cordoned] or online,
             key=lambda d: len(d.logs) + len(d.in_creation) + len(d.damaged),
         )
         run = directory.planned_creation(topic_partition, topic_id, config, now_ms)
@@ -178,7 +176,8 @@ class LogManager:
         any other error of `run`.
         """
         directory = creation.directory
-        directory.in_creation.discard(creation.topic_partition)
+        log = None if isinstance(outcome, Exception) or directory.offline_reason is not None else outcome
+        directory.on_created(creation.topic_partition, log)
         if directory.offline_reason is not None:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -188,7 +187,6 @@ class LogManager:
         with self.directories.offline_on_failure(directory):
             if isinstance(outcome, Exception):
                 raise outcome
-            directory.on_created(outcome)
         return outcome
 
     def _require_not_offline(self, topic_partition: TopicPartition, is_new: bool) -> None:
@@ -275,6 +273,15 @@ class LogManager:
             _log.error("cannot rename the directories of partitions in %s: %s", directory.path, error)
 
     # -- settings and shutdown
+
+    @property
+    def cordoned(self) -> frozenset[str]:
+        """The paths of directories that get no new partitions while others can (cordoned.log.dirs)."""
+        return self._cordoned
+
+    def cordon(self, paths: frozenset[str]) -> None:
+        """Create no partition in these directories while another one is online."""
+        self._cordoned = paths
 
     def use_producer_id_expiration(self, expiration_ms: int) -> None:
         """Use a changed producer.id.expiration.ms."""

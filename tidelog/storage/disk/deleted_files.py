@@ -39,12 +39,17 @@ class DeletedFiles:
         """Unlink the expired files and return their number; missing ones are ignored."""
         count = 0
         while self._due and self._due[0][0] <= now_ms:
-            count += remove_path(fs, self._due[0][1])
+            count += _remove_path(fs, self._due[0][1])
             self._due.popleft()
         return count
 
 
-def remove_path(fs: FileSystem, path: str) -> bool:
+def remove_paths(fs: FileSystem, paths: Iterable[str]) -> int:
+    """Remove files and directories; return how many existed. I/O: long for large files."""
+    return sum(_remove_path(fs, path) for path in paths)
+
+
+def _remove_path(fs: FileSystem, path: str) -> bool:
     """Remove a file, or a directory with its contents; return False if it does not exist."""
     if not fs.exists(path):
         return False

@@ -34,7 +34,7 @@ class DescriptorPool(Generic[OpenedT]):
 
     def __init__(self, size_max: int = SIZE_MAX) -> None:
         assert size_max > 0, "a file that is read needs a descriptor"
-        self.size_max = size_max
+        self._size_max = size_max
         # Reentrant: opening a file may close other files of the pool.
         self.lock = RLock()
         self._opened: OrderedDict[Reopenable[OpenedT], OpenedT] = OrderedDict()
@@ -52,7 +52,7 @@ class DescriptorPool(Generic[OpenedT]):
             opened = file.open()
             if file.is_in_use:
                 self._opened[file] = opened
-                if len(self._opened) > self.size_max:
+                if len(self._opened) > self._size_max:
                     self._opened.popitem(last=False)
             return opened
 

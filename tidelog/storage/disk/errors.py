@@ -83,4 +83,3 @@ class CorruptCheckpoint(CorruptFile):
 
     def __init__(self, path: str, line: int, reason: str) -> None:
         super().__init__(path, f"line {line}: {reason}" if line else reason)
-        self.line = line

@@ -162,7 +162,7 @@ def _first_record(
 ) -> Steps[RecordPlace | None]:
     skimmer = RecordSkimmer(payload, header)
     first_delta = from_offset - header.base_offset
-    while not skimmer.is_done:
+    while not skimmer.is_at_end:
         skimmed = yield from skimmer.skim()
         if max(skimmed.timestamps) >= timestamp and skimmed.offset_deltas[-1] >= first_delta:
             for found, delta in zip(skimmed.timestamps, skimmed.offset_deltas, strict=True):

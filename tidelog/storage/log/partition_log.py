@@ -31,7 +31,7 @@ from uuid import UUID
 from tidelog.protocol.batch import ATTRIBUTE_CONTROL, LOG_OVERHEAD, stamp, stamped
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import Steps, run_steps
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.errors import StorageFailure
@@ -295,7 +295,7 @@ class PartitionLog:
             header = read_single_batch(records)
             steps = validation(records, header, self._settings.rules, origin, now_ms)
             if steps is not None:
-                records, header = completed(steps)
+                records, header = run_steps(steps)
         else:
             records, header = validated
         size_bytes = header.batch_length + LOG_OVERHEAD

@@ -27,7 +27,7 @@ from tidelog.protocol.compression import BoundExceeded, Compression, compress_vi
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.record import RECORD_BYTES_MIN
 from tidelog.protocol.record_skim import RecordSkimmer, Skimmed
-from tidelog.protocol.steps import Steps, as_heavy_work, completed, in_thread
+from tidelog.protocol.steps import Steps, as_heavy_work, in_thread, run_steps
 from tidelog.storage.disk.errors import InvalidRecords
 from tidelog.storage.log.record_bounds import RECORDS_MAX, SMALL_BYTES
 from tidelog.storage.log.validation_rules import ValidatedBatch, ValidationRules
@@ -104,7 +104,7 @@ def timestamp_error(
         try:
             payload = _small_payload(records, header)
             if payload is not None:
-                completed(check_records(payload, header, rules, now_ms))
+                run_steps(check_records(payload, header, rules, now_ms))
         except InvalidRecords as error:
             return error
         except KafkaError:
@@ -189,7 +189,7 @@ def check_records(
     skimmer = RecordSkimmer(payload, header)
     largest = NO_TIMESTAMP
     try:
-        while not skimmer.is_done:
+        while not skimmer.is_at_end:
             skimmed = yield from skimmer.skim()
             largest = max(largest, *skimmed.timestamps)
             bad.look_at(skimmed)

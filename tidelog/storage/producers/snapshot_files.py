@@ -32,13 +32,13 @@ class SnapshotFiles:
         self._fs = fs
         self.directory = directory
         self.offsets: list[Offset] = []
-        self.rescan()
+        self._rescan()
 
     def path(self, offset: Offset) -> str:
         """Return the path of the snapshot at `offset`."""
         return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
-    def rescan(self) -> None:
+    def _rescan(self) -> None:
         """Read the names in the directory again."""
         self.offsets = sorted(
             offset
@@ -94,7 +94,7 @@ class SnapshotFiles:
 
     def remove_strays(self, segment_base_offsets: Collection[Offset]) -> None:
         """Remove snapshots that belong to no segment, but not the newest, which a clean shutdown wrote."""
-        self.rescan()
+        self._rescan()
         strays = [offset for offset in self.offsets if offset not in segment_base_offsets]
         if strays and (not segment_base_offsets or strays[-1] > max(segment_base_offsets)):
             strays.pop()

@@ -278,12 +278,11 @@ class LogSegment:
             return True
         if last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
-        if size_bytes and self.waited_ms(now_ms, max_timestamp) > config.max_segment_ms - self.roll_jitter_ms:
+        if size_bytes and self._age_ms(now_ms, max_timestamp) > config.max_segment_ms - self.roll_jitter_ms:
             return True
         return self.offset_index.is_full or self.time_index.is_full
 
-    def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
-        """Return the age of the segment in ms, as `is_due_to_roll` measures it."""
+    def _age_ms(self, now_ms: int, max_timestamp: int) -> int:
         first = self._first_timestamp
         if first is None:
             first = self.first_timestamp

@@ -12,9 +12,11 @@ from tests.harness.hostile.attacks import (
     encodings,
     fetch_sessions,
     groups,
+    handshakes,
     held_frames,
     id_patterns,
     identities,
+    large_array_requests,
     large_requests,
     metrics_endpoint,
     parked_fetches,
@@ -23,7 +25,6 @@ from tests.harness.hostile.attacks import (
     sockets,
     storage,
     transactions,
-    wide_requests,
 )
 
 ATTACKS: Final[tuple[Attack, ...]] = (
@@ -38,11 +39,12 @@ ATTACKS: Final[tuple[Attack, ...]] = (
     *metrics_endpoint.ATTACKS,
     *pipelining.ATTACKS,
     *sockets.ATTACKS,
+    *handshakes.ATTACKS,
     *encodings.ATTACKS,
     *groups.ATTACKS,
     *transactions.ATTACKS,
     *storage.ATTACKS,
     *administration.ATTACKS,
     *identities.ATTACKS,
-    *wide_requests.ATTACKS,
+    *large_array_requests.ATTACKS,
 )

@@ -1,10 +1,10 @@
-"""Administrative requests that create much, or that are answered with much (review)."""
+"""Administrative requests that create many resources, or have large responses (review)."""
 
 from __future__ import annotations
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
 from tidelog.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
@@ -83,7 +83,7 @@ def _describe_configs(scene: Scene, kind: int, name: str, count: int) -> None:
     scene.begin()
     response = scene.exchange(client, frame)
     if response is not None:
-        scene.note(f"{len(frame):,} bytes are answered with {len(response):,}")
+        scene.note(f"{len(frame):,} bytes of request, {len(response):,} bytes of response")
     scene.repeat(frame, client)
 
 
@@ -108,7 +108,7 @@ def _name_a_wide_topic_many_times(scene: Scene) -> None:
 
 
 def _describe_all_topics_without_pause(scene: Scene) -> None:
-    """Metadata for all topics where there are many partitions."""
+    """Request metadata of all topics, with many partitions."""
     scene.target.create_topic("wide", scene.size(PARTITIONS_OF_A_WIDE_TOPIC, 10))
     client = scene.client()
     scene.begin()
@@ -149,7 +149,7 @@ def _alter_configs_of_many_keys(scene: Scene) -> None:
 
 
 def _alter_configs_of_many_groups(scene: Scene) -> None:
-    """Every request changes the configs of all groups, in one batch of the metadata log."""
+    """Change the configs of all groups in every request, in one batch of the metadata log."""
 
     def frame_with(value: str) -> bytes:
         configs = (AlterableConfig(name="consumer.session.timeout.ms", config_operation=0, value=value),)
@@ -226,7 +226,7 @@ ATTACKS = (
     Attack(
         name="metadata-of-all-topics",
         item="review",
-        does="Metadata for all topics of 1,000 partitions, again and again",
+        does="Metadata for all topics of 1,000 partitions, repeatedly",
         run=_describe_all_topics_without_pause,
         descriptors_kept=3100,
         is_short=False,

@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.attacks.parked_fetches import parked_fetch
 from tests.harness.hostile.frames import FOREVER_MS, framed
-from tests.harness.hostile.scene import Scene
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
@@ -37,7 +37,7 @@ def _close_behind_a_full_buffer(scene: Scene) -> None:
 
 
 def join_request(group: str, metadata: bytes, protocols: int = 1) -> JoinGroupRequest:
-    """Return a request of a new member that waits for others as long as it may."""
+    """Return a request of a new member that waits for others for the maximum time."""
     return JoinGroupRequest(
         group_id=group,
         session_timeout_ms=300_000,
@@ -86,7 +86,7 @@ def _stay_idle_with_a_parked_fetch(scene: Scene) -> None:
 
 
 def _still_open(sockets: Sequence[socket.socket], timeout_s: float) -> int:
-    """Return how many of the sockets the broker has not closed when the time is up."""
+    """Return the number of sockets that the broker has not closed when the time has ended."""
     left = set(sockets)
     selector = selectors.DefaultSelector()
     for connected in sockets:

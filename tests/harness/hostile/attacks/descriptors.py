@@ -1,11 +1,11 @@
-"""Descriptors that are used up by sockets or by partitions (item 15)."""
+"""Descriptors exhausted by sockets or by partitions (item 15)."""
 
 from __future__ import annotations
 
 import socket
 
 from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.scene import Scene
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.target import Target, TargetError
 from tests.support.network.raw_client import RawClient
 from tidelog.protocol.errors import ErrorCode
@@ -51,14 +51,14 @@ def _create_more_partitions_than_descriptors(scene: Scene) -> None:
 
 
 def _restart_with_many_partitions(scene: Scene) -> None:
-    """A broker must be able to start again with all partitions that it accepted; it is one of its own."""
+    """Restart a separate broker, which must start with all partitions that it accepted."""
     scene.begin()
     with Target(open_files_max=OPEN_FILES_MAX) as second:
         with RawClient(*second.address) as client:
             for number in range(2):
                 scene.note(_create(client, f"many-partitions-{number}", PARTITIONS)[:100])
         code = second.exit_code
-        scene.expect(code is None, f"the broker ended with code {code}")
+        scene.expect(code is None, f"the broker ended with the exit code {code}")
         second.terminate()
         try:
             second.start()
@@ -67,7 +67,7 @@ def _restart_with_many_partitions(scene: Scene) -> None:
 
 
 def _expect_to_serve(scene: Scene) -> None:
-    """The broker must be able to create a topic once the attacker has gone."""
+    """Check that the broker can create a topic after the attacker has disconnected."""
     try:
         scene.target.create_topic("after-the-attack", 1)
     except (OSError, TargetError) as error:

@@ -1,4 +1,4 @@
-"""Bytes that lie about what they contain: bombs, counts, tags, varints, text (corpus)."""
+"""Bytes with false declarations of their content: compression bombs, counts, tags, varints, text (corpus)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 from random import Random
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed, sized
-from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import COMPACTED_TOPIC, PLAIN_TOPIC
 from tests.support.batches.compression_bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
 from tests.support.batches.forged_batches import batch_with_payload, now_ms, valid_batch
@@ -42,11 +42,11 @@ def _send_a_bomb(codec: Compression, scene: Scene) -> None:
     payload = bomb(codec, mebibytes)
     frames = [_produce_frame(COMPACTED_TOPIC, bytes(batch_with_payload(payload, codec)))]
     if codec is Compression.ZSTD:
-        lie = zstd_frame_that_declares(DECLARED_BYTES)
-        frames.append(_produce_frame(COMPACTED_TOPIC, bytes(batch_with_payload(lie, codec))))
+        wrong_value = zstd_frame_that_declares(DECLARED_BYTES)
+        frames.append(_produce_frame(COMPACTED_TOPIC, bytes(batch_with_payload(wrong_value, codec))))
     if codec is Compression.SNAPPY:
-        lie = snappy_block_that_declares(DECLARED_BYTES)
-        frames.append(_produce_frame(COMPACTED_TOPIC, bytes(batch_with_payload(lie, codec))))
+        wrong_value = snappy_block_that_declares(DECLARED_BYTES)
+        frames.append(_produce_frame(COMPACTED_TOPIC, bytes(batch_with_payload(wrong_value, codec))))
     client = scene.client()
     scene.begin()
     for frame in frames:
@@ -54,7 +54,7 @@ def _send_a_bomb(codec: Compression, scene: Scene) -> None:
 
 
 def _search_stored_bombs(scene: Scene) -> None:
-    """A topic that takes batches as they are stores bombs; a search by time opens them."""
+    """Search by time in a topic that stores batches unopened; the search decompresses them."""
     client = scene.client()
     for codec, mebibytes in BOMB_MIB.items():
         payload = bomb(codec, mebibytes if scene.scale == 1 else SHORT_BOMB_MIB)
@@ -68,9 +68,9 @@ def _search_stored_bombs(scene: Scene) -> None:
     scene.repeat(framed(request, 7), client)
 
 
-def _lie_in_batches(scene: Scene) -> None:
+def _send_batches_with_wrong_headers(scene: Scene) -> None:
     header = read_header(valid_batch())
-    lies = (
+    wrong_values = (
         {"record_count": 2**31 - 1, "last_offset_delta": 2**31 - 2},
         {"record_count": -1},
         {"record_count": 0},
@@ -82,9 +82,9 @@ def _lie_in_batches(scene: Scene) -> None:
         {"base_offset": 2**62},
     )
     frames = []
-    for lie in lies:
+    for wrong_value in wrong_values:
         records = valid_batch()
-        write_header(records, 0, header._replace(**lie))
+        write_header(records, 0, header._replace(**wrong_value))
         frames.append(_produce_frame(COMPACTED_TOPIC, bytes(records)))
     for length in (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\0\0\0\0"):
         records = valid_batch()
@@ -106,8 +106,8 @@ def _header(key: int, version: int) -> bytes:
     return struct.pack(">hhih", key, version, 1, -1) + (b"\0" if flexible else b"")
 
 
-def _lie_about_counts(scene: Scene) -> None:
-    """Every API and version: an array, string or struct that claims to be of any length."""
+def _send_wrong_counts(scene: Scene) -> None:
+    """Send every API and version with an array, string or struct that declares any length."""
     endings = (
         b"\x7f\xff\xff\xff",
         b"\xff\xff\xff\xff",
@@ -126,7 +126,7 @@ def _lie_about_counts(scene: Scene) -> None:
 
 
 def _send_to_be_closed(scene: Scene, frames: list[bytes]) -> None:
-    """Send frames on new connections whenever the last one was closed."""
+    """Send frames, and open a new connection after each close."""
     client = scene.client()
     scene.begin()
     sent = 0
@@ -154,7 +154,7 @@ def _send_mutated_requests(scene: Scene) -> None:
 
 
 def _send_tagged_fields(scene: Scene) -> None:
-    """A million tagged fields in the header, as many at the end, and tags in reverse order."""
+    """Send a million tagged fields in the header, as many at the end, and tags in reverse order."""
     count = scene.size(TAGS, 1000)
     tags = b"".join(_varint(number) + b"\0" for number in range(count))
     section = _varint(count) + tags
@@ -207,14 +207,14 @@ ATTACKS = (
     Attack(
         name="batch-lies",
         item="corpus",
-        does="batches whose header lies about counts, lengths, offsets, times, attributes",
-        run=_lie_in_batches,
+        does="batches whose header has wrong counts, lengths, offsets, times, attributes",
+        run=_send_batches_with_wrong_headers,
     ),
     Attack(
         name="count-lies",
         item="corpus",
         does="every API and version with counts and lengths beyond the frame, empty arrays, bad varints",
-        run=_lie_about_counts,
+        run=_send_wrong_counts,
         log_lines_max=500,
     ),
     Attack(

@@ -1,13 +1,13 @@
-"""Fetch sessions that hold very many partitions, or that are opened without end (item 19)."""
+"""Fetch sessions with very many partitions, or opened without limit (item 19)."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
-from tests.harness.hostile.well_behaved import TOPIC
+from tests.harness.hostile.regular_client import TOPIC
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 PARTITIONS = 400_000
@@ -50,11 +50,11 @@ def _fill_a_session(scene: Scene) -> None:
         if scene.exchange(client, frame) is None:
             return
         epoch += 1
-    scene.note(f"{epoch - len(frames) - 1} small Fetches answered afterwards")
+    scene.note(f"{epoch - len(frames) - 1} small Fetches completed afterwards")
 
 
 def _fill_many_sessions(scene: Scene) -> None:
-    """Each client opens sessions with partitions that do not exist, and never uses them again."""
+    """Open sessions with partitions that do not exist, and never use them again."""
     request = FetchRequest(
         session_epoch=OPENING_EPOCH,
         topics=(_topic(TOPIC, 0, 1), _topic("unknown", 0, scene.size(2000, 20))),

@@ -1,11 +1,11 @@
-"""Groups: huge members, huge numbers of them, responses that are larger than what was asked (review)."""
+"""Groups: huge members, very many groups, responses larger than their requests (review)."""
 
 from __future__ import annotations
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
 from tests.support.network.raw_client import RawClient, decoded_answer
 from tidelog.broker.coordinators.groups.join import PROTOCOLS_MAX
 from tidelog.protocol.errors import ErrorCode
@@ -30,7 +30,7 @@ from tidelog.protocol.messages.sync_group import (
 from tidelog.protocol.registry import ApiKey
 
 LONG_METADATA = "m" * 4096
-"""The longest that offset.metadata.max.bytes allows."""
+"""The longest metadata that offset.metadata.max.bytes allows."""
 
 
 def _joined(
@@ -46,7 +46,7 @@ def _joined(
 
 
 def _join_many_groups(scene: Scene) -> None:
-    """Every group is new and stays, as its member's session lasts five minutes."""
+    """Join groups that are new and remain, because a member's session lasts five minutes."""
     client = scene.client()
     metadata = bytes(1000)
     scene.begin()
@@ -80,7 +80,7 @@ def _commit_for_many_groups(scene: Scene) -> None:
 
 
 def _commit_long_metadata(scene: Scene) -> None:
-    """One commit names a partition many times, each with the longest metadata."""
+    """Commit offsets of one partition many times in one request, each with the longest metadata."""
     client = scene.client()
     partitions = (
         OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata=LONG_METADATA),
@@ -96,7 +96,7 @@ def _commit_long_metadata(scene: Scene) -> None:
 
 
 def _fetch_long_metadata(scene: Scene) -> None:
-    """A small request names a group with long metadata again and again."""
+    """Request offsets of a group with long metadata repeatedly, with small requests."""
     client = scene.client()
     partitions = tuple(
         OffsetCommitRequestPartition(
@@ -115,7 +115,7 @@ def _fetch_long_metadata(scene: Scene) -> None:
     scene.begin()
     response = scene.exchange(client, frame)
     if response is not None:
-        scene.note(f"{len(frame):,} bytes are answered with {len(response):,}")
+        scene.note(f"{len(frame):,} bytes of request, {len(response):,} bytes of response")
     scene.repeat(frame, client)
 
 
@@ -132,7 +132,7 @@ def _join_with_protocols(scene: Scene, protocols: int, *expected: ErrorCode) -> 
     scene.begin()
     number = 0
     while True:
-        # Each group is new: in one that has a member, the next one waits for the first to join again.
+        # Each group is new: in a group with a member, the next member would wait for the first one to rejoin.
         joined = _joined(scene, client, f"many-protocols-{number}", b"x", protocols)
         if joined is None:
             break
@@ -178,7 +178,7 @@ def _synchronize(scene: Scene, assignment_bytes: int, expected: ErrorCode) -> No
 
 
 def _leave_descriptions_unread(scene: Scene) -> None:
-    """Each response has the metadata of 40 groups, and stays in memory until it is read."""
+    """Request metadata of 40 groups per response, which stays in memory until it is read."""
     names = tuple(f"described-{number}" for number in range(scene.size(40, 2)))
     client = scene.client()
     for name in names:
@@ -189,7 +189,7 @@ def _leave_descriptions_unread(scene: Scene) -> None:
     for _ in range(scene.size(100, 5)):
         scene.client().send(frame)
     scene.hold()
-    scene.note(f"{len(frame):,} bytes are answered with {len(response or b''):,}")
+    scene.note(f"{len(frame):,} bytes of request, {len(response or b''):,} bytes of response")
 
 
 def _form_group(scene: Scene, client: RawClient, group: str, metadata: bytes) -> None:
@@ -272,7 +272,7 @@ ATTACKS = (
         item="review",
         does="100 connections request descriptions of 40 groups, 36 MB, and read nothing",
         run=_leave_descriptions_unread,
-        # max.unsent.response.bytes, four responses in the making, and as much again while they grow
+        # max.unsent.response.bytes, four responses being encoded, and the same amount while they grow.
         memory_mib=640,
     ),
 )

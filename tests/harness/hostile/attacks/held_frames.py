@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.attacks.parked_fetches import parked_fetch
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
 
 FRAME_BYTES = 4 * MEBIBYTE
 LARGE_FRAME_BYTES = 50 * MEBIBYTE
@@ -71,7 +71,7 @@ ATTACKS = (
     Attack(
         name="large-frames-of-completed-fetches",
         item="16",
-        does="50 Fetches of 50 MiB are answered one after the other",
+        does="50 Fetches of 50 MiB complete one after the other",
         run=_read_answers_of_large_fetches,
         memory_mib=256,
     ),

@@ -1,17 +1,17 @@
-"""ListTransactions with patterns that take long to match (item 18)."""
+"""ListTransactions with patterns that are slow to match (item 18)."""
 
 from __future__ import annotations
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
 
 IDS = 100
 ID_CHARACTERS = 10_000
 PATTERNS = (
-    # Each has many ways through the same characters.
+    # Each pattern has many ways to match the same characters.
     "(a*)*(a*)*(a*)*(a*)*(a*)*b",
     "(a|a|a|a|a|a|a|a)*b",
     "(" + "a?" * 100 + ")*b",

@@ -1,13 +1,13 @@
-"""Names without end, long strings in every API, and APIs of other listeners (review)."""
+"""Unlimited names, long strings in every API, and APIs of other listeners (review)."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
-from tests.harness.hostile.wide import latest_versions
+from tests.harness.hostile.large_arrays import latest_versions
 from tests.support.messages.long_strings import STRING_BYTES_MAX, with_strings
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.metadata import MetadataRequest
@@ -50,7 +50,7 @@ def _use_many_client_ids(scene: Scene) -> None:
 
 
 def _use_many_client_programs(scene: Scene) -> None:
-    """ApiVersions tells a name and a version of the client's software, which Kafka counts connections by."""
+    """Send ApiVersions with new names and versions of software, by which Kafka counts connections."""
     scene.begin()
     number = 0
     while not scene.is_over:
@@ -76,7 +76,7 @@ def _use_long_client_ids(scene: Scene) -> None:
 
 
 def _send_long_strings(scene: Scene) -> None:
-    """Every API with 32 kB in every string, the longest that the protocol has."""
+    """Send every API with 32 kB in every string, the maximum of the protocol."""
     frames = [
         framed(with_strings(request_type(key), version, STRING_BYTES_MAX), version)
         for key, version in latest_versions(scene.target.address)
@@ -100,7 +100,7 @@ def _send_each(scene: Scene, frames: list[bytes]) -> None:
     scene.note(f"{len(frames)} requests, {closed} closed the connection")
 
 
-def _ask_for_apis_of_other_listeners(scene: Scene) -> None:
+def _request_apis_of_other_listeners(scene: Scene) -> None:
     frames = []
     for key in OF_OTHER_LISTENERS:
         if key in APIS:
@@ -112,7 +112,7 @@ def _ask_for_apis_of_other_listeners(scene: Scene) -> None:
         for frame in frames:
             client = scene.client()
             response = scene.exchange(client, frame)
-            scene.expect(response is None, f"api key {frame[5]} is answered to a client")
+            scene.expect(response is None, f"api key {frame[5]} has a response for a client")
             client.close()
         if scene.is_over:
             break
@@ -149,6 +149,6 @@ ATTACKS = (
         name="apis-of-other-listeners",
         item="review",
         does="Envelope, Vote, FetchSnapshot, BrokerRegistration and others that only nodes send",
-        run=_ask_for_apis_of_other_listeners,
+        run=_request_apis_of_other_listeners,
     ),
 )

@@ -1,12 +1,12 @@
-"""Legal requests with tens of thousands of elements, the ones that the issue lists (item 20)."""
+"""Valid requests with tens of thousands of elements, as listed in the issue (item 20)."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
 from tests.support.batches.forged_batches import valid_batch
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
@@ -21,7 +21,7 @@ from tidelog.protocol.messages.produce import PartitionProduceData, ProduceReque
 
 CREATED_PARTITIONS = 2000
 PARTITIONS_MAX = 9900
-"""Nearly as many as one request may create."""
+"""Almost the maximum that one request may create."""
 
 
 def _fetch_offsets_of_many_groups(scene: Scene) -> None:

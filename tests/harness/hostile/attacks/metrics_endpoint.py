@@ -6,7 +6,7 @@ import socket
 import urllib.request
 
 from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.scene import Scene
+from tests.harness.hostile.attack_context import Scene
 
 TIMEOUT_S = 3.0
 
@@ -21,7 +21,7 @@ def _hold_idle_connections(scene: Scene) -> None:
         for path in ("healthz", "metrics"):
             scene.expect(_is_served(address, path), f"/{path} is not served to others")
         for idle in sockets:
-            # A head that never ends is as idle as none.
+            # An incomplete request head counts as idle, too.
             try:
                 idle.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
             except OSError:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import FOREVER_MS, framed
-from tests.harness.hostile.scene import Scene
-from tests.harness.hostile.well_behaved import TOPIC
+from tests.harness.hostile.regular_client import TOPIC
 from tests.support.batches.forged_batches import valid_batch
 from tidelog.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -17,7 +17,7 @@ from tidelog.protocol.messages.produce import PartitionProduceData, ProduceReque
 
 
 def parked_fetch(repetitions: int, padding: bytes = b"", max_wait_ms: int = FOREVER_MS) -> bytes:
-    """Return a Fetch that names one partition many times and waits for more than there is."""
+    """Return a Fetch that names one partition many times and waits for more bytes than available."""
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1)
     request = FetchRequest(
         max_wait_ms=max_wait_ms,

@@ -6,9 +6,9 @@ import selectors
 import socket
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.attacks.closed_connections import join_request
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import PLAIN_TOPIC
 from tests.support.batches.forged_batches import valid_batch
 from tests.support.network.raw_client import decoded_answer
@@ -27,7 +27,7 @@ GROUP_SIZE_MAX = 10
 
 
 def pump(scene: Scene, sockets: list[socket.socket], requests: bytes, reads: bool = True) -> int:
-    """Send `requests` on every connection without pause, and read what is answered; returns bytes sent."""
+    """Send `requests` on every connection and read the responses; return the number of bytes sent."""
     selector = selectors.DefaultSelector()
     positions = dict.fromkeys(sockets, 0)
     events = selectors.EVENT_WRITE | (selectors.EVENT_READ if reads else 0)
@@ -88,7 +88,7 @@ def _pipeline_ten_thousand_unread(scene: Scene) -> None:
     sockets = [scene.connect(receive_buffer_bytes=4096) for _ in range(scene.size(20, 2))]
     scene.begin()
     sent = pump(scene, sockets, requests, reads=False)
-    scene.note(f"{sent:,} bytes of requests were taken, no response was read")
+    scene.note(f"{sent:,} bytes of requests were received by the broker, no response was read")
 
 
 def _leave_large_fetches_unread(scene: Scene) -> None:
@@ -147,7 +147,7 @@ def _join_beyond_the_group_size(scene: Scene) -> None:
         client = scene.client()
         client.send(frame)
         clients.append(client)
-    # The first forms the group; those behind it wait for it, or are refused at once.
+    # The first member forms the group; later ones wait for it, or are refused at once.
     refused = 0
     for client in clients[1:]:
         if client.has_response(0.2):

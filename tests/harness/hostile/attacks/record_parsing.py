@@ -1,12 +1,12 @@
-"""Batches of very many small records, where the broker must look into them (item 17)."""
+"""Batches of very many small records that the broker must parse (item 17)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
 from tests.support.batches.forged_batches import batch_of_least_records, now_ms
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -20,7 +20,7 @@ from tidelog.protocol.messages.produce import (
 RECORDS_PER_BATCH = 499_999
 BATCHES = 20
 PROMISED_MS = 3_000_000
-"""How much later than its records a batch says that its last one is."""
+"""The difference between the maximum timestamp in the batch header and that of its records."""
 SEARCHED_MS = 1_500_000
 MAX_TIMESTAMP = -3
 MEMORY_MIB = 256
@@ -75,7 +75,7 @@ def _require_success(scene: Scene, request: ProduceRequest) -> None:
 
 
 def _search(scene: Scene, topic: str, partitions: int) -> None:
-    """Search for a time that batches promise and no record has, and for the latest record."""
+    """Search for a timestamp that only batch headers have, and for the latest record."""
     frames = [
         framed(
             ListOffsetsRequest(

@@ -1,4 +1,4 @@
-"""Connections that are half open, slow, too many, or that claim what they never send (corpus)."""
+"""Connections that are incomplete, slow, too many, or declare bytes that they never send (corpus)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import struct
 import time
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed, sized
-from tests.harness.hostile.scene import Scene
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 
 CONNECTIONS = 1000
@@ -41,7 +41,7 @@ def _send_slowly(scene: Scene) -> None:
 
 
 def _storm(scene: Scene) -> None:
-    """All connections begin at once; each sends a request as soon as it is accepted."""
+    """Open all connections at once; each sends a request as soon as it is accepted."""
     frame = framed(ApiVersionsRequest(), 0)
     count = scene.size(STORM, 50)
     sockets = []
@@ -70,8 +70,8 @@ def _storm(scene: Scene) -> None:
     finally:
         for connected in sockets:
             connected.close()
-    scene.note(f"{count} connections answered in {elapsed:.2f} s, {failed} failed")
-    scene.expect(not failed, f"{failed} of {count} connections were reset or not answered")
+    scene.note(f"{count} connections served in {elapsed:.2f} s, {failed} failed")
+    scene.expect(not failed, f"{failed} of {count} connections were reset or not served")
 
 
 def _connect_and_reset(scene: Scene) -> None:
@@ -88,7 +88,7 @@ def _connect_and_reset(scene: Scene) -> None:
 
 
 def _claim_large_frames(scene: Scene) -> None:
-    """Each claims a frame of the largest size and sends a little of it."""
+    """Declare frames of the largest size and send only a part of them."""
     claim = struct.pack(">i", CLAIMED_BYTES) + bytes(10_000)
     scene.begin()
     for _ in range(scene.size(500, 20)):

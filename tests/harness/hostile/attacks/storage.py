@@ -1,12 +1,12 @@
-"""Topics whose configs make the broker's files numerous or slow, and configs that name hosts (review)."""
+"""Topics whose configs make files numerous or slow, and configs that contain host names (review)."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import TargetError
 from tests.support.batches.forged_batches import now_ms, valid_batch
 from tests.support.network.raw_client import RawClient
@@ -28,7 +28,7 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record import BatchBuilder, BatchProducer
 
 OPEN_FILES_MAX = 400
 PIPELINED = 50
@@ -53,7 +53,7 @@ def _append_batches(client: RawClient, topic: str, count: int) -> None:
 
 
 def _roll_segments_without_end(scene: Scene) -> None:
-    """Every batch gets a segment of its own, and every segment a descriptor."""
+    """Produce batches, each of which gets a new segment and so a descriptor."""
     scene.target.create_topic("segmented", 1, {"segment.ms": "1", "segment.jitter.ms": "0"})
     client = scene.client()
     scene.begin()
@@ -75,7 +75,7 @@ def _roll_segments_without_end(scene: Scene) -> None:
 
 
 def _read_behind_a_sparse_index(scene: Scene) -> None:
-    """Without index entries, a read at the end of a segment looks at every batch before it."""
+    """Read at the end of a segment without index entries, which scans every batch before it."""
     scene.target.create_topic("sparse", 1, {"index.interval.bytes": str(2**31 - 1)})
     client = scene.client()
     count = scene.size(50_000, 200)
@@ -99,7 +99,7 @@ def _read_behind_a_sparse_index(scene: Scene) -> None:
 
 
 def _name_hosts_in_configs(scene: Scene) -> None:
-    """The broker looks up the address of every host that the limits of connections name."""
+    """Set limits of connections for hosts, whose addresses the broker resolves."""
     hosts = ",".join(f"host-{number}.invalid:5" for number in range(scene.size(200, 3)))
     config = AlterableConfig(name="max.connections.per.ip.overrides", config_operation=0, value=hosts)
     resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name="1", configs=(config,))
@@ -112,7 +112,7 @@ def _name_hosts_in_configs(scene: Scene) -> None:
 
 
 def _abort_many_transactions(scene: Scene) -> None:
-    """A read_committed Fetch names every aborted transaction of the range that it reads."""
+    """Fetch with read_committed; the response names every aborted transaction of the range."""
     scene.target.create_topic("aborted", 1)
     client = scene.client()
     init = InitProducerIdRequest(
@@ -135,10 +135,12 @@ def _abort_many_transactions(scene: Scene) -> None:
     count = scene.size(500, 3)
     for number in range(count):
         builder = BatchBuilder(
-            producer_id=producer.producer_id,
-            producer_epoch=epoch,
-            base_sequence=number,
-            is_transactional=True,
+            producer=BatchProducer(
+                producer_id=producer.producer_id,
+                producer_epoch=epoch,
+                base_sequence=number,
+                is_transactional=True,
+            )
         )
         builder.append(-1, None, b"x")
         data = (PartitionProduceData(index=0, records=bytes(builder.build())),)

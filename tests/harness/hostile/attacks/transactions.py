@@ -1,10 +1,10 @@
-"""Producer ids and transactional ids without end (review)."""
+"""Unlimited producer ids and transactional ids (review)."""
 
 from __future__ import annotations
 
 from tests.harness.hostile.attack import Attack
+from tests.harness.hostile.attack_context import Scene
 from tests.harness.hostile.frames import framed
-from tests.harness.hostile.scene import Scene
 from tests.harness.hostile.target import PLAIN_TOPIC
 from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -13,12 +13,12 @@ from tidelog.protocol.messages.add_partitions_to_txn import (
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record import BatchBuilder, BatchProducer
 
 PIPELINED = 50
 
 
-def _ask_for_producer_ids(scene: Scene) -> None:
+def _request_producer_ids(scene: Scene) -> None:
     request = InitProducerIdRequest(
         transactional_id=None, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
@@ -28,8 +28,8 @@ def _ask_for_producer_ids(scene: Scene) -> None:
     scene.repeat(frame, client)
 
 
-def _ask_with_many_transactional_ids(scene: Scene) -> None:
-    """Every id is new: each takes a record and stays for a week."""
+def _request_with_many_transactional_ids(scene: Scene) -> None:
+    """Initialize new ids; each needs a record and is kept for a week."""
     client = scene.client()
     scene.begin()
     number = 0
@@ -50,14 +50,16 @@ def _ask_with_many_transactional_ids(scene: Scene) -> None:
 
 
 def _produce_with_many_producer_ids(scene: Scene) -> None:
-    """Every batch comes from a producer that the partition has not seen."""
+    """Produce batches of producers that are new to the partition."""
     client = scene.client()
     scene.begin()
     number = 0
     while not scene.is_over:
         frames = []
         for producer_id in range(number, number + PIPELINED):
-            builder = BatchBuilder(producer_id=producer_id, producer_epoch=0, base_sequence=0)
+            builder = BatchBuilder(
+                producer=BatchProducer(producer_id=producer_id, producer_epoch=0, base_sequence=0)
+            )
             builder.append(-1, None, b"x")
             data = (PartitionProduceData(index=0, records=bytes(builder.build())),)
             topic = TopicProduceData(name=PLAIN_TOPIC, partition_data=data)
@@ -96,14 +98,14 @@ ATTACKS = (
     Attack(
         name="producer-ids-without-end",
         item="review",
-        does="InitProducerId without a transactional id, again and again",
-        run=_ask_for_producer_ids,
+        does="InitProducerId without a transactional id, repeatedly",
+        run=_request_producer_ids,
     ),
     Attack(
         name="transactional-ids-without-end",
         item="review",
         does="InitProducerId with one new transactional id after the other, then lists them",
-        run=_ask_with_many_transactional_ids,
+        run=_request_with_many_transactional_ids,
     ),
     Attack(
         name="producers-of-a-partition-without-end",

@@ -1,4 +1,4 @@
-"""From frames to handlers and back: versions, errors, places for slow handlers."""
+"""Dispatch of frames to handlers and responses: versions, errors, places in the request channel."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from tidelog.protocol.messages.produce import (
 )
 from tidelog.protocol.registry import ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 HEARTBEAT_HIGHEST = 4
 
@@ -114,7 +114,7 @@ def has_length(items: Sized, length: int) -> bool:
 
 
 @on_both_loops
-async def test_a_typed_handler_gets_the_message_and_its_sender() -> None:
+async def test_a_typed_handler_gets_the_message_and_the_connection() -> None:
     contexts: list[RequestContext] = []
 
     def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -138,7 +138,7 @@ async def test_a_typed_handler_gets_the_message_and_its_sender() -> None:
 
 
 @on_both_loops
-async def test_coroutines_and_futures_answer_when_they_are_done() -> None:
+async def test_responses_of_coroutines_and_futures_are_sent_on_completion() -> None:
     gate = asyncio.Event()
     future: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
 
@@ -162,7 +162,7 @@ async def test_coroutines_and_futures_answer_when_they_are_done() -> None:
 
 
 @on_both_loops
-async def test_when_the_channel_is_full_requests_wait_in_the_order_they_came() -> None:
+async def test_requests_wait_in_order_for_a_full_channel() -> None:
     started: list[str] = []
     gates: dict[str, asyncio.Event] = {}
 
@@ -190,7 +190,7 @@ async def test_when_the_channel_is_full_requests_wait_in_the_order_they_came() -
 
 
 @on_both_loops
-async def test_raw_and_parking_handlers_pass_a_full_channel() -> None:
+async def test_raw_and_parking_handlers_bypass_a_full_channel() -> None:
     forever = asyncio.Event()
     parked: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
 
@@ -222,7 +222,7 @@ async def test_raw_and_parking_handlers_pass_a_full_channel() -> None:
 
 
 @on_both_loops
-async def test_a_waiting_request_whose_peer_leaves_is_forgotten() -> None:
+async def test_a_waiting_request_of_a_disconnected_client_is_removed() -> None:
     gate = asyncio.Event()
     calls = 0
 
@@ -316,7 +316,7 @@ async def test_any_other_exception_becomes_unknown_server_error_and_is_logged(
 
 
 @on_both_loops
-async def test_an_error_without_top_level_code_is_set_for_every_item_asked_for() -> None:
+async def test_an_error_without_top_level_code_is_set_for_every_requested_item() -> None:
     def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "ask node 3")
 
@@ -334,7 +334,7 @@ async def test_an_error_without_top_level_code_is_set_for_every_item_asked_for()
 
 
 @on_both_loops
-async def test_a_response_that_the_version_cannot_express_is_our_bug_and_answered_as_such() -> None:
+async def test_a_response_that_its_version_cannot_encode_is_an_unknown_server_error() -> None:
     def handler(context: RequestContext, request: HeartbeatRequest) -> ApiMessage:
         return ListGroupsResponse()
 
@@ -347,7 +347,7 @@ async def test_a_response_that_the_version_cannot_express_is_our_bug_and_answere
 
 
 @on_both_loops
-async def test_a_failed_produce_without_acks_ends_the_connection() -> None:
+async def test_a_failed_produce_without_acks_closes_the_connection() -> None:
     def raw(request: Request) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "disk gone")
 
@@ -383,7 +383,7 @@ def broken_frames() -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kind", broken_frames())
 @on_both_loops
-async def test_a_malformed_request_ends_only_its_connection_and_is_logged_once_with_the_peer(
+async def test_a_malformed_request_closes_only_its_connection_and_is_logged_once(
     kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     broker = Broker()
@@ -400,7 +400,7 @@ async def test_a_malformed_request_ends_only_its_connection_and_is_logged_once_w
 
 
 @on_both_loops
-async def test_bytes_behind_a_request_are_passed_over_because_librdkafka_sends_some() -> None:
+async def test_trailing_bytes_of_librdkafka_are_ignored() -> None:
     broker = Broker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
     async with running(broker):
@@ -412,7 +412,7 @@ async def test_bytes_behind_a_request_are_passed_over_because_librdkafka_sends_s
 
 
 @on_both_loops
-async def test_a_body_that_a_raw_handler_cannot_decode_ends_its_connection() -> None:
+async def test_a_body_that_a_raw_handler_cannot_decode_closes_its_connection() -> None:
     def raw(request: Request) -> None:
         raise DecodeError("not a fetch request")
 
@@ -477,7 +477,7 @@ def with_api_versions() -> Broker:
 
 
 @on_both_loops
-async def test_api_versions_lists_what_is_registered_and_nothing_else() -> None:
+async def test_api_versions_lists_exactly_the_registered_apis(caplog: pytest.LogCaptureFixture) -> None:
     async with running(with_api_versions()) as broker:
         client = await broker.connect()
         for version in range(5):
@@ -490,12 +490,15 @@ async def test_api_versions_lists_what_is_registered_and_nothing_else() -> None:
                 (ApiKey.API_VERSIONS, 0, 4),
             ]
         (connection,) = broker.served.server.connections()
-        assert (connection.client.software_name, connection.client.software_version) == ("h5", "1.0")
+        assert connection.client.software == "h5 1.0"
+        with caplog.at_level("WARNING"):
+            connection.fail("the test ends it")
+        assert vars(caplog.records[-1])["software"] == "h5 1.0"
 
 
 @pytest.mark.parametrize("version", [5, 99, 32_767, -1])
 @on_both_loops
-async def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the_supported_range(
+async def test_an_unsupported_api_versions_version_gets_a_version_0_response(
     version: int,
 ) -> None:
     async with running(with_api_versions()) as broker:
@@ -511,7 +514,7 @@ async def test_an_unknown_api_versions_version_is_answered_in_version_0_with_the
         assert isinstance(await ask(client, ApiVersionsRequest(), 0), ApiVersionsResponse)
 
 
-def test_a_handler_may_bring_its_own_error_response() -> None:
+def test_a_handler_may_have_its_own_error_response() -> None:
     request = HeartbeatRequest(group_id="g")
     assert error_response_of(request, 4, ErrorCode.NOT_COORDINATOR, "") == HeartbeatResponse(
         error_code=ErrorCode.NOT_COORDINATOR
@@ -523,7 +526,7 @@ def names(count: int) -> CreateTopicsRequest:
 
 
 @on_both_loops
-async def test_a_handler_may_answer_in_steps() -> None:
+async def test_a_handler_may_respond_in_steps() -> None:
     def handler(context: RequestContext, request: HeartbeatRequest) -> Steps[HeartbeatResponse]:
         yield None
         if request.group_id == "bad":
@@ -543,9 +546,9 @@ async def test_a_handler_may_answer_in_steps() -> None:
 
 
 @on_both_loops
-async def test_while_a_large_request_is_answered_others_get_their_turns() -> None:
+async def test_a_large_request_yields_to_others() -> None:
     def handler(context: RequestContext, request: CreateTopicsRequest) -> Steps[CreateTopicsResponse]:
-        results = yield from each(lambda topic: CreatableTopicResult(name=topic.name), request.topics)
+        results = yield from map_items(lambda topic: CreatableTopicResult(name=topic.name), request.topics)
         return CreateTopicsResponse(topics=results)
 
     broker = Broker(ticking=True)
@@ -554,20 +557,20 @@ async def test_while_a_large_request_is_answered_others_get_their_turns() -> Non
     async with running(broker):
         large, small = await broker.connect(), await broker.connect()
         await send(large, names(5_000), 5)
-        await eventually(lambda: broker.dispatcher.slices.pending == 1)
-        before = broker.dispatcher.slices.count
+        await eventually(lambda: broker.dispatcher.slices.pending_count == 1)
+        before = broker.dispatcher.slices.slice_count
         assert await ask(small, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(throttle_time_ms=1)
-        assert broker.dispatcher.slices.pending == 1, "the small request did not wait for the large one"
+        assert broker.dispatcher.slices.pending_count == 1, "the small request did not wait for the large one"
         answer = await receive(large, ApiKey.CREATE_TOPICS, 5)
         assert answer == CreateTopicsResponse(
             topics=tuple(CreatableTopicResult(name=f"topic-{n}") for n in range(5_000))
         )
         # Decoding, answering and encoding, in slices of ten steps.
-        assert broker.dispatcher.slices.count - before > 500
+        assert broker.dispatcher.slices.slice_count - before > 500
 
 
 @on_both_loops
-async def test_a_response_larger_than_clients_receive_is_an_error_with_the_reason(
+async def test_a_response_above_the_clients_limit_is_replaced_by_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Before, a request of some bytes could have the broker build a response of gigabytes."""
@@ -589,7 +592,7 @@ async def test_a_response_larger_than_clients_receive_is_an_error_with_the_reaso
 
 
 @on_both_loops
-async def test_a_large_request_that_fails_is_answered_in_slices() -> None:
+async def test_the_error_response_to_a_large_request_is_built_in_slices() -> None:
     def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, "no")
 
@@ -602,11 +605,11 @@ async def test_a_large_request_that_fails_is_answered_in_slices() -> None:
         assert isinstance(answer, CreateTopicsResponse)
         assert {topic.error_code for topic in answer.topics} == {ErrorCode.POLICY_VIOLATION}
         assert len(answer.topics) == 2_000
-        assert broker.dispatcher.slices.count > 200
+        assert broker.dispatcher.slices.slice_count > 200
 
 
 @on_both_loops
-async def test_a_large_request_ends_when_its_client_disconnects() -> None:
+async def test_a_large_request_ends_when_the_client_disconnects() -> None:
     steps = 0
 
     def handler(context: RequestContext, request: HeartbeatRequest) -> Steps[HeartbeatResponse]:
@@ -622,11 +625,11 @@ async def test_a_large_request_ends_when_its_client_disconnects() -> None:
         await send(client, HeartbeatRequest(), 4)
         await eventually(lambda: steps > 100)
         client.reset()
-        await eventually(lambda: broker.dispatcher.slices.pending == 0)
+        await eventually(lambda: broker.dispatcher.slices.pending_count == 0)
 
 
 @on_both_loops
-async def test_a_large_request_that_is_malformed_ends_its_connection() -> None:
+async def test_a_malformed_large_request_closes_its_connection() -> None:
     broker = Broker(ticking=True)
     broker.dispatcher.register(ApiKey.CREATE_TOPICS, lambda context, request: CreateTopicsResponse())
     async with running(broker):
@@ -635,11 +638,11 @@ async def test_a_large_request_that_is_malformed_ends_its_connection() -> None:
         frame[-200:] = b"\xff" * 200
         await client.send(bytes(frame))
         assert await client.is_closed()
-        assert broker.dispatcher.slices.pending == 0
+        assert broker.dispatcher.slices.pending_count == 0
 
 
 @on_both_loops
-async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_message() -> None:
+async def test_a_waiting_typed_handler_holds_neither_frame_nor_message() -> None:
     parked: list[asyncio.Future[JoinGroupResponse]] = []
     metadata: list[bytes] = []
 
@@ -659,7 +662,9 @@ async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_messag
             await eventually(partial(has_length, parked, number + 1))
         # This list and the call itself: nothing else refers to what the message contained.
         assert [sys.getrefcount(metadata[index]) for index in range(2)] == [2, 2]
-        buffered = [connection.core.buffer.capacity for connection in broker.served.server.connections()]
+        buffered = [
+            connection.core.buffer.capacity_bytes for connection in broker.served.server.connections()
+        ]
         assert max(buffered) <= FIRST_BYTES
         parked[0].set_result(JoinGroupResponse(generation_id=3))
         assert await receive(answered, ApiKey.JOIN_GROUP, 9) == JoinGroupResponse(generation_id=3)
@@ -669,7 +674,7 @@ async def test_a_typed_handler_that_waits_keeps_neither_the_frame_nor_the_messag
 
 
 @on_both_loops
-async def test_a_plain_future_that_a_request_waits_for_is_cancelled_when_the_client_disconnects() -> None:
+async def test_an_awaited_future_is_cancelled_when_the_client_disconnects() -> None:
     future: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
     broker = Broker()
     broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
@@ -682,7 +687,7 @@ async def test_a_plain_future_that_a_request_waits_for_is_cancelled_when_the_cli
 
 
 @on_both_loops
-async def test_a_request_that_waits_for_a_place_is_not_decoded_before_it_has_one() -> None:
+async def test_a_request_is_decoded_only_when_it_has_a_place_in_the_channel() -> None:
     gate = asyncio.Event()
 
     async def handler(context: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -706,7 +711,7 @@ async def test_a_request_that_waits_for_a_place_is_not_decoded_before_it_has_one
 
 @on_both_loops
 @pytest.mark.parametrize("only_waits", [True, False])
-async def test_a_client_that_disconnects_cancels_a_handler_that_only_waits_and_no_other(
+async def test_a_disconnect_cancels_only_handlers_that_wait(
     only_waits: bool,
 ) -> None:
     broker = Broker()
@@ -737,7 +742,7 @@ async def test_a_client_that_disconnects_cancels_a_handler_that_only_waits_and_n
 
 
 @on_both_loops
-async def test_only_a_few_large_responses_are_in_the_making_at_a_time(
+async def test_the_number_of_large_responses_in_progress_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A hundred connections that each asked for 36 MB had a hundred of them grow at once."""
@@ -755,9 +760,9 @@ async def test_only_a_few_large_responses_are_in_the_making_at_a_time(
         for client in clients:
             await send(client, DescribeGroupsRequest(groups=("a",) * 1_000), 6)
         slices = broker.dispatcher.slices
-        await eventually(lambda: slices.heavy == HEAVY_MAX and slices.pending > HEAVY_MAX)
+        await eventually(lambda: slices.heavy_count == HEAVY_MAX and slices.pending_count > HEAVY_MAX)
         for client in clients:
             answer = await receive(client, ApiKey.DESCRIBE_GROUPS, 6)
             assert isinstance(answer, DescribeGroupsResponse)
             assert len(answer.groups) == 1_000
-        assert slices.heavy == 0
+        assert slices.heavy_count == 0

@@ -1,4 +1,4 @@
-"""Every API says a failure in every version, in bytes that can be read back."""
+"""Error responses of every API and version are valid."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from tests.support.messages.error_responses import error_response_of
 from tests.support.messages.random_messages import Shape, random_message
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages.create_delegation_token import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+)
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -43,7 +47,7 @@ def codes_in(value: object) -> list[int]:
 
 
 @pytest.mark.parametrize("key", [key for key in APIS if key not in WITHOUT], ids=lambda key: ApiKey(key).name)
-def test_an_api_can_say_that_a_request_failed(key: int) -> None:
+def test_an_api_has_an_error_response(key: int) -> None:
     kind = request_type(key)
     for version in range(max(APIS[key].lowest, kind.valid_versions.lowest), APIS[key].highest + 1):
         request = random_message(kind, version, Random(version), Shape.FULL)
@@ -76,7 +80,7 @@ def test_a_failed_fetch_names_its_partitions() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])
-def test_a_failed_offset_fetch_has_the_error_in_the_field_of_its_version(version: int) -> None:
+def test_a_failed_offset_fetch_has_its_error_in_the_field_of_the_version(version: int) -> None:
     request = OffsetFetchRequest(
         group_id="g",
         topics=(OffsetFetchRequestTopic(name="t", partition_indexes=(1, 2)),),
@@ -93,7 +97,7 @@ def test_a_failed_offset_fetch_has_the_error_in_the_field_of_its_version(version
         assert [(one.partition_index, one.error_code) for one in topic.partitions] == [(1, CODE), (2, CODE)]
 
 
-def test_a_failed_find_coordinator_names_no_node() -> None:
+def test_a_failed_find_coordinator_has_no_node() -> None:
     response = error_response_of(FindCoordinatorRequest(coordinator_keys=("g", "h")), 4, CODE, "wait")
     assert isinstance(response, FindCoordinatorResponse)
     assert [(one.key, one.node_id, one.port, one.error_message) for one in response.coordinators] == [
@@ -102,7 +106,23 @@ def test_a_failed_find_coordinator_names_no_node() -> None:
     ]
 
 
-def test_a_failed_metadata_request_for_all_topics_is_an_empty_answer_before_version_13() -> None:
+def test_a_failed_metadata_request_for_all_topics_is_empty_before_version_13() -> None:
     request: ApiMessage = MetadataRequest(topics=None)
     assert error_response_of(request, 12, CODE, "") == MetadataResponse(topics=())
     assert error_response_of(request, 13, CODE, "") == MetadataResponse(topics=(), error_code=CODE)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_a_failed_creation_of_a_delegation_token_has_kafkas_values_for_unknown(version: int) -> None:
+    response = error_response_of(CreateDelegationTokenRequest(), version, CODE, "")
+    requester = ("User", "ANONYMOUS") if version >= 3 else ("", "")
+    assert response == CreateDelegationTokenResponse(
+        error_code=CODE,
+        principal_type="User",
+        principal_name="ANONYMOUS",
+        token_requester_principal_type=requester[0],
+        token_requester_principal_name=requester[1],
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )

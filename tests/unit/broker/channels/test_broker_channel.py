@@ -1,4 +1,4 @@
-"""Brokers are asked by their ids, wherever they listen."""
+"""Requests to brokers by their ids."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def answers(broker: FakeController, handler: Callable[[], Any] | None = None) ->
     return seen
 
 
-async def test_every_broker_is_asked_where_it_listens_and_this_one_without_a_network() -> None:
+async def test_requests_are_sent_to_the_listener_of_a_broker_and_locally_to_this_one() -> None:
     async with brokers() as known:
         for each in known.others:
             answers(each)
@@ -90,7 +90,7 @@ async def test_every_broker_is_asked_where_it_listens_and_this_one_without_a_net
         assert seen[0][1] is REQUEST
 
 
-async def test_a_broker_that_is_not_known_or_not_there_has_not_seen_the_request() -> None:
+async def test_an_unknown_or_unavailable_broker_did_not_receive_the_request() -> None:
     async with brokers() as known:
         known.addresses[3] = BrokerAddress(3, "127.0.0.1", 1)
         for broker_id in (3, 4):
@@ -99,7 +99,7 @@ async def test_a_broker_that_is_not_known_or_not_there_has_not_seen_the_request(
             assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
-async def test_a_broker_that_has_moved_is_asked_at_its_new_address() -> None:
+async def test_a_changed_address_of_a_broker_is_used() -> None:
     async with brokers() as known:
         for each in known.others:
             answers(each)
@@ -108,7 +108,7 @@ async def test_a_broker_that_has_moved_is_asked_at_its_new_address() -> None:
         assert (await known.ask(1)).producer_id == 2
 
 
-async def test_a_lost_connection_fails_what_is_in_flight_and_is_opened_again_for_the_next() -> None:
+async def test_a_lost_connection_fails_requests_in_flight_and_is_opened_again() -> None:
     async with brokers() as known:
         [broker, _] = known.others
 
@@ -123,7 +123,7 @@ async def test_a_lost_connection_fails_what_is_in_flight_and_is_opened_again_for
         assert (await known.ask(1)).producer_id == 1
 
 
-async def test_an_answer_that_does_not_come_is_a_timeout() -> None:
+async def test_a_missing_response_is_a_timeout() -> None:
     async with brokers(request_timeout_ms=30) as known:
         answers(known.others[0], asyncio.Event().wait)
         with pytest.raises(KafkaError) as error:
@@ -131,14 +131,14 @@ async def test_an_answer_that_does_not_come_is_a_timeout() -> None:
         assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_more_requests_than_places_wait_for_their_turn() -> None:
+async def test_requests_beyond_the_window_wait() -> None:
     async with brokers() as known:
         answers(known.others[0])
         found = await asyncio.gather(*(known.ask(1) for _ in range(5 * CONNECTIONS_MAX)))
         assert len(found) == 5 * CONNECTIONS_MAX
 
 
-async def test_a_request_that_takes_long_keeps_no_other_waiting() -> None:
+async def test_a_slow_request_does_not_delay_others() -> None:
     # A broker handles the requests of one connection one after the other.
     async with brokers() as known:
         gate = asyncio.Event()
@@ -156,7 +156,7 @@ async def test_a_request_that_takes_long_keeps_no_other_waiting() -> None:
         assert (await slow).producer_id == 1
 
 
-async def test_requests_one_after_the_other_use_one_connection() -> None:
+async def test_sequential_requests_share_one_connection() -> None:
     async with brokers() as known:
         seen = answers(known.others[0])
         for _ in range(3):
@@ -165,7 +165,7 @@ async def test_requests_one_after_the_other_use_one_connection() -> None:
 
 
 @pytest.mark.parametrize("change", ["fenced", "gone", "moved"])
-async def test_a_broker_that_cannot_lead_any_more_fails_its_requests_at_once(change: str) -> None:
+async def test_requests_to_a_fenced_broker_fail_at_once(change: str) -> None:
     """Else markers and verifications wait for the request timeout, and nothing goes to the new leader."""
     async with brokers(request_timeout_ms=60_000) as known:
         broker = known.others[0]
@@ -185,7 +185,7 @@ async def test_a_broker_that_cannot_lead_any_more_fails_its_requests_at_once(cha
         }
 
 
-async def test_a_request_that_its_caller_gives_up_is_cancelled_and_not_failed() -> None:
+async def test_a_request_cancelled_by_its_caller_is_not_reported_as_failed() -> None:
     async with brokers() as known:
 
         async def first_waits() -> None:

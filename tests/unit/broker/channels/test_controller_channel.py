@@ -1,4 +1,4 @@
-"""Typed requests find the active controller, wherever it is and whenever it moves."""
+"""Typed requests to the active controller, also while it moves."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def answers_its_id(controller: FakeController) -> list[Any]:
     return seen
 
 
-async def test_the_active_controller_is_asked_over_the_network() -> None:
+async def test_requests_are_sent_to_the_active_controller() -> None:
     async with quorum_of(2) as quorum, channel_to(quorum) as channel:
         for each in quorum.controllers:
             answers_its_id(each)
@@ -53,7 +53,7 @@ async def test_the_active_controller_is_asked_over_the_network() -> None:
         assert answer.producer_id_start == 2
 
 
-async def test_the_controller_in_the_same_node_is_asked_without_a_network() -> None:
+async def test_a_controller_in_the_same_node_is_called_directly() -> None:
     local = FakeController(1)
     seen = answers_its_id(local)
     async with quorum_of(0) as quorum, channel_to(quorum, local) as channel:
@@ -62,7 +62,7 @@ async def test_the_controller_in_the_same_node_is_asked_without_a_network() -> N
         assert seen[0][1] is REQUEST
 
 
-async def test_an_unknown_controller_is_waited_for() -> None:
+async def test_an_unknown_controller_is_awaited() -> None:
     async with quorum_of(1) as quorum, channel_to(quorum) as channel:
         [controller] = quorum.controllers
         answers_its_id(controller)
@@ -76,7 +76,7 @@ async def test_an_unknown_controller_is_waited_for() -> None:
         assert (await asking).producer_id_start == 1
 
 
-async def test_no_controller_until_the_deadline_is_a_timeout() -> None:
+async def test_without_a_controller_until_the_deadline_the_request_times_out() -> None:
     async with quorum_of(1) as quorum, channel_to(quorum) as channel:
         quorum.leader = None
         with pytest.raises(KafkaError) as error:
@@ -84,7 +84,7 @@ async def test_no_controller_until_the_deadline_is_a_timeout() -> None:
         assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_a_node_that_is_not_the_controller_any_more_is_left_for_the_new_one() -> None:
+async def test_a_former_controller_is_replaced_by_the_new_one() -> None:
     async with quorum_of(2) as quorum, channel_to(quorum) as channel:
         first, second = quorum.controllers
         for each in quorum.controllers:
@@ -99,7 +99,7 @@ async def test_a_node_that_is_not_the_controller_any_more_is_left_for_the_new_on
         assert (await asking).producer_id_start == 2
 
 
-async def test_not_controller_in_an_item_of_the_answer_counts_too() -> None:
+async def test_not_controller_in_an_item_of_the_response_is_retried() -> None:
     async with quorum_of(1) as quorum, channel_to(quorum) as channel:
         [controller] = quorum.controllers
         codes = [ErrorCode.NOT_CONTROLLER, ErrorCode.TOPIC_ALREADY_EXISTS]
@@ -134,7 +134,7 @@ async def test_a_request_in_flight_is_sent_again_when_its_connection_is_lost() -
         assert answer.producer_id_start == 2
 
 
-async def test_a_silent_former_controller_is_left_soon_after_another_is_known() -> None:
+async def test_a_silent_former_controller_is_abandoned_when_another_is_known() -> None:
     async with quorum_of(2) as quorum, channel_to(quorum) as channel:
         first, second = quorum.controllers
         reached = asyncio.Event()
@@ -155,7 +155,7 @@ async def test_a_silent_former_controller_is_left_soon_after_another_is_known() 
         assert (await asyncio.wait_for(asking, 4)).producer_id_start == 2
 
 
-async def test_an_attempt_to_reach_a_former_controller_ends_when_another_is_known() -> None:
+async def test_a_connection_attempt_to_a_former_controller_is_cancelled() -> None:
     async with quorum_of(2) as quorum:
         first, second = quorum.controllers
         answers_its_id(second)
@@ -200,14 +200,14 @@ class Unreachable(SystemEnvironment):
         await super().connect(protocol_factory, host, port, ssl, local_host)
 
 
-async def test_a_controller_that_does_not_know_the_api_is_not_asked_again() -> None:
+async def test_a_controller_without_the_api_is_not_retried() -> None:
     async with quorum_of(1) as quorum, channel_to(quorum) as channel:
         with pytest.raises(KafkaError) as error:
             await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
         assert error.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_only_so_many_requests_are_on_their_way_at_once() -> None:
+async def test_the_number_of_requests_in_flight_is_limited() -> None:
     async with quorum_of(0) as quorum:
         local = FakeController(1)
         running = 0
@@ -236,7 +236,7 @@ async def test_only_so_many_requests_are_on_their_way_at_once() -> None:
         assert most == MAX_IN_FLIGHT
 
 
-async def test_what_waits_when_the_node_stops_fails() -> None:
+async def test_waiting_requests_fail_when_the_node_stops() -> None:
     async with quorum_of(1) as quorum, channel_to(quorum) as channel:
         quorum.leader = None
         asking = asyncio.create_task(

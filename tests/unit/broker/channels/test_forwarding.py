@@ -1,4 +1,4 @@
-"""What only the controller can answer, asked of any broker (KIP-590)."""
+"""Forwarding of requests to the controller (KIP-590)."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from tidelog.protocol.messages.metadata import MetadataRequest
 from tidelog.protocol.principal_data import decode_principal, encode_principal
 from tidelog.protocol.registry import APIS, FORWARDABLE, ApiKey, response_type
 from tidelog.protocol.schema import ApiMessage
+from tidelog.protocol.steps import BYTES_PER_STEP
 
 CREATE = CreateTopicsRequest(topics=(CreatableTopic(name="tides", num_partitions=3, replication_factor=1),))
 
@@ -93,7 +94,7 @@ def creates(controller: FakeController) -> list[RequestContext]:
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-async def test_the_controllers_answer_reaches_the_client_as_it_is(version: int) -> None:
+async def test_the_controllers_response_reaches_the_client_unchanged(version: int) -> None:
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         contexts = creates(quorum.controllers[0])
         client = await broker.served.connect()
@@ -104,7 +105,7 @@ async def test_the_controllers_answer_reaches_the_client_as_it_is(version: int) 
         assert (context.principal, context.client_host) == ("User:ANONYMOUS", "/127.0.0.1")
 
 
-async def test_the_active_controllers_own_broker_answers_without_a_network() -> None:
+async def test_the_broker_of_the_active_controller_forwards_locally() -> None:
     local = FakeController(1)
     creates(local)
     async with quorum_of(0) as quorum, broker_of(quorum, local) as broker:
@@ -112,7 +113,7 @@ async def test_the_active_controllers_own_broker_answers_without_a_network() -> 
         assert answer.topics[0].num_partitions == 1
 
 
-async def test_a_request_in_flight_when_the_controller_changes_is_answered_once_by_the_new_one() -> None:
+async def test_a_request_during_a_controller_change_is_answered_once_by_the_new_one() -> None:
     async with quorum_of(2) as quorum, broker_of(quorum) as broker:
         first, second = quorum.controllers
         reached, go = asyncio.Event(), asyncio.Event()
@@ -135,7 +136,7 @@ async def test_a_request_in_flight_when_the_controller_changes_is_answered_once_
         assert (await ask(client, CREATE, 7, 10)).topics[0].num_partitions == 2
 
 
-async def test_a_broker_whose_own_controller_resigns_asks_the_next_one() -> None:
+async def test_a_broker_whose_local_controller_resigns_uses_the_next_one() -> None:
     async with quorum_of(2) as quorum:
         first, second = quorum.controllers
         async with broker_of(quorum, first) as broker:
@@ -150,7 +151,7 @@ async def test_a_broker_whose_own_controller_resigns_asks_the_next_one() -> None
             assert answer.topics[0].num_partitions == 2
 
 
-async def test_without_a_controller_the_apis_own_answer_says_that_time_is_up() -> None:
+async def test_without_a_controller_the_response_of_the_api_has_request_timed_out() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum, timeout_ms=30) as broker:
         quorum.leader = None
         client = await broker.served.connect()
@@ -160,7 +161,7 @@ async def test_without_a_controller_the_apis_own_answer_says_that_time_is_up() -
         assert elected.error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_errors_of_the_handler_are_the_clients() -> None:
+async def test_errors_of_the_handler_are_returned_to_the_client() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
 
         def refuses(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
@@ -171,14 +172,14 @@ async def test_errors_of_the_handler_are_the_clients() -> None:
         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def test_a_version_that_the_controller_does_not_serve_ends_the_clients_connection() -> None:
+async def test_a_version_the_controller_does_not_support_closes_the_connection() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         client = await broker.served.connect()
         await client.send(encode_request(ApiKey.CREATE_TOPICS, 7, 1, None, CREATE))
         assert await client.is_closed()
 
 
-async def test_a_body_that_cannot_be_read_ends_the_clients_connection() -> None:
+async def test_an_unreadable_body_closes_the_connection() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         creates(quorum.controllers[0])
         client = await broker.served.connect()
@@ -187,7 +188,7 @@ async def test_a_body_that_cannot_be_read_ends_the_clients_connection() -> None:
         assert await client.is_closed()
 
 
-async def test_a_client_that_disconnects_does_not_disturb_others() -> None:
+async def test_a_disconnected_client_does_not_affect_others() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         reached, go = asyncio.Event(), asyncio.Event()
 
@@ -206,7 +207,7 @@ async def test_a_client_that_disconnects_does_not_disturb_others() -> None:
         assert (await ask(stays, CREATE, 7)).topics == ()
 
 
-async def test_a_message_can_be_passed_on_in_a_clients_name() -> None:
+async def test_a_message_is_forwarded_with_the_clients_principal() -> None:
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         contexts = creates(quorum.controllers[0])
         context = request_context(5, api_key=ApiKey.CREATE_TOPICS)
@@ -214,6 +215,19 @@ async def test_a_message_can_be_passed_on_in_a_clients_name() -> None:
         answer = await broker.forwarder.forward(context, CREATE, CreateTopicsResponse)
         assert answer.topics[0].name == "tides"
         assert (contexts[0].principal, contexts[0].header.api_version) == ("User:alice", 5)
+
+
+async def test_a_large_request_is_copied_in_slices() -> None:
+    pieces = 2 * STEPS_PER_SLICE
+    slices, tail = counted_slices(), bytes(pieces * BYTES_PER_STEP)
+    async with quorum_of(1) as quorum, broker_of(quorum, slices=slices) as broker:
+        creates(quorum.controllers[0])
+        client = await broker.served.connect()
+        frame = encode_request(ApiKey.CREATE_TOPICS, 7, 9, "client", CREATE)
+        # Bytes after the request are ignored.
+        await client.send((len(frame) - 4 + len(tail)).to_bytes(4, "big") + frame[4:] + tail)
+        await eventually(lambda: slices.slice_count >= 2)
+        assert await client.receive()
 
 
 async def test_a_message_of_very_many_topics_is_encoded_and_its_response_decoded_in_slices() -> None:
@@ -227,10 +241,10 @@ async def test_a_message_of_very_many_topics_is_encoded_and_its_response_decoded
         context = request_context(5, api_key=ApiKey.CREATE_TOPICS)
         answer = await broker.forwarder.forward(context, request, CreateTopicsResponse)
         assert [topic.name for topic in answer.topics] == [topic.name for topic in topics]
-        assert slices.count >= 2 * many // STEPS_PER_SLICE
+        assert slices.slice_count >= 2 * many // STEPS_PER_SLICE
 
 
-async def test_a_broker_offers_no_version_that_the_controller_does_not_serve() -> None:
+async def test_a_broker_advertises_only_versions_the_controller_supports() -> None:
     create, elect, metadata = (APIS[key] for key in (ApiKey.CREATE_TOPICS, ApiKey.ELECT_LEADERS, 3))
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         creates(quorum.controllers[0])
@@ -253,7 +267,7 @@ async def envelope_answer(controller: FakeController, request: EnvelopeRequest) 
 def envelope(message: ApiMessage = CREATE, version: int = 7, **changes: Any) -> EnvelopeRequest:
     values: dict[str, Any] = {
         "request_data": encode_request(message.api_key, version, 1, "client", message)[4:],
-        "request_principal": encode_principal("User:bob"),
+        "request_principal": encode_principal("User:bob", is_token_authenticated=False),
         "client_host_address": ip_address("10.1.2.3").packed,
     }
     return EnvelopeRequest(**(values | changes))
@@ -282,7 +296,7 @@ async def test_an_inner_request_has_the_principal_and_the_address_of_its_client(
         (envelope(request_data=b"\x7f\0\0\0\0\0\0\1\xff\xff"), ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
-async def test_an_envelope_that_is_wrong_is_refused(request_: EnvelopeRequest, code: ErrorCode) -> None:
+async def test_an_invalid_envelope_is_refused(request_: EnvelopeRequest, code: ErrorCode) -> None:
     controller = FakeController(1)
     creates(controller)
     with pytest.raises(KafkaError) as error:
@@ -298,7 +312,7 @@ async def test_only_the_active_controller_opens_envelopes() -> None:
     assert error.value.code is ErrorCode.NOT_CONTROLLER
 
 
-async def test_an_inner_not_controller_is_the_envelopes_error_so_that_the_broker_asks_elsewhere() -> None:
+async def test_not_controller_in_the_inner_response_is_the_error_of_the_envelope() -> None:
     controller = FakeController(1)
 
     def handler(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -311,7 +325,7 @@ async def test_an_inner_not_controller_is_the_envelopes_error_so_that_the_broker
     assert error.value.code is ErrorCode.NOT_CONTROLLER
 
 
-def test_nothing_that_brokers_answer_themselves_may_be_inside_an_envelope() -> None:
+def test_an_envelope_cannot_contain_a_request_that_brokers_serve() -> None:
     for key in (ApiKey.ENVELOPE, ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.API_VERSIONS):
         assert key not in FORWARDABLE
 
@@ -319,17 +333,20 @@ def test_nothing_that_brokers_answer_themselves_may_be_inside_an_envelope() -> N
 # ---- principals
 
 
-def test_a_principal_has_kafkas_bytes() -> None:
-    assert encode_principal("User:ANONYMOUS") == b"\0\0\5User\x0aANONYMOUS\0\0"
-    assert decode_principal(encode_principal("User:a:b")) == "User:a:b"
+def test_a_principal_equals_kafkas_bytes() -> None:
+    anonymous = encode_principal("User:ANONYMOUS", is_token_authenticated=False)
+    assert anonymous == b"\0\0\5User\x0aANONYMOUS\0\0"
+    token = encode_principal("User:a:b", is_token_authenticated=True)
+    assert token == b"\0\0\5User\4a:b\1\0"
+    assert decode_principal(token) == ("User:a:b", True)
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\0\1\5User\1\0\0", b"\0\0\5Us"])
-def test_bytes_that_are_no_principal_are_refused(data: bytes) -> None:
+def test_invalid_principal_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_principal(data)
 
 
-def test_an_envelope_survives_the_wire() -> None:
+def test_an_envelope_round_trips() -> None:
     request = envelope()
     assert decode(EnvelopeRequest, encode(request, 0), 0) == request

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.broker.channels.node_connections import node_connection_settings, source_address
+from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.node_config import BrokerConfig
 
 
@@ -17,14 +18,14 @@ from tidelog.broker.config.node_config import BrokerConfig
         ("PLAINTEXT://[::1]:9092", None),
     ],
 )
-def test_a_node_with_a_loopback_address_of_its_own_speaks_from_it(listeners: str, source: str | None) -> None:
+def test_connections_start_from_the_nodes_loopback_address(listeners: str, source: str | None) -> None:
     config = BrokerConfig({"node.id": "1", "listeners": listeners})
     assert source_address(config) == source
-    settings = node_connection_settings(config, "PLAINTEXT", ssl=None, request_timeout_ms=1)
+    settings = node_connection_settings(config, security=PeerSecurity(None, None), request_timeout_ms=1)
     assert settings.local_host == source
 
 
-def test_only_listeners_for_other_nodes_count() -> None:
+def test_only_listeners_between_nodes_count() -> None:
     config = BrokerConfig(
         {
             "node.id": "1",

@@ -24,10 +24,10 @@ from tidelog.broker.config.environment import config_key, configs_from_environme
         ("KAFKA_VERSION", None),
     ],
 )
-def test_a_variable_names_a_key(variable: str, key: str | None) -> None:
+def test_an_environment_variable_is_converted_to_a_key(variable: str, key: str | None) -> None:
     assert config_key(variable) == key
 
 
-def test_only_the_variables_of_configs_are_taken() -> None:
+def test_only_environment_variables_of_configs_are_read() -> None:
     environment = {"KAFKA_NODE_ID": "3", "PATH": "/bin", "KAFKA_OPTS": "-X", "KAFKA_LOG_DIRS": "/a b"}
     assert configs_from_environment(environment) == {"node.id": "3", "log.dirs": "/a b"}

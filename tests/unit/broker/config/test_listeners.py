@@ -1,4 +1,4 @@
-"""Listener addresses: names, hosts of every kind, ports, and what cannot be one."""
+"""Listener addresses: names, hosts, ports, and invalid ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_an_address_has_name_host_and_port(text: str, name: str, host: str, port
         "OTHER://host:1",
     ],
 )
-def test_what_is_no_address_is_an_error_that_shows_it(text: str) -> None:
+def test_an_invalid_address_is_an_error_that_shows_it(text: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_listeners("listeners", [text], PROTOCOLS)
     assert (error.value.key, error.value.value) == ("listeners", text)
@@ -65,16 +65,16 @@ def test_names_and_ports_must_differ(texts: list[str]) -> None:
         parse_listeners("listeners", texts, PROTOCOLS)
 
 
-def test_one_port_may_serve_both_families() -> None:
+def test_one_port_may_serve_ipv4_and_ipv6() -> None:
     texts = ["PLAINTEXT://127.0.0.1:1", "IN-SIDE_2://[::1]:1"]
     assert len(parse_listeners("listeners", texts, PROTOCOLS)) == 2
 
 
-def test_any_number_of_listeners_may_take_a_free_port() -> None:
+def test_several_listeners_may_use_port_0() -> None:
     assert len(parse_listeners("listeners", ["PLAINTEXT://:0", "IN-SIDE_2://:0"], PROTOCOLS)) == 2
 
 
-def test_a_listener_prints_as_it_is_written() -> None:
+def test_a_listener_is_formatted_as_it_is_written() -> None:
     assert str(Listener("A", "::1", 1, SecurityProtocol.PLAINTEXT)) == "A://[::1]:1"
     assert str(Listener("A", "h", 1, SecurityProtocol.PLAINTEXT)) == "A://h:1"
 
@@ -87,6 +87,6 @@ def test_protocols_are_mapped_by_listener_name() -> None:
 
 
 @pytest.mark.parametrize("items", [["X"], ["X:TLS"], [":SSL"], ["X:SSL", "x:SSL"]])
-def test_a_bad_protocol_map_is_an_error(items: list[str]) -> None:
+def test_an_invalid_protocol_map_is_an_error(items: list[str]) -> None:
     with pytest.raises(ConfigError):
         parse_protocol_map("listener.security.protocol.map", items)

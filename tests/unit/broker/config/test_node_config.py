@@ -1,4 +1,4 @@
-"""A node's settings: sources and precedence, Kafka's defaults, and what must fit together."""
+"""A node's configuration: sources and precedence, Kafka's defaults, and consistency."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refusal(**values: str) -> ConfigError:
     return error.value
 
 
-def test_what_is_given_later_counts_more() -> None:
+def test_later_values_override_earlier_ones() -> None:
     loaded = BrokerConfig.load(
         "node.id=1\nnum.partitions=2\nnum.io.threads=3\nbroker.rack=file",
         {"KAFKA_NUM_PARTITIONS": "20", "KAFKA_BROKER_RACK": "environment", "PATH": "/bin"},
@@ -47,7 +47,7 @@ def test_what_is_given_later_counts_more() -> None:
     assert loaded.explicit["num.partitions"] == "20"
 
 
-def test_defaults_are_kafkas() -> None:
+def test_defaults_equal_kafkas() -> None:
     found = config()
     assert found.num_io_threads == 8
     assert found.socket_request_max_bytes == 104857600
@@ -61,7 +61,7 @@ def test_defaults_are_kafkas() -> None:
     assert found.process_roles == ("broker", "controller")
 
 
-def test_buffers_and_accept_queues_of_sockets_are_left_to_the_operating_system_unlike_kafkas() -> None:
+def test_socket_buffers_and_accept_queues_default_to_the_operating_system() -> None:
     found = config()
     assert found.socket_send_buffer_bytes == -1
     assert found.socket_receive_buffer_bytes == -1
@@ -70,23 +70,21 @@ def test_buffers_and_accept_queues_of_sockets_are_left_to_the_operating_system_u
     assert config(socket_listen_backlog_size="50").socket_listen_backlog_size == 50
 
 
-def test_metrics_are_served_where_the_first_listener_is_unless_their_host_is_set() -> None:
-    local = {"listeners": "PLAINTEXT://127.0.0.1:9092,OTHER://:9091"}
-    protocols = {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT"}
-    assert config(**local, **protocols).metrics_address == "127.0.0.1"
-    assert config(**local, **protocols, metrics_host="0.0.0.0").metrics_address == "0.0.0.0"
-    assert config().metrics_address == ""
+def test_metrics_are_served_on_the_loopback_address_unless_their_host_is_set() -> None:
+    assert config(listeners="PLAINTEXT://:9092").metrics_address == "127.0.0.1"
+    assert config(metrics_host="0.0.0.0").metrics_address == "0.0.0.0"
+    assert config(metrics_host="").metrics_address == ""
 
 
-def test_every_key_is_described_in_words_and_has_a_default_that_is_allowed() -> None:
-    assert len(BROKER_CONFIGS) == 371
+def test_every_key_has_documentation_and_a_valid_default() -> None:
+    assert len(BROKER_CONFIGS) == 373
     for key, definition in BROKER_CONFIGS.items():
         assert definition.documentation.endswith("."), key
         if definition.default_text is not None and key not in ("node.id",):
             assert definition.parse(definition.default_text) == definition.default, key
 
 
-def test_a_key_is_a_typed_attribute_named_like_it() -> None:
+def test_a_key_is_a_typed_attribute() -> None:
     for key, definition in BROKER_CONFIGS.items():
         attribute = getattr(BrokerConfig, definition.field_name)
         assert isinstance(attribute, Key)
@@ -94,7 +92,7 @@ def test_a_key_is_a_typed_attribute_named_like_it() -> None:
     assert ServerKeys.num_io_threads.definition.minimum == 1
 
 
-def test_the_older_name_of_the_node_id_is_taken() -> None:
+def test_broker_id_is_accepted_as_node_id() -> None:
     assert BrokerConfig({"broker.id": "7"}).node_id == 7
     assert config().broker_id == 1
 
@@ -182,6 +180,7 @@ CONTROLLER = {
         ({"offsets_topic_compression_codec": "5"}, "offsets.topic.compression.codec"),
         ({"compression_type": "brotli"}, "compression.type"),
         ({"metrics_port": "70000"}, "metrics.port"),
+        ({"metrics_security_protocol": "SASL_SSL"}, "metrics.security.protocol"),
         ({"listeners": "PLAINTEXT://:x"}, "listeners"),
         ({"listeners": ""}, "listeners"),
         ({"listeners": "SSL://:9093"}, "inter.broker.listener.name"),
@@ -205,16 +204,16 @@ CONTROLLER = {
         ({"listener_security_protocol_map": "PLAINTEXT"}, "listener.security.protocol.map"),
     ],
 )
-def test_a_bad_value_stops_with_its_key(values: dict[str, str], key: str) -> None:
+def test_an_invalid_value_is_refused_with_its_key(values: dict[str, str], key: str) -> None:
     assert refusal(**values).key == key
 
 
-def test_without_a_node_id_nothing_starts() -> None:
+def test_a_node_id_is_required() -> None:
     with pytest.raises(ConfigError, match=r"node\.id=; must be set"):
         BrokerConfig({})
 
 
-def test_the_line_of_an_error_says_what_is_allowed() -> None:
+def test_the_error_message_names_the_allowed_values() -> None:
     line = str(refusal(log_segment_bytes="14"))
     assert (
         line
@@ -224,14 +223,14 @@ def test_the_line_of_an_error_says_what_is_allowed() -> None:
 
 @given(st.sampled_from(sorted(BROKER_CONFIGS)), st.text(max_size=12))
 @settings(max_examples=300, deadline=None)
-def test_any_text_for_any_key_is_taken_or_a_config_error(key: str, text: str) -> None:
+def test_random_text_for_any_key_is_accepted_or_a_config_error(key: str, text: str) -> None:
     try:
         BrokerConfig({"node.id": "1", key: text})
     except ConfigError as error:
         assert str(error).isprintable()
 
 
-def test_the_settings_of_the_docker_image_are_taken() -> None:
+def test_settings_of_kafkas_docker_image_are_accepted() -> None:
     loaded = BrokerConfig.load(
         """
         process.roles=broker,controller
@@ -260,7 +259,7 @@ def test_a_controller_listener_needs_a_protocol_when_the_map_is_given() -> None:
     assert refusal(**values).key == "listeners"
 
 
-def test_what_is_advertised_is_filled_in_from_the_machine() -> None:
+def test_the_advertised_host_defaults_to_the_machines_name() -> None:
     loaded = config(
         listeners="INSIDE://:0,OUTSIDE://10.0.0.1:9093",
         listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
@@ -271,7 +270,7 @@ def test_what_is_advertised_is_filled_in_from_the_machine() -> None:
     assert loaded.inter_broker_listener == "INSIDE"
 
 
-def test_several_listeners_may_advertise_one_port_as_behind_a_proxy() -> None:
+def test_several_listeners_may_advertise_one_port() -> None:
     settings = {
         "listeners": "INTERNAL://:9092,EXTERNAL://:9094",
         "advertised_listeners": "INTERNAL://broker-1:9092,EXTERNAL://example.com:9092",
@@ -282,7 +281,7 @@ def test_several_listeners_may_advertise_one_port_as_behind_a_proxy() -> None:
     assert told == ["INTERNAL://broker-1:9092", "EXTERNAL://example.com:9092"]
 
 
-def test_log_directories_are_the_list_or_the_one() -> None:
+def test_log_dirs_overrides_log_dir() -> None:
     assert config(log_dir="/one").log_directories == ("/one",)
     found = config(log_dir="/one", log_dirs="/a, /b")
     assert found.log_directories == ("/a", "/b")
@@ -290,7 +289,7 @@ def test_log_directories_are_the_list_or_the_one() -> None:
     assert config(metadata_log_dir="/m").metadata_log_directory == "/m"
 
 
-def test_topic_defaults_come_from_broker_keys() -> None:
+def test_topic_defaults_are_taken_from_broker_keys() -> None:
     defaults = config(
         log_retention_hours="2",
         log_segment_bytes="2097152",
@@ -307,7 +306,7 @@ def test_topic_defaults_come_from_broker_keys() -> None:
     assert (found.max_message_bytes, found.flush_ms, found.cleanup_policy) == (77, 1234, ("compact",))
 
 
-def test_topic_defaults_of_an_empty_file_are_kafkas() -> None:
+def test_topic_defaults_of_an_empty_file_equal_kafkas() -> None:
     assert log_config_from(config().topic_defaults()) == log_config()
 
 
@@ -320,7 +319,7 @@ def test_topic_defaults_of_an_empty_file_are_kafkas() -> None:
         ({"log_retention_hours": "-1"}, -1),
     ],
 )
-def test_the_finest_unit_that_is_set_counts(values: dict[str, str], retention_ms: int) -> None:
+def test_the_finest_time_unit_takes_precedence(values: dict[str, str], retention_ms: int) -> None:
     assert log_config_from(config(**values).topic_defaults()).retention_ms == retention_ms
 
 

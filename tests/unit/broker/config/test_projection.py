@@ -32,6 +32,9 @@ EXCEPTIONS = {
     "cluster/quorum/settings.py:QuorumSettings.max_wait_ms",
     # The size of a decoded batch of rows; it is not fetch.max.bytes.
     "spark_connector/arrow/decoder.py:DecoderSettings.max_bytes",
+    # A client of a local cluster without security; no key of a node sets these.
+    "local_cluster/client_settings.py:ClientSettings.protocol",
+    "local_cluster/client_settings.py:ClientSettings.password",
 }
 
 

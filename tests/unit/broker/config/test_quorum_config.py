@@ -1,4 +1,4 @@
-"""What a node is and whom it votes with, from its settings."""
+"""The roles and voters of a node, from its configuration."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ COMBINED = {
 }
 
 
-def test_a_node_without_quorum_settings_is_a_quorum_of_its_own() -> None:
+def test_a_node_without_quorum_settings_is_a_quorum_of_one() -> None:
     alone = config()
     assert alone.has_own_quorum and alone.is_broker and alone.is_controller
     voters = static_voters(alone)
     assert voters is not None and voters.ids == (1,)
 
 
-def test_static_voters_are_known_by_id_and_the_first_controller_listener() -> None:
+def test_static_voters_have_id_and_endpoint() -> None:
     combined = config(**COMBINED)
     voters = static_voters(combined)
     assert voters is not None and voters.ids == (1, 3)
@@ -40,20 +40,20 @@ def test_static_voters_are_known_by_id_and_the_first_controller_listener() -> No
     assert controller_listener_name(combined) == "CONTROLLERS"
 
 
-def test_dynamic_voters_are_looked_for_at_the_bootstrap_servers() -> None:
+def test_dynamic_voters_are_found_through_bootstrap_servers() -> None:
     values = {key: text for key, text in COMBINED.items() if key != "controller_quorum_voters"}
     dynamic = config(**values, controller_quorum_bootstrap_servers="a:1,b:2")
     assert static_voters(dynamic) is None
     assert bootstrap_servers(dynamic) == (("a", 1), ("b", 2))
 
 
-def test_a_controller_alone_has_no_listener_for_clients() -> None:
+def test_a_controller_has_no_listener_for_clients() -> None:
     controller = config(**{**COMBINED, "listeners": "CONTROLLERS://h:2"}, process_roles="controller")
     assert controller.broker_listeners == ()
     assert [str(each) for each in controller.advertised_controllers("", {})] == ["CONTROLLERS://h:2"]
 
 
-def test_a_broker_alone_names_the_controllers_listener_and_has_none() -> None:
+def test_a_broker_names_the_controller_listener_and_does_not_open_it() -> None:
     broker = config(
         process_roles="broker",
         controller_quorum_voters="2@b:9093",
@@ -64,17 +64,17 @@ def test_a_broker_alone_names_the_controllers_listener_and_has_none() -> None:
     assert not broker.is_controller
 
 
-def test_advertised_listeners_say_where_a_controller_is_reached() -> None:
+def test_advertised_listeners_include_the_controllers() -> None:
     combined = config(**COMBINED, advertised_listeners="PLAINTEXT://x:1,CONTROLLERS://y:7")
     assert [str(each) for each in combined.advertised_controllers("", {})] == ["CONTROLLERS://y:7"]
     assert [str(each) for each in combined.advertised("", {})] == ["PLAINTEXT://x:1"]
 
 
-def test_addresses_are_taken_with_spaces_and_brackets() -> None:
+def test_addresses_with_spaces_and_brackets_are_accepted() -> None:
     assert parse_voters("k", [" 7@host:1 "])[0] == (7, "host", 1)
     assert parse_servers("k", ["[fe80::1]:65535"]) == (("fe80::1", 65535),)
 
 
-def test_the_times_of_the_quorum_come_from_its_keys() -> None:
+def test_quorum_timeouts_are_read_from_their_keys() -> None:
     settings = quorum_settings(config(controller_quorum_fetch_timeout_ms="77"))
     assert (settings.fetch_timeout_ms, settings.election_timeout_ms) == (77, 1000)

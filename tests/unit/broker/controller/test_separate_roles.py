@@ -74,7 +74,7 @@ async def cluster() -> AsyncIterator[Brokers]:
             await controllers.end()
 
 
-async def test_clients_change_metadata_through_brokers_also_when_the_controller_dies() -> None:
+async def test_metadata_changes_continue_after_a_controller_failure() -> None:
     async with cluster() as brokers:
         leader = brokers.running[1].services.store.leader
         assert leader in {101, 102, 103}
@@ -100,7 +100,7 @@ def has_topics(node: BrokerNode, names: set[str]) -> bool:
     return names <= set(node.services.image().topics_by_name)
 
 
-async def test_a_broker_that_stops_moves_its_leadership_first_and_returns() -> None:
+async def test_a_stopping_broker_moves_its_leadership_and_returns() -> None:
     async with cluster() as brokers:
         async with Admin(brokers.servers) as admin:
             await admin.create_topic("tides", num_partitions=4, replication_factor=2)
@@ -125,7 +125,7 @@ async def test_a_broker_that_stops_moves_its_leadership_first_and_returns() -> N
         await eventually(lambda: brokers.serving(2) == {1, 2} and is_whole())
 
 
-async def test_a_broker_that_dies_is_fenced_and_its_id_is_free_again_after_a_session() -> None:
+async def test_a_killed_broker_is_fenced_and_its_id_is_free_after_its_session() -> None:
     async with cluster() as brokers:
         dead = brokers.running.pop(1)
         await dead.abandon()

@@ -29,10 +29,13 @@ from tidelog.protocol.messages.create_topics import (
     CreateTopicsRequest,
 )
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 
 SETTINGS = controller_settings(node_id=1)
-NEVER = TaskIntervals(fences_brokers=False, balance_ms=None, unclean_election_ms=None, idle_ms=None)
+NEVER = TaskIntervals(
+    fences_brokers=False, balance_ms=None, unclean_election_ms=None, idle_ms=None, token_check_ms=None
+)
 
 
 @asynccontextmanager
@@ -55,7 +58,13 @@ async def tasks(
 
 
 def intervals(**changes: Any) -> TaskIntervals:
-    values = {"fences_brokers": False, "balance_ms": None, "unclean_election_ms": None, "idle_ms": None}
+    values = {
+        "fences_brokers": False,
+        "balance_ms": None,
+        "unclean_election_ms": None,
+        "idle_ms": None,
+        "token_check_ms": None,
+    }
     return TaskIntervals(**(values | changes))
 
 
@@ -71,7 +80,7 @@ def leader(store: MetadataStore) -> int:
     return store.image.topics_by_name["tides"].partitions[0].leader
 
 
-async def test_a_broker_that_is_silent_for_a_session_is_fenced_and_others_are_not() -> None:
+async def test_a_broker_with_an_expired_session_is_fenced() -> None:
     async with store_with_brokers(1, 2) as store:
         await topic_on(store, 1, 2)
         clock = SystemClock()
@@ -86,7 +95,7 @@ async def test_a_broker_that_is_silent_for_a_session_is_fenced_and_others_are_no
             assert leader(store) == 2
 
 
-async def test_a_fault_does_not_end_the_fencing_of_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unexpected_error_does_not_end_fencing(monkeypatch: pytest.MonkeyPatch) -> None:
     next_deadline_ms = BrokerHeartbeats.next_deadline_ms
     faults = [RuntimeError("a bug")]
 
@@ -100,7 +109,7 @@ async def test_a_fault_does_not_end_the_fencing_of_brokers(monkeypatch: pytest.M
         await eventually(lambda: store.image.brokers[1].fenced)
 
 
-async def test_fencing_that_the_log_refuses_is_retried_after_a_pause(
+async def test_a_failed_fencing_is_retried_after_a_delay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without a pause it would hold the event loop, and fill the log of the operator."""
@@ -117,7 +126,7 @@ async def test_fencing_that_the_log_refuses_is_retried_after_a_pause(
     assert attempts[1] - attempts[0] > 0.2
 
 
-async def test_a_controller_that_was_delayed_fences_no_broker_whose_heartbeats_wait() -> None:
+async def test_a_delayed_controller_does_not_fence_brokers_with_pending_heartbeats() -> None:
     async with store_with_brokers(1, 2) as store:
         clock = ManualClock()
         async with tasks(store, intervals(fences_brokers=True), session_ms=40, clock=clock) as heartbeats:
@@ -130,7 +139,7 @@ async def test_a_controller_that_was_delayed_fences_no_broker_whose_heartbeats_w
             await eventually(lambda: store.image.brokers[1].fenced and store.image.brokers[2].fenced)
 
 
-async def test_preferred_replicas_get_their_leadership_back() -> None:
+async def test_preferred_replicas_become_leader_again() -> None:
     async with store_with_brokers(1, 2) as store:
         await topic_on(store, 1, 2)
         topic_id = store.image.topics_by_name["tides"].id
@@ -141,7 +150,7 @@ async def test_preferred_replicas_get_their_leadership_back() -> None:
             await eventually(lambda: leader(store) == 1)
 
 
-async def test_a_topic_that_allows_it_gets_any_leader() -> None:
+async def test_a_topic_with_unclean_election_gets_any_leader() -> None:
     async with store_with_brokers(1, 2) as store:
         await topic_on(store, 1, 2)
         topic_id = store.image.topics_by_name["tides"].id
@@ -154,7 +163,7 @@ async def test_a_topic_that_allows_it_gets_any_leader() -> None:
             await eventually(lambda: leader(store) == 1)
 
 
-async def test_an_idle_controller_shows_that_it_is_alive() -> None:
+async def test_an_idle_controller_writes_no_op_records() -> None:
     async with store_with_brokers(1) as store:
         offset = store.image.offset
         async with tasks(store, intervals(idle_ms=5)):
@@ -165,11 +174,12 @@ async def test_an_idle_controller_shows_that_it_is_alive() -> None:
         assert store.image.offset == offset
 
 
-def test_intervals_are_read_from_the_configuration() -> None:
-    def of(**texts: str) -> TaskIntervals:
-        values = {"node.id": "1"} | {key.replace("_", "."): text for key, text in texts.items()}
-        return TaskIntervals.of(BrokerConfig(values))
+def of(**texts: str) -> TaskIntervals:
+    values = {"node.id": "1"} | {key.replace("_", "."): text for key, text in texts.items()}
+    return TaskIntervals.of(BrokerConfig(values))
 
+
+def test_intervals_are_read_from_the_configuration() -> None:
     alone = of()
     assert (alone.fences_brokers, alone.idle_ms, alone.balance_ms) == (False, None, 300_000)
     one_of_many = of(
@@ -179,3 +189,22 @@ def test_intervals_are_read_from_the_configuration() -> None:
     )
     assert (one_of_many.fences_brokers, one_of_many.idle_ms) == (True, 500)
     assert of(auto_leader_rebalance_enable="false").balance_ms is None
+
+
+async def test_expired_delegation_tokens_are_removed_and_others_are_not() -> None:
+    clock = ManualClock()
+    expired = DelegationTokenRecord(token_id="expired", max_timestamp=clock.now_ms - 1)
+    valid = DelegationTokenRecord(
+        token_id="valid", max_timestamp=clock.now_ms, expiration_timestamp=clock.now_ms
+    )
+    async with store_with_brokers(1) as store:
+        await write(store, [expired, valid])
+        async with tasks(store, intervals(token_check_ms=5), clock=clock):
+            await eventually(lambda: set(store.image.delegation_tokens) == {"valid"})
+
+
+def test_tokens_are_checked_only_if_they_are_enabled() -> None:
+    key = {"delegation_token_secret_key": "secret", "delegation_token_expiry_check_interval_ms": "7"}
+    assert of(**key).token_check_ms == 7
+    assert of(delegation_token_secret_key="").token_check_ms is None
+    assert of().token_check_ms is None

@@ -1,4 +1,4 @@
-"""Internal topics as coordinators read and write them, on the partitions of a node."""
+"""Internal topics of coordinators, on the partitions of a node."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ async def values(log: TopicStateLog) -> list[bytes | None]:
     return found
 
 
-async def test_what_is_appended_is_read_from_the_start(pair: ReplicaPair) -> None:
+async def test_appended_records_are_read_from_the_log_start(pair: ReplicaPair) -> None:
     log = log_of(pair, loads_committed=False)
     for number in range(100):
         log.append(0, [(b"key", b"%d" % number)])
     assert await values(log) == [b"%d" % number for number in range(100)]
 
 
-async def test_an_append_is_committed_when_the_follower_has_it(pair: ReplicaPair) -> None:
+async def test_an_append_is_committed_when_it_is_replicated(pair: ReplicaPair) -> None:
     appended = log_of(pair, loads_committed=True).append(0, [(b"key", b"value"), (b"key", None)])
     committed = asyncio.ensure_future(appended.committed)
     await asyncio.sleep(0)
@@ -74,7 +74,7 @@ async def test_an_append_is_committed_when_the_follower_has_it(pair: ReplicaPair
     await asyncio.wait_for(committed, 10)
 
 
-async def test_a_coordinator_of_transactions_loads_until_what_it_has_read_is_committed(
+async def test_a_transaction_coordinator_is_loaded_when_the_records_it_read_are_committed(
     pair: ReplicaPair,
 ) -> None:
     """A decision of the former leader that the followers lack may be lost with this one, too."""
@@ -98,7 +98,7 @@ async def test_loading_ends_when_the_leadership_is_lost(pair: ReplicaPair) -> No
         await asyncio.wait_for(loading, 10)
 
 
-async def test_before_the_topic_is_there_it_counts_as_large_as_it_will_be() -> None:
+async def test_the_partition_count_of_a_missing_topic_is_its_configured_one() -> None:
     pair = ReplicaPair()
     assert log_of(pair, loads_committed=False).partition_count() == 7
     pair.create(TRANSACTION_STATE_TOPIC, 2)

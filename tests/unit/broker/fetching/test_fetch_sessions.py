@@ -1,4 +1,4 @@
-"""Fetch sessions: opening, continuing, thinning out answers, closing and eviction (KIP-227)."""
+"""Fetch sessions: creation, incremental fetches, closing and eviction (KIP-227)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from tidelog.broker.fetching.fetch_sessions import (
     FetchContext,
     FetchSessionCache,
 )
+from tidelog.broker.fetching.metrics import report_fetch_sessions
+from tidelog.broker.observability.exposition import Exposition
+from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.fetch_request_view import FetchPartition, FetchRequestView
 from tidelog.protocol.fetch_response_view import FetchPartitionResult
@@ -69,16 +72,24 @@ def failure(cache: FetchSessionCache, view: FetchRequestView, version: int = VER
     return caught.value.code
 
 
-def test_a_full_fetch_opens_a_session_and_answers_every_partition(cache: FetchSessionCache) -> None:
+def test_a_full_fetch_creates_a_session_and_returns_every_partition(cache: FetchSessionCache) -> None:
     context = open_session(cache, 3)
     assert context.session_id == 1
     assert sent(context, dict.fromkeys(range(3), result())) == [0, 1, 2]
 
 
+def test_sessions_and_their_partitions_are_reported(cache: FetchSessionCache) -> None:
+    metrics = BrokerMetrics()
+    report_fetch_sessions(metrics, cache)
+    open_session(cache, 3)
+    open_session(cache, 2)
+    lines = Exposition(metrics).text("")[0].decode().splitlines()
+    prefix = "kafka_server_fetchsessioncache_numincrementalfetch"
+    assert {f"{prefix}sessions 2.0", f"{prefix}partitionscached 5.0"} <= set(lines)
+
+
 @pytest.mark.parametrize("epoch", [-1, 0])
-def test_of_a_partition_that_is_named_several_times_the_last_entry_counts(
-    cache: FetchSessionCache, epoch: int
-) -> None:
+def test_the_last_entry_of_a_duplicate_partition_is_used(cache: FetchSessionCache, epoch: int) -> None:
     wanted = [asked(0, 1), asked(1, 2), asked(0, 3), asked(0, 4, topic="u"), asked(0, 5)]
     context = cache.context(request(wanted, epoch=epoch), VERSION, 0)
     found = [(each.topic, each.partition, each.fetch_offset) for each in context.partitions]
@@ -86,13 +97,13 @@ def test_of_a_partition_that_is_named_several_times_the_last_entry_counts(
     assert cache.partition_count == (3 if epoch == 0 else 0)
 
 
-def test_a_reader_that_wants_no_session_gets_none(cache: FetchSessionCache) -> None:
+def test_a_request_without_session_gets_none(cache: FetchSessionCache) -> None:
     context = cache.context(request([asked(0)], epoch=-1), VERSION, 0)
     assert context.session_id == 0
     assert len(cache) == 0
 
 
-def test_the_next_fetch_names_nothing_and_is_answered_with_news_only(cache: FetchSessionCache) -> None:
+def test_an_incremental_fetch_returns_only_changed_partitions(cache: FetchSessionCache) -> None:
     first = open_session(cache, 3)
     sent(first, dict.fromkeys(range(3), result(high_watermark=5)))
     second = cache.context(request([], first.session_id, 1), VERSION, 0)
@@ -101,7 +112,7 @@ def test_the_next_fetch_names_nothing_and_is_answered_with_news_only(cache: Fetc
     assert sent(second, news) == [1, 2]
 
 
-def test_a_partition_that_gave_data_is_served_last_the_next_time(cache: FetchSessionCache) -> None:
+def test_a_partition_that_returned_records_moves_to_the_end(cache: FetchSessionCache) -> None:
     first = open_session(cache, 3)
     sent(first, dict.fromkeys(range(3), result()))
     second = cache.context(request([], first.session_id, 1), VERSION, 0)
@@ -110,7 +121,7 @@ def test_a_partition_that_gave_data_is_served_last_the_next_time(cache: FetchSes
     assert [partition.partition for partition in third.partitions] == [1, 2, 0]
 
 
-def test_an_error_is_news_and_so_is_its_end(cache: FetchSessionCache) -> None:
+def test_an_error_and_its_end_are_changes(cache: FetchSessionCache) -> None:
     first = open_session(cache, 1)
     sent(first, {0: result()})
     second = cache.context(request([], 1, 1), VERSION, 0)
@@ -121,7 +132,7 @@ def test_an_error_is_news_and_so_is_its_end(cache: FetchSessionCache) -> None:
     assert sent(fourth, {0: result()}) == []
 
 
-def test_an_incremental_fetch_moves_adds_and_forgets_partitions(cache: FetchSessionCache) -> None:
+def test_an_incremental_fetch_changes_adds_and_removes_partitions(cache: FetchSessionCache) -> None:
     open_session(cache, 2)
     context = cache.context(request([asked(0, offset=7), asked(2)], 1, 1, forgotten=[("t", 1)]), VERSION, 0)
     assert [(p.partition, p.fetch_offset) for p in context.partitions] == [(0, 7), (2, 0)]
@@ -140,7 +151,7 @@ def test_an_unknown_session_and_a_wrong_epoch_are_distinguished(cache: FetchSess
     assert failure(cache, request([], 1, 5)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
-def test_a_session_keeps_to_names_or_to_ids(cache: FetchSessionCache) -> None:
+def test_a_session_uses_either_names_or_ids(cache: FetchSessionCache) -> None:
     open_session(cache, 1)
     assert failure(cache, request([], 1, 1), version=13) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
 
@@ -152,21 +163,21 @@ def test_a_new_full_fetch_replaces_the_session_it_names(cache: FetchSessionCache
     assert len(cache) == 1
 
 
-def test_a_full_cache_serves_without_a_session(cache: FetchSessionCache) -> None:
+def test_a_full_cache_creates_no_session(cache: FetchSessionCache) -> None:
     open_session(cache, 1)
     open_session(cache, 1)
     assert open_session(cache, 1).session_id == 0
     assert len(cache) == 2
 
 
-def test_a_session_idle_for_two_minutes_makes_room(cache: FetchSessionCache) -> None:
+def test_a_session_idle_for_two_minutes_is_evicted(cache: FetchSessionCache) -> None:
     open_session(cache, 1, now_ms=0)
     open_session(cache, 1, now_ms=100)
     assert open_session(cache, 1, now_ms=IDLE_MS).session_id == 3
     assert failure(cache, request([], 1, 1)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_follower_takes_the_place_of_a_client_but_not_the_reverse(cache: FetchSessionCache) -> None:
+def test_a_follower_evicts_a_client_session_but_not_the_reverse(cache: FetchSessionCache) -> None:
     open_session(cache, 9)
     open_session(cache, 1)
     assert open_session(cache, 1, replica_id=2).session_id == 3
@@ -174,7 +185,7 @@ def test_a_follower_takes_the_place_of_a_client_but_not_the_reverse(cache: Fetch
     assert open_session(cache, 9).session_id == 0
 
 
-def test_an_old_smaller_session_makes_room_although_a_young_one_is_smaller_still(
+def test_an_old_smaller_session_is_evicted_before_a_recent_one(
     cache: FetchSessionCache,
 ) -> None:
     old = open_session(cache, 5, now_ms=0)
@@ -184,7 +195,7 @@ def test_an_old_smaller_session_makes_room_although_a_young_one_is_smaller_still
     assert failure(cache, request([], old.session_id, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_a_session_as_large_as_the_new_one_stays(cache: FetchSessionCache) -> None:
+def test_a_session_of_equal_size_is_not_evicted(cache: FetchSessionCache) -> None:
     for _ in range(2):
         session_id = open_session(cache, 5, now_ms=0).session_id
         cache.context(request([], session_id, 1), VERSION, IDLE_MS)
@@ -204,7 +215,7 @@ def many(count: int, topic: str = "t") -> list[FetchPartition]:
     return [asked(index, topic=topic) for index in range(count)]
 
 
-def test_a_full_fetch_of_more_partitions_than_a_session_may_have_opens_none(cache: FetchSessionCache) -> None:
+def test_a_full_fetch_beyond_the_partition_limit_creates_no_session(cache: FetchSessionCache) -> None:
     context = cache.context(request(many(SESSION_PARTITIONS_MAX + 1)), VERSION, 0)
     assert context.session_id == 0
     assert len(context.partitions) == SESSION_PARTITIONS_MAX + 1
@@ -214,9 +225,7 @@ def test_a_full_fetch_of_more_partitions_than_a_session_may_have_opens_none(cach
 
 
 @pytest.mark.parametrize("by", [1, SESSION_PARTITIONS_MAX + 1])
-def test_a_session_that_grows_beyond_its_bound_ends_so_that_the_reader_begins_again(
-    cache: FetchSessionCache, by: int
-) -> None:
+def test_a_session_that_grows_beyond_the_limit_is_closed(cache: FetchSessionCache, by: int) -> None:
     """Partitions that do not exist were added without end, and then 45 bytes had all of them read."""
     opened = cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0)
     more = request(many(by, topic="u"), opened.session_id, 1)
@@ -225,7 +234,7 @@ def test_a_session_that_grows_beyond_its_bound_ends_so_that_the_reader_begins_ag
     assert failure(cache, request([], opened.session_id, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
-def test_partitions_that_are_added_and_forgotten_keep_the_count_right(cache: FetchSessionCache) -> None:
+def test_the_partition_count_is_correct_after_additions_and_removals(cache: FetchSessionCache) -> None:
     opened = open_session(cache, 3)
     added = request([asked(7), asked(1)], opened.session_id, 1, forgotten=[("t", 0), ("t", 99)])
     cache.context(added, VERSION, 0)
@@ -248,7 +257,7 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
     assert len(cache) == sessions and cache.partition_count <= PARTITIONS_MAX
 
 
-def test_as_many_idle_sessions_are_evicted_as_are_in_the_way() -> None:
+def test_as_many_idle_sessions_as_needed_are_evicted() -> None:
     cache = FetchSessionCache(1000, count(1).__next__)
     for _ in range(10):
         assert cache.context(request(many(PARTITIONS_MAX // 10)), VERSION, 0).session_id
@@ -257,7 +266,7 @@ def test_as_many_idle_sessions_are_evicted_as_are_in_the_way() -> None:
     assert (len(cache), cache.partition_count) == (9, PARTITIONS_MAX)
 
 
-def test_a_garbage_collection_visits_one_object_for_each_partition_of_a_session() -> None:
+def test_the_garbage_collector_visits_one_object_per_session_partition() -> None:
     """A collection of 100,000 partitions with two objects each held the event loop for 24 ms."""
     cache = FetchSessionCache(1000, count(1).__next__)
     gc.collect()

@@ -1,4 +1,4 @@
-"""Which connections a process has descriptors for."""
+"""The descriptors available to connections and partitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidelog.broker.logs.descriptor_budget import DescriptorBudget
 REFUSAL = "there are {} connections, allowed are 448 of the 1024 files that the process may open (ulimit -n)"
 
 
-def test_partitions_get_half_of_the_descriptors_and_connections_what_the_reserve_leaves() -> None:
+def test_partitions_get_half_of_the_descriptors_and_connections_the_rest() -> None:
     budget = DescriptorBudget(1024)
     assert (budget.partitions_max, budget.reserve, budget.connections_max) == (512, 64, 448)
     assert budget.pooled_max < budget.reserve, "files that were only read are paid for by the reserve"
@@ -15,7 +15,7 @@ def test_partitions_get_half_of_the_descriptors_and_connections_what_the_reserve
     assert budget.connection_refusal(500, connections=448) == REFUSAL.format(448)
 
 
-def test_a_connection_within_the_reserve_is_refused_whatever_uses_the_others() -> None:
+def test_a_connection_that_would_use_the_reserve_is_refused() -> None:
     budget = DescriptorBudget(1024)
     assert budget.connection_refusal(959, connections=1) is None
     assert budget.connection_refusal(960, connections=1) == REFUSAL.format(1)

@@ -1,4 +1,4 @@
-"""One broker per log directory, whoever the other one is."""
+"""One broker process per log directory."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_locks_are_released_when_one_directory_does_not_exist(tmp_path: Path) ->
     DirectoryLocks(OsFileSystem(), [str(tmp_path)]).release()
 
 
-def test_an_apache_kafka_broker_keeps_us_out(tmp_path: Path) -> None:
+def test_a_directory_locked_by_kafka_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD_AS_JAVA, str(tmp_path / ".lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as java:
         assert java.stdout is not None

@@ -1,4 +1,4 @@
-"""The flusher: what is asked for is durable when it is done, flushes are shared, a failed one is final."""
+"""The flusher: durability, shared flushes, and final failures."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_flush_moves_the_recovery_point_to_the_log_end(
     assert log.recovery_point == log.log_end_offset == 2
 
 
-async def test_calls_during_a_flush_share_the_next_one(
+async def test_concurrent_calls_share_the_next_flush(
     executor: ThreadPoolExecutor, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
@@ -90,7 +90,7 @@ async def test_fsyncgate_a_failed_fsync_is_final_and_never_tried_again(
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-async def test_no_call_waits_for_ever_when_a_flush_fails_in_an_unknown_way(
+async def test_a_flush_that_fails_unexpectedly_ends_all_waiting_calls(
     executor: ThreadPoolExecutor, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(plan: FlushPlan) -> None:
@@ -106,7 +106,7 @@ async def test_no_call_waits_for_ever_when_a_flush_fails_in_an_unknown_way(
     assert [failed for failed, _ in made.failures] == [log]
 
 
-async def test_close_waits_for_what_is_running(executor: ThreadPoolExecutor, log: PartitionLog) -> None:
+async def test_close_waits_for_a_running_flush(executor: ThreadPoolExecutor, log: PartitionLog) -> None:
     log.append_as_leader(batch(["a"]), 0, NOW_MS)
     flusher = Flushes(executor).flusher
     done = flusher.flush(log)

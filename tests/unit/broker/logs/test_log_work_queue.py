@@ -1,4 +1,4 @@
-"""Logs are made in a thread, in order, in pieces, while the loop does other things."""
+"""Logs are created in a thread, in order and in steps, while the event loop runs."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_logs_are_created_in_order_and_in_steps_while_the_loop_continues(
     await queue.close()
 
 
-async def test_what_was_asked_for_later_is_not_waited_for(thread: ThreadPoolExecutor) -> None:
+async def test_a_wait_does_not_include_later_submissions(thread: ThreadPoolExecutor) -> None:
     made, work = Made(), Work()
     queue = LogWorkQueue(thread, made)
     await queue.wait_until_done()
@@ -119,7 +119,7 @@ async def test_a_log_that_cannot_be_created_is_reported_and_the_others_are_creat
     await queue.close()
 
 
-async def test_a_listener_that_fails_does_not_end_the_making(thread: ThreadPoolExecutor) -> None:
+async def test_a_failing_listener_does_not_end_the_creation(thread: ThreadPoolExecutor) -> None:
     work, told = Work(), []
     work.gate.set()
 
@@ -136,7 +136,7 @@ async def test_a_listener_that_fails_does_not_end_the_making(thread: ThreadPoolE
     await queue.close()
 
 
-async def test_closing_waits_for_what_is_done_and_makes_nothing_more(thread: ThreadPoolExecutor) -> None:
+async def test_close_waits_for_the_current_creation_and_starts_no_other(thread: ThreadPoolExecutor) -> None:
     made, work = Made(), Work()
     queue = LogWorkQueue(thread, made)
     queue.submit(work.creations(*range(BATCH_SIZE)))
@@ -152,3 +152,55 @@ async def test_closing_waits_for_what_is_done_and_makes_nothing_more(thread: Thr
     queue.submit(work.creations(200))
     await queue.wait_until_done()
     assert made.numbers == [*range(BATCH_SIZE), -1]
+
+
+async def test_logs_are_planned_batch_by_batch_while_earlier_ones_are_created(
+    thread: ThreadPoolExecutor,
+) -> None:
+    made, work, planned = Made(), Work(), []
+
+    def plans() -> Iterator[LogCreation]:
+        for number in range(3 * BATCH_SIZE):
+            planned.append(number)
+            yield work.creation(number)
+
+    queue = LogWorkQueue(thread, made)
+    queue.submit_plans(plans())
+    queue.submit(work.creations(1_000))
+    assert planned == []
+    await eventually(lambda: work.begun == 1)
+    assert len(planned) == BATCH_SIZE
+    work.gate.set()
+    await queue.wait_until_done()
+    assert made.numbers == [*range(3 * BATCH_SIZE), 1_000]
+    await queue.close()
+
+
+async def test_an_error_in_a_plan_does_not_prevent_other_logs(thread: ThreadPoolExecutor) -> None:
+    made, work = Made(), Work()
+    work.gate.set()
+
+    def plans() -> Iterator[LogCreation]:
+        yield work.creation(0)
+        raise ValueError("a bug")
+
+    queue = LogWorkQueue(thread, made)
+    queue.submit_plans(plans())
+    queue.submit(work.creations(1))
+    await queue.wait_until_done()
+    assert made.numbers == [0, 1]
+    await queue.close()
+
+
+async def test_close_plans_no_further_logs(thread: ThreadPoolExecutor) -> None:
+    made, work = Made(), Work()
+    queue = LogWorkQueue(thread, made)
+    queue.submit_plans(work.creation(number) for number in range(2 * BATCH_SIZE))
+    await eventually(lambda: work.begun == 1)
+    waiting = asyncio.create_task(queue.wait_until_done())
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(queue.close())
+    await waiting
+    work.gate.set()
+    await closing
+    assert made.numbers == [*range(BATCH_SIZE)]

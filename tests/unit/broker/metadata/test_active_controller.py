@@ -12,7 +12,7 @@ from tidelog.cluster.metadata_loader import MetadataLoader
 from tidelog.cluster.quorum.effects import RecordsAppended
 from tidelog.protocol.ids import LeaderEpoch
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 EPOCH = 3
 
@@ -34,12 +34,12 @@ def set_config(image: MetadataImage) -> ControllerResult[str]:
     return ControllerResult((record,), "done")
 
 
-async def test_a_command_is_appended_after_a_control_record_that_came_while_it_was_prepared() -> None:
+async def test_a_command_is_appended_after_a_control_record_appended_during_its_preparation() -> None:
     log = Log(end_offset=7)
     loader = MetadataLoader(MetadataImage(cluster_id="c"))
     active = ActiveController(EPOCH, loader, lambda: log.end_offset, log.append)
     submitted = SubmittedCommand(set_config, asyncio.get_running_loop().create_future())
-    prepared = completed(active.perform(submitted))
+    prepared = run_steps(active.perform(submitted))
     log.end_offset += 1  # such as a new set of voters
     active.complete(submitted, prepared)
     [written] = active.take_committed(9)

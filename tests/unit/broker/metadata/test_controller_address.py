@@ -45,7 +45,7 @@ def address(
 
 
 @pytest.mark.parametrize("leader", [None, 1, 9])
-def test_a_controller_that_is_not_known_or_this_node_has_no_address(leader: int | None) -> None:
+def test_an_unknown_controller_or_this_node_has_no_address(leader: int | None) -> None:
     assert address(leader) is None
 
 

@@ -30,7 +30,7 @@ def prepare(
     return prepare_directories(fs, directories, node_id, cluster_id, CHANCE)
 
 
-def test_new_directories_get_one_cluster_and_an_id_each() -> None:
+def test_new_directories_get_a_common_cluster_id_and_unique_ids() -> None:
     disk = CrashFileSystem()
     identity = prepare(disk)
     assert uuid_from_text(identity.cluster_id)
@@ -51,7 +51,7 @@ def test_directories_keep_their_ids() -> None:
     assert prepare(disk, CLUSTER_ID) == prepare(disk) == prepare(disk, CLUSTER_ID)
 
 
-def test_a_directory_that_is_added_joins_the_others() -> None:
+def test_an_added_directory_gets_the_cluster_id() -> None:
     disk = CrashFileSystem()
     first = prepare(disk, directories=("/a",))
     both = prepare(disk)
@@ -85,7 +85,7 @@ def test_a_copy_of_a_directory_is_refused() -> None:
         prepare(disk)
 
 
-def test_a_directory_of_an_older_version_is_brought_up_to_date() -> None:
+def test_a_directory_of_an_older_version_is_upgraded() -> None:
     disk = CrashFileSystem()
     disk.makedirs("/a")
     disk.open("/a/meta.properties", create=True).append(b"version=0\nbroker.id=1\n")
@@ -106,7 +106,7 @@ class RefusingFileSystem(CrashFileSystem):
         super().makedirs(path)
 
 
-def test_a_directory_that_the_disk_refuses_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_directory_is_excluded(caplog: pytest.LogCaptureFixture) -> None:
     assert list(prepare(RefusingFileSystem()).directory_ids) == ["/a"]
     assert [record.getMessage() for record in caplog.records] == [
         "Cannot use log directory /b: [Errno 13] Permission denied: '/b'"
@@ -121,7 +121,7 @@ def test_without_a_usable_directory_the_start_fails_with_one_error(
     assert not caplog.records
 
 
-def test_after_any_crash_the_next_start_finds_or_creates_one_cluster() -> None:
+def test_after_any_crash_the_next_start_has_one_cluster_id() -> None:
     def workload(disk: CrashFileSystem, progress: list[str]) -> None:
         progress.append(prepare(disk, CLUSTER_ID).cluster_id)
 

@@ -66,7 +66,7 @@ def formatted(
     )
 
 
-def test_credentials_of_the_first_users_are_among_the_first_records() -> None:
+def test_scram_credentials_are_in_the_bootstrap_records() -> None:
     disk = CrashFileSystem()
     credential = UserScramCredentialRecord(name="alice", mechanism=1, iterations=4096)
     formatted(disk, credentials=(credential,))
@@ -74,7 +74,7 @@ def test_credentials_of_the_first_users_are_among_the_first_records() -> None:
         assert read_bootstrap(disk, path) == (*feature_records(), credential)
 
 
-def test_every_directory_has_its_identity_and_the_first_records() -> None:
+def test_every_directory_has_meta_properties_and_bootstrap_records() -> None:
     disk = CrashFileSystem()
     lines = formatted(disk)
     assert [line.split(" for ")[0] for line in lines] == [
@@ -88,7 +88,7 @@ def test_every_directory_has_its_identity_and_the_first_records() -> None:
     assert MetaPropertiesFile(disk, "/m").read().directory_id == UUID(int=1001)
 
 
-def test_the_first_snapshot_contains_the_first_voters() -> None:
+def test_the_bootstrap_snapshot_has_the_initial_voters() -> None:
     disk = CrashFileSystem()
     formatted(disk)
     snapshot = read_snapshot(SNAPSHOT, disk.read(SNAPSHOT))
@@ -100,7 +100,7 @@ def test_the_first_snapshot_contains_the_first_voters() -> None:
     assert voters.by_id[2].endpoints == (Endpoint("CONTROLLER", "::1", 9094),)
 
 
-def test_a_node_that_is_no_voter_gets_the_voters_and_an_id_of_its_own() -> None:
+def test_a_node_outside_the_voters_gets_the_voters_and_its_own_directory_id() -> None:
     disk = CrashFileSystem()
     formatted(disk, node_id=3)
     assert disk.exists(SNAPSHOT)

@@ -8,7 +8,7 @@ from base64 import b64encode
 import pytest
 
 from tidelog.broker.metadata.scram_arguments import ScramArgumentError, parse_scram_argument
-from tidelog.security.scram.credentials import ScramMechanism, derive_keys, salt_password
+from tidelog.security.scram.credentials import ScramKeys, ScramMechanism, derive_keys, salt_password
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
 SALT = b64encode(b"some salt").decode()
@@ -19,7 +19,7 @@ def test_a_password() -> None:
     record = parse_scram_argument(f'SCRAM-SHA-256=[name=alice,password="{SECRET}"]', random.Random(1))
     assert (record.name, record.mechanism, record.iterations) == ("alice", SHA_256, 4096)
     salted = salt_password(SHA_256, SECRET, record.salt, 4096)
-    assert (record.stored_key, record.server_key) == derive_keys(SHA_256, salted)
+    assert ScramKeys(record.stored_key, record.server_key) == derive_keys(SHA_256, salted)
     assert len(record.salt) > 20
 
 
@@ -28,7 +28,7 @@ def test_a_salted_password() -> None:
     text = f'name=bob,salt="{SALT}",iterations=8192,saltedpassword="{b64encode(salted).decode()}"'
     record = parse_scram_argument(f"SCRAM-SHA-512=[{text}]", random.Random(1))
     assert (record.salt, record.iterations) == (b"some salt", 8192)
-    assert (record.stored_key, record.server_key) == derive_keys(SHA_512, salted)
+    assert ScramKeys(record.stored_key, record.server_key) == derive_keys(SHA_512, salted)
 
 
 @pytest.mark.parametrize(

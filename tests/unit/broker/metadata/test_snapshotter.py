@@ -18,7 +18,7 @@ from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
 
 
 @on_both_loops
-async def test_a_failure_to_delete_old_snapshots_does_not_end_the_voter(
+async def test_a_failed_deletion_of_snapshots_does_not_end_the_node(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     refused: list[None] = []

@@ -49,7 +49,7 @@ from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelR
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
 
@@ -73,13 +73,13 @@ def set_config(value: str):  # type: ignore[no-untyped-def]
 def append(log: MetadataLog, records: list[MetadataRecord]) -> None:
     """Append a batch without any check, as a former leader of epoch 1."""
     builder = BatchBuilder(base_offset=log.end_offset, leader_epoch=1)
-    for value in completed(encode_records(records)):
+    for value in run_steps(encode_records(records)):
         builder.append(5, None, value)
     log.append(builder.build(), 1)
 
 
 @on_both_loops
-async def test_a_new_store_bootstraps_its_cluster() -> None:
+async def test_a_new_store_creates_its_cluster() -> None:
     async with running_store(registered=False) as store:
         assert store.image.features["metadata.version"] == 30
         assert store.image.cluster_configs() == {"min.insync.replicas": "1"}
@@ -87,7 +87,7 @@ async def test_a_new_store_bootstraps_its_cluster() -> None:
 
 
 @on_both_loops
-async def test_a_reply_is_sent_when_the_change_is_in_the_image() -> None:
+async def test_the_response_is_sent_when_the_image_has_the_change() -> None:
     async with running_store() as store:
         reply = await store.submit(create("orders"))
         assert reply.topics[0].error_code == 0
@@ -95,7 +95,7 @@ async def test_a_reply_is_sent_when_the_change_is_in_the_image() -> None:
 
 
 @on_both_loops
-async def test_nothing_is_published_or_answered_before_it_is_durable() -> None:
+async def test_changes_are_published_and_acknowledged_after_they_are_durable() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
         seen: list[MetadataImage] = []
@@ -113,7 +113,7 @@ async def test_nothing_is_published_or_answered_before_it_is_durable() -> None:
 
 
 @on_both_loops
-async def test_commands_that_wait_share_one_sync_and_each_sees_those_before_it() -> None:
+async def test_waiting_commands_share_one_sync_and_see_earlier_ones() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
         executor.held = True
@@ -130,7 +130,7 @@ async def test_commands_that_wait_share_one_sync_and_each_sees_those_before_it()
 
 
 @on_both_loops
-async def test_a_refused_command_changes_nothing_and_affects_no_other() -> None:
+async def test_a_refused_command_changes_nothing_and_does_not_affect_others() -> None:
     def refuse(image: MetadataImage) -> ControllerResult[None]:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "no")
 
@@ -231,7 +231,7 @@ async def test_a_restarted_node_leads_in_a_new_epoch() -> None:
 
 
 @on_both_loops
-async def test_a_new_subscriber_is_called_with_everything_at_once() -> None:
+async def test_a_new_subscriber_gets_the_whole_image() -> None:
     async with running_store() as store:
         await store.submit(create("orders"))
         published: list[MetadataDelta] = []
@@ -315,7 +315,7 @@ async def test_an_unfinished_transaction_is_aborted_at_the_start() -> None:
 
 
 @on_both_loops
-async def test_a_log_that_contradicts_itself_stops_the_start() -> None:
+async def test_an_inconsistent_log_is_refused_at_the_start() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, [RemoveTopicRecord(topic_id=new_uuid(SeededRandomness()))])
@@ -328,7 +328,7 @@ async def test_a_log_that_contradicts_itself_stops_the_start() -> None:
 
 
 @on_both_loops
-async def test_before_the_start_and_after_the_end_no_command_is_accepted() -> None:
+async def test_commands_are_refused_before_the_start_and_after_the_end() -> None:
     replica = make_replica(CrashFileSystem())
     with pytest.raises(KafkaError):
         await replica.store.submit(set_config("a"))
@@ -355,7 +355,7 @@ async def test_a_stop_completes_submitted_commands() -> None:
 
 
 @on_both_loops
-async def test_abandoning_fails_waiting_commands() -> None:
+async def test_abandon_fails_waiting_commands() -> None:
     executor = InlineExecutor()
     replica = await started(make_replica(CrashFileSystem(), executor))
     executor.held = True
@@ -391,7 +391,7 @@ class FullLog:
     def schedule(self, callback: Callback) -> None:
         self.callbacks.append(callback)
 
-    def upgrade_refusal(self, epoch: int) -> str | None:
+    def upgrade_rejection(self, epoch: int) -> str | None:
         return None
 
     def upgrade_voters(self, epoch: int) -> RecordsAppended:
@@ -415,19 +415,26 @@ def store_over(quorum: FullLog) -> MetadataStore:
         voters_at=lambda offset: (0, None),
         schedule=quorum.schedule,
     )
+    slices = Slices(ManualClock())
     leadership = ControllerLeadership(
         1,
         quorum,
         log_end_offset=lambda: log.end_offset,
         first_records=lambda: bootstrap_records(1),
-        slices=Slices(ManualClock()),
+        slices=slices,
     )
 
     def fail(error: Exception) -> None:
         raise error
 
     return MetadataStore(
-        log, quorum, cluster_id=CLUSTER_ID, leadership=leadership, snapshotter=snapshotter, on_fatal=fail
+        log,
+        quorum,
+        cluster_id=CLUSTER_ID,
+        leadership=leadership,
+        snapshotter=snapshotter,
+        slices=slices,
+        on_fatal=fail,
     )
 
 

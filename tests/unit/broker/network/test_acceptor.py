@@ -1,4 +1,4 @@
-"""Bursts of connections: none is reset, and others are served meanwhile."""
+"""Bursts of connections: none is reset, and others are served."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_a_burst_of_connections_waits_in_the_accept_queue_and_none_is_lost
 
 
 @on_both_loops
-async def test_in_a_burst_a_bounded_batch_of_connections_is_accepted_in_each_turn_of_the_loop() -> None:
+async def test_a_bounded_number_of_connections_is_accepted_per_loop_iteration() -> None:
     loop = asyncio.get_running_loop()
     async with serving() as served:
         accepted = [0]

@@ -1,4 +1,4 @@
-"""One request in flight, answers in order, bodies that stay valid, and turns that end."""
+"""One request in flight, responses in order, valid bodies, and bounded time slices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Parking:
 
 
 @on_both_loops
-async def test_an_answer_comes_back_on_its_connection() -> None:
+async def test_a_response_is_sent_on_the_connection_of_its_request() -> None:
     async with serving() as served:
         first, second = await served.connect(), await served.connect()
         assert await first.ask(b"one") == b"one"
@@ -48,7 +48,7 @@ async def test_ten_thousand_pipelined_requests_are_answered_in_order() -> None:
 
 
 @on_both_loops
-async def test_pipelined_requests_are_one_in_flight_even_if_answered_late() -> None:
+async def test_pipelined_requests_are_handled_one_at_a_time() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -62,7 +62,7 @@ async def test_pipelined_requests_are_one_in_flight_even_if_answered_late() -> N
 
 
 @on_both_loops
-async def test_a_mix_of_prompt_late_and_absent_answers_keeps_the_order() -> None:
+async def test_immediate_late_and_absent_responses_keep_their_order() -> None:
     loop = asyncio.get_running_loop()
 
     def mixed(request: Request) -> None:
@@ -83,7 +83,7 @@ async def test_a_mix_of_prompt_late_and_absent_answers_keeps_the_order() -> None
 
 
 @on_both_loops
-async def test_a_slow_handler_does_not_hold_up_other_connections() -> None:
+async def test_a_slow_handler_does_not_delay_other_connections() -> None:
     parked: list[Request] = []
 
     def handler(request: Request) -> None:
@@ -104,7 +104,7 @@ async def test_a_slow_handler_does_not_hold_up_other_connections() -> None:
 
 
 @on_both_loops
-async def test_a_connection_that_floods_leaves_turns_to_others() -> None:
+async def test_a_connection_with_many_requests_does_not_delay_others() -> None:
     handled: list[bytes] = []
 
     def slow_work(request: Request) -> None:
@@ -123,7 +123,7 @@ async def test_a_connection_that_floods_leaves_turns_to_others() -> None:
 
 
 @on_both_loops
-async def test_a_byte_at_a_time_makes_the_same_request() -> None:
+async def test_a_request_received_byte_by_byte_is_handled() -> None:
     async with serving() as served:
         client = await served.connect()
         for byte in frame(b"slowly") + frame(b""):
@@ -134,7 +134,7 @@ async def test_a_byte_at_a_time_makes_the_same_request() -> None:
 
 
 @on_both_loops
-async def test_frames_of_all_sizes_pass_unharmed() -> None:
+async def test_frames_of_all_sizes_are_received() -> None:
     async with serving() as served:
         client = await served.connect(limit=2**23)
         for size in (0, 1, 8_187, 8_188, 8_189, 65_536, 131_068, 131_072, 1_000_000, 5_000_000, 3):
@@ -145,7 +145,7 @@ async def test_frames_of_all_sizes_pass_unharmed() -> None:
 
 
 @on_both_loops
-async def test_a_body_stays_valid_until_the_answer_while_more_arrives() -> None:
+async def test_a_body_stays_valid_until_the_response_while_more_is_received() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -184,7 +184,7 @@ async def test_a_muted_connection_stops_reading_when_its_buffer_is_full() -> Non
 
 
 @on_both_loops
-async def test_answers_from_within_another_connections_request_do_not_nest() -> None:
+async def test_responses_sent_during_another_connections_request_do_not_nest() -> None:
     depth, deepest = 0, 0
     parked: list[Request] = []
 
@@ -214,7 +214,7 @@ async def test_answers_from_within_another_connections_request_do_not_nest() -> 
 
 
 @on_both_loops
-async def test_requests_sent_before_the_peer_finished_are_still_handled() -> None:
+async def test_requests_sent_before_a_half_close_are_handled() -> None:
     seen: list[bytes] = []
 
     def no_answer(request: Request) -> None:
@@ -231,7 +231,7 @@ async def test_requests_sent_before_the_peer_finished_are_still_handled() -> Non
 
 
 @on_both_loops
-async def test_an_answer_to_a_peer_that_has_disconnected_is_dropped() -> None:
+async def test_a_response_to_a_disconnected_peer_is_discarded() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -246,7 +246,7 @@ async def test_an_answer_to_a_peer_that_has_disconnected_is_dropped() -> None:
 
 
 @on_both_loops
-async def test_closing_a_request_ends_its_connection_after_earlier_answers() -> None:
+async def test_closing_a_request_closes_its_connection_after_earlier_responses() -> None:
     def handler(request: Request) -> None:
         if bytes(request.frame) == b"bad":
             request.close("bad request")
@@ -262,7 +262,7 @@ async def test_closing_a_request_ends_its_connection_after_earlier_answers() -> 
 
 
 @on_both_loops
-async def test_parked_requests_with_large_frames_keep_a_few_kilobytes_each() -> None:
+async def test_parked_requests_with_large_frames_hold_little_memory() -> None:
     parking = Parking()
 
     def park(request: Request) -> None:
@@ -270,7 +270,7 @@ async def test_parked_requests_with_large_frames_keep_a_few_kilobytes_each() -> 
         request.release_frame()
 
     def buffered_bytes() -> int:
-        return sum(connection.core.buffer.capacity for connection in served.server.connections())
+        return sum(connection.core.buffer.capacity_bytes for connection in served.server.connections())
 
     async with serving(park) as served:
         clients = [await served.connect() for _ in range(5)]
@@ -286,7 +286,7 @@ async def test_parked_requests_with_large_frames_keep_a_few_kilobytes_each() -> 
 
 
 @on_both_loops
-async def test_a_closed_connection_leaves_nothing_of_a_parked_request() -> None:
+async def test_a_closed_connection_releases_its_parked_request() -> None:
     requests: list[weakref.ref[Request]] = []
 
     def park(request: Request) -> None:

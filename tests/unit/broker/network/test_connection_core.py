@@ -1,4 +1,4 @@
-"""The state machine of a connection: every transition, and random orders of events against a naive model."""
+"""The state machine of a connection: every transition, and random events compared with a model."""
 
 from __future__ import annotations
 
@@ -204,14 +204,14 @@ EVENTS: dict[tuple[State, State], Callable[[Peer], object]] = {
 
 
 @pytest.mark.parametrize(("before", "after"), EVENTS)
-def test_an_event_leads_from_each_state_to_the_next(before: State, after: State) -> None:
+def test_each_event_leads_to_its_next_state(before: State, after: State) -> None:
     peer = IN_STATE[before]()
     assert peer.core.state is before
     EVENTS[before, after](peer)
     assert peer.core.state is after
 
 
-def test_the_events_above_are_all_the_legal_transitions() -> None:
+def test_the_transition_table_is_complete() -> None:
     table = {(State(before), after) for before, states in enumerate(TRANSITIONS) for after in states}
     assert table == set(EVENTS)
     ends = {(before, after) for before, after in table if after >= State.CLOSING}
@@ -251,7 +251,7 @@ def test_a_handler_that_responds_at_once_does_not_mute() -> None:
     assert peer.next_request() is None
 
 
-def test_a_request_that_only_waits_is_abandoned_when_the_peer_closes_and_one_with_work_is_not() -> None:
+def test_a_close_abandons_a_request_that_only_waits() -> None:
     peer = muted()
     (request,) = requests_of(peer.core)
     assert peer.core.on_peer_closed() == []
@@ -261,7 +261,7 @@ def test_a_request_that_only_waits_is_abandoned_when_the_peer_closes_and_one_wit
     assert peer.core.on_response(request, b"late") is None
 
 
-def test_a_request_that_is_parked_after_the_peer_has_closed_is_abandoned() -> None:
+def test_a_request_parked_after_the_close_is_abandoned() -> None:
     peer = muted()
     (request,) = requests_of(peer.core)
     peer.core.on_peer_closed()
@@ -290,7 +290,7 @@ def test_a_full_buffer_pauses_reading_while_no_frame_can_be_handled(state: State
         State.DRAINING: SocketReading.PAUSE_AND_WATCH,
     }
     if state < State.CLOSING:
-        while peer.core.buffer.capacity < FIRST_BYTES or not peer.core.buffer.is_full:
+        while peer.core.buffer.capacity_bytes < FIRST_BYTES or not peer.core.buffer.is_full:
             peer.send(bytes(FIRST_BYTES) if state is not State.RESPONSES_PENDING else frame(PRODUCE) * 2_000)
     assert peer.core.socket_reading() is expected.get(state, SocketReading.UNCHANGED)
 
@@ -316,7 +316,7 @@ def test_a_parked_request_gets_its_response_while_the_connection_is_throttled() 
     assert peer.core.state is State.READING
 
 
-def test_the_later_end_of_two_throttle_times_counts() -> None:
+def test_the_later_of_two_throttle_ends_applies() -> None:
     peer = Peer()
     assert peer.core.throttle(until_ms=1_000)
     assert not peer.core.throttle(until_ms=900)
@@ -325,7 +325,7 @@ def test_the_later_end_of_two_throttle_times_counts() -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in State if state > State.THROTTLED])
-def test_a_connection_that_ends_is_not_throttled(state: State) -> None:
+def test_a_closing_connection_is_not_throttled(state: State) -> None:
     peer = IN_STATE[state]()
     assert not peer.core.throttle(until_ms=1_000)
     peer.core.end_throttle()
@@ -346,7 +346,7 @@ def test_reading_resumes_when_the_buffer_has_room() -> None:
     assert len(peer.core.buffer.writable()) > 0
 
 
-def test_a_connection_waits_for_its_turn_once() -> None:
+def test_a_connection_is_queued_for_its_turn_once() -> None:
     core = Peer().core
     assert core.schedule()
     assert not core.schedule()
@@ -356,7 +356,7 @@ def test_a_connection_waits_for_its_turn_once() -> None:
     assert not core.schedule(), "the turn looks for further frames itself"
 
 
-def test_idle_time_ends_with_bytes_received_or_read_by_the_peer() -> None:
+def test_received_and_sent_bytes_end_the_idle_time() -> None:
     peer = Peer()
     peer.core.restart_idle_time(1_000)
     assert peer.core.on_sweep(1_500, 300) == 500
@@ -426,7 +426,7 @@ class ConnectionModel(RuleBasedStateMachine):
         self.other.release()
         assert self.memory.used_bytes == 0
         assert not self.memory.has_waiting
-        assert self.core.buffer.capacity == 0
+        assert self.core.buffer.capacity_bytes == 0
 
     def end(self, requests: Iterable[Request]) -> None:
         for request in requests:

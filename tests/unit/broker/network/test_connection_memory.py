@@ -1,4 +1,4 @@
-"""A closed connection leaves nothing behind that only the garbage collector could find."""
+"""A closed connection leaves no reference cycle."""
 
 from __future__ import annotations
 

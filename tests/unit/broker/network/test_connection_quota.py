@@ -18,7 +18,7 @@ def quota_of(config: NetworkConfig, **listener_limits: int) -> ConnectionQuota:
     return quota
 
 
-def test_the_broker_limit_holds_over_all_listeners() -> None:
+def test_the_broker_limit_applies_to_all_listeners() -> None:
     quota = quota_of(network_config(max_connections=2), A=UNLIMITED, B=UNLIMITED)
     assert quota.take_slot("A")
     assert quota.take_slot("B")
@@ -27,14 +27,14 @@ def test_the_broker_limit_holds_over_all_listeners() -> None:
     assert quota.take_slot("A")
 
 
-def test_a_listener_limit_leaves_other_listeners_alone() -> None:
+def test_a_listener_limit_does_not_affect_other_listeners() -> None:
     quota = quota_of(network_config(), A=1, B=1)
     assert quota.take_slot("A")
     assert not quota.take_slot("A")
     assert quota.take_slot("B")
 
 
-def test_the_listener_of_brokers_has_room_although_the_broker_is_full_but_keeps_its_own_limit() -> None:
+def test_the_inter_broker_listener_accepts_connections_above_the_broker_limit() -> None:
     quota = quota_of(network_config(max_connections=1, inter_broker_listener="B"), A=UNLIMITED, B=2)
     assert quota.take_slot("A")
     assert not quota.take_slot("A")
@@ -42,7 +42,7 @@ def test_the_listener_of_brokers_has_room_although_the_broker_is_full_but_keeps_
     assert quota.surplus == 2
 
 
-def test_the_only_listener_is_not_protected_from_the_limit() -> None:
+def test_a_single_listener_is_subject_to_the_broker_limit() -> None:
     quota = quota_of(network_config(max_connections=1, inter_broker_listener="A"), A=UNLIMITED)
     assert quota.take_slot("A")
     assert not quota.take_slot("A")
@@ -71,7 +71,7 @@ def test_a_refused_connection_is_not_counted() -> None:
     assert not quota._per_address
 
 
-def test_limits_of_addresses_are_found_however_the_address_is_written() -> None:
+def test_address_limits_apply_to_every_notation() -> None:
     assert parse_address_limits("[2001:DB8:0::1]:4, ::ffff:10.0.0.7:5,10.0.0.9:6") == {
         "2001:db8::1": 4,
         "10.0.0.7": 5,
@@ -79,14 +79,14 @@ def test_limits_of_addresses_are_found_however_the_address_is_written() -> None:
     }
 
 
-def test_limits_of_hosts_are_those_of_their_addresses() -> None:
+def test_host_limits_apply_to_the_hosts_addresses() -> None:
     assert parse_address_limits("localhost:3")["127.0.0.1"] == 3
     for host in ("no such host", "no..name"):
         with pytest.raises(ConfigError, match=rf"max\.connections\.per\.ip\.overrides={host}:3; allowed is"):
             parse_address_limits(f"{host}:3")
 
 
-def test_a_name_server_is_asked_once_for_a_host(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def answer(host: str, *_: object, **options: object) -> list[tuple[object, ...]]:

@@ -21,7 +21,7 @@ def throttle_then_echo(request: Request) -> None:
 
 
 @on_both_loops
-async def test_the_response_is_sent_at_once_and_the_next_request_waits() -> None:
+async def test_the_response_of_a_throttled_request_is_sent_at_once_and_the_next_request_waits() -> None:
     def short(request: Request) -> None:
         request.throttle(50)
         echo(request)
@@ -38,7 +38,7 @@ async def test_the_response_is_sent_at_once_and_the_next_request_waits() -> None
 
 
 @on_both_loops
-async def test_a_throttled_connection_that_the_client_closes_leaves_nothing() -> None:
+async def test_a_throttled_connection_closed_by_the_client_is_removed() -> None:
     async with serving(throttle_then_echo) as served:
         client = await served.connect()
         assert await client.ask(b"one") == b"one"
@@ -74,6 +74,6 @@ async def test_a_throttled_client_that_sends_more_than_the_buffer_holds_is_not_r
         (connection,) = served.server.connections()
         client.writer.write(frame(bytes(10_000)) * 2_000)
         await eventually(lambda: connection.core.buffer.is_full)
-        assert connection.core.buffer.capacity < 1_000_000
+        assert connection.core.buffer.capacity_bytes < 1_000_000
         client.reset()
         await eventually(lambda: not list(served.server.connections()))

@@ -1,11 +1,10 @@
-"""The socket rows of the list of hostile input: each may cost its own connection and nothing else."""
+"""Hostile input at the socket level closes its own connection and affects nothing else."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import struct
-import time
 from functools import partial
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
+from tests.support.loops.python_calls import count_python_calls
 from tests.support.network.loopback_server import Client, Served, echo, frame, serving
 from tests.support.waiting import eventually, remains
 from tidelog.base.log_limit import LINES_MAX, PERIOD_MS
@@ -25,11 +25,11 @@ MEBIBYTE = 1024 * 1024
 
 
 def held_bytes(served: Served) -> int:
-    return sum(connection.core.buffer.capacity for connection in served.server.connections())
+    return sum(connection.core.buffer.capacity_bytes for connection in served.server.connections())
 
 
 @on_both_loops
-async def test_half_open_connections_do_not_disturb_others() -> None:
+async def test_half_open_connections_do_not_affect_others() -> None:
     async with serving() as served:
         silent = [await served.connect() for _ in range(50)]
         partial = [await served.connect() for _ in range(50)]
@@ -45,22 +45,19 @@ async def test_half_open_connections_do_not_disturb_others() -> None:
 
 
 @on_both_loops
-async def test_a_thousand_half_open_and_slow_connections_cost_a_hundred_clients_little() -> None:
-    """Of processor time, which other work on the machine does not change as it does latencies."""
+async def test_half_open_and_slow_connections_have_little_effect_on_other_clients() -> None:
+    """The work is measured in calls of functions: times depend on other work of the machine."""
     raise_open_file_limit()
     config = network_config(socket_listen_backlog_size=1_500)
     async with serving(config=config) as served:
         good = [await served.connect() for _ in range(100)]
 
-        async def seconds_of_rounds() -> float:
-            before = time.process_time()
+        async def serve_rounds() -> None:
             for _ in range(10):
                 answers = await asyncio.gather(*(client.ask(b"good") for client in good))
                 assert answers == [b"good"] * len(good)
-            return time.process_time() - before
 
-        await seconds_of_rounds()
-        alone = min([await seconds_of_rounds() for _ in range(3)])
+        alone = min([await count_python_calls(serve_rounds) for _ in range(3)])
         silent = [await served.connect() for _ in range(500)]
         slow = [await served.connect() for _ in range(500)]
         torn = frame(b"never finished")
@@ -68,15 +65,15 @@ async def test_a_thousand_half_open_and_slow_connections_cost_a_hundred_clients_
         for byte in torn[:3]:
             for client in slow:
                 await client.send(bytes([byte]))
-            together.append(await seconds_of_rounds())
-        assert min(together) <= 2 * alone, (together, alone)
+            together.append(await count_python_calls(serve_rounds))
+        assert min(together) <= 1.5 * alone, (together, alone)
         for client in silent + slow:
             client.reset()
         await eventually(lambda: served.server.quota.count == len(good))
 
 
 @on_both_loops
-async def test_a_byte_a_second_does_not_delay_others() -> None:
+async def test_a_slow_sender_does_not_delay_others() -> None:
     async with serving() as served:
         slow, good = await served.connect(), await served.connect()
         for byte in frame(b"drip"):
@@ -87,7 +84,7 @@ async def test_a_byte_a_second_does_not_delay_others() -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1_001, 2**31 - 1])
 @on_both_loops
-async def test_an_impossible_frame_size_ends_that_connection_and_is_logged_once_with_the_peer(
+async def test_an_invalid_frame_size_closes_its_connection_and_is_logged_once(
     size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(config=network_config(socket_request_max_bytes=1_000)) as served:
@@ -102,7 +99,7 @@ async def test_an_impossible_frame_size_ends_that_connection_and_is_logged_once_
 
 
 @on_both_loops
-async def test_a_bad_size_that_has_to_wait_for_its_turn_ends_its_connection_in_the_same_way(
+async def test_an_invalid_frame_size_read_in_a_later_turn_closes_its_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving() as served:
@@ -119,7 +116,7 @@ async def test_a_bad_size_that_has_to_wait_for_its_turn_ends_its_connection_in_t
 
 
 @on_both_loops
-async def test_many_bad_connections_are_logged_a_few_times_and_counted(
+async def test_many_invalid_connections_are_logged_in_few_lines_with_a_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
@@ -136,7 +133,7 @@ async def test_many_bad_connections_are_logged_a_few_times_and_counted(
 
 
 @on_both_loops
-async def test_good_requests_before_a_bad_size_are_answered() -> None:
+async def test_requests_before_an_invalid_frame_size_are_answered() -> None:
     async with serving() as served:
         client = await served.connect()
         await client.send(frame(b"good") + struct.pack(">i", -5))
@@ -145,7 +142,7 @@ async def test_good_requests_before_a_bad_size_are_answered() -> None:
 
 
 @on_both_loops
-async def test_many_peers_claiming_huge_frames_take_no_more_memory_than_they_sent() -> None:
+async def test_announced_frame_sizes_allocate_no_more_memory_than_received() -> None:
     async with serving() as served:
         clients = [await served.connect() for _ in range(200)]
         for client in clients:
@@ -157,7 +154,7 @@ async def test_many_peers_claiming_huge_frames_take_no_more_memory_than_they_sen
 
 
 @on_both_loops
-async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None:
+async def test_a_peer_that_never_reads_is_bounded_and_closed_when_idle() -> None:
     clock = ManualClock()
     answer = frame(bytes(100_000))
 
@@ -182,7 +179,7 @@ async def test_a_peer_that_never_reads_is_bounded_and_reaped_when_idle() -> None
 
 
 @on_both_loops
-async def test_a_peer_that_reads_slowly_is_not_idle() -> None:
+async def test_a_slow_reader_is_not_idle() -> None:
     clock = ManualClock()
     config = network_config(connections_max_idle_ms=1_000, socket_send_buffer_bytes=4_096)
     async with serving(
@@ -202,7 +199,7 @@ async def test_a_peer_that_reads_slowly_is_not_idle() -> None:
 
 
 @on_both_loops
-async def test_a_connect_storm_is_served_to_the_last() -> None:
+async def test_a_burst_of_connections_is_served_completely() -> None:
     async with serving(config=network_config(socket_listen_backlog_size=512)) as served:
 
         async def one(number: int) -> bytes:
@@ -217,7 +214,7 @@ async def test_a_connect_storm_is_served_to_the_last() -> None:
 
 
 @on_both_loops
-async def test_resets_in_every_state_leave_nothing_behind() -> None:
+async def test_connection_resets_in_every_state_leave_nothing_allocated() -> None:
     parked: list[Request] = []
 
     def handler(request: Request) -> None:
@@ -249,7 +246,7 @@ def has_received(served: Served, count: int) -> bool:
 
 
 @on_both_loops
-async def test_a_global_byte_budget_makes_requests_wait_in_order_and_loses_none() -> None:
+async def test_the_global_request_memory_makes_requests_wait_in_order() -> None:
     parked: list[Request] = []
     config = network_config(queued_max_request_bytes=2_000)
     async with serving(parked.append, config) as served:
@@ -277,7 +274,7 @@ async def test_a_global_byte_budget_makes_requests_wait_in_order_and_loses_none(
 
 
 @on_both_loops
-async def test_a_peer_that_leaves_gives_its_share_of_the_byte_budget_back() -> None:
+async def test_a_disconnected_peer_releases_its_request_memory() -> None:
     config = network_config(queued_max_request_bytes=1_000)
     async with serving(config=config) as served:
         hoarder = await served.connect()

@@ -1,4 +1,4 @@
-"""A parked Produce lets Produces behind it pass, and nothing else; answers keep the order of the requests."""
+"""Only Produce requests are handled during a parked Produce; responses keep the order of the requests."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def joined(bodies: list[bytes]) -> bytes:
 
 
 @on_both_loops
-async def test_a_produce_passes_a_parked_produce_and_is_answered_behind_it() -> None:
+async def test_a_produce_is_handled_during_a_parked_produce_and_answered_after_it() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -66,7 +66,7 @@ async def test_a_produce_passes_a_parked_produce_and_is_answered_behind_it() -> 
 
 
 @on_both_loops
-async def test_the_frame_of_a_parked_request_is_used_for_the_next() -> None:
+async def test_the_buffer_of_a_parked_request_is_used_for_the_next() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -112,7 +112,7 @@ async def test_the_number_of_pending_responses_is_limited() -> None:
 
 
 @on_both_loops
-async def test_a_connection_that_may_not_continue_stops_reading_when_its_buffer_is_full() -> None:
+async def test_a_connection_at_its_limit_stops_reading_when_its_buffer_is_full() -> None:
     parking = Parking()
     async with serving(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
@@ -127,7 +127,7 @@ async def test_a_connection_that_may_not_continue_stops_reading_when_its_buffer_
 
 
 @on_both_loops
-async def test_a_peer_that_leaves_abandons_every_parked_request() -> None:
+async def test_a_disconnect_abandons_every_parked_request() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -144,7 +144,7 @@ async def test_a_peer_that_leaves_abandons_every_parked_request() -> None:
 
 
 @on_both_loops
-async def test_a_parked_request_that_is_refused_ends_the_connection() -> None:
+async def test_a_parked_request_that_is_refused_closes_the_connection() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -155,7 +155,7 @@ async def test_a_parked_request_that_is_refused_ends_the_connection() -> None:
 
 
 @on_both_loops
-async def test_a_server_that_closes_waits_for_pending_responses() -> None:
+async def test_a_closing_server_waits_for_pending_responses() -> None:
     parking = Parking()
     async with serving(parking) as served:
         client = await served.connect()
@@ -172,7 +172,7 @@ async def test_a_server_that_closes_waits_for_pending_responses() -> None:
 
 
 @on_both_loops
-async def test_pending_answers_leave_while_a_later_request_is_worked_on() -> None:
+async def test_pending_responses_are_sent_during_work_on_a_later_request() -> None:
     parking = Parking()
     in_hand: list[Request] = []
 

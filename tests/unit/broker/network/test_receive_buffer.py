@@ -1,4 +1,4 @@
-"""Frames out of arbitrary pieces, views that stay valid, and memory that follows what was received."""
+"""Frames in arbitrary chunks, valid views, and memory in proportion to received bytes."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def feed(buffer: ReceiveBuffer, data: bytes) -> int:
     spare=st.sampled_from([0, 200_000, 64 * MEBIBYTE]),
     hold=st.booleans(),
 )
-def test_frames_come_out_as_they_went_in_whatever_the_pieces(
-    sizes: list[int], piece: int, spare: int, hold: bool
-) -> None:
+def test_frames_are_received_in_any_chunks(sizes: list[int], piece: int, spare: int, hold: bool) -> None:
     piece = max(piece, sum(sizes) // 2_000)
     bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
     stream = b"".join(framed(body) for body in bodies)
@@ -70,7 +68,22 @@ def test_frames_come_out_as_they_went_in_whatever_the_pieces(
     assert seen == bodies
 
 
-def test_a_frame_in_hand_stays_valid_and_writable_while_more_is_received() -> None:
+def test_large_frame_at_the_end_of_a_full_buffer_is_received_without_spare_memory() -> None:
+    """No memory may be taken for the frame, so only the handled frames before it make room."""
+    buffer = buffer_of(spare_bytes=200_000)
+    bodies = [bytes(size) for size in (92_432, 866, 5_733, 7_281, 222_516)]
+    stream = b"".join(framed(body) for body in bodies)
+    position = 0
+    for body in bodies:
+        while not buffer.has_frame():
+            count = feed(buffer, stream[position : position + 314])
+            assert count, f"the buffer has no room after {position} bytes"
+            position += count
+        assert buffer.next_frame() == body
+        buffer.release()
+
+
+def test_a_frame_in_use_stays_valid_while_more_is_received() -> None:
     buffer = buffer_of()
     feed(buffer, framed(b"first") + framed(b"second")[:3])
     frame = buffer.next_frame()
@@ -83,7 +96,7 @@ def test_a_frame_in_hand_stays_valid_and_writable_while_more_is_received() -> No
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
-def test_a_negative_or_oversized_frame_is_refused_before_any_memory_is_taken(size: int) -> None:
+def test_a_negative_or_oversized_frame_is_refused_before_any_allocation(size: int) -> None:
     buffer = buffer_of(frame_bytes_max=1000)
     feed(buffer, struct.pack(">i", size))
     with pytest.raises(InvalidFrameError, match=str(size)):
@@ -91,10 +104,10 @@ def test_a_negative_or_oversized_frame_is_refused_before_any_memory_is_taken(siz
     with pytest.raises(InvalidFrameError):
         buffer.frame_bytes()
     assert buffer.has_frame()
-    assert buffer.capacity == FIRST_BYTES
+    assert buffer.capacity_bytes == FIRST_BYTES
 
 
-def test_the_largest_allowed_frame_passes() -> None:
+def test_a_frame_of_the_maximum_size_is_allowed() -> None:
     buffer = buffer_of(frame_bytes_max=1000)
     feed(buffer, framed(bytes(1000)))
     frame = buffer.next_frame()
@@ -102,41 +115,41 @@ def test_the_largest_allowed_frame_passes() -> None:
     assert len(frame) == 1000
 
 
-def test_a_claimed_size_alone_gets_no_more_than_the_grant() -> None:
+def test_an_announced_size_allocates_at_most_the_grant() -> None:
     buffer = buffer_of()
     feed(buffer, struct.pack(">i", 100 * MEBIBYTE))
     buffer.writable()
-    assert buffer.capacity <= 2 * 4 + GRANT_BYTES
+    assert buffer.capacity_bytes <= 2 * 4 + GRANT_BYTES
 
 
-def test_room_never_exceeds_twice_the_received_bytes_plus_the_grant() -> None:
+def test_the_buffer_is_at_most_twice_the_received_bytes_plus_the_grant() -> None:
     buffer = buffer_of()
     claimed = 8 * MEBIBYTE
     stream = framed(bytes(claimed))
     position, copies, capacity = 0, 0, 0
     while position < len(stream):
         position += feed(buffer, stream[position : position + 7_000])
-        assert buffer.capacity <= max(FIRST_BYTES, 2 * position + GRANT_BYTES)
-        copies += buffer.capacity != capacity
-        capacity = buffer.capacity
-    assert buffer.capacity == len(stream)
+        assert buffer.capacity_bytes <= max(FIRST_BYTES, 2 * position + GRANT_BYTES)
+        copies += buffer.capacity_bytes != capacity
+        capacity = buffer.capacity_bytes
+    assert buffer.capacity_bytes == len(stream)
     assert copies <= 10, "growing by doubling needs few copies"
     assert buffer.next_frame() is not None
 
 
-def test_spare_memory_gives_a_large_frame_its_room_at_once_and_comes_back() -> None:
+def test_free_memory_gives_a_large_frame_its_buffer_at_once() -> None:
     spare = SpareMemory(3 * MEBIBYTE)
     first, second = ReceiveBuffer(100 * MEBIBYTE, spare), ReceiveBuffer(100 * MEBIBYTE, spare)
     for buffer in (first, second):
         feed(buffer, struct.pack(">i", 2 * MEBIBYTE))
         buffer.writable()
-    assert first.capacity >= 2 * MEBIBYTE
-    assert second.capacity <= 8 + GRANT_BYTES
+    assert first.capacity_bytes >= 2 * MEBIBYTE
+    assert second.capacity_bytes <= 8 + GRANT_BYTES
     first.discard()
     assert spare.try_take(3 * MEBIBYTE)
 
 
-def test_a_buffer_for_large_frames_is_kept_only_out_of_spare_memory() -> None:
+def test_a_buffer_for_large_frames_is_kept_only_with_free_memory() -> None:
     spare = SpareMemory(4 * MEBIBYTE)
     kept, dropped = ReceiveBuffer(100 * MEBIBYTE, spare), buffer_of()
     for buffer in (kept, dropped):
@@ -146,14 +159,14 @@ def test_a_buffer_for_large_frames_is_kept_only_out_of_spare_memory() -> None:
         assert buffer.next_frame() is not None
         buffer.release()
         buffer.writable()
-    assert kept.capacity >= MEBIBYTE
-    assert dropped.capacity <= NORMAL_BYTES
+    assert kept.capacity_bytes >= MEBIBYTE
+    assert dropped.capacity_bytes <= NORMAL_BYTES
     kept.shrink()
-    assert kept.capacity == 0
+    assert kept.capacity_bytes == 0
     assert spare.try_take(4 * MEBIBYTE)
 
 
-def test_a_frame_too_large_for_the_kept_buffer_still_gets_room() -> None:
+def test_a_frame_larger_than_the_kept_buffer_gets_a_buffer() -> None:
     spare = SpareMemory(3 * MEBIBYTE)
     buffer = ReceiveBuffer(100 * MEBIBYTE, spare)
     for size in (MEBIBYTE, 2 * MEBIBYTE + 5, 3 * MEBIBYTE + 1, 100, 200_000):
@@ -168,7 +181,7 @@ def test_a_frame_too_large_for_the_kept_buffer_still_gets_room() -> None:
     assert spare.try_take(3 * MEBIBYTE)
 
 
-def test_shrinking_keeps_what_was_received() -> None:
+def test_shrinking_keeps_received_bytes() -> None:
     buffer = buffer_of()
     feed(buffer, framed(b"whole")[:6])
     buffer.shrink()
@@ -181,16 +194,14 @@ def test_shrinking_keeps_what_was_received() -> None:
 
 @pytest.mark.parametrize("size", [10, NORMAL_BYTES, 4 * MEBIBYTE])
 @pytest.mark.parametrize("behind", [b"", b"\0\0"])
-def test_a_frame_that_is_dropped_leaves_little_memory_and_room_for_what_follows(
-    size: int, behind: bytes
-) -> None:
+def test_a_released_frame_leaves_little_memory(size: int, behind: bytes) -> None:
     buffer = buffer_of(spare_bytes=64 * MEBIBYTE)
     stream, position = framed(bytes(size)) + behind, 0
     while not buffer.has_frame():
         position += feed(buffer, stream[position:])
     assert buffer.next_frame() is not None
     buffer.drop_frame()
-    assert buffer.capacity <= NORMAL_BYTES
+    assert buffer.capacity_bytes <= NORMAL_BYTES
     assert not buffer.is_full
     feed(buffer, stream[position:] + framed(b"next")[len(behind) :])
     buffer.release()
@@ -199,7 +210,7 @@ def test_a_frame_that_is_dropped_leaves_little_memory_and_room_for_what_follows(
     assert bytes(frame) == b"next"
 
 
-def test_after_a_frame_was_dropped_the_buffer_does_not_grow_before_its_request_is_answered() -> None:
+def test_after_a_release_the_buffer_does_not_grow_before_the_response() -> None:
     buffer = buffer_of(spare_bytes=64 * MEBIBYTE)
     feed(buffer, framed(b"parked"))
     assert buffer.next_frame() is not None
@@ -208,14 +219,14 @@ def test_after_a_frame_was_dropped_the_buffer_does_not_grow_before_its_request_i
     received = 0
     while not buffer.is_full:
         received += feed(buffer, following[received:])
-    assert buffer.capacity == received == FIRST_BYTES
+    assert buffer.capacity_bytes == received == FIRST_BYTES
     buffer.release()
     while received < len(following):
         received += feed(buffer, following[received:])
     assert buffer.next_frame() == bytes(MEBIBYTE)
 
 
-def test_bytes_behind_an_invalid_size_are_received_until_it_is_refused() -> None:
+def test_bytes_after_an_invalid_size_are_received_until_it_is_refused() -> None:
     buffer = buffer_of(frame_bytes_max=1_000)
     feed(buffer, struct.pack(">i", -1))
     assert feed(buffer, b"more") == 4
@@ -235,9 +246,7 @@ class CountingBuffer(ReceiveBuffer):
 
 @pytest.mark.parametrize("size", [100, 5_000, 200_000])
 @pytest.mark.parametrize("drops", [True, False])
-def test_requests_behind_one_another_are_copied_a_few_times_at_most_and_need_no_more_room(
-    size: int, drops: bool
-) -> None:
+def test_consecutive_requests_are_copied_a_bounded_number_of_times(size: int, drops: bool) -> None:
     buffer = CountingBuffer(100 * MEBIBYTE, SpareMemory(0), admitted_bytes=10 * MEBIBYTE)
     data = framed(bytes(size)) * (2 * MEBIBYTE // size)
     position = received = 0
@@ -251,7 +260,7 @@ def test_requests_behind_one_another_are_copied_a_few_times_at_most_and_need_no_
                 buffer.drop_frame()
             buffer.release()
             received += 1
-        largest = max(largest, buffer.capacity)
+        largest = max(largest, buffer.capacity_bytes)
     assert received
     assert buffer.copied <= 4 * len(data)
     assert largest <= max(NORMAL_BYTES, 3 * size + GRANT_BYTES)

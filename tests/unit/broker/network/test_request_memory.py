@@ -1,4 +1,4 @@
-"""Large requests share a budget in bytes: few at a time, small ones beside large ones, nobody for ever."""
+"""The memory limit of large requests: admission, small requests, and timeouts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Requests:
         self.admissions.pop(name).release()
 
 
-def test_a_request_may_take_a_quarter_of_what_is_left() -> None:
+def test_a_request_may_use_a_quarter_of_the_remaining_memory() -> None:
     requests = Requests(100 * MIB)
     assert requests.begin("first", 25 * MIB)
     assert requests.begin("fits", 18 * MIB)
@@ -57,7 +57,7 @@ def test_a_request_may_take_a_quarter_of_what_is_left() -> None:
     assert requests.order == ["too large now"]
 
 
-def test_a_request_larger_than_the_budget_begins_when_there_is_no_other() -> None:
+def test_a_request_larger_than_the_memory_limit_starts_alone() -> None:
     requests = Requests(10 * MIB)
     assert requests.begin("small", MIB)
     assert not requests.begin("huge", 100 * MIB)
@@ -70,7 +70,7 @@ def test_a_request_larger_than_the_budget_begins_when_there_is_no_other() -> Non
     assert requests.memory.used_bytes == 0
 
 
-def test_small_requests_do_not_wait_behind_large_ones() -> None:
+def test_small_requests_do_not_wait_for_large_ones() -> None:
     requests = Requests(16 * MIB)
     assert requests.begin("first", 4 * MIB)
     assert not requests.begin("large", 8 * MIB)
@@ -86,7 +86,7 @@ def test_small_requests_do_not_wait_behind_large_ones() -> None:
     assert len(requests.order) >= 3
 
 
-def test_a_request_that_is_decoded_counts_for_the_objects_of_its_message() -> None:
+def test_a_decoded_request_is_charged_for_its_objects() -> None:
     memory = RequestMemory(512 * MIB)
     assert memory.cost_of(MIB, ApiKey.PRODUCE) == MIB
     assert memory.cost_of(MIB, ApiKey.METADATA) == MESSAGE_FACTOR * MIB
@@ -95,11 +95,11 @@ def test_a_request_that_is_decoded_counts_for_the_objects_of_its_message() -> No
 
 
 def buffered_bytes(served: Served) -> int:
-    return sum(connection.core.buffer.capacity for connection in served.server.connections())
+    return sum(connection.core.buffer.capacity_bytes for connection in served.server.connections())
 
 
 @on_both_loops
-async def test_many_large_requests_take_no_more_memory_than_the_budget_and_all_are_answered() -> None:
+async def test_many_large_requests_stay_within_the_memory_limit_and_are_answered() -> None:
     config = network_config(max_large_request_bytes=8 * MIB)
     parked: list[Request] = []
 
@@ -130,7 +130,7 @@ async def test_many_large_requests_take_no_more_memory_than_the_budget_and_all_a
 
 
 @on_both_loops
-async def test_a_connection_that_reserves_memory_and_sends_nothing_is_closed_once_others_wait() -> None:
+async def test_a_connection_that_reserves_memory_without_sending_is_closed_when_others_wait() -> None:
     clock = ManualClock()
     config = network_config(max_large_request_bytes=8 * MIB)
     async with serving(config=config, clock=clock) as served:
@@ -156,7 +156,7 @@ async def test_a_connection_that_reserves_memory_and_sends_nothing_is_closed_onc
 
 
 @on_both_loops
-async def test_a_peer_that_leaves_while_it_waits_for_memory_is_forgotten() -> None:
+async def test_a_peer_that_disconnects_while_it_waits_for_memory_is_removed() -> None:
     config = network_config(max_large_request_bytes=2 * MIB)
     async with serving(config=config) as served:
         first, second = [await served.connect() for _ in range(2)]
@@ -171,7 +171,7 @@ async def test_a_peer_that_leaves_while_it_waits_for_memory_is_forgotten() -> No
 
 
 @on_both_loops
-async def test_with_a_drain_a_large_request_that_waits_for_memory_ends_its_connection() -> None:
+async def test_during_a_drain_a_large_request_that_waits_for_memory_closes_its_connection() -> None:
     config = network_config(max_large_request_bytes=2 * MIB)
     async with serving(config=config) as served:
         first, second = [await served.connect() for _ in range(2)]

@@ -1,4 +1,4 @@
-"""File slices on their way out: every byte in its place, whatever the reader and the file do."""
+"""Sending of file slices: every byte in order, for any reader and any change of the file."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def digest(data: bytes) -> str:
 
 
 @on_both_loops
-async def test_ten_megabytes_by_sendfile_arrive_as_they_are_in_the_file(
+async def test_a_large_file_slice_is_sent_by_sendfile_unchanged(
     file: File, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     by_sendfile = 0
@@ -87,9 +87,7 @@ async def test_ten_megabytes_by_sendfile_arrive_as_they_are_in_the_file(
 
 
 @on_both_loops
-async def test_a_slow_reader_gets_every_byte_and_others_are_served_meanwhile(
-    file: File, content: bytes
-) -> None:
+async def test_a_slow_reader_gets_every_byte_while_others_are_served(file: File, content: bytes) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(b"head", FileSlice(file, 0, 3 * MEBIBYTE), b"tail")
     async with serving(answering(parts), config) as served:
@@ -106,7 +104,9 @@ async def test_a_slow_reader_gets_every_byte_and_others_are_served_meanwhile(
 
 
 @on_both_loops
-async def test_slices_of_all_sizes_mix_with_bytes_and_pipelined_requests(file: File, content: bytes) -> None:
+async def test_file_slices_of_all_sizes_are_mixed_with_bytes_and_pipelined_requests(
+    file: File, content: bytes
+) -> None:
     lengths = [0, 1, 100, SENDFILE_BYTES - 1, SENDFILE_BYTES, SENDFILE_BYTES + 1, 400_000, 1_000_000]
     generator = random.Random(1)
     answers: list[list[ResponsePart]] = []
@@ -139,7 +139,7 @@ async def test_slices_of_all_sizes_mix_with_bytes_and_pipelined_requests(file: F
 
 
 @on_both_loops
-async def test_a_large_slice_waits_for_what_the_transport_still_holds(file: File, content: bytes) -> None:
+async def test_a_file_slice_waits_for_bytes_buffered_in_the_transport(file: File, content: bytes) -> None:
     """Bytes already given to the transport and sendfile must not overtake each other."""
     config = network_config(socket_send_buffer_bytes=4_096)
     late: list[Request] = []
@@ -162,7 +162,7 @@ async def test_a_large_slice_waits_for_what_the_transport_still_holds(file: File
 
 
 @on_both_loops
-async def test_a_peer_reset_in_the_middle_of_sendfile_ends_only_that_connection(file: File) -> None:
+async def test_a_reset_during_sendfile_closes_only_its_connection(file: File) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
     async with serving(answering(parts), config) as served:
@@ -186,7 +186,7 @@ async def test_a_peer_reset_in_the_middle_of_sendfile_ends_only_that_connection(
 
 
 @on_both_loops
-async def test_a_truncated_file_ends_the_connection_and_is_logged(
+async def test_a_truncated_file_closes_the_connection_and_is_logged(
     file: File, caplog: pytest.LogCaptureFixture
 ) -> None:
     length = 12 * MEBIBYTE
@@ -207,9 +207,7 @@ async def test_a_truncated_file_ends_the_connection_and_is_logged(
 
 
 @on_both_loops
-async def test_a_segment_deleted_and_closed_while_it_is_sent_is_sent_to_the_end(
-    file: File, content: bytes
-) -> None:
+async def test_a_segment_deleted_during_sending_is_sent_completely(file: File, content: bytes) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 2 * MEBIBYTE))
     async with serving(answering(parts), config) as served:
@@ -224,7 +222,7 @@ async def test_a_segment_deleted_and_closed_while_it_is_sent_is_sent_to_the_end(
 
 
 @on_both_loops
-async def test_a_reader_that_stops_in_the_middle_of_sendfile_is_reaped(file: File) -> None:
+async def test_a_reader_that_stops_during_sendfile_is_closed_when_idle(file: File) -> None:
     config = network_config(socket_send_buffer_bytes=16_384, connections_max_idle_ms=60)
     parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
     async with serving(answering(parts), config) as served:
@@ -236,7 +234,7 @@ async def test_a_reader_that_stops_in_the_middle_of_sendfile_is_reaped(file: Fil
 
 
 @on_both_loops
-async def test_a_large_fetch_that_is_not_read_holds_no_descriptor_but_its_socket(file: File) -> None:
+async def test_a_large_unread_fetch_holds_only_the_descriptor_of_its_socket(file: File) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 5 * MEBIBYTE))
     async with serving(answering(parts), config) as served:
@@ -257,11 +255,12 @@ async def test_a_large_fetch_that_is_not_read_holds_no_descriptor_but_its_socket
 
 
 @on_both_loops
-async def test_unread_fetches_of_many_sealed_segments_hold_no_more_descriptors_than_the_pool(
+async def test_unread_fetches_of_many_segments_hold_at_most_the_descriptors_of_the_pool(
     tmp_path: Path, content: bytes
 ) -> None:
     """Else slow readers of old data use up what partitions need; what they are sent goes on all the same."""
-    pool: DescriptorPool[File] = DescriptorPool(2)
+    size_max = 2
+    pool: DescriptorPool[File] = DescriptorPool(size_max)
     disk = OsFileSystem(pool)
     for number in range(10):
         (tmp_path / f"{number}.log").write_bytes(content[: 5 * MEBIBYTE])
@@ -279,7 +278,7 @@ async def test_unread_fetches_of_many_sealed_segments_hold_no_more_descriptors_t
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
             await client.send(frame(b"fetch"))
         await eventually(lambda: all(each.unsent_bytes for each in served.server.connections()))
-        assert len(os.listdir("/proc/self/fd")) <= before + pool.size_max
+        assert len(os.listdir("/proc/self/fd")) <= before + size_max
         sealed[0].rename(str(tmp_path / "0.log.deleted"))
         sealed[0].retire(has_path=True)
         for client in (clients[0], clients[9]):
@@ -345,7 +344,7 @@ class TlsTransport(asyncio.Transport):
 
 
 @on_both_loops
-async def test_with_tls_slices_are_read_piece_by_piece_as_the_transport_drains(
+async def test_with_tls_file_slices_are_read_in_parts_as_the_transport_drains(
     file: File, content: bytes
 ) -> None:
     transport = TlsTransport()
@@ -376,7 +375,7 @@ async def test_with_tls_slices_are_read_piece_by_piece_as_the_transport_drains(
 
 
 @on_both_loops
-async def test_with_tls_a_turn_of_the_loop_is_bounded(file: File, content: bytes) -> None:
+async def test_with_tls_the_work_per_loop_iteration_is_bounded(file: File, content: bytes) -> None:
     transport = TlsTransport()
     watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
     own, peer = socket.socketpair()

@@ -1,4 +1,4 @@
-"""Listeners, limits on real sockets, the idle sweep and shutdown."""
+"""Listeners, limits on real sockets, idle connections and shutdown."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_port_in_use_is_named_in_the_error() -> None:
 
 
 @on_both_loops
-async def test_the_port_is_known_from_bind_and_answers_from_start() -> None:
+async def test_the_port_is_known_after_bind_and_answers_after_start() -> None:
     server = NetworkServer(network_config())
     server.bind(listener_config(name="PLAINTEXT", host="127.0.0.1", port=0), echo)
     with pytest.raises(ConnectionRefusedError):
@@ -123,7 +123,7 @@ async def test_connections_over_the_broker_and_listener_limits_wait_until_anothe
 
 
 @on_both_loops
-async def test_no_more_connections_wait_than_the_backlog_holds(caplog: pytest.LogCaptureFixture) -> None:
+async def test_waiting_connections_are_limited_by_the_backlog(caplog: pytest.LogCaptureFixture) -> None:
     config = network_config(max_connections=1, socket_listen_backlog_size=2)
     async with serving(config=config) as served:
         first = await served.connect()
@@ -143,7 +143,7 @@ async def test_no_more_connections_wait_than_the_backlog_holds(caplog: pytest.Lo
 
 
 @on_both_loops
-async def test_a_connection_between_brokers_takes_the_place_of_the_one_that_was_idle_longest() -> None:
+async def test_an_inter_broker_connection_replaces_the_longest_idle_one() -> None:
     clock = ManualClock()
     server = NetworkServer(network_config(max_connections=2, inter_broker_listener="BROKERS"), clock=clock)
     for name in ("CLIENTS", "BROKERS"):
@@ -188,7 +188,7 @@ async def test_changed_limits_accept_waiting_connections_and_close_those_above_t
 
 
 @on_both_loops
-async def test_a_connection_that_waits_for_a_slot_is_refused_at_shutdown() -> None:
+async def test_a_waiting_connection_is_refused_at_shutdown() -> None:
     async with serving(config=network_config(max_connections=1)) as served:
         first = await served.connect()
         assert await first.ask(b"1") == b"1"
@@ -200,7 +200,7 @@ async def test_a_connection_that_waits_for_a_slot_is_refused_at_shutdown() -> No
 
 
 @on_both_loops
-async def test_idle_connections_are_closed_and_busy_ones_stay() -> None:
+async def test_idle_connections_are_closed_and_active_ones_are_not() -> None:
     clock = ManualClock()
     config = network_config(connections_max_idle_ms=1_000)
     async with serving(config=config, clock=clock) as served:
@@ -237,7 +237,7 @@ async def test_a_connection_that_only_waits_for_a_parked_request_is_idle() -> No
 
 
 @on_both_loops
-async def test_the_sweep_runs_by_itself() -> None:
+async def test_idle_connections_are_checked_periodically() -> None:
     async with serving(config=network_config(connections_max_idle_ms=40)) as served:
         client = await served.connect()
         assert await client.is_closed()
@@ -256,20 +256,20 @@ async def test_without_an_idle_limit_no_connection_is_closed() -> None:
 
 
 @on_both_loops
-async def test_a_quiet_connection_holds_no_receive_buffer() -> None:
+async def test_an_idle_connection_holds_no_receive_buffer() -> None:
     async with serving() as served:
         client = await served.connect()
         await client.ask(bytes(300_000))
         (connection,) = served.server.connections()
-        assert connection.core.buffer.capacity > 0
+        assert connection.core.buffer.capacity_bytes > 0
         served.server.sweep()
         served.server.sweep()
-        assert connection.core.buffer.capacity == 0
+        assert connection.core.buffer.capacity_bytes == 0
         assert await client.ask(b"again") == b"again"
 
 
 @on_both_loops
-async def test_shutdown_waits_for_answers_in_hand_and_takes_no_new_requests() -> None:
+async def test_shutdown_waits_for_active_requests_and_accepts_no_new_ones() -> None:
     parked: list[Request] = []
     async with serving(parked.append) as served:
         busy, idle = await served.connect(), await served.connect()
@@ -288,7 +288,7 @@ async def test_shutdown_waits_for_answers_in_hand_and_takes_no_new_requests() ->
 
 
 @on_both_loops
-async def test_shutdown_ends_at_its_deadline_whatever_is_in_hand() -> None:
+async def test_shutdown_ends_at_its_deadline() -> None:
     parked: list[Request] = []
     async with serving(parked.append) as served:
         client = await served.connect()
@@ -301,7 +301,7 @@ async def test_shutdown_ends_at_its_deadline_whatever_is_in_hand() -> None:
 
 
 @on_both_loops
-async def test_shutdown_sends_a_large_answer_to_its_end() -> None:
+async def test_shutdown_sends_a_large_response_completely() -> None:
     answer = frame(bytes(range(256)) * 20_000)
     config = network_config(socket_send_buffer_bytes=8_192)
     async with serving(lambda request: request.respond(answer), config) as served:

@@ -1,4 +1,4 @@
-"""Events of sockets that a loop does not watch: each socket gets its turn, in slices of the loop's time."""
+"""Events of sockets that a loop does not watch are handled alternately, in time slices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidelog.broker.network.socket_watcher import (
 
 
 @on_both_loops
-async def test_sockets_that_are_always_ready_are_called_in_turn_for_a_slice_of_time() -> None:
+async def test_sockets_that_are_always_ready_are_called_alternately() -> None:
     clock = ManualClock()
     watcher = SocketWatcher(asyncio.get_running_loop(), clock)
     pairs = [socket.socketpair() for _ in range(64)]
@@ -48,7 +48,7 @@ async def test_sockets_that_are_always_ready_are_called_in_turn_for_a_slice_of_t
 
 
 @on_both_loops
-async def test_two_events_of_one_socket_are_watched_apart() -> None:
+async def test_read_and_write_events_of_a_socket_are_watched_separately() -> None:
     watcher = SocketWatcher(asyncio.get_running_loop(), ManualClock())
     own, other = socket.socketpair()
     events: dict[str, int] = {}

@@ -31,7 +31,7 @@ from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.disk.files import OsFileSystem
 
 BASE = {
@@ -121,7 +121,7 @@ async def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("taken", ["listeners", "metrics.port"])
-async def test_a_start_that_fails_closes_everything_so_that_the_next_needs_no_recovery(
+async def test_a_failed_start_closes_all_parts_and_the_next_needs_no_recovery(
     tmp_path: Path, taken: str
 ) -> None:
     async with running(tmp_path) as node:
@@ -147,9 +147,9 @@ async def test_a_deleted_offsets_topic_removes_the_groups_in_memory(tmp_path: Pa
                 while not await consumer.poll(timeout_ms=100):
                     pass
             await consumer.commit()
-        assert [group.group_id for group in completed(node.services.groups.list_groups((), ()))] == ["g"]
+        assert [group.group_id for group in run_steps(node.services.groups.list_groups((), ()))] == ["g"]
         await admin.delete_topics(["__consumer_offsets"])
-        assert completed(node.services.groups.list_groups((), ())) == []
+        assert run_steps(node.services.groups.list_groups((), ())) == []
 
 
 async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
             pass
 
 
-async def test_a_deleted_topic_completes_the_requests_that_wait_for_it(tmp_path: Path) -> None:
+async def test_a_deleted_topic_completes_waiting_requests(tmp_path: Path) -> None:
     async with running(tmp_path) as node:
         await produce(node, "t", b"a")
         async with (
@@ -199,7 +199,7 @@ async def test_flush_messages_1_makes_every_response_wait_for_the_disk(tmp_path:
                 assert log.recovery_point == expected
 
 
-async def test_a_changed_producer_id_expiration_applies_to_present_and_later_logs(
+async def test_a_changed_producer_id_expiration_applies_to_existing_and_new_logs(
     tmp_path: Path,
 ) -> None:
     def expirations(node: BrokerNode) -> set[int]:
@@ -215,7 +215,7 @@ async def test_a_changed_producer_id_expiration_applies_to_present_and_later_log
         assert expirations(node) == {5000}
 
 
-async def test_a_fault_in_applying_configs_does_not_prevent_changes_of_partition_roles(
+async def test_an_error_in_applying_configs_does_not_prevent_role_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change of the metadata is published once: it is not repeated before the next start."""

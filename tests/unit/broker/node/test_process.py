@@ -50,7 +50,7 @@ def never_announced(config: BrokerConfig, addresses: Sequence[tuple[str, str, in
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-async def test_a_broker_that_waits_for_a_quorum_ends_at_a_signal(
+async def test_a_signal_stops_a_broker_that_waits_for_its_quorum(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     before = signal.getsignal(number)
@@ -63,7 +63,7 @@ async def test_a_broker_that_waits_for_a_quorum_ends_at_a_signal(
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_broker_whose_quorum_ends_while_it_starts_ends_too(
+async def test_a_broker_whose_quorum_fails_during_the_start_stops(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replicas: list[RaftNode] = []
@@ -81,7 +81,7 @@ async def test_a_broker_whose_quorum_ends_while_it_starts_ends_too(
         assert not await serving
 
 
-async def test_a_broker_that_is_stopped_while_it_opens_its_logs_writes_a_clean_marker_only_when_they_are_open(
+async def test_a_broker_stopped_while_it_opens_logs_writes_a_clean_marker_only_for_open_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A marker of a clean shutdown with logs that were not checked would hide the effects of a crash."""
@@ -115,9 +115,7 @@ async def test_a_broker_that_is_stopped_while_it_opens_its_logs_writes_a_clean_m
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "iso-8859-1"])
-async def test_a_properties_file_may_contain_any_letters_in_its_comments(
-    tmp_path: Path, encoding: str
-) -> None:
+async def test_comments_of_a_properties_file_may_have_any_characters(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes("# f\u00fcr den Hafen\nnode.id=7\nlisteners=PLAINTEXT://:0\n".encode(encoding))
     assert load_config(str(path), {}).node_id == 7

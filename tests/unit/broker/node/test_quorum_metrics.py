@@ -28,7 +28,10 @@ async def test_a_quorum_reports_its_controller_epoch_and_offsets() -> None:
         }
         for each in nodes.running:
             assert reading(nodes, each, "kafka_server_raft_metrics_current_leader") == leader
-            assert reading(nodes, each, "kafka_server_raft_metrics_current_epoch") == nodes.store(each).epoch
+            assert (
+                reading(nodes, each, "kafka_server_raft_metrics_current_epoch")
+                == nodes.store(each).leadership.epoch
+            )
             assert reading(nodes, each, "kafka_server_raft_metrics_number_of_voters") == 3
             assert reading(nodes, each, "kafka_controller_kafkacontroller_newactivecontrollers_total") >= 1
         end_offset = nodes.running[leader].raft.log.end_offset

@@ -11,11 +11,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Served, echo
 from tests.support.security.certificates import Authority, Identity
+from tests.support.security.handshakes import handshake
 from tests.support.waiting import eventually
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.node_config import BrokerConfig
@@ -24,7 +26,7 @@ from tidelog.broker.node.wiring import tls_certificates
 from tidelog.broker.node.wiring.network_settings import listener_config
 from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
-from tidelog.security.tls.contexts import client_context
+from tidelog.security.tls.contexts import client_context, server_context
 from tidelog.security.tls.settings import parse_tls_settings
 
 AUTHORITY = Authority.create()
@@ -112,7 +114,7 @@ async def test_changed_settings_replace_the_certificate(tmp_path: Path) -> None:
 
 
 @on_both_loops
-async def test_a_file_that_cannot_be_used_is_reported_once_and_the_former_certificate_stays(
+async def test_an_invalid_file_is_reported_once_and_the_previous_certificate_is_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = FIRST.write_pem(tmp_path / "broker.pem")
@@ -152,3 +154,47 @@ async def test_a_named_pipe_is_rejected_without_waiting(tmp_path: Path) -> None:
     async with running(config_of(path)) as node:
         with pytest.raises(ConfigError, match="allowed is a regular file"):
             await node.certificates.load(config_of(tmp_path / "pipe"), node.listener)
+
+
+@on_both_loops
+async def test_a_broker_replaces_its_certificate_for_connections_to_controllers(tmp_path: Path) -> None:
+    path = FIRST.write_pem(tmp_path / "broker.pem")
+    config = BrokerConfig(
+        {
+            "node.id": "1",
+            "process.roles": "broker",
+            "controller.quorum.voters": "2@localhost:9093",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SSL",
+            "listener.name.controller.ssl.keystore.type": "PEM",
+            "listener.name.controller.ssl.keystore.location": str(path),
+            "listener.name.controller.ssl.truststore.type": "PEM",
+            "listener.name.controller.ssl.truststore.certificates": AUTHORITY.pem(),
+        }
+    )
+    tls = NodeTls(config)
+    client = tls.client("CONTROLLER")
+    assert client is not None
+    with ThreadPoolExecutor(1) as executor:
+        listeners = (config.listener_of_nodes("CONTROLLER"),)
+        certificates = TlsCertificates(NetworkServer(network_config()), listeners, config, tls, executor)
+        certificates.start()
+        try:
+            former = client.identity
+            SECOND.write_pem(path)
+            await eventually(lambda: client.identity is not former)
+            context = server_context(
+                parse_tls_settings(
+                    {
+                        "ssl.keystore.type": "PEM",
+                        "ssl.keystore.location": str(path),
+                        "ssl.truststore.type": "PEM",
+                        "ssl.truststore.certificates": AUTHORITY.pem(),
+                        "ssl.client.auth": "required",
+                    }
+                )
+            )[0]
+            found = handshake(context, client.context()).client_certificate
+            assert found == SECOND.certificate.public_bytes(Encoding.DER)
+        finally:
+            await certificates.close()

@@ -33,7 +33,7 @@ def changed(levels: LoggerLevels, *changes: tuple[str, int, str | None]) -> dict
     return levels.levels()
 
 
-def test_a_level_counts_for_all_loggers_below_it_that_have_none() -> None:
+def test_a_level_applies_to_child_loggers_without_a_level() -> None:
     _, levels = loggers()
     found = changed(
         levels, ("tidelog.broker.network", SET, "DEBUG"), ("tidelog.broker.network.listener", SET, "ERROR")
@@ -94,9 +94,7 @@ def test_a_level_that_is_set_is_described(name: str) -> None:
         (("", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_a_change_that_cannot_be_made_creates_no_logger(
-    change: tuple[str, int, str | None], code: ErrorCode
-) -> None:
+def test_an_invalid_change_creates_no_logger(change: tuple[str, int, str | None], code: ErrorCode) -> None:
     manager, levels = loggers()
     before = set(manager.loggerDict)
     with pytest.raises(KafkaError) as refused:

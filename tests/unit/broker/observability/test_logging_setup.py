@@ -1,4 +1,4 @@
-"""One event, one line, whatever stands in it."""
+"""One log line per event, whatever its text contains."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_text_lines_are_key_value_pairs() -> None:
     assert time.endswith("Z")
 
 
-def test_json_lines_hold_the_same() -> None:
+def test_json_lines_have_the_same_fields() -> None:
     logger, stream = lines_of("json")
     logger.info("größe %d", 1, extra={"topic": "t"})
     fields = json.loads(stream.getvalue())
@@ -50,7 +50,7 @@ def test_json_lines_hold_the_same() -> None:
 @pytest.mark.parametrize(
     "evil", ["a\nlevel=ERROR forged", "a\r\nb", "\x1b[31m", "a\u2028b", "a\x85b", 'a"b', ""]
 )
-def test_a_peer_cannot_forge_a_line(log_format: LogFormat, evil: str) -> None:
+def test_text_of_a_peer_cannot_forge_a_log_line(log_format: LogFormat, evil: str) -> None:
     logger, stream = lines_of(log_format)
     logger.info("client id %s", evil, extra={"client": evil})
     text = stream.getvalue()
@@ -70,7 +70,7 @@ def test_a_traceback_stays_on_its_line(log_format: LogFormat) -> None:
     assert "ZeroDivisionError" in stream.getvalue()
 
 
-def test_the_level_holds_and_setting_up_again_replaces() -> None:
+def test_the_level_applies_and_repeated_set_up_replaces_handlers() -> None:
     _, first = lines_of("text")
     logger, second = lines_of("text", "WARNING")
     logger.info("quiet")

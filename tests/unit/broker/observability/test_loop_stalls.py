@@ -13,7 +13,7 @@ STALL_MS = 500
 
 
 @on_both_loops
-async def test_a_callback_that_holds_the_event_loop_is_reported_for_its_length() -> None:
+async def test_a_callback_that_blocks_the_event_loop_is_reported_with_its_duration() -> None:
     clock = ManualClock()
     stalls = LoopStalls(clock)
     stalls.start()
@@ -25,7 +25,7 @@ async def test_a_callback_that_holds_the_event_loop_is_reported_for_its_length()
 
 
 @on_both_loops
-async def test_a_stall_is_reported_for_a_window_at_least_and_then_forgotten() -> None:
+async def test_a_stall_is_reported_for_at_least_one_window() -> None:
     clock = ManualClock()
     stalls = LoopStalls(clock)
     stalls.start()
@@ -40,7 +40,7 @@ async def test_a_stall_is_reported_for_a_window_at_least_and_then_forgotten() ->
 
 
 @on_both_loops
-async def test_nothing_is_measured_after_the_end() -> None:
+async def test_nothing_is_measured_after_stop() -> None:
     clock = ManualClock()
     stalls = LoopStalls(clock)
     stalls.start()

@@ -1,4 +1,4 @@
-"""Metrics as Prometheus sees them."""
+"""Metrics in the Prometheus formats."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import frame, serving
 from tests.support.waiting import eventually
+from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics
 from tidelog.broker.observability.exposition import Exposition
@@ -19,7 +20,9 @@ from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.purgatory.purgatory import DelayedOperation, Purgatory
 from tidelog.broker.purgatory.timers import Timers
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.steps import Heavy, Steps
 
 
 def samples(metrics: BrokerMetrics, accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -32,7 +35,7 @@ def samples(metrics: BrokerMetrics, accept: str = "") -> dict[tuple[str, tuple[t
     }
 
 
-def test_requests_errors_and_times_are_listed_under_kafkas_names() -> None:
+def test_requests_errors_and_times_have_kafkas_metric_names() -> None:
     metrics = BrokerMetrics()
     produce = metrics.requests.of("Produce", 13)
     assert metrics.requests.of("Produce", 13) is produce
@@ -56,7 +59,7 @@ def test_requests_errors_and_times_are_listed_under_kafkas_names() -> None:
 
 
 @pytest.mark.parametrize("bound_ms", LATENCY_BOUNDS_MS)
-def test_a_time_equal_to_a_bound_counts_below_it(bound_ms: float) -> None:
+def test_a_time_equal_to_a_bound_is_in_the_lower_bucket(bound_ms: float) -> None:
     api = ApiMetrics("Fetch", 1)
     api.observe(int(bound_ms * 1_000_000))
     assert api.latency_buckets.index(1) == LATENCY_BOUNDS_MS.index(bound_ms)
@@ -72,7 +75,7 @@ def test_gauges_and_counters_are_read_at_a_scrape() -> None:
     assert samples(metrics)["kafka_log_log_size", (("partition", "0"), ("topic", "t"))] == 17
 
 
-def test_a_reading_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_metric_does_not_affect_others(caplog: pytest.LogCaptureFixture) -> None:
     metrics = BrokerMetrics()
     metrics.gauge("broken", "Fails.", lambda: 1 // 0)
     metrics.gauge("whole", "Works.", lambda: 1)
@@ -83,7 +86,7 @@ def test_a_reading_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture
     assert "broken" in caplog.records[0].getMessage()
 
 
-def test_many_samples_of_a_metric_are_listed_under_one_head_in_both_formats() -> None:
+def test_samples_of_a_metric_share_one_header_in_both_formats() -> None:
     metrics = BrokerMetrics()
     metrics.counter("many", "Of all.", lambda: {(str(one),): one for one in range(1_234)}, ("partition",))
     assert sum(name == "many_total" for name, _ in samples(metrics)) == 1_234
@@ -151,6 +154,7 @@ async def test_connections_and_bytes_are_reported() -> None:
         found = samples(metrics)
         assert found[prefix + "connection_count", (("listener", "PLAINTEXT"),)] == 2
         assert found[prefix + "connection_refused_total", ()] == 1
+        assert found["tidelog_receive_buffer_bytes", ()] > 0
         assert found[prefix + "incoming_byte_total", ()] == len(frame(b"12345") + frame(b"1"))
         first.close()
         await eventually(lambda: served.server.quota.count == 1)
@@ -159,7 +163,21 @@ async def test_connections_and_bytes_are_reported() -> None:
         assert found[prefix + "connection_close_total", ()] == 1
 
 
-def test_a_scraper_that_prefers_openmetrics_gets_it() -> None:
+async def test_long_work_is_reported() -> None:
+    def steps() -> Steps[None]:
+        yield Heavy.BEGINS
+        yield lambda: None
+
+    metrics, slices = BrokerMetrics(), Slices(SystemClock())
+    metrics.add_slices(slices)
+    slices.start(steps(), lambda _: None, lambda _: None)
+    found = samples(metrics)
+    assert [found[f"tidelog_slices_{name}", ()] for name in ("pending", "heavy", "run_total")] == [1, 1, 1]
+    await eventually(lambda: slices.slice_count == 2)
+    assert [samples(metrics)[f"tidelog_slices_{name}", ()] for name in ("pending", "heavy")] == [0, 0]
+
+
+def test_openmetrics_is_served_on_request() -> None:
     text, content_type = Exposition(BrokerMetrics()).text("application/openmetrics-text; version=1.0.0")
     assert content_type.startswith("application/openmetrics-text")
     assert text.rstrip().endswith(b"# EOF")

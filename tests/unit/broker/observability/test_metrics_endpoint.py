@@ -1,4 +1,4 @@
-"""The HTTP server for metrics: two paths, and strict with everybody."""
+"""The HTTP server for metrics and health, and its limits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_metrics_are_served_as_text() -> None:
 
 
 @on_both_loops
-async def test_health_says_whether_the_broker_serves() -> None:
+async def test_health_reports_whether_the_broker_is_ready() -> None:
     async with serving() as endpoint:
         assert await get(endpoint, b"GET /healthz HTTP/1.0\r\n\r\n") == (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n"
@@ -71,7 +71,9 @@ async def test_other_paths_and_methods_are_refused_and_head_has_no_body() -> Non
 
 
 @on_both_loops
-async def test_a_head_that_is_too_long_or_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_head_that_is_too_long_or_incomplete_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(metrics_endpoint, "REQUEST_S", 0.05)
     async with serving() as endpoint:
         assert await get(endpoint, b"GET /" + b"a" * 3 * REQUEST_BYTES) == b""
@@ -86,7 +88,7 @@ async def connections(
 
 
 @on_both_loops
-async def test_idle_connections_do_not_keep_others_from_metrics_and_health() -> None:
+async def test_idle_connections_do_not_block_metrics_and_health() -> None:
     async with serving() as endpoint:
         idle = await connections(endpoint, CONNECTIONS_MAX)
         for _ in range(3):
@@ -97,7 +99,7 @@ async def test_idle_connections_do_not_keep_others_from_metrics_and_health() -> 
 
 
 @on_both_loops
-async def test_the_connection_that_has_waited_longest_for_its_request_makes_room() -> None:
+async def test_the_longest_waiting_connection_is_closed_for_a_new_one() -> None:
     async with serving() as endpoint:
         idle = await connections(endpoint, CONNECTIONS_MAX)
         answered = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
@@ -110,7 +112,7 @@ async def test_the_connection_that_has_waited_longest_for_its_request_makes_room
 
 
 @on_both_loops
-async def test_connections_that_ask_and_never_read_make_room_as_well() -> None:
+async def test_connections_that_do_not_read_are_closed_for_new_ones() -> None:
     metrics = BrokerMetrics()
     many: dict[tuple[str, ...], float] = {(str(number),): float(number) for number in range(20_000)}
     metrics.gauge("many", "More than the socket buffers hold.", lambda: many, ("partition",))
@@ -129,7 +131,7 @@ async def test_connections_that_ask_and_never_read_make_room_as_well() -> None:
 
 
 @on_both_loops
-async def test_a_flood_of_connections_leaves_no_more_tasks_than_may_be_served() -> None:
+async def test_the_number_of_connection_tasks_is_bounded() -> None:
     async with serving() as endpoint:
         before = len(asyncio.all_tasks())
         flood = await connections(endpoint, 5 * CONNECTIONS_MAX)
@@ -140,7 +142,7 @@ async def test_a_flood_of_connections_leaves_no_more_tasks_than_may_be_served() 
 
 
 @on_both_loops
-async def test_a_scrape_of_very_many_samples_lets_the_broker_work_on() -> None:
+async def test_a_large_scrape_yields_to_the_broker() -> None:
     metrics = BrokerMetrics()
     turns = 0
     turns_at_reading: list[int] = []

@@ -1,4 +1,4 @@
-"""Futures of appended records: settled in order, refused when leadership is lost."""
+"""Futures of appended records: completed in order, failed when leadership is lost."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class FakePartition:
         return ErrorCode.NONE if self.has_enough_replicas else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-async def test_what_is_committed_already_is_done_at_once() -> None:
+async def test_an_offset_below_the_high_watermark_completes_at_once() -> None:
     partition, commits = FakePartition(), PendingCommits()
     partition.high_watermark = 5
     assert commits.wait(partition, 5).done()
 
 
-async def test_appends_are_settled_as_the_high_watermark_passes_them() -> None:
+async def test_appends_complete_when_the_high_watermark_passes_them() -> None:
     partition, commits = FakePartition(), PendingCommits()
     first, second = commits.wait(partition, 3), commits.wait(partition, 6)
     commits.check(partition.topic_partition)
@@ -46,7 +46,7 @@ async def test_appends_are_settled_as_the_high_watermark_passes_them() -> None:
     await second
 
 
-async def test_lost_leadership_refuses_all_that_wait() -> None:
+async def test_loss_of_leadership_fails_all_waiting_appends() -> None:
     partition, commits = FakePartition(), PendingCommits()
     waiting = [commits.wait(partition, offset) for offset in (3, 6)]
     partition.is_leader = False

@@ -1,4 +1,4 @@
-"""A node may answer from memory when the controller or the followers prove that nobody succeeded it."""
+"""A node serves from memory only while its leadership is confirmed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Followed:
     [(100_000, 0, True), (0, 100_000, True), (95_500, 0, True), (95_499, 95_499, False), (0, 0, False)],
     ids=["heartbeat", "followers", "half a session", "longer", "cut off"],
 )
-def test_either_proof_is_enough_to_serve_for_half_a_session(
+def test_a_heartbeat_or_a_follower_fetch_confirms_leadership_for_half_a_session(
     confirmed_ms: int, last_followed_ms: int, is_likely: bool
 ) -> None:
     lease, _ = lease_at(100_000, confirmed_ms)
@@ -42,12 +42,12 @@ def test_either_proof_is_enough_to_serve_for_half_a_session(
 
 
 @pytest.mark.parametrize(("confirmed_ms", "is_confirmed"), [(95_500, True), (95_499, False)])
-def test_a_heartbeat_counts_for_half_a_session(confirmed_ms: int, is_confirmed: bool) -> None:
+def test_a_heartbeat_confirms_leadership_for_half_a_session(confirmed_ms: int, is_confirmed: bool) -> None:
     lease, _ = lease_at(100_000, confirmed_ms)
     assert lease.is_confirmed is is_confirmed
 
 
-async def test_a_follower_proves_nothing_by_its_own_heartbeats() -> None:
+async def test_heartbeats_of_a_follower_confirm_nothing() -> None:
     lease, _ = lease_at(100_000, confirmed_ms=100_000)
     partition = Followed(0)
     partition.is_leader = False
@@ -56,12 +56,12 @@ async def test_a_follower_proves_nothing_by_its_own_heartbeats() -> None:
         await lease.confirm(cast(Partition, partition))
 
 
-async def test_a_heartbeat_within_half_a_session_proves_it_at_once() -> None:
+async def test_a_recent_heartbeat_confirms_leadership_at_once() -> None:
     lease, _ = lease_at(100_000, confirmed_ms=95_500)
     await lease.confirm(cast(Partition, Followed(0)))
 
 
-async def test_without_heartbeats_followers_must_come_after_the_question() -> None:
+async def test_without_heartbeats_a_follower_must_fetch_after_the_request() -> None:
     """A fetch before it proves nothing: the session may have been over since."""
     lease, clock = lease_at(100_000, confirmed_ms=95_499)
     partition = Followed(100_000)
@@ -73,7 +73,7 @@ async def test_without_heartbeats_followers_must_come_after_the_question() -> No
     await waiting
 
 
-async def test_a_leader_without_heartbeats_for_half_a_session_has_no_confirmation() -> None:
+async def test_a_leader_without_recent_heartbeats_is_not_confirmed() -> None:
     lease, clock = lease_at(100_000, confirmed_ms=0)
     waiting = asyncio.ensure_future(lease.confirm(cast(Partition, Followed(100_000))))
     await asyncio.sleep(0)

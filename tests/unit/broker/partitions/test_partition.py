@@ -1,4 +1,4 @@
-"""A partition as leader and as follower: who may do what, and what followers' fetches commit."""
+"""A partition as leader and as follower: validation of requests, and commits by fetches."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def code(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
     return error.value.code
 
 
-def test_records_are_committed_once_every_in_sync_replica_has_fetched_them() -> None:
+def test_records_are_committed_when_every_isr_member_fetched_them() -> None:
     shared = Shared()
     shared.append(5)
     assert shared.high_watermark == 0
@@ -72,7 +72,7 @@ def test_acks_all_is_refused_before_the_append_while_the_isr_is_too_small() -> N
     assert shared.partition.log.log_end_offset == 0
 
 
-def test_kip_966_acks_1_appends_below_min_isr_but_the_high_watermark_rests() -> None:
+def test_kip_966_acks_1_appends_below_min_insync_replicas_without_advancing_the_high_watermark() -> None:
     shared = Shared(isr=(1,), min_isr=2)
     shared.append(2)
     assert (shared.partition.log.log_end_offset, shared.high_watermark) == (2, 0)
@@ -81,7 +81,7 @@ def test_kip_966_acks_1_appends_below_min_isr_but_the_high_watermark_rests() -> 
     assert shared.high_watermark == 2
 
 
-def test_without_kip_966_the_lone_leader_commits() -> None:
+def test_without_kip_966_a_single_leader_commits() -> None:
     shared = Shared(isr=(1,), min_isr=2)
     with without({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK}):
         shared.change(leader=SECOND)
@@ -90,7 +90,7 @@ def test_without_kip_966_the_lone_leader_commits() -> None:
         assert shared.high_watermark == 2
 
 
-def test_a_smaller_min_isr_lets_the_high_watermark_advance() -> None:
+def test_a_smaller_min_insync_replicas_advances_the_high_watermark() -> None:
     shared = Shared(isr=(1,), min_isr=2)
     shared.append(2)
     record = ConfigRecord(resource_type=2, resource_name="t", name="min.insync.replicas", value="1")
@@ -108,7 +108,7 @@ def test_acks_all_after_the_isr_shrank_is_not_enough_replicas_after_append() -> 
     assert shared.partition.commit_outcome(2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
-def test_a_follower_that_caught_up_is_proposed_once_and_joins_when_the_controller_confirms_it() -> None:
+def test_a_caught_up_follower_is_proposed_once_and_joins_on_confirmation() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(SECOND, 0)
     shared.append(2)
@@ -122,7 +122,7 @@ def test_a_follower_that_caught_up_is_proposed_once_and_joins_when_the_controlle
     assert shared.high_watermark == 2
 
 
-def test_a_change_that_the_controller_refuses_is_proposed_again_by_the_next_fetch() -> None:
+def test_a_refused_isr_change_is_proposed_again_by_the_next_fetch() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(THIRD, 0)
     partition, proposal = shared.replicas.proposals.made[0]
@@ -132,7 +132,7 @@ def test_a_change_that_the_controller_refuses_is_proposed_again_by_the_next_fetc
     assert shared.replicas.leadership.failed_isr_updates == 1
 
 
-async def test_records_that_a_follower_held_back_are_acknowledged_with_the_append_that_commits_them() -> None:
+async def test_records_delayed_by_a_follower_are_acknowledged_when_it_leaves() -> None:
     """Nobody else would tell those who wait: the high watermark is past their records, and moves no more."""
     shared = Shared(isr=(1,))
     shared.fetch(SECOND, 0)
@@ -148,7 +148,7 @@ async def test_records_that_a_follower_held_back_are_acknowledged_with_the_appen
     assert waiting.done()
 
 
-async def test_records_that_waited_for_a_follower_are_committed_when_it_is_refused_as_a_member() -> None:
+async def test_records_delayed_by_a_joining_follower_are_committed_when_it_is_refused() -> None:
     shared = Shared(isr=(1,))
     shared.fetch(SECOND, 0)
     shared.append(2, acks=ACKS_ALL)
@@ -160,7 +160,7 @@ async def test_records_that_waited_for_a_follower_are_committed_when_it_is_refus
     assert waiting.done()
 
 
-def test_an_unexpected_error_of_the_controller_asks_to_be_sent_again() -> None:
+def test_an_unexpected_error_of_the_controller_is_retried() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(THIRD, 0)
     partition, proposal = shared.replicas.proposals.made[0]
@@ -176,7 +176,7 @@ def test_kip_841_a_fenced_broker_is_not_proposed() -> None:
     assert shared.replicas.proposals.made == []
 
 
-def test_kip_903_an_earlier_incarnation_is_refused() -> None:
+def test_kip_903_a_stale_broker_epoch_is_refused() -> None:
     shared = Shared(isr=(1, 2))
     with pytest.raises(KafkaError) as refused:
         shared.fetch(THIRD, 0, epoch=50)
@@ -184,7 +184,7 @@ def test_kip_903_an_earlier_incarnation_is_refused() -> None:
     assert shared.replicas.proposals.made == []
 
 
-def test_a_follower_that_lags_leaves_and_records_it_held_back_are_committed() -> None:
+def test_a_lagging_follower_leaves_the_isr_and_its_records_are_committed() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(SECOND, 0)
     shared.append(3)
@@ -196,7 +196,7 @@ def test_a_follower_that_lags_leaves_and_records_it_held_back_are_committed() ->
     assert shared.replicas.leadership.isr_shrinks == 1
 
 
-def test_a_leader_that_steps_down_refuses_appends_and_fetches_and_its_waiters_learn_of_it() -> None:
+def test_a_former_leader_refuses_appends_and_fetches_and_fails_waiting_ones() -> None:
     shared = Shared()
     shared.append(2, acks=ACKS_ALL)
     shared.change(leader=SECOND)
@@ -213,7 +213,7 @@ def test_a_leader_that_steps_down_refuses_appends_and_fetches_and_its_waiters_le
     assert code(unknown) is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
-def test_a_leader_that_comes_back_knows_nothing_of_its_followers() -> None:
+def test_a_re_elected_leader_has_no_follower_positions() -> None:
     shared = Shared()
     shared.append(2)
     shared.fetch(SECOND, 2)
@@ -227,7 +227,7 @@ def test_a_leader_that_comes_back_knows_nothing_of_its_followers() -> None:
     assert leader.epoch_start_offset == 2
 
 
-def test_kip_207_the_end_is_not_told_before_this_epoch_has_committed_up_to_its_start() -> None:
+def test_kip_207_the_end_is_unknown_until_the_epoch_start_is_committed() -> None:
     shared = Shared()
     shared.append(2)
     shared.change(leader=SECOND)
@@ -240,7 +240,7 @@ def test_kip_207_the_end_is_not_told_before_this_epoch_has_committed_up_to_its_s
     shared.partition.check_high_watermark_known()
 
 
-def test_a_broker_without_a_replica_may_try_again_when_its_epoch_is_ours() -> None:
+def test_a_fetch_of_an_unassigned_broker_in_the_current_epoch_is_a_retriable_error() -> None:
     shared = Shared()
     for epoch, expected in ((3, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)):
         with pytest.raises(KafkaError) as refused:
@@ -249,14 +249,14 @@ def test_a_broker_without_a_replica_may_try_again_when_its_epoch_is_ours() -> No
     check_follower(shared.partition, SECOND, 3)
 
 
-def test_kip_279_only_the_leader_notes_an_epoch() -> None:
+def test_kip_279_only_the_leader_records_an_epoch() -> None:
     shared = Shared(leader=SECOND)
     assert shared.partition.log.leader_epochs.entries == []
     shared.change(leader=NODE)
     assert [entry.epoch for entry in shared.partition.log.leader_epochs.entries] == [4]
 
 
-def test_a_topics_other_partition_changing_leaves_a_pending_change_alone() -> None:
+def test_a_change_of_another_partition_keeps_a_pending_isr_change() -> None:
     replicas = Replicas()
     replicas.register(1, 2)
     topic_id = replicas.create("t", 2, isr=(1,), replicas=(1, 2))
@@ -269,7 +269,7 @@ def test_a_topics_other_partition_changing_leaves_a_pending_change_alone() -> No
     assert partition.pending_isr is None
 
 
-def test_metadata_that_is_older_than_an_answer_is_passed_over() -> None:
+def test_metadata_older_than_a_response_is_ignored() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(THIRD, 0)
     assert shared.replicas.proposals.commit() == (1, 2, 3)
@@ -280,7 +280,7 @@ def test_metadata_that_is_older_than_an_answer_is_passed_over() -> None:
     assert leader.isr == (1, 2, 3)
 
 
-def test_the_low_watermark_is_that_of_the_follower_that_keeps_most() -> None:
+def test_the_low_watermark_is_the_smallest_log_start_of_the_replicas() -> None:
     shared = Shared()
     shared.append(5)
     for broker in (SECOND, THIRD):
@@ -292,13 +292,13 @@ def test_the_low_watermark_is_that_of_the_follower_that_keeps_most() -> None:
     assert shared.partition.low_watermark == 3
 
 
-def test_a_partition_whose_disk_fails_is_not_led_any_more() -> None:
+def test_a_partition_on_a_failed_disk_loses_leadership() -> None:
     shared = Shared()
     shared.append(2, acks=ACKS_ALL)
     partition = shared.partition
     logs, manager = shared.replicas.logs, shared.replicas.manager
-    logs.directories.on_offline = lambda directory: manager.on_directory_failed(
-        directory.lost_partitions, "the disk is gone"
+    logs.directories.call_when_offline(
+        lambda directory: manager.on_directory_failed(directory.lost_partitions, "the disk is gone")
     )
     logs.directories.take_offline(logs.directories[0], "the disk is gone")
     with pytest.raises(KafkaError) as refused:

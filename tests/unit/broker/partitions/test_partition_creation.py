@@ -17,6 +17,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.directory_work import LogCreation
@@ -85,9 +86,7 @@ def test_a_partition_is_created_once(replicas: Replicas, log_work: ManualLogWork
     assert replicas.manager.partition(TopicPartition("t", 0)).leader_epoch == 2
 
 
-def test_a_created_partition_gets_its_present_role_in_the_metadata(
-    replicas: Replicas, log_work: ManualLogWork
-) -> None:
+def test_a_created_partition_gets_its_current_role(replicas: Replicas, log_work: ManualLogWork) -> None:
     listener = Listener(replicas)
     topic_id = replicas.create("t", isr=(NODE, OTHER))
     replicas.replay(change(topic_id, leader=OTHER))
@@ -103,7 +102,7 @@ def test_configs_that_change_during_the_creation_apply(replicas: Replicas, log_w
     assert replicas.manager.partition(TopicPartition("t", 0)).log.config.max_message_bytes == 500
 
 
-def test_a_topic_that_is_deleted_during_its_creation_leaves_no_directory_in_use(
+def test_a_topic_deleted_during_its_creation_leaves_no_directory(
     replicas: Replicas, log_work: ManualLogWork
 ) -> None:
     listener = Listener(replicas)
@@ -115,7 +114,7 @@ def test_a_topic_that_is_deleted_during_its_creation_leaves_no_directory_in_use(
     assert listener.heard == [("gone", 0)]
 
 
-def test_a_topic_that_is_deleted_and_re_created_during_its_creation_is_the_new_one(
+def test_a_topic_recreated_during_its_creation_is_the_new_one(
     replicas: Replicas, log_work: ManualLogWork
 ) -> None:
     older = replicas.create("t")
@@ -133,7 +132,7 @@ def test_a_topic_that_is_deleted_and_re_created_during_its_creation_is_the_new_o
     assert names(replicas) == ["t-0"]
 
 
-def test_the_newer_topic_is_created_although_the_older_one_failed(
+def test_the_newer_topic_is_created_after_the_older_one_failed(
     replicas: Replicas, log_work: ManualLogWork
 ) -> None:
     older = replicas.create("t")
@@ -180,7 +179,9 @@ def test_a_partition_is_not_used_if_its_directory_went_offline_during_its_creati
     assert replicas.manager.partition(TopicPartition("t", 1)).leader is not None
 
 
-def test_a_bug_during_a_creation_leaves_the_disk_online(replicas: Replicas, log_work: ManualLogWork) -> None:
+def test_an_unexpected_error_during_a_creation_keeps_the_disk_online(
+    replicas: Replicas, log_work: ManualLogWork
+) -> None:
     topic_id = replicas.create("t", leader_epoch=1)
     log_work.finish(ValueError("a bug"))
     assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
@@ -191,7 +192,7 @@ def test_a_bug_during_a_creation_leaves_the_disk_online(replicas: Replicas, log_
     assert replicas.manager.unavailable_count == 0
 
 
-def test_a_deleted_topic_is_removed_at_once_and_retired_later(
+def test_a_deleted_topic_is_removed_at_once_and_its_files_later(
     replicas: Replicas, log_work: ManualLogWork
 ) -> None:
     topic_id = replicas.create("t", 2)
@@ -224,7 +225,7 @@ def test_a_disk_that_fails_to_retire_a_partition_goes_offline(
 MANY = 2 * RETIREMENTS_PER_TURN + 1
 
 
-def test_the_logs_of_a_large_deleted_topic_are_retired_in_several_turns(
+def test_the_logs_of_a_large_deleted_topic_are_removed_in_several_iterations(
     replicas: Replicas, log_work: ManualLogWork
 ) -> None:
     topic_id = replicas.create("t", MANY)
@@ -253,3 +254,78 @@ def test_a_topic_that_is_created_before_its_predecessor_is_retired_gets_new_logs
     partitions = [replicas.manager.partition(TopicPartition("t", index)) for index in range(MANY)]
     assert {each.log.topic_id for each in partitions} == {topic_id}
     assert len(names(replicas)) == MANY
+
+
+@pytest.fixture
+def planning(replicas: Replicas, log_work: ManualLogWork) -> ManualLogWork:
+    """Log work that is planned when the test says so, on a node that has started."""
+    replicas.register(NODE)
+    log_work.plans_at_once = False
+    return log_work
+
+
+def test_the_logs_of_new_partitions_are_planned_one_by_one(
+    replicas: Replicas, planning: ManualLogWork
+) -> None:
+    """A metadata update with 10,000 partitions therefore does not block the event loop."""
+    replicas.create("t", MANY)
+    assert planning.planned == []
+    assert code_of(replicas, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    for planned in (1, 2):
+        planning.plan_next()
+        assert [each.topic_partition.partition for each in planning.creations] == list(range(planned))
+    planning.finish_all()
+    assert len(replicas.manager.partitions) == MANY
+
+
+def test_partitions_that_change_before_they_are_planned_get_their_current_role(
+    replicas: Replicas, planning: ManualLogWork
+) -> None:
+    topic_id = replicas.create("t", 2, isr=(NODE, OTHER))
+    replicas.replay(change(topic_id, leader=OTHER))
+    assert planning.planned == []
+    planning.finish_all()
+    assert replicas.manager.partition(TopicPartition("t", 0)).leader_id == OTHER
+    assert replicas.manager.partition(TopicPartition("t", 1)).leader_id == NODE
+
+
+def test_partitions_that_are_added_before_the_first_are_planned_are_created_too(
+    replicas: Replicas, planning: ManualLogWork
+) -> None:
+    topic_id = replicas.create("t", 1)
+    added = PartitionRecord(
+        partition_id=1,
+        topic_id=topic_id,
+        replicas=(NODE,),
+        isr=(NODE,),
+        leader=NODE,
+        directories=(UUID(int=1),),
+    )
+    replicas.replay(added)
+    planning.finish_all()
+    assert replicas.manager.partition(TopicPartition("t", 0)).leader is not None
+    assert replicas.manager.partition(TopicPartition("t", 1)).leader is not None
+
+
+def test_a_topic_that_is_deleted_or_reassigned_before_its_logs_are_planned_leaves_no_log(
+    replicas: Replicas, planning: ManualLogWork
+) -> None:
+    deleted, reassigned = replicas.create("t", 2), replicas.create("u")
+    replicas.replay(RemoveTopicRecord(topic_id=deleted))
+    replicas.replay(change(reassigned, leader=OTHER, isr=(OTHER,), replicas=(OTHER,)))
+    newer = replicas.create("t")
+    planning.finish_all()
+    assert replicas.manager.partition(TopicPartition("t", 0)).topic_id == newer
+    assert set(replicas.manager.partitions) == {TopicPartition("t", 0)}
+    assert names(replicas) == ["t-0"]
+
+
+def test_a_partition_that_cannot_be_planned_is_unavailable(
+    replicas: Replicas, planning: ManualLogWork
+) -> None:
+    listener = Listener(replicas)
+    replicas.create("t")
+    replicas.logs.directories.take_offline(replicas.logs.directories.online[0], "broken")
+    planning.finish_all()
+    assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
+    assert listener.heard == [("gone", 0)]

@@ -1,4 +1,4 @@
-"""The replica manager follows the metadata: opens, updates and drops partitions, and says why it cannot."""
+"""The replica manager applies metadata: it opens, updates and closes partitions, and reports failures."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def test_a_created_topic_is_found_by_name_and_by_id(replicas: Replicas) -> None:
     assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_partition_that_is_placed_elsewhere_is_not_opened(replicas: Replicas) -> None:
+def test_a_partition_assigned_to_other_brokers_is_not_opened(replicas: Replicas) -> None:
     replicas.create("t", isr=(NODE + 1,))
     assert code_of(replicas, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert code_of(replicas, "t", 1) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert replicas.manager.assigned_partitions(replicas.image) == {}
 
 
-def test_a_deleted_topic_is_gone_and_a_new_one_of_the_name_is_empty(replicas: Replicas) -> None:
+def test_a_recreated_topic_is_empty(replicas: Replicas) -> None:
     topic_id = replicas.create("t")
     replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
@@ -61,7 +61,7 @@ def test_a_deleted_topic_is_gone_and_a_new_one_of_the_name_is_empty(replicas: Re
     assert replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
 
 
-def test_a_topic_deleted_and_created_in_one_step_is_the_new_one(replicas: Replicas) -> None:
+def test_a_topic_deleted_and_recreated_in_one_delta_is_the_new_one(replicas: Replicas) -> None:
     old = replicas.create("t")
     replicas.manager.partition(TopicPartition("t", 0)).append(batch(["a"]), 1, NOW_MS)
     new = UUID(int=77)
@@ -84,7 +84,7 @@ def test_a_topic_deleted_and_created_in_one_step_is_the_new_one(replicas: Replic
     assert replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
 
 
-def test_changed_configs_reach_the_log(replicas: Replicas) -> None:
+def test_changed_topic_configs_apply_to_the_log(replicas: Replicas) -> None:
     replicas.create("t", max_message_bytes="500")
     log = replicas.manager.partition(TopicPartition("t", 0)).log
     assert log.config.max_message_bytes == 500
@@ -94,7 +94,7 @@ def test_changed_configs_reach_the_log(replicas: Replicas) -> None:
     assert (log.config.retention_ms, log.config.max_message_bytes) == (123, 700)
 
 
-def test_kip_279_a_new_epoch_is_noted_before_any_record_of_it(replicas: Replicas) -> None:
+def test_kip_279_a_new_epoch_is_recorded_before_its_first_record(replicas: Replicas) -> None:
     topic_id = replicas.create("t", leader_epoch=1)
     partition = replicas.manager.partition(TopicPartition("t", 0))
     partition.append(batch(["a", "b"]), 1, NOW_MS)
@@ -106,13 +106,13 @@ def test_kip_279_a_new_epoch_is_noted_before_any_record_of_it(replicas: Replicas
     assert entries == [(1, 0), (2, 2)]
 
 
-def test_a_partition_whose_directory_cannot_be_used_reports_it(replicas: Replicas) -> None:
+def test_a_partition_in_an_unusable_directory_is_reported(replicas: Replicas) -> None:
     replicas.logs.directories.take_offline(replicas.logs.directories[0], "the disk is gone")
     replicas.create("t")
     assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_a_partition_of_an_offline_disk_is_not_begun_again_on_another_at_a_restart(
+def test_a_partition_of_an_offline_disk_is_not_recreated_on_another_at_a_restart(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     fs = CrashFileSystem()
@@ -130,7 +130,7 @@ def test_a_partition_of_an_offline_disk_is_not_begun_again_on_another_at_a_resta
     assert after.manager.partition(TopicPartition("made meanwhile", 0)).log.directory.startswith("/new/")
 
 
-def test_a_log_whose_epoch_cannot_be_written_cannot_be_flushed_and_others_can() -> None:
+def test_a_log_whose_epochs_cannot_be_written_is_not_flushed_and_others_are() -> None:
     fs = CrashFileSystem()
     replicas = Replicas(fs, "/one", "/two")
     replicas.create("first", leader_epoch=1)
@@ -154,7 +154,7 @@ def test_a_log_whose_epoch_cannot_be_written_cannot_be_flushed_and_others_can() 
     assert (second.leader_epoch, second.log.log_end_offset, second.log.recovery_point) == (2, 1, 1)
 
 
-def test_a_deleted_topic_that_could_not_be_opened_leaves_its_name_free() -> None:
+def test_a_deleted_topic_that_could_not_be_opened_can_be_recreated() -> None:
     fs = CrashFileSystem()
     before = Replicas(fs)
     before.create("t")
@@ -170,7 +170,7 @@ def test_a_deleted_topic_that_could_not_be_opened_leaves_its_name_free() -> None
     assert after.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
 
 
-def test_a_fault_in_one_partition_does_not_keep_the_others_and_the_fetchers_from_their_new_roles(
+def test_an_error_in_one_partition_does_not_affect_role_changes_of_others(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fetcher that does not hear of it would go on appending to what this node leads."""
@@ -202,7 +202,7 @@ def test_a_fault_in_one_partition_does_not_keep_the_others_and_the_fetchers_from
     assert replicas.manager.partition(TopicPartition("t", 1)).leader is not None
 
 
-def test_settings_that_mean_nothing_here_leave_the_log_its_own_and_the_roles_change(
+def test_invalid_topic_configs_do_not_prevent_role_changes(
     replicas: Replicas,
 ) -> None:
     topic_id = replicas.create("t", max_message_bytes="500", leader_epoch=1)

@@ -27,7 +27,7 @@ def test_a_topics_own_value_replaces_the_default() -> None:
     assert (config.retention_ms, config.flush_ms) == (70, 9)
 
 
-def test_an_invalid_default_matters_only_to_topics_without_a_value_of_their_own() -> None:
+def test_an_invalid_default_affects_only_topics_without_their_own_value() -> None:
     configs = TopicLogConfigs({"retention.ms": "soon"})
     with_own_value = image_with("a", {"retention.ms": "70"})
     assert configs._of("a", with_own_value)[1] is False

@@ -1,4 +1,4 @@
-"""Operations complete exactly once: by an event, by time, or because somebody forces them."""
+"""Delayed operations complete exactly once: by an event, by time, or by force."""
 
 from __future__ import annotations
 
@@ -61,9 +61,7 @@ def purgatory(timers: Timers) -> Purgatory:
     return Purgatory("Test", timers)
 
 
-def test_an_operation_that_is_ready_completes_at_once_and_is_not_watched(
-    purgatory: Purgatory, timers: Timers
-) -> None:
+def test_a_ready_operation_completes_at_once_and_is_not_watched(purgatory: Purgatory, timers: Timers) -> None:
     operation = Operation()
     operation.ready = True
     assert purgatory.try_complete_else_watch(operation, ["a", "b"])
@@ -71,7 +69,7 @@ def test_an_operation_that_is_ready_completes_at_once_and_is_not_watched(
     assert (purgatory.delayed_count, purgatory.watched_count, len(timers)) == (0, 0, 0)
 
 
-def test_an_event_at_any_of_its_keys_completes_an_operation(purgatory: Purgatory, timers: Timers) -> None:
+def test_an_event_of_any_key_completes_an_operation(purgatory: Purgatory, timers: Timers) -> None:
     operation = Operation()
     assert not purgatory.try_complete_else_watch(operation, ["a", "b", "c"])
     assert (purgatory.delayed_count, purgatory.watched_count, len(timers)) == (1, 3, 1)
@@ -84,7 +82,7 @@ def test_an_event_at_any_of_its_keys_completes_an_operation(purgatory: Purgatory
     assert (purgatory.delayed_count, len(timers)) == (0, 0)
 
 
-def test_time_ends_the_waiting_exactly_once(purgatory: Purgatory, timers: Timers, clock: ManualClock) -> None:
+def test_an_operation_expires_exactly_once(purgatory: Purgatory, timers: Timers, clock: ManualClock) -> None:
     operation = Operation(delay_ms=50)
     purgatory.try_complete_else_watch(operation, ["a"])
     clock.now_ms += 49
@@ -112,7 +110,7 @@ def test_a_completed_operation_does_not_expire(
     assert (operation.completions, purgatory.expired_count) == (1, 0)
 
 
-def test_many_watchers_of_one_key_are_asked_in_the_order_they_came(purgatory: Purgatory) -> None:
+def test_watchers_of_a_key_are_checked_in_order(purgatory: Purgatory) -> None:
     order: list[int] = []
 
     class Named(Operation):
@@ -135,7 +133,7 @@ def test_many_watchers_of_one_key_are_asked_in_the_order_they_came(purgatory: Pu
     assert order == [0, 2, 4, 6, 8, 1, 3, 5, 7, 9]
 
 
-def test_an_operation_parked_while_others_complete_is_not_lost(purgatory: Purgatory) -> None:
+def test_an_operation_parked_during_completion_of_others_is_kept(purgatory: Purgatory) -> None:
     successor = Operation()
 
     class Chained(Operation):
@@ -153,7 +151,7 @@ def test_an_operation_parked_while_others_complete_is_not_lost(purgatory: Purgat
     assert purgatory.check_and_complete("a") == 2
 
 
-def test_a_completed_operation_leaves_the_keys_that_stay_quiet_at_once(purgatory: Purgatory) -> None:
+def test_a_completed_operation_is_removed_from_all_its_keys(purgatory: Purgatory) -> None:
     for _ in range(100):
         operation = Operation()
         purgatory.try_complete_else_watch(operation, ["busy", "quiet"])
@@ -163,7 +161,7 @@ def test_a_completed_operation_leaves_the_keys_that_stay_quiet_at_once(purgatory
         assert operation.releases == 1
 
 
-def test_a_key_that_is_named_a_thousand_times_is_watched_and_checked_once(purgatory: Purgatory) -> None:
+def test_a_repeated_key_is_watched_and_checked_once(purgatory: Purgatory) -> None:
     operation = Operation()
     purgatory.try_complete_else_watch(operation, ["a"] * 1_000 + ["b"])
     assert purgatory.watched_count == 2
@@ -172,7 +170,7 @@ def test_a_key_that_is_named_a_thousand_times_is_watched_and_checked_once(purgat
 
 
 @pytest.mark.parametrize("end", ["complete", "cancel", "expire", "fail"])
-def test_an_operation_that_has_ended_releases_what_it_kept_once_and_nothing_refers_to_it(
+def test_a_completed_operation_releases_its_references_once(
     end: str, purgatory: Purgatory, timers: Timers, clock: ManualClock
 ) -> None:
     operation = Operation(delay_ms=50)
@@ -202,7 +200,7 @@ def test_an_operation_that_has_ended_releases_what_it_kept_once_and_nothing_refe
 
 
 @pytest.mark.parametrize("where", ["try_complete", "on_complete"])
-def test_a_failing_operation_is_reported_and_leaves_the_others_their_turn(
+def test_a_failing_operation_is_logged_and_others_are_checked(
     where: str, purgatory: Purgatory, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = ZeroDivisionError("broken")
@@ -224,7 +222,7 @@ def test_a_failing_operation_is_reported_and_leaves_the_others_their_turn(
     assert bad.failures == [error]
 
 
-def test_an_operation_that_fails_at_its_deadline_is_reported(
+def test_an_operation_that_fails_at_its_deadline_is_logged(
     purgatory: Purgatory, timers: Timers, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     operation = Operation(delay_ms=5)
@@ -237,7 +235,7 @@ def test_an_operation_that_fails_at_its_deadline_is_reported(
     assert len(caplog.records) == 1
 
 
-def test_an_error_at_the_first_try_goes_to_the_caller(purgatory: Purgatory) -> None:
+def test_an_error_at_the_first_check_is_raised_to_the_caller(purgatory: Purgatory) -> None:
     operation = Operation()
     operation.error = ZeroDivisionError("broken")
     with pytest.raises(ZeroDivisionError):
@@ -245,7 +243,7 @@ def test_an_error_at_the_first_try_goes_to_the_caller(purgatory: Purgatory) -> N
     assert (purgatory.delayed_count, purgatory.watched_count, operation.releases) == (0, 0, 1)
 
 
-def test_beyond_the_limit_in_bytes_the_largest_operations_expire_early_and_small_ones_wait(
+def test_above_the_byte_limit_the_largest_operations_expire_early(
     timers: Timers,
 ) -> None:
     memory = ParkedMemory(limit_bytes=100_000)
@@ -264,7 +262,7 @@ def test_beyond_the_limit_in_bytes_the_largest_operations_expire_early_and_small
     assert memory.used_bytes == 0
 
 
-def test_an_operation_that_alone_exceeds_the_limit_is_completed_when_it_comes(timers: Timers) -> None:
+def test_an_operation_larger_than_the_limit_completes_at_once(timers: Timers) -> None:
     memory = ParkedMemory(limit_bytes=1_000)
     purgatory = Purgatory("Fetch", timers, memory)
     operation = Operation(size_bytes=1_001)
@@ -272,7 +270,7 @@ def test_an_operation_that_alone_exceeds_the_limit_is_completed_when_it_comes(ti
     assert (operation.completions, purgatory.delayed_count, memory.used_bytes) == (1, 0, 0)
 
 
-def test_at_shutdown_everything_is_completed(purgatory: Purgatory, timers: Timers) -> None:
+def test_shutdown_completes_all_operations(purgatory: Purgatory, timers: Timers) -> None:
     operations = [Operation() for _ in range(20)]
     operations[3].error_on_complete = ZeroDivisionError("broken")
     for number, operation in enumerate(operations):

@@ -1,4 +1,4 @@
-"""Timers on a clock of the test's, and the driver on real loops."""
+"""Timers on a manual clock, and the driver on real loops."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_callbacks_run_when_their_delay_has_expired() -> None:
     assert len(timers) == 0
 
 
-def test_delays_count_from_the_clock_and_not_from_the_last_advance() -> None:
+def test_delays_start_at_the_current_time_and_not_at_the_last_advance() -> None:
     clock = ManualClock(monotonic_ms=5_000)
     timers = timers_of(clock)
     clock.now_ms += 1_000
@@ -44,7 +44,7 @@ def test_delays_count_from_the_clock_and_not_from_the_last_advance() -> None:
 
 
 @pytest.mark.parametrize("delay", [0, -100])
-def test_no_delay_is_up_at_the_next_advance(delay: int) -> None:
+def test_a_timer_without_delay_expires_at_the_next_advance(delay: int) -> None:
     clock = ManualClock(monotonic_ms=5_000)
     timers = timers_of(clock)
     calls: list[int] = []
@@ -73,7 +73,7 @@ def test_a_failing_callback_is_logged_and_the_others_run(caplog: pytest.LogCaptu
 
 
 @on_both_loops
-async def test_the_driver_wakes_for_each_timer_in_order_and_not_too_early() -> None:
+async def test_the_driver_wakes_for_each_timer_in_order() -> None:
     clock = SystemClock()
     timers = Timers(clock.monotonic_ms)
     driver = TimerDriver(timers)
@@ -114,7 +114,7 @@ async def test_an_idle_driver_does_not_wake_up() -> None:
 
 
 @on_both_loops
-async def test_timers_scheduled_by_callbacks_fire_too() -> None:
+async def test_timers_scheduled_by_callbacks_expire() -> None:
     timers = Timers(SystemClock().monotonic_ms)
     driver = TimerDriver(timers)
     count = 0

@@ -31,7 +31,7 @@ def test_the_clients_of_a_user_share_its_quota() -> None:
     assert found.record(Client("alice", "other"), 1_000, 0) == 1_000
 
 
-def test_a_changed_quota_applies_to_what_was_recorded_before() -> None:
+def test_a_changed_quota_applies_to_earlier_measurements() -> None:
     found = rates()
     assert found.record(APP, 10_000, 0) == 0
     found.update({DEFAULT_CLIENT: {KEY: 500.0}})
@@ -44,7 +44,7 @@ def test_a_throttle_time_may_be_bounded() -> None:
     assert rates(throttle_time_max_ms=1_000).record(APP, 20_000, 0) == 1_000
 
 
-def test_without_quotas_nothing_is_measured_or_kept() -> None:
+def test_nothing_is_measured_without_quotas() -> None:
     found = rates()
     found.record(APP, 10_000, 0)
     assert len(found.entities) == 1

@@ -32,7 +32,7 @@ def set_address_quota(found: ConnectionRates, name: str | None, limit: float) ->
     delta = MetadataDelta(EMPTY)
     entity = (EntityData(entity_type="ip", entity_name=name),)
     delta.replay(ClientQuotaRecord(entity=entity, key=CONNECTION_CREATION_RATE, value=limit))
-    found.apply(delta, delta.image(1, 1))
+    found.update_address_limits(delta.image(1, 1).client_quotas, {})
 
 
 def delays(found: ConnectionRates, listener: str, count: int, *, is_protected: bool = False) -> list[int]:
@@ -53,7 +53,7 @@ def test_the_rate_of_the_broker_counts_all_listeners_but_that_of_brokers() -> No
     assert delays(found, "B", 1) == [1_000]
 
 
-def test_an_address_over_its_rate_is_refused_and_counts_for_no_rate() -> None:
+def test_a_connection_refused_by_its_address_rate_counts_for_no_rate() -> None:
     found = rates(A=UNLIMITED)
     set_address_quota(found, None, 1)
     assert found.is_limited
@@ -64,7 +64,7 @@ def test_an_address_over_its_rate_is_refused_and_counts_for_no_rate() -> None:
     assert found.broker.value(0) == pytest.approx(1.1)
 
 
-def test_the_quota_of_an_address_replaces_the_default_whatever_its_spelling() -> None:
+def test_the_quota_of_an_address_overrides_the_default_in_every_notation() -> None:
     found = rates(A=UNLIMITED)
     set_address_quota(found, "0:0:0:0:0:0:0:1", 1)
     decisions = [found.admit("A", "::1", 0, is_protected=False) for _ in range(11)]
@@ -72,14 +72,7 @@ def test_the_quota_of_an_address_replaces_the_default_whatever_its_spelling() ->
     assert not found.admit("A", "10.0.0.2", 0, is_protected=False).is_refused
 
 
-def test_the_quota_of_a_host_name_is_reported_as_without_effect(caplog: pytest.LogCaptureFixture) -> None:
-    found = rates(A=UNLIMITED)
-    set_address_quota(found, "build", 1)
-    assert not found.is_limited
-    assert "Quota of ip build has no effect" in caplog.text
-
-
-def test_limits_change_at_once() -> None:
+def test_changed_limits_apply_at_once() -> None:
     found = rates(A=UNLIMITED)
     assert not found.is_limited
     found.update(UNLIMITED, {"A": 1})
@@ -94,7 +87,7 @@ def test_a_rate_of_0_allows_one_connection_in_each_window() -> None:
 
 
 @on_both_loops
-async def test_a_connection_over_the_rate_of_the_broker_is_served_later() -> None:
+async def test_a_connection_above_the_broker_rate_is_delayed() -> None:
     config = network_config(max_connection_creation_rate=1, quota_window_num=1)
     async with serving(config=config) as served:
         served.server.connection_rates._windows = Windows(1, 50)
@@ -107,7 +100,7 @@ async def test_a_connection_over_the_rate_of_the_broker_is_served_later() -> Non
 
 
 @on_both_loops
-async def test_a_connection_over_the_rate_of_its_address_is_closed_later() -> None:
+async def test_a_connection_above_its_address_rate_is_closed_after_a_delay() -> None:
     async with serving() as served:
         rates = served.server.connection_rates
         rates._windows = Windows(2, 50)

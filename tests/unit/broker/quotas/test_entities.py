@@ -15,7 +15,7 @@ def test_a_client_that_changes_its_id_with_each_request_takes_bounded_memory() -
         assert len(entities) <= 10
 
 
-def test_states_that_are_not_used_expire() -> None:
+def test_unused_states_expire() -> None:
     entities: Entities[Client, list[int]] = Entities()
     entities.use(Client("", "old"), list, 0)
     entities.use(Client("", "young"), list, 1)

@@ -62,7 +62,7 @@ def test_the_throttle_time_is_that_of_kafka(events: list[tuple[int, int]], numbe
         )
 
 
-def test_a_client_that_waits_for_the_throttle_time_reaches_its_quota_exactly() -> None:
+def test_a_client_that_waits_for_the_throttle_time_reaches_exactly_its_quota() -> None:
     quota, now_ms, sent = 10_000, 0, 0
     rate = SampledRate(WINDOWS)
     while now_ms < 120_000:

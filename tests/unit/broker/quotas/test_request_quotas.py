@@ -7,9 +7,14 @@ import pytest
 from tests.support.replicas.replica_manager import FakeRequest
 from tests.unit.broker.api.handlers.test_produce_and_fetch import Broker, batch
 from tidelog.broker.quotas.rate import Windows
-from tidelog.broker.quotas.request_quotas import NANOSECONDS_PER_PERCENT, RequestQuotas
+from tidelog.broker.quotas.request_quotas import (
+    EXEMPT_ON_CONTROLLERS,
+    NANOSECONDS_PER_PERCENT,
+    RequestQuotas,
+)
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tidelog.protocol.messages.list_groups import ListGroupsRequest
 from tidelog.protocol.messages.produce import (
@@ -18,6 +23,7 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tidelog.protocol.messages.vote import VoteRequest
 from tidelog.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
 from tidelog.protocol.schema import ApiMessage
@@ -43,7 +49,7 @@ class QuotaBroker(Broker):
             else ClientQuotaRecord(entity=entity, key=key, value=value)
         )
         self._image = delta.image(self._image.offset + 1, 1)
-        self.quotas.apply(delta, self._image)
+        self.quotas.update(self._image.client_quotas)
 
     def request(self, message: ApiMessage, version: int) -> FakeRequest:
         """A request as the dispatcher passes it to a handler."""
@@ -170,6 +176,17 @@ def test_followers_and_transaction_markers_are_exempt() -> None:
     assert markers.quota.throttle(markers) == 0
     assert follower.throttle_times_ms == []
     assert len(broker.quotas.request.entities) == 0
+
+
+def test_requests_of_the_quorum_are_exempt_on_a_controller() -> None:
+    broker = QuotaBroker()
+    broker.quotas = RequestQuotas(broker.clock, Windows(11, 1_000), EXEMPT_ON_CONTROLLERS)
+    broker.alter("request_percentage", 1)
+    for message, version, throttle_time_ms in ((VoteRequest(), 2, 0), (DescribeClusterRequest(), 1, 1_000)):
+        request = broker.request(message, version)
+        assert request.quota is not None
+        request.quota.on_handler_return(20 * NANOSECONDS_PER_PERCENT)
+        assert request.quota.throttle(request) == throttle_time_ms
 
 
 def test_a_client_that_uses_too_much_time_is_throttled_for_at_most_one_window() -> None:

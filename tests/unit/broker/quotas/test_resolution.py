@@ -1,4 +1,4 @@
-"""Which of the eight levels applies to a client."""
+"""The quota level that applies to a client."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Script:
         self.events: list[Event] = []
         self.react: Callable[[Event], list[Effect]] = lambda event: []
 
-    def upgrade_refusal(self, epoch: int) -> str | None:
+    def upgrade_rejection(self, epoch: int) -> str | None:
         return None
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
@@ -110,7 +110,7 @@ SEND = Send(1, 2, (), VoteRequest())
 
 
 @on_both_loops
-async def test_effects_are_performed_in_order_and_none_before_it_is_durable() -> None:
+async def test_effects_are_performed_in_order_after_they_are_durable() -> None:
     bench = Bench()
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     bench.executor.held = True
@@ -172,7 +172,7 @@ async def test_events_wait_during_an_fsync_and_share_the_next() -> None:
 
 
 @on_both_loops
-async def test_an_append_has_its_outcome_within_its_callback() -> None:
+async def test_an_append_has_its_result_within_its_callback() -> None:
     bench = Bench()
 
     def react(event: Event) -> list[Effect]:
@@ -204,7 +204,7 @@ async def test_an_append_has_its_outcome_within_its_callback() -> None:
 
 
 @on_both_loops
-async def test_a_fault_in_an_append_ends_the_quorum_although_the_command_ignores_it() -> None:
+async def test_an_error_in_an_append_ends_the_quorum_although_the_command_ignores_it() -> None:
     """Otherwise the active controller would continue with an image that differs from its log."""
     bench = Bench()
 
@@ -256,7 +256,7 @@ async def test_a_leader_with_a_full_disk_resigns_if_there_are_other_voters(voter
 
 
 @on_both_loops
-async def test_a_callback_waits_for_the_present_fsync() -> None:
+async def test_a_callback_waits_for_the_current_fsync() -> None:
     bench = Bench()
     bench.executor.held = True
     bench.script.react = on(Tick, Persist(1, RECORD, None))
@@ -273,7 +273,7 @@ async def test_a_callback_waits_for_the_present_fsync() -> None:
 
 @on_both_loops
 @pytest.mark.parametrize("is_ticked", [True, False])
-async def test_after_a_freeze_lost_leadership_is_reported_before_any_callback_runs(is_ticked: bool) -> None:
+async def test_after_a_pause_loss_of_leadership_is_reported_before_any_callback(is_ticked: bool) -> None:
     """Otherwise a former controller would answer the heartbeats that have waited."""
     bench = Bench()
 
@@ -316,7 +316,9 @@ async def test_a_failed_sync_is_final(path_part: str) -> None:
 
 
 @on_both_loops
-async def test_quorum_state_is_written_again_until_the_disk_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_quorum_state_is_written_again_until_the_disk_has_space(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The former file remains, and no later effect is performed before the new one is written."""
     monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
     bench = Bench()
@@ -333,7 +335,7 @@ async def test_quorum_state_is_written_again_until_the_disk_has_room(monkeypatch
 
 
 @on_both_loops
-async def test_a_driver_that_waits_for_room_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_driver_that_waits_for_disk_space_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
     bench = Bench()
     bench.script.react = on(Tick, Persist(1, RECORD, None), SEND)
@@ -345,7 +347,7 @@ async def test_a_driver_that_waits_for_room_can_be_stopped(monkeypatch: pytest.M
 
 
 @on_both_loops
-async def test_a_fault_of_the_machine_or_of_its_listener_is_final_too() -> None:
+async def test_an_error_of_the_state_machine_or_its_listener_is_final() -> None:
     for effect in (None, HighWatermark(1)):
         bench = Bench()
 

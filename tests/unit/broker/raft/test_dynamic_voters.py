@@ -73,7 +73,7 @@ async def described(nodes: QuorumNodes) -> ResponsePartitionData:
 
 
 @on_both_loops
-async def test_three_nodes_that_are_formatted_as_voters_are_a_quorum() -> None:
+async def test_three_nodes_formatted_as_voters_are_a_quorum() -> None:
     async with quorum_nodes(static=False) as nodes:
         for each in (1, 2, 3):
             nodes.format(each, initial(nodes, 1, 2, 3))
@@ -116,7 +116,7 @@ async def test_a_quorum_of_one_grows_to_three_and_loses_its_first_voter() -> Non
 
 
 @on_both_loops
-async def test_a_voter_with_an_empty_disk_is_another_replica_until_it_replaces_the_voter() -> None:
+async def test_a_voter_with_an_empty_disk_is_an_observer_until_it_replaces_the_voter() -> None:
     async with quorum_nodes(static=False) as nodes:
         for each in (1, 2, 3):
             nodes.format(each, initial(nodes, 1, 2, 3))
@@ -156,7 +156,7 @@ async def told_kraft_version(nodes: QuorumNodes, node_id: int) -> int:
 
 
 @on_both_loops
-async def test_static_voters_become_dynamic_by_the_feature_and_one_can_be_removed() -> None:
+async def test_static_voters_become_dynamic_by_the_feature() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
         await nodes.set("a", "1")
@@ -192,7 +192,7 @@ async def test_static_voters_become_dynamic_by_the_feature_and_one_can_be_remove
 
 
 @on_both_loops
-async def test_voters_that_are_dynamic_never_become_static_again() -> None:
+async def test_dynamic_voters_never_become_static() -> None:
     async with quorum_nodes(1, static=False) as nodes:
         nodes.format(1, initial(nodes, 1))
         await nodes.start()

@@ -102,7 +102,7 @@ def test_an_append_that_is_larger_than_a_segment_is_divided_into_batches() -> No
     assert log.end_offset == 50
 
 
-def test_the_end_of_an_epoch_is_where_the_next_begins() -> None:
+def test_an_epoch_ends_at_the_start_of_the_next() -> None:
     log = open_log(CrashFileSystem())
     append(log, 1, 1, 4, 4, 4, 7)
     ends = {epoch: log.end_offset_for_epoch(epoch) for epoch in range(9)}
@@ -119,7 +119,7 @@ def test_the_end_of_an_epoch_is_where_the_next_begins() -> None:
     }
 
 
-def test_epochs_are_known_again_after_truncation_and_restart() -> None:
+def test_epochs_are_restored_after_truncation_and_restart() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, 1, 2, 2, 3)
@@ -132,7 +132,7 @@ def test_epochs_are_known_again_after_truncation_and_restart() -> None:
     assert log.end_offset_for_epoch(4) == EpochEnd(2, 2)
 
 
-def test_what_is_committed_is_never_truncated() -> None:
+def test_committed_records_are_never_truncated() -> None:
     log = open_log(CrashFileSystem())
     append(log, 1, 1, 1)
     log.advance_high_watermark(2)
@@ -142,7 +142,7 @@ def test_what_is_committed_is_never_truncated() -> None:
     assert log.end_offset == 2
 
 
-def test_batches_that_do_not_follow_are_a_bug() -> None:
+def test_batches_that_do_not_continue_the_log_are_a_bug() -> None:
     log = open_log(CrashFileSystem())
     with pytest.raises(AssertionError):
         log.append(batch(1, 1), 1)
@@ -176,7 +176,7 @@ def test_a_fetched_snapshot_resets_the_log() -> None:
 
 
 @pytest.mark.parametrize("at", [17, 30, 80, 200, -30, "half", "no footer"])
-def test_a_fetched_snapshot_that_is_damaged_is_deleted_and_fetched_again(at: int | str) -> None:
+def test_a_corrupt_fetched_snapshot_is_deleted_and_fetched_again(at: int | str) -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, 1, 1)
@@ -207,7 +207,7 @@ def test_a_partly_fetched_snapshot_is_deleted_after_a_crash() -> None:
     assert not [name for name in disk.listdir(PARTITION) if name.endswith(".part")]
 
 
-def test_a_snapshot_for_which_there_is_no_room_leaves_no_file() -> None:
+def test_a_snapshot_is_deleted_when_the_disk_is_full() -> None:
     """Otherwise each attempt would leave a file with another name on the full disk."""
     disk = CrashFileSystem()
     log = open_log(disk)
@@ -219,7 +219,7 @@ def test_a_snapshot_for_which_there_is_no_room_leaves_no_file() -> None:
     assert not [name for name in disk.listdir(PARTITION) if name.endswith(".part")]
 
 
-def test_a_piece_for_which_there_is_no_room_deletes_the_earlier_pieces() -> None:
+def test_a_full_disk_deletes_the_fetched_chunks_of_a_snapshot() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     data = snapshot_data(1)
@@ -234,7 +234,7 @@ def test_a_piece_for_which_there_is_no_room_deletes_the_earlier_pieces() -> None
     assert log.finish_snapshot(SnapshotId(9, 1))
 
 
-def test_a_snapshot_that_is_replaced_while_it_is_fetched_leaves_no_file() -> None:
+def test_a_snapshot_replaced_during_its_fetch_leaves_no_file() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     data = snapshot_data(1)
@@ -249,7 +249,7 @@ def test_a_snapshot_that_is_replaced_while_it_is_fetched_leaves_no_file() -> Non
 
 
 @pytest.mark.parametrize("survival", [*Survival, 1, 2, 3])
-def test_a_crash_while_a_snapshot_is_loaded_leaves_the_old_log_or_the_new(
+def test_a_crash_during_loading_of_a_snapshot_leaves_the_old_or_the_new_log(
     survival: Survival | int,
 ) -> None:
     data, snapshot_id, count = snapshot_data(4), SnapshotId(100, 4), 0
@@ -275,7 +275,7 @@ def test_a_crash_while_a_snapshot_is_loaded_leaves_the_old_log_or_the_new(
     assert count > 5
 
 
-def test_a_longer_log_with_another_history_is_replaced_by_the_snapshot() -> None:
+def test_a_longer_diverging_log_is_replaced_by_the_snapshot() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, *[1] * 10)
@@ -285,7 +285,7 @@ def test_a_longer_log_with_another_history_is_replaced_by_the_snapshot() -> None
     assert (log.start_offset, log.end_offset, log.last_epoch) == (5, 5, 3)
 
 
-def test_own_snapshots_do_not_move_the_start_of_the_log() -> None:
+def test_snapshots_do_not_move_the_log_start() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, 1, 1, 2)
@@ -335,7 +335,7 @@ def test_snapshots_older_than_the_retention_are_deleted() -> None:
 
 
 @pytest.mark.parametrize("survival", [*Survival, 1, 2, 3])
-def test_a_crash_while_cleaning_leaves_a_log_that_begins_at_a_snapshot(survival: Survival | int) -> None:
+def test_a_crash_during_cleaning_leaves_a_log_that_starts_at_a_snapshot(survival: Survival | int) -> None:
     count = 0
     while True:
         disk = CrashFileSystem()
@@ -361,7 +361,7 @@ def test_a_crash_while_cleaning_leaves_a_log_that_begins_at_a_snapshot(survival:
     assert count > 3
 
 
-def test_a_log_without_its_beginning_and_without_a_snapshot_is_refused() -> None:
+def test_a_log_without_its_start_and_without_a_snapshot_is_refused() -> None:
     disk = CrashFileSystem()
     log = open_log(disk, SMALL)
     append(log, *[1] * 40)
@@ -385,7 +385,7 @@ def test_a_snapshot_contains_the_time_of_its_last_batch() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 60, 100])
-def test_a_snapshot_without_its_end_is_damaged(cut: int) -> None:
+def test_a_snapshot_without_footer_is_corrupt(cut: int) -> None:
     data = snapshot_data(3)
     with pytest.raises(CorruptFile):
         read_snapshot("x", data[:-cut])
@@ -394,13 +394,13 @@ def test_a_snapshot_without_its_end_is_damaged(cut: int) -> None:
         read_snapshot("x", data[:footer])
 
 
-def test_a_flipped_bit_in_a_snapshot_is_found() -> None:
+def test_a_flipped_bit_in_a_snapshot_is_detected() -> None:
     data = bytearray(snapshot_data(3))
     data[150] ^= 4
     with pytest.raises(CorruptFile, match="checksum"):
         read_snapshot("x", bytes(data))
 
 
-def test_names_are_kafkas() -> None:
+def test_file_names_equal_kafkas() -> None:
     name = "00000000000000000123-0000000007.checkpoint"
     assert snapshot_name(SnapshotId(123, 7)) == name

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from ssl import SSLContext
 from typing import Any
+
+import pytest
 
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.scripted_broker import Close, ScriptedBroker, Silence, scripted_brokers
@@ -42,7 +45,7 @@ class Names(SystemEnvironment):
         await super().connect(protocol_factory, host, port, ssl, local_host)
 
 
-class Asker:
+class RequestingPeer:
     """Peers with the responses that they reported, by request id."""
 
     def __init__(self, settings: ConnectionSettings = SETTINGS) -> None:
@@ -70,8 +73,8 @@ def voting(broker: ScriptedBroker, answer: Any = None) -> None:
 
 
 @on_both_loops
-async def test_requests_are_answered_by_the_peer() -> None:
-    asker = Asker()
+async def test_requests_get_responses_from_the_peer() -> None:
+    asker = RequestingPeer()
     async with scripted_brokers(2) as brokers:
         for broker in brokers:
             voting(broker)
@@ -82,7 +85,7 @@ async def test_requests_are_answered_by_the_peer() -> None:
 
 @on_both_loops
 async def test_a_vote_does_not_wait_for_a_fetch() -> None:
-    asker = Asker()
+    asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
         voting(broker)
         asker.ask(1, 1, broker.port, FetchRequest())
@@ -95,8 +98,8 @@ async def test_a_vote_does_not_wait_for_a_fetch() -> None:
 
 
 @on_both_loops
-async def test_a_peer_that_cannot_be_reached_is_reported_and_delays_no_other() -> None:
-    asker = Asker()
+async def test_an_unreachable_peer_is_reported_and_does_not_delay_others() -> None:
+    asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
         voting(broker)
         asker.ask(1, 7, 1, VoteRequest(), host="slow")
@@ -110,20 +113,37 @@ async def test_a_peer_that_cannot_be_reached_is_reported_and_delays_no_other() -
 
 
 @on_both_loops
-async def test_a_connection_that_does_not_open_in_time_is_cancelled() -> None:
-    asker = Asker(
+async def test_first_failure_to_connect_to_a_peer_is_logged_with_its_reason(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="tidelog.broker.raft.peers")
+    requester = RequestingPeer()
+    for request_id in range(3):
+        requester.ask(request_id, node=2, port=1, message=VoteRequest())
+        assert await requester.answer(request_id) is None
+    (record,) = caplog.records
+    assert record.getMessage().startswith("Cannot connect to node 2 at 127.0.0.1:1: ")
+    assert "refused" in record.getMessage() or "Connect call failed" in record.getMessage()
+    await requester.peers.close()
+
+
+@on_both_loops
+async def test_a_connection_attempt_has_a_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="tidelog.broker.raft.peers")
+    asker = RequestingPeer(
         ConnectionSettings(
             client_id="1", max_response_bytes=1 << 20, request_timeout_ms=10, setup_timeout_ms=60_000
         )
     )
     asker.ask(1, 7, 1, VoteRequest(), host="slow")
     assert await asker.answer(1) is None
+    assert "at slow:1: no response within 10 ms" in caplog.text
     await asker.peers.close()
 
 
 @on_both_loops
-async def test_a_lost_connection_fails_its_requests_and_the_next_request_opens_another() -> None:
-    asker = Asker()
+async def test_a_lost_connection_fails_its_requests_and_is_opened_again() -> None:
+    asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
         voting(broker, Close)
         asker.ask(1, 1, broker.port, VoteRequest())
@@ -135,8 +155,8 @@ async def test_a_lost_connection_fails_its_requests_and_the_next_request_opens_a
 
 
 @on_both_loops
-async def test_requests_are_sent_to_the_new_address_of_a_peer() -> None:
-    asker = Asker()
+async def test_a_changed_address_of_a_peer_is_used() -> None:
+    asker = RequestingPeer()
     async with scripted_brokers(2) as (old, new):
         for broker in (old, new):
             voting(broker)
@@ -151,7 +171,7 @@ async def test_requests_are_sent_to_the_new_address_of_a_peer() -> None:
 
 @on_both_loops
 async def test_requests_that_wait_for_a_connection_are_bounded() -> None:
-    asker = Asker()
+    asker = RequestingPeer()
     for request_id in range(MAX_WAITING + 5):
         asker.ask(request_id, 7, 1, VoteRequest(), host="slow")
     assert list(asker.answers) == list(range(MAX_WAITING, MAX_WAITING + 5))
@@ -160,8 +180,8 @@ async def test_requests_that_wait_for_a_connection_are_bounded() -> None:
 
 
 @on_both_loops
-async def test_a_peer_that_does_not_know_an_api_is_a_failure() -> None:
-    asker = Asker()
+async def test_a_peer_without_the_api_is_a_failure() -> None:
+    asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
         broker.versions = {int(ApiKey.VOTE): -1}
         asker.ask(1, 1, broker.port, VoteRequest())

@@ -32,7 +32,7 @@ def write(disk: CrashFileSystem, record: QuorumRecord, kraft_version: int = 1) -
     QuorumStateFile(disk, DIRECTORY).write(record, kraft_version=kraft_version, voters=(1, 2, 3))
 
 
-def test_version_1_is_what_kafka_writes() -> None:
+def test_version_1_equals_kafkas() -> None:
     disk = disk_with()
     record = QuorumRecord(leader_epoch=2, voted_id=1, voted_directory_id=uuid_from_text(KEY))
     write(disk, record)
@@ -42,7 +42,7 @@ def test_version_1_is_what_kafka_writes() -> None:
     assert QuorumStateFile(disk, DIRECTORY).read() == record
 
 
-def test_version_0_is_what_kafka_writes() -> None:
+def test_version_0_equals_kafkas() -> None:
     disk = disk_with()
     write(disk, QuorumRecord(leader_epoch=2, leader_id=1), kraft_version=0)
     assert disk.read(PATH) == (
@@ -58,7 +58,7 @@ def test_version_0_does_not_contain_the_directory_of_the_vote() -> None:
     assert QuorumStateFile(disk, DIRECTORY).read() == QuorumRecord(leader_epoch=4, voted_id=3)
 
 
-def test_without_a_file_there_is_no_record() -> None:
+def test_a_missing_file_has_no_state() -> None:
     assert QuorumStateFile(disk_with(), DIRECTORY).read() is None
 
 
@@ -75,7 +75,7 @@ def test_without_a_file_there_is_no_record() -> None:
         ('{"leaderId":1,"leaderEpoch":true,"votedId":1,"data_version":1}', "leaderEpoch"),
     ],
 )
-def test_a_damaged_file_is_named(text: str, words: str) -> None:
+def test_a_corrupt_file_is_reported(text: str, words: str) -> None:
     with pytest.raises(CorruptCheckpoint, match=words) as raised:
         QuorumStateFile(disk_with(text), DIRECTORY).read()
     assert raised.value.path == PATH

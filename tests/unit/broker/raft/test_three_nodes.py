@@ -54,7 +54,7 @@ async def test_a_leader_that_stops_resigns_and_returns_as_a_follower() -> None:
         await nodes.start()
         first = await nodes.elected()
         await nodes.set("a", "1")
-        epoch = nodes.store(first).epoch
+        epoch = nodes.store(first).leadership.epoch
         await nodes.stop(first)
         second = await nodes.elected()
         assert second != first
@@ -62,11 +62,11 @@ async def test_a_leader_that_stops_resigns_and_returns_as_a_follower() -> None:
         await nodes.start(first)
         await nodes.all_have("a", "2")
         assert await nodes.elected() == second
-        assert nodes.store(second).epoch == epoch + 1
+        assert nodes.store(second).leadership.epoch == epoch + 1
 
 
 @on_both_loops
-async def test_a_leader_that_loses_its_power_loses_nothing_that_was_committed() -> None:
+async def test_a_power_failure_of_the_leader_loses_no_committed_record() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
         for number in range(3):
@@ -103,19 +103,19 @@ async def test_all_nodes_restart_and_continue() -> None:
         await nodes.start()
         await nodes.set("a", "1")
         await nodes.all_have("a", "1")
-        epoch = nodes.store(1).epoch
+        epoch = nodes.store(1).leadership.epoch
         for each in list(nodes.running):
             await nodes.crash(each)
         await nodes.start()
         await nodes.set("b", "1")
         await nodes.all_have("a", "1")
-        assert nodes.store(1).epoch > epoch
+        assert nodes.store(1).leadership.epoch > epoch
         record = QuorumStateFile(nodes.disks[1], f"{DIRECTORY}/__cluster_metadata-0").read()
-        assert record is not None and record.leader_epoch == nodes.store(1).epoch
+        assert record is not None and record.leader_epoch == nodes.store(1).leadership.epoch
 
 
 @on_both_loops
-async def test_a_node_whose_disk_fails_ends_and_the_others_continue() -> None:
+async def test_a_node_with_a_failed_disk_stops_and_others_continue() -> None:
     async with quorum_nodes() as nodes:
         await nodes.start()
         leader = await nodes.elected()
@@ -131,7 +131,7 @@ async def test_a_node_whose_disk_fails_ends_and_the_others_continue() -> None:
 
 
 @on_both_loops
-async def test_invalid_requests_of_a_stranger_do_not_end_the_quorum() -> None:
+async def test_invalid_requests_of_an_unknown_node_do_not_end_the_quorum() -> None:
     nothing = FetchSnapshotRequest()
     no_partition = FetchSnapshotRequest(topics=(RequestTopicSnapshot(name="__cluster_metadata"),))
     odd = RequestPartitionSnapshot(partition=7, position=-1, current_leader_epoch=-5)
@@ -186,7 +186,7 @@ async def test_a_follower_whose_disk_is_full_continues_and_catches_up_when_there
 
 
 @on_both_loops
-async def test_no_node_ends_when_all_disks_are_full_and_all_continue_when_there_is_room() -> None:
+async def test_all_nodes_continue_after_full_disks() -> None:
     """Disks fill at the same rate if replicas are spread evenly; the data can still be read."""
     async with quorum_nodes() as nodes:
         await nodes.start()

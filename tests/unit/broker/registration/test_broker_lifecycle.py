@@ -120,7 +120,7 @@ async def running_node(settings: LifecycleSettings = QUICK) -> AsyncIterator[Nod
         yield running
 
 
-async def test_kip_1066_cordoned_directories_and_their_end_are_reported() -> None:
+async def test_kip_1066_cordoned_and_uncordoned_directories_are_reported() -> None:
     async with running_node(
         lifecycle_settings(broker_heartbeat_interval_ms=60_000, broker_session_timeout_ms=200)
     ) as running:
@@ -163,7 +163,7 @@ async def test_a_registration_has_the_id_the_listeners_and_the_previous_epoch() 
         assert "metadata.version" in {feature.name for feature in request.features}
 
 
-async def test_a_start_that_nothing_delays_waits_for_no_timer() -> None:
+async def test_a_start_without_delays_needs_no_timer() -> None:
     never = lifecycle_settings(broker_heartbeat_interval_ms=600_000, broker_session_timeout_ms=1_800_000)
     async with node(never) as running:
         await running.lifecycle.wait_until_registered()
@@ -209,7 +209,7 @@ async def test_a_refused_heartbeat_is_repeated_and_is_not_fatal(code: ErrorCode)
         assert running.fatal == []
 
 
-async def test_a_broker_stops_when_the_controller_agrees() -> None:
+async def test_a_broker_stops_when_the_controller_permits_it() -> None:
     async with running_node() as running:
         running.controller.agrees_to_shutdown = False
         stopping = asyncio.create_task(running.lifecycle.shut_down(60_000))
@@ -225,7 +225,7 @@ async def test_a_broker_stops_when_the_controller_agrees() -> None:
         assert len(running.controller.heartbeats) == count
 
 
-async def test_a_broker_stops_after_the_timeout_without_agreement() -> None:
+async def test_a_broker_stops_after_the_timeout_without_permission() -> None:
     async with running_node() as running:
         running.controller.is_silent = True
         assert not await running.lifecycle.shut_down(20)

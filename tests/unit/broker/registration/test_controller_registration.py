@@ -50,7 +50,7 @@ async def test_a_controller_registers_with_its_listeners_and_features() -> None:
         assert "metadata.version" in {feature.name for feature in record.features}
 
 
-async def test_a_former_incarnation_is_replaced_and_the_present_one_is_not() -> None:
+async def test_a_registration_of_a_former_incarnation_is_replaced() -> None:
     async with store_with_brokers(1) as store, registering(store):
         await eventually(lambda: incarnation(store) == OWN)
         await write(store, [RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=5))])
@@ -60,7 +60,7 @@ async def test_a_former_incarnation_is_replaced_and_the_present_one_is_not() -> 
         assert store.image.offset == offset + 1
 
 
-async def test_nothing_is_sent_after_the_end() -> None:
+async def test_nothing_is_sent_after_stop() -> None:
     async with store_with_brokers(1) as store:
         async with registering(store):
             await eventually(lambda: incarnation(store) == OWN)

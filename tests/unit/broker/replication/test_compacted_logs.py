@@ -47,7 +47,7 @@ def _goes_on(pair: ReplicaPair) -> bool:
     return len(pair.connections) == 2
 
 
-async def test_a_new_follower_copies_a_compacted_log_as_it_is(pair: ReplicaPair) -> None:
+async def test_a_new_follower_copies_a_compacted_log_unchanged(pair: ReplicaPair) -> None:
     pair.create("t", cleanup_policy="compact")
     leader, _ = pair.logs(T0)
     for number in range(5):
@@ -64,7 +64,7 @@ async def test_a_new_follower_copies_a_compacted_log_as_it_is(pair: ReplicaPair)
     assert follower.log_end_offset == 16
 
 
-async def test_a_follower_whose_next_offsets_are_compacted_away_continues_behind_them(
+async def test_a_follower_continues_after_offsets_removed_by_compaction(
     pair: ReplicaPair,
 ) -> None:
     pair.create("t", cleanup_policy="compact")

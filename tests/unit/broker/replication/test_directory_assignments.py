@@ -1,4 +1,4 @@
-"""Telling the controller which disk a replica is on."""
+"""Replica directories are reported to the controller."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def made(failures: int = 0) -> tuple[Replicas, FakeChannel, DirectoryAssignments
     return replicas, channel, assignments
 
 
-async def test_a_replica_on_another_disk_than_the_metadata_says_is_reported() -> None:
+async def test_a_replica_in_another_directory_than_recorded_is_reported() -> None:
     replicas, channel, assignments = made()
     replicas.create("t", 4)
     await eventually(lambda: channel.asked)
@@ -67,7 +67,7 @@ async def test_a_replica_on_another_disk_than_the_metadata_says_is_reported() ->
     await assignments.close()
 
 
-async def test_an_assignment_that_could_not_be_reported_is_reported_again() -> None:
+async def test_a_failed_assignment_is_reported_again() -> None:
     replicas, channel, assignments = made(failures=1)
     replicas.create("t", 2)
     await eventually(lambda: len(channel.asked) == 2)
@@ -76,7 +76,7 @@ async def test_an_assignment_that_could_not_be_reported_is_reported_again() -> N
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("a bug"), AssertionError("FetchResponse in answer")])
-async def test_a_fault_while_telling_does_not_leave_replicas_untold(fault: Exception) -> None:
+async def test_an_error_during_reporting_does_not_lose_assignments(fault: Exception) -> None:
     """The controller would elect nobody when the disk of such a replica fails."""
     replicas, channel, assignments = made(failures=1)
     channel.failure = fault
@@ -86,7 +86,7 @@ async def test_a_fault_while_telling_does_not_leave_replicas_untold(fault: Excep
     await assignments.close()
 
 
-async def test_a_replica_whose_disk_failed_before_it_was_made_there_is_reported_as_lost() -> None:
+async def test_a_replica_whose_disk_failed_before_its_creation_is_reported_as_offline() -> None:
     """Of a replica in no directory that it knows the controller would have this node lead for ever."""
     replicas, channel, assignments = made()
     log_work = ManualLogWork(replicas)
@@ -98,7 +98,7 @@ async def test_a_replica_whose_disk_failed_before_it_was_made_there_is_reported_
     await assignments.close()
 
 
-async def test_a_topic_that_is_recreated_in_one_step_with_its_deletion_is_not_lost() -> None:
+async def test_a_topic_recreated_in_one_delta_is_not_lost() -> None:
     """As a snapshot tells it: gone is the older topic, and the newer one is being made."""
     replicas, channel, assignments = made()
     log_work = ManualLogWork(replicas)
@@ -116,7 +116,7 @@ async def test_a_topic_that_is_recreated_in_one_step_with_its_deletion_is_not_lo
     await assignments.close()
 
 
-async def test_what_is_there_already_is_looked_at_and_nothing_is_reported_of_what_is_right() -> None:
+async def test_existing_replicas_are_compared_and_correct_ones_not_reported() -> None:
     replicas, channel, assignments = made()
     replicas.manager.listeners.clear()
     topic_id = replicas.create("t", 2)

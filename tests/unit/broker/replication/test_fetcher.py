@@ -1,4 +1,4 @@
-"""Fetchers that copy from a leader's real handlers: catching up, cutting, failing, starting over."""
+"""Fetchers with a leader's real handlers: replication, truncation, failures, restarts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def moved_to(pair: ReplicaPair, leader: int, epoch: int) -> PartitionChangeRecor
     return PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader)
 
 
-async def test_a_follower_copies_what_is_there_and_what_comes(pair: ReplicaPair) -> None:
+async def test_a_follower_copies_existing_and_new_records(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.append(T0, "a", "b")
     pair.begin()
@@ -54,7 +54,7 @@ async def test_a_follower_copies_what_is_there_and_what_comes(pair: ReplicaPair)
     assert T0 in pair.progressed, "those who read from the follower are told"
 
 
-async def test_with_flush_messages_a_follower_tells_the_leader_of_records_when_its_disk_has_them(
+async def test_with_flush_messages_a_follower_acknowledges_flushed_records_only(
     pair: ReplicaPair,
 ) -> None:
     """What is answered with acks=all is then on the disks of all replicas in sync, as in Kafka."""
@@ -73,7 +73,7 @@ async def test_with_flush_messages_a_follower_tells_the_leader_of_records_when_i
     await eventually(lambda: pair.logs(T0)[0].high_watermark == 2)
 
 
-async def test_a_disk_that_fails_as_a_follower_flushes_does_not_end_its_fetcher(pair: ReplicaPair) -> None:
+async def test_a_disk_failure_during_a_followers_flush_does_not_end_its_fetcher(pair: ReplicaPair) -> None:
     pair.create("t", flush_messages="1")
     pair.create("u")
     pair.flushes = []
@@ -86,7 +86,7 @@ async def test_a_disk_that_fails_as_a_follower_flushes_does_not_end_its_fetcher(
     await eventually(lambda: pair.logs(other)[1].log_end_offset == 1)
 
 
-async def test_nothing_is_fetched_before_the_node_is_registered(pair: ReplicaPair) -> None:
+async def test_nothing_is_fetched_before_the_registration(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.append(T0, "a")
     assert pair.connections == []
@@ -119,7 +119,7 @@ async def test_partitions_are_spread_over_the_fetchers_of_a_leader() -> None:
 
 
 @pytest.mark.parametrize("version", [18, 13, 12, 11])
-async def test_a_follower_that_diverged_is_cut_at_the_end_of_the_common_epoch(version: int) -> None:
+async def test_a_diverging_follower_truncates_to_the_end_of_the_common_epoch(version: int) -> None:
     pair = ReplicaPair(version)
     pair.create("t")
     leader, follower = pair.logs(T0)
@@ -134,7 +134,7 @@ async def test_a_follower_that_diverged_is_cut_at_the_end_of_the_common_epoch(ve
     await pair.fetchers.close()
 
 
-async def test_a_thousand_logs_that_are_cut_let_heartbeats_through_between_them(
+async def test_heartbeats_are_sent_during_the_truncation_of_many_logs(
     pair: ReplicaPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each cut syncs: all in one turn of the loop they would take longer than a broker's session."""
@@ -163,7 +163,7 @@ async def test_a_thousand_logs_that_are_cut_let_heartbeats_through_between_them(
     assert len(set(cut_in)) == 5
 
 
-async def test_a_follower_far_behind_restarts_at_the_leaders_log_start(pair: ReplicaPair) -> None:
+async def test_a_follower_below_the_leaders_log_start_restarts_there(pair: ReplicaPair) -> None:
     pair.create("t")
     leader, follower = pair.logs(T0)
     append(follower, "old", leader_epoch=0)
@@ -175,7 +175,7 @@ async def test_a_follower_far_behind_restarts_at_the_leaders_log_start(pair: Rep
     assert follower.log_start_offset == 6 and pair.are_equal(T0)
 
 
-async def test_a_leader_that_starts_within_a_batch_is_followed_from_before_it(pair: ReplicaPair) -> None:
+async def test_a_leader_whose_log_starts_within_a_batch_is_followed_from_the_batch(pair: ReplicaPair) -> None:
     pair.create("t")
     leader, follower = pair.logs(T0)
     append(leader, "a", "b", "c", "d", leader_epoch=0)
@@ -185,7 +185,7 @@ async def test_a_leader_that_starts_within_a_batch_is_followed_from_before_it(pa
     assert follower.log_start_offset == 2
 
 
-async def test_a_connection_that_breaks_is_opened_again(pair: ReplicaPair) -> None:
+async def test_a_broken_connection_is_opened_again(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.begin()
     pair.append(T0, "a")
@@ -198,7 +198,7 @@ async def test_a_connection_that_breaks_is_opened_again(pair: ReplicaPair) -> No
     await eventually(lambda: pair.are_equal(T0))
 
 
-async def test_who_becomes_leader_fetches_no_more_and_what_was_under_way_is_not_appended(
+async def test_a_new_leader_stops_fetching_and_discards_the_response_in_flight(
     pair: ReplicaPair,
 ) -> None:
     pair.create("t")
@@ -213,14 +213,14 @@ async def test_who_becomes_leader_fetches_no_more_and_what_was_under_way_is_not_
     assert pair.logs(T0)[1].log_end_offset == 1
 
 
-async def test_a_deleted_topic_is_not_fetched_any_more(pair: ReplicaPair) -> None:
+async def test_a_deleted_topic_is_no_longer_fetched(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.begin()
     pair.replay(RemoveTopicRecord(topic_id=pair.leader.image.topics_by_name["t"].id))
     assert list(pair.fetchers.fetchers) == []
 
 
-async def test_who_stops_follows_no_leader_that_the_metadata_names_later(pair: ReplicaPair) -> None:
+async def test_a_stopped_fetcher_follows_no_later_leader(pair: ReplicaPair) -> None:
     """Else records would come into logs that are closed, behind the marker of a clean shutdown."""
     pair.create("t")
     pair.begin()
@@ -241,7 +241,7 @@ async def test_without_a_leader_nothing_is_fetched(pair: ReplicaPair) -> None:
     await eventually(lambda: pair.are_equal(T0))
 
 
-async def test_a_follower_behind_with_its_metadata_waits_and_continues_in_the_new_epoch(
+async def test_a_follower_with_older_metadata_continues_in_the_new_epoch(
     pair: ReplicaPair,
 ) -> None:
     pair.create("t")
@@ -257,7 +257,7 @@ async def test_a_follower_behind_with_its_metadata_waits_and_continues_in_the_ne
     assert pair.fetchers.failed_partitions == {}
 
 
-async def test_a_leader_behind_with_its_metadata_is_asked_again_soon(pair: ReplicaPair) -> None:
+async def test_a_leader_with_older_metadata_is_retried_soon(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.begin()
     change = moved_to(pair, LEADER, 4)
@@ -277,7 +277,7 @@ async def test_a_leader_behind_with_its_metadata_is_asked_again_soon(pair: Repli
     await eventually(lambda: pair.are_equal(T0))
 
 
-async def test_a_log_that_fails_is_given_up_and_the_others_continue(
+async def test_a_failed_log_is_abandoned_and_others_continue(
     pair: ReplicaPair, caplog: pytest.LogCaptureFixture
 ) -> None:
     pair.create("t", 2)
@@ -291,7 +291,7 @@ async def test_a_log_that_fails_is_given_up_and_the_others_continue(
     assert "Partition t-0 has failed in" in caplog.text
 
 
-async def test_a_follower_whose_disk_was_full_continues_when_there_is_room_again(pair: ReplicaPair) -> None:
+async def test_a_follower_continues_after_a_full_disk(pair: ReplicaPair) -> None:
     """Given up, it would stay out of the ISR until another is elected, or until a restart."""
     pair.create("t")
     pair.begin()
@@ -310,7 +310,7 @@ async def test_a_follower_whose_disk_was_full_continues_when_there_is_room_again
     await eventually(is_copied)
 
 
-async def test_a_fault_of_our_own_in_one_partition_leaves_the_others_alone(
+async def test_an_unexpected_error_in_one_partition_does_not_affect_others(
     pair: ReplicaPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pair.create("t", 2)
@@ -326,7 +326,7 @@ async def test_a_fault_of_our_own_in_one_partition_leaves_the_others_alone(
     await eventually(lambda: broken in pair.fetchers.failed_partitions and pair.are_equal(whole))
 
 
-async def test_throttled_bytes_are_counted_and_hold_the_partition_back(pair: ReplicaPair) -> None:
+async def test_throttled_bytes_are_counted_and_delay_the_partition(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.quota.rate = 100
     pair.quota.set_topic("t", None)
@@ -342,7 +342,7 @@ async def test_throttled_bytes_are_counted_and_hold_the_partition_back(pair: Rep
     await eventually(lambda: follower.log_end_offset > fetched)
 
 
-async def test_whatever_the_leader_answers_the_fetcher_lives_on(pair: ReplicaPair) -> None:
+async def test_any_response_of_the_leader_keeps_the_fetcher_running(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.begin()
     await eventually(lambda: pair.connections)
@@ -354,7 +354,7 @@ async def test_whatever_the_leader_answers_the_fetcher_lives_on(pair: ReplicaPai
     assert pair.fetchers.bytes_in > 0 and NOW_MS > 0
 
 
-async def test_how_far_followers_are_behind_is_reported(pair: ReplicaPair) -> None:
+async def test_the_lag_of_followers_is_reported(pair: ReplicaPair) -> None:
     metrics = BrokerMetrics()
     report_fetchers(metrics, pair.fetchers)
     pair.create("t")

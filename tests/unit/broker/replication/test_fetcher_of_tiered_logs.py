@@ -1,4 +1,4 @@
-"""Fetchers whose leader has the beginning of its logs in the remote tier only."""
+"""Fetchers whose leader has the start of its logs only in the remote tier."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def tiered() -> AsyncIterator[TieredPair]:
     await made.pair.fetchers.close()
 
 
-async def test_a_follower_joins_without_copying_what_is_in_the_tier(tiered: TieredPair) -> None:
+async def test_a_follower_joins_without_copying_remote_segments(tiered: TieredPair) -> None:
     await tiered.publish()
     tiered.pair.begin()
     await tiered.until_equal()
@@ -134,7 +134,9 @@ async def test_a_follower_joins_without_copying_what_is_in_the_tier(tiered: Tier
     assert tiered.reader.asked == 1
 
 
-async def test_kafka_16105_the_others_are_copied_while_one_waits_for_the_tier(tiered: TieredPair) -> None:
+async def test_kafka_16105_partitions_are_copied_while_one_waits_for_remote_storage(
+    tiered: TieredPair,
+) -> None:
     await tiered.publish()
     tiered.reader.is_open.clear()
     tiered.pair.begin()
@@ -147,14 +149,14 @@ async def test_kafka_16105_the_others_are_copied_while_one_waits_for_the_tier(ti
     await tiered.until_equal()
 
 
-async def test_metadata_that_comes_late_is_waited_for(tiered: TieredPair) -> None:
+async def test_late_remote_metadata_is_awaited(tiered: TieredPair) -> None:
     tiered.pair.begin()
     await eventually(lambda: tiered.pair.fetchers.remote_restart_errors == 1)
     await tiered.publish()
     await tiered.until_equal()
 
 
-async def test_a_tier_that_fails_is_asked_again_and_that_is_counted(
+async def test_a_failing_remote_storage_is_retried_and_counted(
     tiered: TieredPair, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -170,7 +172,7 @@ async def test_a_tier_that_fails_is_asked_again_and_that_is_counted(
     assert "buildremotelogauxstateerrors_total 3" in text
 
 
-async def test_a_new_leader_epoch_ends_what_was_asked_of_the_tier(tiered: TieredPair) -> None:
+async def test_a_new_leader_epoch_cancels_requests_to_remote_storage(tiered: TieredPair) -> None:
     await tiered.publish()
     tiered.reader.is_open.clear()
     tiered.pair.begin()
@@ -183,7 +185,7 @@ async def test_a_new_leader_epoch_ends_what_was_asked_of_the_tier(tiered: Tiered
     await tiered.until_equal()
 
 
-async def test_who_stops_asks_nothing_more_of_the_tier(tiered: TieredPair) -> None:
+async def test_a_stopped_fetcher_sends_no_requests_to_remote_storage(tiered: TieredPair) -> None:
     await tiered.publish()
     tiered.reader.is_open.clear()
     tiered.pair.begin()
@@ -192,7 +194,7 @@ async def test_who_stops_asks_nothing_more_of_the_tier(tiered: TieredPair) -> No
     assert tiered.reader.given_up == 1
 
 
-async def test_kip_1023_the_setting_is_followed_while_the_node_runs(tiered: TieredPair) -> None:
+async def test_kip_1023_the_config_is_followed_dynamically(tiered: TieredPair) -> None:
     tiered.pair.begin()
     key = "follower.fetch.last.tiered.offset.enable"
     for value, expected in (("true", True), ("false", False)):

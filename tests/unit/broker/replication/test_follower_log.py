@@ -1,4 +1,4 @@
-"""What a follower's state machine wants, done on real logs."""
+"""Actions of a follower's state machine on real logs."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ def test_batches_are_appended_byte_for_byte_with_their_epochs(follower: Followin
     assert (follower.partition.fetch_offset, follower.partition.last_fetched_epoch) == (3, 5)
 
 
-def test_the_high_watermark_goes_no_further_than_the_log(follower: Following) -> None:
+def test_the_high_watermark_is_at_most_the_log_end(follower: Following) -> None:
     follower.appended(records("a"), high_watermark=100)
     assert follower.log.high_watermark == 1
     assert not follower.appended(b"", high_watermark=100), "nothing new can be seen"
 
 
-def test_the_high_watermark_does_not_go_back_with_a_leader_that_does_not_know_it_yet(
+def test_the_high_watermark_does_not_decrease_with_a_new_leader(
     follower: Following,
 ) -> None:
     follower.appended(records("a", "b"), high_watermark=2)
@@ -121,14 +121,14 @@ def test_an_empty_log_can_start_within_a_batch(follower: Following) -> None:
     assert (follower.log.log_start_offset, follower.log.log_end_offset) == (2, 4)
 
 
-def test_batches_of_a_later_epoch_than_the_one_that_is_followed_are_refused(follower: Following) -> None:
+def test_batches_of_a_later_epoch_than_the_followed_one_are_refused(follower: Following) -> None:
     with pytest.raises(KafkaError) as caught:
         follower.appended(records("a", leader_epoch=6))
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
     assert follower.log.log_end_offset == 0
 
 
-def test_a_damaged_batch_is_refused_and_nothing_of_the_answer_is_appended(follower: Following) -> None:
+def test_a_corrupt_batch_is_refused_with_the_whole_response(follower: Following) -> None:
     damaged = bytearray(records("a") + records("b", base_offset=1))
     damaged[-1] ^= 1
     with pytest.raises(KafkaError) as caught:
@@ -137,14 +137,14 @@ def test_a_damaged_batch_is_refused_and_nothing_of_the_answer_is_appended(follow
     assert follower.log.log_end_offset == 0
 
 
-def test_a_batch_that_was_cut_off_by_the_limit_of_the_answer_is_left_for_the_next(
+def test_a_batch_truncated_by_the_response_limit_is_fetched_again(
     follower: Following,
 ) -> None:
     follower.appended(records("a") + records("b", base_offset=1)[:-3])
     assert follower.log.log_end_offset == 1
 
 
-def test_a_cut_below_the_high_watermark_is_done_and_logged(
+def test_a_truncation_below_the_high_watermark_is_performed_and_logged(
     follower: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     append(follower.log, "a", leader_epoch=0)
@@ -156,7 +156,9 @@ def test_a_cut_below_the_high_watermark_is_done_and_logged(
     assert "from offset 2 to 1, high watermark 2" in record.getMessage()
 
 
-def test_a_log_begins_behind_the_tier_with_its_epochs_and_producers(behind_the_tier: Following) -> None:
+def test_a_log_is_restarted_after_remote_records_with_epochs_and_producers(
+    behind_the_tier: Following,
+) -> None:
     log = behind_the_tier.log
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 4)
     assert log.high_watermark == 4, "what is in the tier is committed"
@@ -166,7 +168,7 @@ def test_a_log_begins_behind_the_tier_with_its_epochs_and_producers(behind_the_t
     assert values_of(log, 4) == ["e"] and log.high_watermark == 5
 
 
-def test_the_log_start_of_the_leader_is_followed_within_what_is_in_the_tier(
+def test_the_leaders_log_start_is_followed_within_remote_records(
     behind_the_tier: Following,
 ) -> None:
     log = behind_the_tier.log
@@ -177,7 +179,7 @@ def test_the_log_start_of_the_leader_is_followed_within_what_is_in_the_tier(
     assert log.leader_epochs.entries == [(2, 3), (5, 4)]
 
 
-def test_an_epoch_without_a_record_goes_when_the_next_leader_does_not_have_it(
+def test_an_epoch_without_records_is_removed_when_the_next_leader_lacks_it(
     behind_the_tier: Following,
 ) -> None:
     apply_action(Truncate(behind_the_tier.partition, 4, True, "test"), behind_the_tier.log, NOW_MS)

@@ -1,4 +1,4 @@
-"""AlterPartition requests of a leader: batched, one in flight, again until answered."""
+"""AlterPartition requests of a leader: batching, one in flight, retries."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def made() -> tuple[IsrUpdates, FakeChannel]:
     return IsrUpdates(channel, 1, lambda: 101, ManualClock()), channel
 
 
-async def test_proposals_of_one_turn_go_in_one_request_with_broker_epochs() -> None:
+async def test_proposals_of_one_iteration_share_a_request_with_broker_epochs() -> None:
     updates, channel = made()
     first, second = FakePartition(0), FakePartition(1)
     first.propose(updates, 1, 2)
@@ -116,7 +116,7 @@ async def test_proposals_of_one_turn_go_in_one_request_with_broker_epochs() -> N
     await updates.close()
 
 
-async def test_one_request_is_in_flight_and_the_next_takes_all_that_gathered() -> None:
+async def test_one_request_is_in_flight_and_the_next_has_all_pending_proposals() -> None:
     updates, channel = made()
     partitions = [FakePartition(index) for index in range(4)]
     partitions[0].propose(updates, 1, 2)
@@ -131,7 +131,7 @@ async def test_one_request_is_in_flight_and_the_next_takes_all_that_gathered() -
     await updates.close()
 
 
-async def test_an_error_of_the_whole_request_or_a_lost_one_is_sent_again() -> None:
+async def test_a_failed_or_lost_request_is_sent_again() -> None:
     updates, channel = made()
     partition = FakePartition(0)
     partition.propose(updates, 1, 2)
@@ -146,7 +146,7 @@ async def test_an_error_of_the_whole_request_or_a_lost_one_is_sent_again() -> No
     await updates.close()
 
 
-async def test_a_partition_that_asks_for_it_or_that_is_missing_in_the_answer_is_sent_again() -> None:
+async def test_a_partition_with_a_retriable_error_or_without_result_is_sent_again() -> None:
     updates, channel = made()
     asks, missing = FakePartition(0), FakePartition(1)
     asks.propose(updates, 1, 2)
@@ -159,7 +159,7 @@ async def test_a_partition_that_asks_for_it_or_that_is_missing_in_the_answer_is_
     await updates.close()
 
 
-async def test_what_the_metadata_overtook_is_not_sent_and_a_newer_proposal_follows_one_in_flight() -> None:
+async def test_proposals_older_than_the_metadata_are_not_sent() -> None:
     updates, channel = made()
     partition, other = FakePartition(0), FakePartition(1)
     partition.propose(updates, 1, 2)
@@ -176,7 +176,7 @@ async def test_what_the_metadata_overtook_is_not_sent_and_a_newer_proposal_follo
     await updates.close()
 
 
-async def test_nothing_is_sent_after_the_end() -> None:
+async def test_nothing_is_sent_after_stop() -> None:
     updates, channel = made()
     partition = FakePartition(0)
     partition.propose(updates, 1, 2)
@@ -188,7 +188,7 @@ async def test_nothing_is_sent_after_the_end() -> None:
     assert channel.futures[0].cancelled()
 
 
-async def test_a_fault_of_our_own_loses_no_proposal_else_that_isr_could_never_change_again() -> None:
+async def test_an_unexpected_error_loses_no_proposal() -> None:
     updates, channel = made()
     partition = FakePartition(0)
     partition.propose(updates, 1, 2)
@@ -200,7 +200,7 @@ async def test_a_fault_of_our_own_loses_no_proposal_else_that_isr_could_never_ch
     await updates.close()
 
 
-async def test_error_codes_of_a_newer_controller_end_nothing() -> None:
+async def test_unknown_error_codes_are_handled() -> None:
     updates, channel = made()
     partition = FakePartition(0)
     partition.propose(updates, 1, 2)
@@ -215,7 +215,7 @@ async def test_error_codes_of_a_newer_controller_end_nothing() -> None:
     await updates.close()
 
 
-async def test_a_partition_that_fails_on_its_answer_leaves_the_others_theirs() -> None:
+async def test_an_error_in_handling_a_result_does_not_affect_others() -> None:
     class Failing(FakePartition):
         def on_isr_response(self, proposal: IsrProposal, answer: CommittedIsr | ErrorCode) -> bool:
             self.pending_isr = None

@@ -1,4 +1,4 @@
-"""Three brokers of one partition: in sync, cut off, elected, reassigned; nothing acknowledged is lost."""
+"""Three brokers of one partition: isolation, elections, reassignment; no acknowledged record is lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 LAG_MS = 30_000
 
@@ -30,14 +30,14 @@ async def group() -> AsyncIterator[ReplicaGroup]:
     await made.close()
 
 
-async def test_what_is_acknowledged_is_on_all_three(group: ReplicaGroup) -> None:
+async def test_acknowledged_records_are_on_all_three_replicas(group: ReplicaGroup) -> None:
     produced = [group.produce(f"value {index}") for index in range(20)]
     assert is_answered(produced[0]) is None
     await eventually(lambda: all(is_answered(one) is ErrorCode.NONE for one in produced))
     await eventually(group.are_equal)
 
 
-async def test_a_follower_that_is_cut_off_leaves_the_isr_and_joins_again_when_it_has_caught_up(
+async def test_an_isolated_follower_leaves_the_isr_and_rejoins_when_caught_up(
     group: ReplicaGroup,
 ) -> None:
     await eventually(lambda: is_answered(group.produce("a")) is None)
@@ -56,7 +56,7 @@ async def test_a_follower_that_is_cut_off_leaves_the_isr_and_joins_again_when_it
     await eventually(group.are_equal)
 
 
-async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_its_tail_is_cut_when_it_is_back(
+async def test_an_isolated_leader_acknowledges_nothing_and_truncates_its_records(
     group: ReplicaGroup,
 ) -> None:
     before = group.produce("kept")
@@ -76,7 +76,7 @@ async def test_a_leader_that_is_cut_off_acknowledges_nothing_and_its_tail_is_cut
     assert group.leader.log.log_end_offset == 2
 
 
-async def test_a_lone_leader_refuses_acks_all_and_commits_nothing_until_it_has_company(
+async def test_a_single_leader_refuses_acks_all_and_commits_nothing_until_another_replica_joins(
     group: ReplicaGroup,
 ) -> None:
     first = group.produce("a")
@@ -100,7 +100,7 @@ def is_written(produced: tuple[Partition, int]) -> bool:
     return is_answered(produced) is ErrorCode.NONE
 
 
-async def test_leadership_that_goes_round_keeps_every_acknowledged_record(group: ReplicaGroup) -> None:
+async def test_repeated_leader_changes_keep_every_acknowledged_record(group: ReplicaGroup) -> None:
     for turn in range(9):
         produced = group.produce(f"turn {turn}")
         await eventually(partial(is_written, produced))
@@ -111,7 +111,7 @@ async def test_leadership_that_goes_round_keeps_every_acknowledged_record(group:
     assert len(group.leader.log.leader_epochs.entries) == 10
 
 
-async def test_a_reassignment_moves_the_partition_and_the_old_replica_goes() -> None:
+async def test_a_reassignment_moves_the_partition_and_deletes_the_old_replica() -> None:
     group = ReplicaGroup(4)
     produced = [group.produce(f"value {index}") for index in range(5)]
     await eventually(lambda: all(is_answered(one) is ErrorCode.NONE for one in produced))
@@ -122,7 +122,7 @@ async def test_a_reassignment_moves_the_partition_and_the_old_replica_goes() -> 
             ),
         )
     )
-    result = completed(alter_partition_reassignments(group.image, controller_settings(node_id=1), request))
+    result = run_steps(alter_partition_reassignments(group.image, controller_settings(node_id=1), request))
     group.publish(*result.records)
     await eventually(lambda: group.placed.replicas == (4, 2, 3))
     assert 1 not in group.placed.isr

@@ -23,7 +23,7 @@ def read(metrics: BrokerMetrics) -> dict[str, float]:
     }
 
 
-def test_partitions_are_counted_by_what_the_metadata_says_of_them() -> None:
+def test_partitions_are_counted_by_their_state_in_the_metadata() -> None:
     replicas = Replicas()
     metrics = BrokerMetrics()
     report_replicas(metrics, replicas.manager)

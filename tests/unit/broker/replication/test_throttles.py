@@ -35,7 +35,7 @@ def config(kind: int, resource: str, key: str, value: str | None) -> ConfigRecor
     return ConfigRecord(resource_type=kind, resource_name=resource, name=key, value=value)
 
 
-def test_a_brokers_own_rate_is_above_that_of_all_and_none_is_no_limit() -> None:
+def test_a_broker_rate_overrides_the_default_and_none_is_unlimited() -> None:
     following = Following()
     key = "follower.replication.throttled.rate"
     following.replay(config(BROKER, "", key, "1000"))

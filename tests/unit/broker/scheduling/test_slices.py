@@ -1,4 +1,4 @@
-"""Long work runs in slices: others get a turn after each, in threads what is long in one piece."""
+"""Long work runs in slices between other callbacks, and indivisible work in threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import STEPS_PER_SLICE, CountingClock, Turns, counted_slices
 from tests.support.waiting import eventually
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
-from tidelog.protocol.steps import Heavy, Steps, as_heavy_work, completed, each, in_thread
+from tidelog.protocol.steps import Heavy, Steps, as_heavy_work, in_thread, map_items, run_steps
 
 fail = cast(Callable[[object], None], pytest.fail)
 
@@ -30,33 +30,33 @@ def numbers(count: int, log: list[str] | None = None, name: str = "") -> Steps[i
 
 
 @on_both_loops
-async def test_small_work_is_done_before_start_returns() -> None:
+async def test_short_work_completes_before_start_returns() -> None:
     results: list[int] = []
     many = counted_slices()
     assert many.start(numbers(STEPS_PER_SLICE - 1), results.append, fail) is None
-    assert (results, many.count, many.pending) == ([9], 1, 0)
+    assert (results, many.slice_count, many.pending_count) == ([9], 1, 0)
 
 
 @on_both_loops
-async def test_between_the_slices_of_long_work_others_get_their_turns() -> None:
+async def test_long_work_yields_between_its_slices() -> None:
     turns, many = Turns(), counted_slices()
     assert await many.complete(numbers(1000)) == 1000
-    assert 90 <= many.count <= 110
-    assert turns.count >= many.count - 2
+    assert 90 <= many.slice_count <= 110
+    assert turns.count >= many.slice_count - 2
     turns.stop()
 
 
 @on_both_loops
-async def test_one_turn_of_the_loop_runs_one_slice_however_much_work_there_is() -> None:
+async def test_one_loop_iteration_runs_one_slice() -> None:
     turns, many = Turns(), counted_slices()
     await asyncio.gather(*(many.complete(numbers(100)) for _ in range(20)))
     # The first slices run where the work comes from.
-    assert turns.count >= many.count - 20 - 2
+    assert turns.count >= many.slice_count - 20 - 2
     turns.stop()
 
 
 @on_both_loops
-async def test_pieces_of_work_take_turns() -> None:
+async def test_several_works_alternate() -> None:
     many, log = counted_slices(), list[str]()
     await asyncio.gather(many.complete(numbers(30, log, "a")), many.complete(numbers(30, log, "b")))
     assert log.index("b0") < log.index("a29")
@@ -64,7 +64,7 @@ async def test_pieces_of_work_take_turns() -> None:
 
 
 @on_both_loops
-async def test_an_error_reaches_whoever_waits() -> None:
+async def test_an_error_is_raised_in_the_waiting_caller() -> None:
     def failing(at: int) -> Steps[int]:
         yield from numbers(at)
         raise ValueError(f"after {at}")
@@ -75,7 +75,7 @@ async def test_an_error_reaches_whoever_waits() -> None:
 
 
 @on_both_loops
-async def test_cancelled_work_is_closed_at_once_and_has_no_result() -> None:
+async def test_cancelled_work_is_closed_at_once_without_a_result() -> None:
     many, closed = counted_slices(), list[str]()
 
     def work() -> Steps[int]:
@@ -88,17 +88,17 @@ async def test_cancelled_work_is_closed_at_once_and_has_no_result() -> None:
     started = many.start(work(), fail, fail)
     assert started is not None
     started.cancel()
-    assert (closed, many.pending) == (["closed"], 0)
+    assert (closed, many.pending_count) == (["closed"], 0)
     started.cancel()
     waiting = asyncio.ensure_future(many.complete(work()))
     await asyncio.sleep(0)
     waiting.cancel()
-    await eventually(lambda: waiting.done() and not many.pending)
+    await eventually(lambda: waiting.done() and not many.pending_count)
     assert waiting.cancelled() and len(closed) == 2
 
 
 @on_both_loops
-async def test_work_that_is_cancelled_by_its_own_step_ends_with_that_step() -> None:
+async def test_work_cancelled_by_its_own_step_ends_with_the_step() -> None:
     many, log = counted_slices(), list[str]()
 
     def work() -> Steps[None]:
@@ -110,12 +110,12 @@ async def test_work_that_is_cancelled_by_its_own_step_ends_with_that_step() -> N
 
     started = many.start(work(), fail, fail)
     assert started is not None
-    await eventually(lambda: not many.pending)
+    await eventually(lambda: not many.pending_count)
     assert log == ["last step"]
 
 
 @on_both_loops
-async def test_what_is_long_in_one_piece_runs_in_a_thread() -> None:
+async def test_indivisible_long_work_runs_in_a_thread() -> None:
     here, many = threading.get_ident(), counted_slices()
 
     def work() -> Steps[tuple[int, str]]:
@@ -128,11 +128,11 @@ async def test_what_is_long_in_one_piece_runs_in_a_thread() -> None:
 
     where, text = await many.complete(work())
     assert where != here and "empty" in text
-    assert completed(work()) == (here, text)
+    assert run_steps(work()) == (here, text)
 
 
 @on_both_loops
-async def test_an_error_of_a_thread_is_freed_without_the_collector() -> None:
+async def test_an_error_of_a_thread_is_freed_without_the_garbage_collector() -> None:
     """Work may hold the frame of a request: it must not wait for the garbage collector."""
 
     class Held:
@@ -159,7 +159,7 @@ async def test_an_error_of_a_thread_is_freed_without_the_collector() -> None:
 
 
 @on_both_loops
-async def test_what_a_thread_returns_to_cancelled_work_is_dropped() -> None:
+async def test_the_result_of_a_thread_for_cancelled_work_is_discarded() -> None:
     gate, started, many = threading.Event(), threading.Event(), counted_slices()
 
     def slow() -> int:
@@ -171,14 +171,14 @@ async def test_what_a_thread_returns_to_cancelled_work_is_dropped() -> None:
     assert work is not None
     await eventually(started.is_set)
     work.cancel()
-    assert many.pending == 1, "the thread still holds what it works with"
+    assert many.pending_count == 1, "the thread still holds what it works with"
     gate.set()
-    await eventually(lambda: not many.pending)
+    await eventually(lambda: not many.pending_count)
     await asyncio.gather(*(many.complete(as_heavy_work(numbers(20))) for _ in range(HEAVY_MAX)))
 
 
 @on_both_loops
-async def test_few_pieces_of_work_are_heavy_at_a_time() -> None:
+async def test_the_number_of_heavy_works_is_limited() -> None:
     many, heavy, most = counted_slices(), 0, 0
 
     def body(fails: bool) -> Steps[None]:
@@ -201,7 +201,7 @@ async def test_few_pieces_of_work_are_heavy_at_a_time() -> None:
 
 
 @on_both_loops
-async def test_a_place_for_heavy_work_is_free_again_when_its_holder_is_cancelled_or_ends_early() -> None:
+async def test_a_slot_for_heavy_work_is_released_on_cancellation_and_early_end() -> None:
     many = counted_slices()
 
     def greedy() -> Steps[None]:
@@ -219,7 +219,7 @@ async def test_a_place_for_heavy_work_is_free_again_when_its_holder_is_cancelled
         assert holder is not None
         holder.cancel()
     await eventually(lambda: results == [20])
-    assert not many.pending
+    assert not many.pending_count
 
 
 @on_both_loops
@@ -232,12 +232,12 @@ async def test_close_cancels_everything() -> None:
         many.close()
         in_threads.close()
         gate.set()
-        await eventually(lambda: not many.pending and not in_threads.pending)
+        await eventually(lambda: not many.pending_count and not in_threads.pending_count)
 
 
-def test_each_gives_what_the_function_returns_with_a_step_per_item() -> None:
+def test_each_applies_the_function_with_one_step_per_item() -> None:
     def items() -> Iterator[int]:
         yield from (1, 2, 3)
 
-    assert completed(each(lambda item: item * 2, items())) == (2, 4, 6)
-    assert sum(1 for _ in each(str, range(5))) == 5
+    assert run_steps(map_items(lambda item: item * 2, items())) == (2, 4, 6)
+    assert sum(1 for _ in map_items(str, range(5))) == 5

@@ -42,7 +42,7 @@ async def test_bytes_and_requests_are_counted_by_topic() -> None:
     assert (topic.fetch_requests, topic.fetch_bytes, topic.fetch_errors, reader.reads) == (1, 700, 0, 1)
 
 
-async def test_failures_are_errors_but_for_offsets_that_are_not_there() -> None:
+async def test_failures_are_counted_except_for_absent_offsets() -> None:
     reader, inner, figures, _ = metered()
     for code, errors in ((ErrorCode.OFFSET_OUT_OF_RANGE, 0), (ErrorCode.UNKNOWN_SERVER_ERROR, 1)):
         inner.outcome = KafkaError(code)
@@ -51,7 +51,7 @@ async def test_failures_are_errors_but_for_offsets_that_are_not_there() -> None:
         assert figures.topic(PARTITION.topic).fetch_errors == errors
 
 
-async def test_nothing_is_to_be_read_for_a_while_above_the_quota() -> None:
+async def test_reads_are_refused_while_the_quota_is_exceeded() -> None:
     reader, _, figures, clock = metered(bytes_per_second=100)
     assert reader.fetch_throttle_time_ms() == 0
     await reader.read(REQUEST)

@@ -1,4 +1,4 @@
-"""What the RemoteLogManager hears of partitions that come, go, and are tiered no more, or again."""
+"""Role changes of partitions in the RemoteLogManager, also when tiering is disabled and enabled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.tasks.replica import TieredReplica
 
 
-class ToldManager:
+class RecordingManager:
     """Writes down what it is told; `removing` is what it is asked for."""
 
     def __init__(self, removing: Iterable[TopicIdPartition] = ()) -> None:
@@ -43,13 +43,13 @@ class ToldManager:
 
 
 @pytest.mark.parametrize(("value", "is_kept"), [("true", True), ("false", False)])
-def test_a_deletion_of_a_partition_that_moved_away_ends_when_its_topic_is_tiered_again(
+def test_a_deletion_of_a_reassigned_partition_ends_when_its_topic_is_tiered_again(
     value: str, is_kept: bool
 ) -> None:
     replicas = Replicas()
     topic_id = replicas.create("t", isr=(NODE + 1,))
     mine, other = TopicIdPartition(topic_id, "t", 0), TopicIdPartition(UUID(int=5), "t", 0)
-    manager = ToldManager([mine, other])
+    manager = RecordingManager([mine, other])
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
     delta = MetadataDelta(replicas.image)
     delta.replay(
@@ -61,28 +61,28 @@ def test_a_deletion_of_a_partition_that_moved_away_ends_when_its_topic_is_tiered
     assert manager.kept == ([mine] if is_kept else [])
 
 
-def test_a_node_that_died_when_tiering_was_switched_off_deletes_what_is_remote_after_its_restart() -> None:
+def test_a_node_killed_while_tiering_was_disabled_deletes_remote_segments_after_its_restart() -> None:
     """KIP-950: before the deletion is marked only the topic's config tells of it."""
     replicas = Replicas()
     tiered = replicas.create("tiered", remote_storage_enable="true", remote_log_delete_on_disable="true")
     disabled = replicas.create("disabled", remote_storage_enable="false", remote_log_delete_on_disable="true")
     replicas.create("plain")
-    manager = ToldManager()
+    manager = RecordingManager()
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
     roles.add_existing(replicas.image)
     assert manager.led == [TopicIdPartition(tiered, "tiered", 0)]
     assert manager.stopped == [(TopicIdPartition(disabled, "disabled", 0), True)]
 
 
-def followed(manager: ToldManager, replicas: Replicas) -> RemoteRoles:
+def followed(manager: RecordingManager, replicas: Replicas) -> RemoteRoles:
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
     replicas.manager.listeners.append(roles)
     roles.add_existing(replicas.image)
     return roles
 
 
-def test_a_topic_that_is_deleted_after_its_disk_has_failed_leaves_nothing_remote() -> None:
-    replicas, manager = Replicas(), ToldManager()
+def test_a_topic_deleted_after_its_disk_failed_leaves_no_remote_segments() -> None:
+    replicas, manager = Replicas(), RecordingManager()
     followed(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
     known = TopicIdPartition(topic_id, "t", 0)
@@ -92,8 +92,8 @@ def test_a_topic_that_is_deleted_after_its_disk_has_failed_leaves_nothing_remote
     assert manager.stopped == [(known, False), (known, True)]
 
 
-def test_a_topic_that_is_deleted_after_its_disk_was_away_at_the_start_leaves_nothing_remote() -> None:
-    replicas, manager = Replicas(), ToldManager()
+def test_a_topic_deleted_after_its_disk_was_missing_at_the_start_leaves_no_remote_segments() -> None:
+    replicas, manager = Replicas(), RecordingManager()
     topic_id = replicas.create("t", remote_storage_enable="true")
     replicas.create("plain")
     known = TopicIdPartition(topic_id, "t", 0)
@@ -104,8 +104,8 @@ def test_a_topic_that_is_deleted_after_its_disk_was_away_at_the_start_leaves_not
     assert manager.stopped == [(known, True)]
 
 
-def test_a_topic_that_is_deleted_while_a_default_has_it_compacted_leaves_nothing_remote() -> None:
-    replicas, manager = Replicas(), ToldManager()
+def test_a_topic_deleted_while_compacted_by_default_leaves_no_remote_segments() -> None:
+    replicas, manager = Replicas(), RecordingManager()
     roles = followed(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
     known = TopicIdPartition(topic_id, "t", 0)
@@ -120,8 +120,8 @@ def test_a_topic_that_is_deleted_while_a_default_has_it_compacted_leaves_nothing
     assert manager.stopped == [(known, False), (known, True)]
 
 
-def test_a_partition_that_moved_away_is_not_this_nodes_to_delete() -> None:
-    replicas, manager = Replicas(), ToldManager()
+def test_remote_segments_of_a_reassigned_partition_are_not_deleted() -> None:
+    replicas, manager = Replicas(), RecordingManager()
     followed(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
     known = TopicIdPartition(topic_id, "t", 0)

@@ -1,4 +1,4 @@
-"""What a node's settings mean for tiered storage, and which are refused."""
+"""The settings of tiered storage: defaults, prefixes, and refused values."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def test_the_settings_of_the_log_manager_are_kafkas_by_default() -> None:
         ),
     ],
 )
-def test_kip_1157_the_older_name_of_the_follower_pool_counts_where_only_that_is_given(
+def test_kip_1157_the_older_key_of_the_follower_pool_is_the_fallback(
     given: dict[str, str], threads: int
 ) -> None:
     settings = log_manager_settings(BrokerConfig({**ON, **given}))
     assert settings.remote_log_manager_follower_thread_pool_size == threads
 
 
-def test_keys_behind_the_prefixes_go_to_the_managers() -> None:
+def test_prefixed_keys_are_passed_to_the_managers() -> None:
     given = {
         "rsm.config.storage.backend.class": "s3",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
@@ -59,26 +59,26 @@ def test_keys_behind_the_prefixes_go_to_the_managers() -> None:
     assert not found.unknown_keys
 
 
-def test_prefixes_can_be_chosen() -> None:
+def test_prefixes_are_configurable() -> None:
     given = {"remote.log.storage.manager.impl.prefix": "mine.", "mine.chunk.size": "7"}
     assert storage_manager_values(BrokerConfig({**ON, **given})) == {"chunk.size": "7"}
 
 
 @pytest.mark.parametrize("name", ["bundled", "io.aiven.kafka.tieredstorage.RemoteStorageManager"])
-def test_class_names_that_mean_the_bundled_manager_are_taken(name: str) -> None:
+def test_kafkas_class_names_of_the_default_manager_are_accepted(name: str) -> None:
     assert config(remote_log_storage_manager_class_name=name).remote_log_storage_manager_class_name == name
 
 
 @pytest.mark.parametrize(
     "key", ["remote.log.storage.manager.class.name", "remote.log.metadata.manager.class.name"]
 )
-def test_other_classes_are_refused_by_name_where_tiered_storage_is_on(key: str) -> None:
+def test_unknown_classes_are_refused_while_tiering_is_enabled(key: str) -> None:
     with pytest.raises(ConfigError, match=f"{key}=com.example.Manager"):
         BrokerConfig({**ON, key: "com.example.Manager"})
     BrokerConfig({"node.id": "1", key: "com.example.Manager"})
 
 
-def test_the_listener_of_the_metadata_manager_is_an_advertised_one() -> None:
+def test_the_listener_of_the_metadata_manager_must_be_advertised() -> None:
     assert config().metadata_listener == "PLAINTEXT"
     with pytest.raises(ConfigError, match=r"remote\.log\.metadata\.manager\.listener\.name=INSIDE"):
         config(remote_log_metadata_manager_listener_name="inside")

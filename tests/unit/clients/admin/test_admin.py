@@ -58,7 +58,7 @@ async def test_topics_are_created_described_listed_and_deleted(servers: str, top
         assert topic not in await admin.list_topics()
 
 
-async def test_one_name_in_place_of_a_list_is_refused_and_touches_nothing_of_its_letters(
+async def test_a_string_instead_of_a_list_of_names_is_refused(
     servers: str,
 ) -> None:
     async with Admin(servers) as admin:
@@ -94,14 +94,14 @@ async def test_each_item_has_its_own_error(servers: str, topic: str) -> None:
         assert code(deleted["missing"]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_validating_creates_nothing(servers: str, topic: str) -> None:
+async def test_validate_only_creates_nothing(servers: str, topic: str) -> None:
     async with Admin(servers) as admin:
         results = await admin.create_topics([NewTopic(name=topic, num_partitions=2)], validate_only=True)
         assert not isinstance(results[topic], KafkaError)
         assert topic not in await admin.list_topics()
 
 
-async def test_replicas_may_be_placed_by_hand(servers: str, topic: str) -> None:
+async def test_replicas_can_be_assigned_explicitly(servers: str, topic: str) -> None:
     async with Admin(servers) as admin:
         broker_id = (await admin.describe_cluster()).brokers[0].node_id
         placed = NewTopic(name=topic, replica_assignments={0: [broker_id], 1: [broker_id]})
@@ -110,7 +110,7 @@ async def test_replicas_may_be_placed_by_hand(servers: str, topic: str) -> None:
         assert isinstance((await admin.create_topics([impossible]))[f"{topic}-2"], KafkaError)
 
 
-async def test_partitions_are_added_but_never_taken_away(servers: str, topic: str) -> None:
+async def test_partitions_are_added_and_cannot_be_removed(servers: str, topic: str) -> None:
     async with Admin(servers) as admin:
         await admin.create_topic(topic, num_partitions=2)
         assert await admin.create_partitions({topic: 5}) == {topic: None}
@@ -118,7 +118,7 @@ async def test_partitions_are_added_but_never_taken_away(servers: str, topic: st
         assert code((await admin.create_partitions({topic: 1}))[topic]) is ErrorCode.INVALID_PARTITIONS
 
 
-async def test_levels_of_loggers_are_read_and_changed(servers: str) -> None:
+async def test_logger_levels_are_described_and_altered(servers: str) -> None:
     logger = logging.getLogger("tests.of.the.admin.client")
     async with Admin(servers) as admin:
         node_id = (await admin.describe_cluster()).brokers[0].node_id
@@ -134,7 +134,7 @@ async def test_levels_of_loggers_are_read_and_changed(servers: str) -> None:
             logger.setLevel(logging.NOTSET)
 
 
-async def test_configurations_are_read_and_changed(servers: str, topic: str) -> None:
+async def test_configs_are_described_and_altered(servers: str, topic: str) -> None:
     resource = ConfigResource(ResourceType.TOPIC, topic)
     async with Admin(servers) as admin:
         await admin.create_topic(topic, configs={"cleanup.policy": "compact"})
@@ -164,7 +164,7 @@ async def assert_configs(admin: Admin, resource: ConfigResource, expected: dict[
     assert {name: entry.value for name, entry in entries.items()} == expected
 
 
-async def test_a_bad_configuration_value_is_refused_for_its_resource(servers: str, topic: str) -> None:
+async def test_an_invalid_config_value_is_refused_for_its_resource(servers: str, topic: str) -> None:
     present, missing = (ConfigResource(ResourceType.TOPIC, name) for name in (topic, "missing"))
     async with Admin(servers) as admin:
         await admin.create_topic(topic)
@@ -175,7 +175,7 @@ async def test_a_bad_configuration_value_is_refused_for_its_resource(servers: st
         assert code(results[missing]) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_a_brokers_configuration_is_asked_of_that_broker(servers: str) -> None:
+async def test_broker_configs_are_requested_from_the_broker(servers: str) -> None:
     async with Admin(servers) as admin:
         broker = ConfigResource(ResourceType.BROKER, str((await admin.describe_cluster()).brokers[0].node_id))
         entries = (await admin.describe_configs([broker]))[broker]
@@ -288,7 +288,7 @@ async def test_offsets_of_a_group_are_set_read_and_deleted(servers: str, topic: 
         assert list(await admin.list_group_offsets(group)) == [one]
 
 
-async def test_a_closed_admin_client_reports_it(servers: str) -> None:
+async def test_a_closed_admin_client_refuses_calls(servers: str) -> None:
     admin = Admin(servers)
     with pytest.raises(KafkaError, match="not started"):
         await admin.list_topics()

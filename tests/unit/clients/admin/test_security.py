@@ -100,7 +100,7 @@ async def test_access_control_entries_are_added_found_and_removed(servers: str, 
         assert reader in await admin.describe_acls()
 
 
-async def test_without_an_authorizer_there_are_no_access_control_entries() -> None:
+async def test_without_an_authorizer_acl_requests_are_refused() -> None:
     with EmbeddedCluster() as cluster:
         async with Admin(cluster.bootstrap_servers) as admin:
             entry = AclBinding(AclResourceType.TOPIC, "tides", "User:alice", AclOperation.READ)
@@ -133,9 +133,7 @@ async def test_features_are_described_and_changed() -> None:
             assert "transaction.version" not in (await admin.describe_features()).finalized
 
 
-async def test_elections_and_reassignments_have_an_outcome_for_each_partition(
-    servers: str, name: str
-) -> None:
+async def test_elections_and_reassignments_have_a_result_per_partition(servers: str, name: str) -> None:
     first, missing = TopicPartition(name, 0), TopicPartition(name, 9)
     async with Admin(servers) as admin:
         await admin.create_topic(name, num_partitions=1)
@@ -153,7 +151,7 @@ async def test_elections_and_reassignments_have_an_outcome_for_each_partition(
         assert await admin.list_partition_reassignments([first]) == {}
 
 
-async def test_brokers_are_described_with_their_state_and_forgotten_by_id(servers: str) -> None:
+async def test_brokers_are_described_and_unregistered(servers: str) -> None:
     async with Admin(servers) as admin:
         described = await admin.describe_cluster(include_fenced=True)
         assert [broker.node_id for broker in described.brokers] == [1]

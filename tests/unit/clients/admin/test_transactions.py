@@ -1,4 +1,4 @@
-"""Admin calls about transactions, against brokers whose every answer is decided here."""
+"""Admin calls about transactions, against brokers with scripted responses."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ P0 = TopicPartition("tides", 0)
 
 @pytest.fixture
 async def brokers() -> AsyncIterator[list[ScriptedBroker]]:
-    """Two brokers; the second coordinates every transactional id."""
+    """Yield two brokers; the second one coordinates every transactional id."""
     async with scripted_brokers(2) as pair:
         for broker in pair:
             broker.handlers[ApiKey.FIND_COORDINATOR] = lambda seen: coordinated_by(pair[1], seen)
@@ -83,7 +83,7 @@ async def test_a_transaction_is_described_by_its_coordinator(brokers: list[Scrip
     assert isinstance(idle, TransactionDescription) and idle.start_time_ms is None
 
 
-async def test_an_unknown_transactional_id_is_an_error_of_its_own(brokers: list[ScriptedBroker]) -> None:
+async def test_an_unknown_transactional_id_has_its_own_error(brokers: list[ScriptedBroker]) -> None:
     brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda seen: described(
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     )
@@ -109,12 +109,12 @@ async def test_transactions_of_all_brokers_are_listed_with_filters(brokers: list
         )
         for name, coordinator in (("a", 1), ("b", 2))
     }
-    [asked] = brokers[1].requests(ApiKey.LIST_TRANSACTIONS)
-    assert (asked.state_filters, asked.producer_id_filters) == (("Ongoing",), (7,))
-    assert (asked.duration_filter, asked.transactional_id_pattern) == (5, "[ab]")
+    [requested] = brokers[1].requests(ApiKey.LIST_TRANSACTIONS)
+    assert (requested.state_filters, requested.producer_id_filters) == (("Ongoing",), (7,))
+    assert (requested.duration_filter, requested.transactional_id_pattern) == (5, "[ab]")
 
 
-async def test_a_filter_that_a_broker_does_not_know_is_refused_and_not_left_out() -> None:
+async def test_a_filter_that_a_broker_does_not_support_is_refused() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.LIST_TRANSACTIONS] = 0
         broker.handlers[ApiKey.LIST_TRANSACTIONS] = lambda seen: ListTransactionsResponse()
@@ -126,7 +126,7 @@ async def test_a_filter_that_a_broker_does_not_know_is_refused_and_not_left_out(
                 assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_a_state_that_does_not_exist_is_named() -> None:
+async def test_an_unknown_state_is_refused_by_name() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.LIST_TRANSACTIONS] = lambda seen: ListTransactionsResponse(
             unknown_state_filters=("Sleeping",)
@@ -136,7 +136,7 @@ async def test_a_state_that_does_not_exist_is_named() -> None:
                 await admin.list_transactions(states=["Sleeping"])
 
 
-async def test_fencing_asks_for_a_new_epoch_until_what_is_open_is_aborted(
+async def test_fence_producers_retries_until_the_open_transaction_is_aborted(
     brokers: list[ScriptedBroker],
 ) -> None:
     answers = [
@@ -146,8 +146,8 @@ async def test_fencing_asks_for_a_new_epoch_until_what_is_open_is_aborted(
     brokers[1].handlers[ApiKey.INIT_PRODUCER_ID] = lambda seen: answers.pop(0)
     async with Admin(brokers[0].address, retry_backoff_ms=1) as admin:
         assert await admin.fence_producers(["gauge"]) == {"gauge": (7, 4)}
-    asked = brokers[1].requests(ApiKey.INIT_PRODUCER_ID)
-    assert [(one.transactional_id, one.producer_id) for one in asked] == [("gauge", -1), ("gauge", -1)]
+    requested = brokers[1].requests(ApiKey.INIT_PRODUCER_ID)
+    assert [(one.transactional_id, one.producer_id) for one in requested] == [("gauge", -1), ("gauge", -1)]
 
 
 async def test_a_hanging_transaction_is_aborted_at_the_leader() -> None:

@@ -10,7 +10,7 @@ from tidelog.clients.config.options import ConfigError, parse_bootstrap_servers
 from tidelog.protocol.errors import ErrorCode
 
 
-def test_defaults_are_kafkas() -> None:
+def test_defaults_equal_kafkas() -> None:
     producer = ProducerConfig()
     assert (producer.required_acks, producer.batch_size, producer.linger_ms) == (-1, 16_384, 5)
     assert (producer.buffer_memory, producer.delivery_timeout_ms) == (33_554_432, 120_000)
@@ -23,7 +23,7 @@ def test_defaults_are_kafkas() -> None:
     ("kind", "options", "shown"),
     [
         (ProducerConfig, {"acks": 2}, "acks=2"),
-        (ProducerConfig, {"acks": 1}, "acks=1"),  # while idempotence is on
+        (ProducerConfig, {"acks": 1}, "acks=1"),  # with idempotence enabled
         (ProducerConfig, {"retries": 0}, "retries=0"),
         (ProducerConfig, {"max_in_flight_requests_per_connection": 6}, "=6"),
         (ProducerConfig, {"compression_type": "brotli"}, "'brotli'"),
@@ -49,7 +49,7 @@ def test_defaults_are_kafkas() -> None:
         (AdminConfig, {"request_timeout_ms": 0}, "request_timeout_ms=0"),
     ],
 )
-def test_a_bad_value_is_refused_by_option_and_value(kind: Any, options: dict[str, Any], shown: str) -> None:
+def test_an_invalid_value_is_refused_with_its_option(kind: Any, options: dict[str, Any], shown: str) -> None:
     with pytest.raises(ConfigError) as caught:
         make_config(kind, options)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
@@ -66,7 +66,7 @@ def test_a_bad_value_is_refused_by_option_and_value(kind: Any, options: dict[str
         ("zebra", "expected one of acks, batch_size"),
     ],
 )
-def test_a_misspelt_option_is_answered_with_those_spelt_much_like_it(option: str, hint: str) -> None:
+def test_an_unknown_option_is_refused_with_similar_names(option: str, hint: str) -> None:
     with pytest.raises(ConfigError, match=f"Unknown option: '{re.escape(option)}'") as caught:
         make_config(ProducerConfig, {option: 5})
     assert hint in str(caught.value)

@@ -1,4 +1,4 @@
-"""The TLS of a client from its options."""
+"""The TLS settings of a client, from its options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AUTHORITY = Authority.create()
 TRUSTED: dict[str, Any] = {"ssl_truststore_type": "PEM", "ssl_truststore_certificates": AUTHORITY.pem()}
 
 
-def test_without_tls_there_is_no_context() -> None:
+def test_no_tls_context_without_tls() -> None:
     assert context_source(ClientConfig(**TRUSTED)) is None
 
 
@@ -36,7 +36,7 @@ def test_options_are_kafkas_keys() -> None:
     assert context.cert_store_stats()["x509"] == 1
 
 
-def test_without_a_trust_store_the_certificates_of_the_system_are_trusted() -> None:
+def test_system_certificates_are_trusted_without_a_trust_store() -> None:
     source = context_source(ClientConfig(security_protocol="SSL"))
     assert source is not None
     assert source().verify_mode is ssl.CERT_REQUIRED and source().check_hostname
@@ -60,7 +60,7 @@ def test_a_context_of_the_application_is_used(is_function: bool) -> None:
         ({**TRUSTED, "ssl_truststore_password": "canary"}, "not allowed with the type PEM"),
     ],
 )
-def test_a_bad_option_is_refused_without_secrets(options: dict[str, Any], problem: str) -> None:
+def test_an_invalid_option_is_refused_without_showing_secrets(options: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError) as raised:
         context_source(ClientConfig(security_protocol="SSL", **options))
     assert problem in str(raised.value) and "canary" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""The consumer against brokers whose answers are scripted: truncation, lost sessions, moved leaders."""
+"""The consumer against scripted brokers: truncation, lost sessions, moved leaders."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def fetched(records: bytes = b"", error: ErrorCode = ErrorCode.NONE, **fields: o
 
 
 def offset_of(request: object) -> int | None:
-    """What a fetch asks of tides-0; None when it does not name it."""
+    """Return the fetch offset of tides-0, or None if the request does not contain the partition."""
     for topic in request.topics:  # type: ignore[attr-defined]
         for partition in topic.partitions:
             offset: int = partition.fetch_offset
@@ -60,14 +60,17 @@ def offset_of(request: object) -> int | None:
 
 
 def log(*batches: bytes, until: int, session_id: int = 0) -> Callable[[Seen], Answer]:
-    """A leader that has these batches of one record each, from offset 0; it supports sessions if required."""
-    asked = {"offset": 0}
+    """Handle fetches as a leader with one record per batch, from offset 0.
+
+    With a `session_id` it supports fetch sessions.
+    """
+    position = {"offset": 0}
 
     def handler(seen: Seen) -> Answer:
         offset = offset_of(seen.message)
         if offset is not None:
-            asked["offset"] = offset
-        at = asked["offset"]
+            position["offset"] = offset
+        at = position["offset"]
         if at > until:
             return fetched(error=ErrorCode.OFFSET_OUT_OF_RANGE)
         return fetched(batches[at] if at < until else b"", session_id=session_id)
@@ -103,7 +106,7 @@ async def read(consumer: Consumer, count: int) -> list[int]:
     return offsets
 
 
-async def test_reading_continues_over_lost_connections_and_lost_sessions() -> None:
+async def test_polling_continues_after_lost_connections_and_sessions() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
         broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
@@ -126,7 +129,7 @@ async def test_reading_continues_over_lost_connections_and_lost_sessions() -> No
         assert {0, 1, 2} <= set(epochs)
 
 
-async def test_a_new_leader_epoch_is_checked_before_reading_on() -> None:
+async def test_a_new_leader_epoch_is_validated_before_fetching() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
         broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
@@ -140,12 +143,12 @@ async def test_a_new_leader_epoch_is_checked_before_reading_on() -> None:
             broker.handlers[ApiKey.FETCH] = fenced_once(broker.handlers[ApiKey.FETCH])
             assert await read(consumer, 1) == [2]
         (question,) = broker.requests(ApiKey.OFFSET_FOR_LEADER_EPOCH)
-        (asked,) = question.topics[0].partitions
-        assert (asked.leader_epoch, asked.current_leader_epoch) == (1, 2)
+        (requested,) = question.topics[0].partitions
+        assert (requested.leader_epoch, requested.current_leader_epoch) == (1, 2)
 
 
 def fenced_once(handler: Callable[[Seen], Answer]) -> Callable[[Seen], Answer]:
-    """Answer FENCED_LEADER_EPOCH to fetches of an old epoch, as the new leader does."""
+    """Respond with FENCED_LEADER_EPOCH to fetches of an older epoch, as the new leader does."""
 
     def fence(seen: Seen) -> Answer:
         for topic in seen.message.topics:
@@ -158,7 +161,7 @@ def fenced_once(handler: Callable[[Seen], Answer]) -> Callable[[Seen], Answer]:
 
 
 async def truncated(broker: ScriptedBroker, consumer: Consumer) -> None:
-    """Read offsets 0-2 of epoch 1, after which a new leader has only offset 0 of it."""
+    """Read offsets 0-2 of epoch 1; then replace the leader by one that has only offset 0 of epoch 1."""
     broker.versions[ApiKey.FETCH] = 12
     broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
     broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2), until=3)
@@ -170,7 +173,7 @@ async def truncated(broker: ScriptedBroker, consumer: Consumer) -> None:
     broker.handlers[ApiKey.FETCH] = fenced_once(new_leader)
 
 
-async def test_a_truncated_log_is_read_again_from_where_it_parts() -> None:
+async def test_a_truncated_log_is_read_again_from_the_divergence() -> None:
     async with scripted_brokers() as [broker], quick(broker) as consumer:
         await truncated(broker, consumer)
         assert await read(consumer, 3) == [1, 2, 3]
@@ -186,7 +189,7 @@ async def test_a_truncated_log_without_reset_policy_is_an_error() -> None:
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_a_lookup_that_fails_for_the_moment_is_repeated() -> None:
+async def test_a_lookup_with_a_retriable_error_is_repeated() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
         unavailable = ListOffsetsPartitionResponse(
@@ -203,7 +206,7 @@ async def test_a_lookup_that_fails_for_the_moment_is_repeated() -> None:
             assert await read(consumer, 1) == [1]
 
 
-async def test_records_of_a_seek_while_a_fetch_is_on_its_way_are_those_of_the_new_place() -> None:
+async def test_a_response_in_flight_during_a_seek_is_discarded() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
         broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
@@ -217,7 +220,7 @@ async def test_records_of_a_seek_while_a_fetch_is_on_its_way_are_those_of_the_ne
                 assert await read(consumer, 2) == [target, target + 1]
 
 
-async def test_the_partition_reader_continues_over_lost_connections_and_ends_in_time() -> None:
+async def test_the_partition_reader_continues_after_lost_connections_and_ends_in_time() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
         leader = log(*(batch(number) for number in range(10)), until=10)
@@ -239,7 +242,7 @@ async def test_the_partition_reader_continues_over_lost_connections_and_ends_in_
 
 
 def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
-    """Let group "g" stand at offset 1 of two records, once an open transaction has been asked about."""
+    """Commit offset 1 of group "g"; the first `times` OffsetFetch requests meet an open transaction."""
     codes = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * times + [ErrorCode.NONE]
 
     def committed(seen: Seen) -> OffsetFetchResponse:
@@ -256,7 +259,7 @@ def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
 
 
 @pytest.mark.parametrize("isolation_level", ["read_uncommitted", "read_committed"])
-async def test_a_start_waits_for_the_offsets_of_an_open_transaction_whatever_is_read(
+async def test_a_start_waits_for_unstable_offsets_with_any_isolation_level(
     isolation_level: str,
 ) -> None:
     # KIP-447: otherwise the next owner of the partition would process the records of the transaction again.
@@ -267,11 +270,11 @@ async def test_a_start_waits_for_the_offsets_of_an_open_transaction_whatever_is_
             consumer.assign([P0])
             assert await consumer.position(P0) == 1
             assert (await consumer.committed([P0]))[P0] is not None
-        asked = broker.requests(ApiKey.OFFSET_FETCH)
-        assert len(asked) == 3 and all(request.require_stable for request in asked)
+        requested = broker.requests(ApiKey.OFFSET_FETCH)
+        assert len(requested) == 3 and all(request.require_stable for request in requested)
 
 
-async def test_reading_waits_for_the_offsets_of_a_transaction_that_is_open_for_long() -> None:
+async def test_polling_waits_for_offsets_of_a_long_transaction() -> None:
     async with scripted_brokers() as [broker]:
         with_unstable_offsets(broker, 40)
         options = {"group_id": "g", "enable_auto_commit": False, "default_api_timeout_ms": 300}

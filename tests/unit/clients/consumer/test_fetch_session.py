@@ -20,8 +20,8 @@ def at(offset: int, *, topic_id: int = 7, epoch: int = 0) -> SessionPartition:
 
 
 def built(session: FetchSession, **offsets: int) -> SessionRequest:
-    wanted = {TopicPartition("tides", int(name[1:])): at(offset) for name, offset in offsets.items()}
-    return session.build(wanted, by_topic_id=True)
+    positions = {TopicPartition("tides", int(name[1:])): at(offset) for name, offset in offsets.items()}
+    return session.build(positions, by_topic_id=True)
 
 
 def established() -> FetchSession:
@@ -31,13 +31,13 @@ def established() -> FetchSession:
     return session
 
 
-def test_the_first_request_asks_for_a_session_and_lists_everything() -> None:
+def test_the_first_request_creates_a_session_with_all_partitions() -> None:
     request = built(FetchSession(), p0=3, p1=4)
     assert (request.session_id, request.epoch) == (0, 0)
     assert dict(request.to_send) == {P0: at(3), P1: at(4)}
 
 
-def test_a_broker_that_gives_no_session_gets_full_requests() -> None:
+def test_a_broker_without_sessions_gets_full_requests() -> None:
     session = FetchSession()
     built(session, p0=0)
     session.on_success(session_id=0)
@@ -52,13 +52,13 @@ def test_only_changes_are_sent_in_a_session() -> None:
     assert dict(request.forgotten) == {}
 
 
-def test_partitions_that_are_not_wanted_any_more_are_forgotten() -> None:
+def test_removed_partitions_are_forgotten() -> None:
     request = built(established(), p1=0)
     assert dict(request.to_send) == {}
     assert dict(request.forgotten) == {P0: UUID(int=7)}
 
 
-def test_epochs_count_answered_requests_and_pass_over_zero() -> None:
+def test_the_session_epoch_increases_per_response_and_skips_zero() -> None:
     session = established()
     epochs = []
     for _ in range(3):
@@ -71,7 +71,7 @@ def test_epochs_count_answered_requests_and_pass_over_zero() -> None:
     assert built(session, p0=0).epoch == 1
 
 
-def test_a_lost_answer_makes_the_next_request_full_and_closes_the_session() -> None:
+def test_a_lost_response_closes_the_session_and_makes_the_next_request_full() -> None:
     session = established()
     built(session, p0=0, p1=0)
     session.on_failure(ErrorCode.NETWORK_EXCEPTION)
@@ -80,34 +80,34 @@ def test_a_lost_answer_makes_the_next_request_full_and_closes_the_session() -> N
     assert len(request.to_send) == 2
 
 
-def test_a_session_that_the_broker_forgot_is_not_named_again() -> None:
+def test_a_session_unknown_to_the_broker_is_not_used_again() -> None:
     session = established()
     session.on_failure(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     request = built(session, p0=0)
     assert (request.session_id, request.epoch) == (0, 0)
 
 
-def test_a_session_that_the_broker_closed_while_answering_is_begun_again() -> None:
+def test_a_session_closed_by_the_broker_is_created_again() -> None:
     session = established()
     built(session, p0=0)
     session.on_success(session_id=0)
     assert (built(session, p0=0).session_id, session.epoch) == (0, 0)
 
 
-def test_a_topic_recreated_is_forgotten_by_its_old_id_and_sent_with_its_new_one() -> None:
+def test_a_recreated_topic_is_forgotten_by_its_old_id_and_sent_with_its_new_one() -> None:
     session = established()
     request = session.build({P0: at(0, topic_id=8), P1: at(0)}, by_topic_id=True)
     assert dict(request.to_send) == {P0: at(0, topic_id=8)}
     assert dict(request.forgotten) == {P0: UUID(int=7)}
 
 
-def test_changing_between_names_and_ids_starts_over() -> None:
+def test_a_change_between_names_and_ids_creates_a_new_session() -> None:
     session = established()
     nameless = SessionPartition(ZERO_UUID, 0, 0, 1_000)
     assert session.build({P0: nameless}, by_topic_id=False).epoch == INITIAL_EPOCH
 
 
-def test_closing_names_the_session_once_it_exists() -> None:
+def test_close_names_an_existing_session() -> None:
     assert FetchSession().close() is None
     closing = established().close()
     assert closing is not None

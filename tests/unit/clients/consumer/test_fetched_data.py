@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tidelog.clients.consumer.consumer_types import TimestampType
@@ -7,7 +9,7 @@ from tidelog.clients.consumer.fetched_data import FetchedData
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record import BatchBuilder, BatchProducer
 
 P0 = TopicPartition("tides", 0)
 ABORT = b"\x00\x00\x00\x00"
@@ -15,16 +17,18 @@ COMMIT = b"\x00\x00\x00\x01"
 
 
 def batch(
-    base_offset: int, *values: str, producer: int = -1, transactional: bool = False, **options: object
+    base_offset: int, *values: str, producer: int = -1, transactional: bool = False, **options: Any
 ) -> bytes:
     builder = BatchBuilder(
         base_offset=base_offset,
         leader_epoch=4,
-        producer_id=producer,
-        producer_epoch=0 if producer >= 0 else -1,
-        base_sequence=0 if producer >= 0 else -1,
-        is_transactional=transactional,
-        **options,  # type: ignore[arg-type]
+        producer=BatchProducer(
+            producer_id=producer,
+            producer_epoch=0 if producer >= 0 else -1,
+            base_sequence=0 if producer >= 0 else -1,
+            is_transactional=transactional,
+        ),
+        **options,
     )
     for value in values:
         builder.append(1_000, None, value.encode(), ())
@@ -35,10 +39,8 @@ def marker(offset: int, producer: int, key: bytes) -> bytes:
     builder = BatchBuilder(
         base_offset=offset,
         leader_epoch=4,
-        producer_id=producer,
-        producer_epoch=0,
-        is_transactional=True,
         is_control=True,
+        producer=BatchProducer(producer_id=producer, producer_epoch=0, is_transactional=True),
     )
     builder.append(1_000, key, b"\x00\x00\x00\x00\x00\x00", ())
     return bytes(builder.build())
@@ -57,13 +59,13 @@ def values(data: FetchedData, at_most: int = 100) -> list[str]:
     return result
 
 
-def test_records_come_with_their_place_and_epoch() -> None:
+def test_records_have_their_offset_and_epoch() -> None:
     (record,) = fetched(batch(7, "a"), 7).take(10)
     assert record.topic_partition == P0
     assert record == ("tides", 0, 7, 1_000, TimestampType.CREATE_TIME, None, b"a", (), 4)
 
 
-def test_records_are_taken_in_portions_and_the_position_follows() -> None:
+def test_records_are_taken_in_parts_and_the_position_follows() -> None:
     data = fetched(batch(0, "a", "b", "c") + batch(3, "d"))
     assert data.next_offset == 4
     assert [record.offset for record in data.take(2)] == [0, 1]
@@ -75,24 +77,24 @@ def test_records_are_taken_in_portions_and_the_position_follows() -> None:
     assert data.consumed == (4, 4)
 
 
-def test_records_before_the_fetch_offset_are_left_out() -> None:
+def test_records_before_the_fetch_offset_are_omitted() -> None:
     assert values(fetched(batch(0, "a", "b", "c"), 2)) == ["c"]
 
 
-def test_a_batch_cut_off_by_the_size_limit_is_left_out() -> None:
+def test_a_batch_truncated_by_the_size_limit_is_omitted() -> None:
     whole = batch(0, "a")
     data = fetched(whole + batch(1, "b")[:-3])
     assert data.next_offset == 1
     assert values(data) == ["a"]
 
 
-def test_not_even_one_whole_batch_is_an_error_that_reports_it() -> None:
+def test_a_response_without_a_complete_batch_is_an_error() -> None:
     with pytest.raises(KafkaError) as caught:
         fetched(batch(0, "a" * 500)[:100])
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
-def test_a_bad_checksum_is_reported_behind_the_good_batches() -> None:
+def test_a_wrong_checksum_is_raised_after_the_valid_batches() -> None:
     damaged = bytearray(batch(1, "b"))
     damaged[-2] ^= 1
     data = fetched(batch(0, "a") + bytes(damaged))
@@ -104,36 +106,36 @@ def test_a_bad_checksum_is_reported_behind_the_good_batches() -> None:
 
 
 def test_decompression_is_bounded() -> None:
-    bomb = batch(0, "x" * 100_000, compression=Compression.GZIP)
+    compressed = batch(0, "x" * 100_000, compression=Compression.GZIP)
     with pytest.raises(KafkaError) as caught:
-        fetched(bomb, limit=10_000).take(1)
+        fetched(compressed, limit=10_000).take(1)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_the_brokers_timestamp_is_marked_as_such() -> None:
+def test_log_append_time_is_marked() -> None:
     (record,) = fetched(batch(0, "a", log_append_time=9_999)).take(1)
     assert (record.timestamp, record.timestamp_type) == (9_999, TimestampType.LOG_APPEND_TIME)
 
 
-def test_control_batches_only_move_the_position() -> None:
+def test_control_batches_only_advance_the_position() -> None:
     data = fetched(batch(0, "a", producer=1, transactional=True) + marker(1, 1, COMMIT))
     assert [record.offset for record in data.take(10)] == [0]
     assert data.is_drained
     assert data.consumed == (2, 4)
 
 
-def test_a_range_of_markers_alone_moves_the_position() -> None:
+def test_a_range_of_only_markers_advances_the_position() -> None:
     data = fetched(marker(5, 1, COMMIT), 5)
     assert data.take(10) == []
     assert data.consumed == (6, 4)
 
 
-def test_read_uncommitted_sees_aborted_records() -> None:
+def test_read_uncommitted_returns_aborted_records() -> None:
     stream = batch(0, "a", producer=1, transactional=True) + marker(1, 1, ABORT)
     assert values(fetched(stream, aborted=None)) == ["a"]
 
 
-def test_read_committed_leaves_out_what_was_aborted_and_nothing_else() -> None:
+def test_read_committed_omits_only_aborted_records() -> None:
     stream = (
         batch(0, "committed 1", producer=2, transactional=True)
         + batch(1, "aborted 1", producer=1, transactional=True)
@@ -150,7 +152,7 @@ def test_read_committed_leaves_out_what_was_aborted_and_nothing_else() -> None:
     assert data.consumed == (9, 4)
 
 
-def test_two_aborted_transactions_of_one_producer_are_both_left_out() -> None:
+def test_two_aborted_transactions_of_one_producer_are_omitted() -> None:
     stream = (
         batch(0, "aborted 1", producer=1, transactional=True)
         + marker(1, 1, ABORT)
@@ -162,12 +164,12 @@ def test_two_aborted_transactions_of_one_producer_are_both_left_out() -> None:
     assert values(fetched(stream, aborted=[(1, 4), (1, 0)])) == ["committed"]
 
 
-def test_a_transaction_that_began_before_the_range_is_left_out_too() -> None:
+def test_a_transaction_that_began_before_the_range_is_omitted() -> None:
     stream = batch(10, "aborted", producer=1, transactional=True) + marker(11, 1, ABORT) + batch(12, "kept")
     assert values(fetched(stream, 10, aborted=[(1, 2)])) == ["kept"]
 
 
-def test_a_compacted_batch_without_records_moves_the_position() -> None:
+def test_a_compacted_batch_without_records_advances_the_position() -> None:
     data = fetched(batch(0) + batch(1, "a"))
     assert values(data) == ["a"]
     assert data.consumed[0] == 2

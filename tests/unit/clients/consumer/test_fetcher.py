@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.transactions.accumulators import P0, P1, NoJitter, cluster
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.consumer.consumer_types import FetchPosition
 from tidelog.clients.consumer.fetcher import Fetcher
@@ -28,7 +29,8 @@ class Rig:
         self.assigned = AssignedPartitions()
         self.assigned.set([P0, P1])
         config = ConsumerConfig(**options)  # type: ignore[arg-type]
-        self.fetcher = Fetcher(config, self.assigned, self.metadata, NoJitter())
+        backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self.fetcher = Fetcher(config, self.assigned, self.metadata, retry_backoff=backoff, rng=NoJitter())
         for state in self.assigned:
             state.seek(FetchPosition(0), 1)
 
@@ -38,7 +40,7 @@ class Rig:
         return found
 
     def ask(self, now_ms: int = 0) -> list[int]:
-        """Send what is planned; the brokers asked."""
+        """Send the planned requests and return the ids of their brokers."""
         plan = self.fetcher.plan(now_ms)
         for node_id, states in plan.items():
             self.fetcher.request(node_id, states)
@@ -64,7 +66,7 @@ def data(partition: int = 0, content: bytes = b"", **fields: object) -> Partitio
     return PartitionData(partition_index=partition, records=content, high_watermark=50, **fields)  # type: ignore[arg-type]
 
 
-def test_each_leader_is_asked_for_its_partitions_and_only_once_at_a_time() -> None:
+def test_each_leader_gets_one_request_at_a_time_for_its_partitions() -> None:
     rig = Rig()
     assert rig.ask() == [1, 2]
     assert rig.ask() == []
@@ -72,7 +74,7 @@ def test_each_leader_is_asked_for_its_partitions_and_only_once_at_a_time() -> No
     assert rig.ask() == [1]
 
 
-def test_records_are_handed_out_and_the_position_moves() -> None:
+def test_returned_records_advance_the_position() -> None:
     rig = Rig()
     rig.ask()
     assert not rig.answer(1, data(content=records(0, 3)))
@@ -82,7 +84,7 @@ def test_records_are_handed_out_and_the_position_moves() -> None:
     assert rig.state().high_watermark == 50
 
 
-def test_the_next_range_is_fetched_ahead_but_no_third_one() -> None:
+def test_one_response_is_prefetched() -> None:
     rig = Rig()
     for offset in (0, 3):
         rig.ask()
@@ -94,7 +96,7 @@ def test_the_next_range_is_fetched_ahead_but_no_third_one() -> None:
     assert rig.taken() == [3, 4, 5, 6]
 
 
-def test_fetching_stops_while_enough_is_buffered() -> None:
+def test_fetching_pauses_while_the_buffer_is_full() -> None:
     rig = Rig(fetch_max_bytes=100)
     rig.ask()
     rig.answer(1, data(content=records(0, 10)))
@@ -103,7 +105,7 @@ def test_fetching_stops_while_enough_is_buffered() -> None:
     assert rig.ask() == [1]
 
 
-def test_paused_partitions_are_neither_fetched_nor_handed_out() -> None:
+def test_paused_partitions_are_neither_fetched_nor_returned() -> None:
     rig = Rig()
     rig.ask()
     rig.answer(1, data(content=records(0)))
@@ -114,7 +116,7 @@ def test_paused_partitions_are_neither_fetched_nor_handed_out() -> None:
     assert rig.taken() == [0]
 
 
-def test_an_answer_for_a_position_that_was_left_is_dropped() -> None:
+def test_a_response_for_an_abandoned_position_is_discarded() -> None:
     rig = Rig()
     rig.ask()
     rig.state().seek(FetchPosition(40), 1)
@@ -125,7 +127,7 @@ def test_an_answer_for_a_position_that_was_left_is_dropped() -> None:
     assert rig.taken() == [40]
 
 
-def test_partitions_take_turns_when_records_are_few() -> None:
+def test_partitions_are_fetched_in_rotation_when_max_records_is_small() -> None:
     rig = Rig()
     rig.ask()
     rig.answer(1, data(0, records(0, 4)))
@@ -134,7 +136,7 @@ def test_partitions_take_turns_when_records_are_few() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH])
-def test_a_stale_leader_asks_for_metadata_and_backs_off(code: ErrorCode) -> None:
+def test_a_stale_leader_causes_a_metadata_update_and_a_backoff(code: ErrorCode) -> None:
     rig = Rig()
     rig.ask()
     assert rig.answer(1, data(error_code=code))
@@ -143,7 +145,7 @@ def test_a_stale_leader_asks_for_metadata_and_backs_off(code: ErrorCode) -> None
     assert rig.ask(100) == [1]
 
 
-def test_a_leader_hint_is_followed_at_once() -> None:
+def test_current_leader_in_a_response_is_used_at_once() -> None:
     rig = Rig()
     rig.ask()
     rig.answer(2, data(1))
@@ -154,7 +156,7 @@ def test_a_leader_hint_is_followed_at_once() -> None:
     assert rig.ask() == [2, 9]
 
 
-def test_an_offset_out_of_range_resets_by_policy() -> None:
+def test_an_offset_out_of_range_is_reset_by_policy() -> None:
     rig = Rig(auto_offset_reset="earliest")
     rig.ask()
     rig.answer(1, data(error_code=ErrorCode.OFFSET_OUT_OF_RANGE))
@@ -171,7 +173,7 @@ def test_an_offset_out_of_range_without_policy_is_raised_with_the_offset() -> No
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_follower_that_lacks_the_offset_sends_us_back_to_the_leader() -> None:
+def test_a_follower_without_the_offset_redirects_to_the_leader() -> None:
     rig = Rig()
     rig.ask()
     rig.answer(1, data(preferred_read_replica=2))
@@ -182,16 +184,16 @@ def test_a_follower_that_lacks_the_offset_sends_us_back_to_the_leader() -> None:
     assert 1 in rig.ask()
 
 
-def test_a_preferred_replica_is_asked_until_its_time_has_expired() -> None:
+def test_a_preferred_replica_is_used_until_it_expires() -> None:
     rig = Rig(metadata_max_age_ms=1_000)
     rig.ask()
     rig.answer(1, data(preferred_read_replica=2))
-    assert rig.ask(999) == []  # broker 2 has a request on its way
+    assert rig.ask(999) == []  # broker 2 has a request in flight
     rig.answer(2, data(1), 999)
     assert rig.ask(1_000) == [1, 2]
 
 
-def test_an_error_of_one_partition_is_raised_once_and_only_when_nothing_is_in_hand() -> None:
+def test_an_error_of_a_partition_is_raised_once_when_no_records_are_buffered() -> None:
     rig = Rig()
     rig.ask()
     rig.answer(1, data(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
@@ -203,7 +205,7 @@ def test_an_error_of_one_partition_is_raised_once_and_only_when_nothing_is_in_ha
     assert rig.taken() == []
 
 
-def test_damage_is_raised_after_the_good_records_before_it_and_the_position_stays_in_front() -> None:
+def test_corruption_is_raised_after_the_valid_records_before_it() -> None:
     damaged = bytearray(records(3))
     damaged[-2] ^= 1
     rig = Rig()
@@ -216,7 +218,7 @@ def test_damage_is_raised_after_the_good_records_before_it_and_the_position_stay
     assert rig.state().position.offset == 3
 
 
-def test_a_lost_answer_backs_off_and_makes_the_session_full_again() -> None:
+def test_a_lost_response_causes_a_backoff_and_a_full_request() -> None:
     rig = Rig()
     rig.ask()
     rig.answer(1, data())
@@ -228,14 +230,14 @@ def test_a_lost_answer_backs_off_and_makes_the_session_full_again() -> None:
     assert (request.session_id, request.session_epoch, len(request.topics)) == (7, 0, 1)
 
 
-def test_names_are_used_up_to_version_12_when_a_topic_id_is_missing() -> None:
+def test_names_are_sent_up_to_version_12_without_a_topic_id() -> None:
     rig = Rig()
     request, highest = rig.fetcher.request(1, [rig.state()])
     assert highest == 12
     assert request.topics[0].topic == "tides"
 
 
-def test_open_sessions_are_ended_on_request() -> None:
+def test_open_sessions_are_closed_on_request() -> None:
     rig = Rig()
     rig.ask()
     rig.answer(1, data())

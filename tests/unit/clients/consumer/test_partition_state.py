@@ -18,7 +18,7 @@ def fetching(offset: int = 10, offset_epoch: int = 3, leader_epoch: int = 3) -> 
     return state
 
 
-def test_a_new_partition_waits_for_a_position() -> None:
+def test_a_new_partition_needs_a_position() -> None:
     state = PartitionState(P0)
     assert state.state is FetchState.INITIALIZING
     assert not state.is_fetchable
@@ -40,7 +40,7 @@ def test_a_committed_position_with_an_older_epoch_is_validated_first() -> None:
     assert state.position == FetchPosition(5, 2, 9)
 
 
-def test_a_new_leader_epoch_asks_for_validation() -> None:
+def test_a_new_leader_epoch_requires_validation() -> None:
     state = fetching()
     state.on_leader_changed(3)
     assert state.is_fetchable
@@ -50,14 +50,14 @@ def test_a_new_leader_epoch_asks_for_validation() -> None:
     assert state.generation > generation
 
 
-def test_before_the_first_record_there_is_nothing_to_validate() -> None:
+def test_a_position_without_records_needs_no_validation() -> None:
     state = fetching(offset_epoch=-1)
     state.on_leader_changed(4)
     assert state.is_fetchable
     assert state.position == FetchPosition(10, -1, 4)
 
 
-def test_a_reset_forgets_the_position_until_the_offset_is_known() -> None:
+def test_a_reset_clears_the_position_until_the_offset_is_known() -> None:
     state = fetching()
     state.await_reset(EARLIEST_TIMESTAMP)
     assert state.reset_timestamp == EARLIEST_TIMESTAMP
@@ -76,7 +76,7 @@ def test_a_paused_partition_keeps_its_position() -> None:
     assert state.position == FetchPosition(10, 3, 3)
 
 
-def test_a_new_assignment_keeps_the_positions_of_partitions_that_stay() -> None:
+def test_a_new_assignment_keeps_positions_of_remaining_partitions() -> None:
     assigned = AssignedPartitions()
     assigned.set([P0, P1])
     before = assigned.get(P1)
@@ -86,7 +86,7 @@ def test_a_new_assignment_keeps_the_positions_of_partitions_that_stay() -> None:
     assert assigned.topic_partitions == (P1,)
 
 
-def test_partitions_take_turns() -> None:
+def test_partitions_rotate() -> None:
     assigned = AssignedPartitions()
     assigned.set([P0, P1])
     assigned.move_to_end(P0)

@@ -28,7 +28,7 @@ class Rig:
         return found
 
     def fetch(self, partition: TopicPartition, *offsets: int) -> None:
-        """As the fetcher does: the position moves behind what it gives."""
+        """Add records as the fetcher does, and advance the position beyond them."""
         self.pending.add([(self.state(partition), [record(partition, offset) for offset in offsets])])
         self.state(partition).advance(offsets[-1] + 1, 4)
 
@@ -37,7 +37,7 @@ class Rig:
         return None if following is None else following.offset
 
 
-def test_positions_count_what_was_handed_out_not_what_was_fetched() -> None:
+def test_positions_count_returned_and_not_fetched_records() -> None:
     rig = Rig()
     rig.fetch(P0, 0, 1, 2)
     assert rig.pending.positions()[P0] == OffsetAndMetadata(0, "", 4)
@@ -48,7 +48,7 @@ def test_positions_count_what_was_handed_out_not_what_was_fetched() -> None:
     assert rig.next_offset() is None
 
 
-def test_a_seek_drops_what_was_not_handed_out() -> None:
+def test_a_seek_discards_buffered_records() -> None:
     rig = Rig()
     rig.fetch(P0, 0, 1, 2)
     rig.next_offset()
@@ -57,7 +57,7 @@ def test_a_seek_drops_what_was_not_handed_out() -> None:
     assert rig.pending.positions()[P0].offset == 50
 
 
-def test_a_revoked_partition_hands_out_nothing_more_even_if_it_comes_back() -> None:
+def test_buffered_records_of_a_revoked_partition_are_not_returned() -> None:
     rig = Rig()
     rig.fetch(P0, 0, 1)
     rig.assigned.set([P1])
@@ -66,7 +66,7 @@ def test_a_revoked_partition_hands_out_nothing_more_even_if_it_comes_back() -> N
     assert P0 not in rig.pending.positions()
 
 
-def test_records_of_a_paused_partition_wait_while_others_continue() -> None:
+def test_buffered_records_of_a_paused_partition_are_kept_while_others_continue() -> None:
     rig = Rig()
     rig.fetch(P0, 0)
     rig.fetch(P1, 7)
@@ -76,7 +76,7 @@ def test_records_of_a_paused_partition_wait_while_others_continue() -> None:
     assert rig.next_offset() == 0
 
 
-def test_the_rest_is_handed_out_at_once_up_to_a_limit() -> None:
+def test_remaining_records_are_returned_at_once_up_to_the_limit() -> None:
     rig = Rig()
     rig.fetch(P0, 0, 1, 2)
     rig.fetch(P1, 7, 8)

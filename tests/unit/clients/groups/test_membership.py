@@ -59,13 +59,13 @@ def test_a_member_joins_syncs_and_is_stable() -> None:
     assert not membership.needs_join
 
 
-def test_only_the_leader_assigns_and_not_when_told_to_skip_it() -> None:
+def test_only_the_leader_assigns_unless_skip_assignment_is_set() -> None:
     membership = member()
     assert not membership.is_leader(joined(leader="m-2"))
     assert not membership.is_leader(joined(skip_assignment=True))
 
 
-def test_the_coordinator_gives_a_member_id_and_the_join_is_repeated_with_it() -> None:
+def test_the_join_is_repeated_with_the_assigned_member_id() -> None:
     membership = member()
     membership.join_request(OFFERS)
     assert membership.on_join_response(joined(ErrorCode.MEMBER_ID_REQUIRED), 0) is Step.REJOIN
@@ -82,7 +82,7 @@ def test_the_coordinator_gives_a_member_id_and_the_join_is_repeated_with_it() ->
         (ErrorCode.UNKNOWN_MEMBER_ID, Step.REJOIN),
     ],
 )
-def test_a_join_that_did_not_work_leaves_the_member_unjoined(error: ErrorCode, step: Step) -> None:
+def test_a_failed_join_leaves_the_member_unjoined(error: ErrorCode, step: Step) -> None:
     membership = member()
     membership.join_request(OFFERS)
     assert membership.on_join_response(joined(error), 0) is step
@@ -100,7 +100,7 @@ def test_a_join_that_did_not_work_leaves_the_member_unjoined(error: ErrorCode, s
         ErrorCode.FENCED_INSTANCE_ID,
     ],
 )
-def test_a_join_that_is_refused_for_good_is_raised_with_the_group(error: ErrorCode) -> None:
+def test_a_fatal_join_error_is_raised_with_the_group(error: ErrorCode) -> None:
     membership = member()
     membership.join_request(OFFERS)
     with pytest.raises(KafkaError, match="harbour") as caught:
@@ -108,14 +108,14 @@ def test_a_join_that_is_refused_for_good_is_raised_with_the_group(error: ErrorCo
     assert caught.value.code is error
 
 
-def test_a_group_of_another_kind_is_refused() -> None:
+def test_a_group_with_another_protocol_type_is_refused() -> None:
     membership = member()
     membership.join_request(OFFERS)
     with pytest.raises(KafkaError):
         membership.on_join_response(JoinGroupResponse(member_id="m-1", protocol_type="connect"), 0)
 
 
-def test_an_old_generation_at_sync_keeps_the_member_id() -> None:
+def test_illegal_generation_at_sync_keeps_the_member_id() -> None:
     membership = member()
     membership.join_request(OFFERS)
     membership.on_join_response(joined(), 0)
@@ -124,14 +124,14 @@ def test_an_old_generation_at_sync_keeps_the_member_id() -> None:
     assert (membership.member_id, membership.generation) == ("m-1", -1)
 
 
-def test_a_lost_answer_makes_the_member_join_again() -> None:
+def test_a_lost_response_makes_the_member_rejoin() -> None:
     membership = member()
     membership.join_request(OFFERS)
     membership.on_join_interrupted()
     assert membership.join_request(OFFERS).member_id == ""
 
 
-def test_heartbeats_are_due_by_interval_and_silence_ends_the_session() -> None:
+def test_heartbeats_are_sent_at_intervals_and_the_session_expires_without_responses() -> None:
     membership = stable()
     assert membership.next_heartbeat_ms(1_000) == 2_000
     request = membership.heartbeat_request(3_000)
@@ -143,7 +143,7 @@ def test_heartbeats_are_due_by_interval_and_silence_ends_the_session() -> None:
     assert not membership.has_session_expired(45_001)
 
 
-def test_a_rebalance_is_joined_with_the_partitions_still_held() -> None:
+def test_a_rejoin_has_the_owned_partitions() -> None:
     membership = stable()
     membership.on_heartbeat_response(ErrorCode.REBALANCE_IN_PROGRESS, 1, 100)
     assert membership.needs_join
@@ -152,7 +152,7 @@ def test_a_rebalance_is_joined_with_the_partitions_still_held() -> None:
     assert membership.join_request(OFFERS).reason == "group is rebalancing"
 
 
-def test_a_rebalance_learned_of_while_syncing_is_learnt_from_the_sync() -> None:
+def test_a_rebalance_during_the_sync_is_reported_by_the_sync() -> None:
     membership = member()
     membership.join_request(OFFERS)
     membership.on_join_response(joined(), 0)
@@ -163,7 +163,7 @@ def test_a_rebalance_learned_of_while_syncing_is_learnt_from_the_sync() -> None:
 @pytest.mark.parametrize(
     ("error", "member_id"), [(ErrorCode.ILLEGAL_GENERATION, "m-1"), (ErrorCode.UNKNOWN_MEMBER_ID, "")]
 )
-def test_a_member_that_was_put_out_has_lost_its_partitions(error: ErrorCode, member_id: str) -> None:
+def test_a_member_removed_from_the_group_loses_its_partitions(error: ErrorCode, member_id: str) -> None:
     membership = stable()
     membership.on_heartbeat_response(error, 1, 100)
     assert membership.lost_partitions
@@ -181,7 +181,7 @@ def test_a_fenced_static_member_gets_an_error() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID])
-def test_a_member_that_is_fenced_by_a_late_commit_while_it_joins_joins_again(code: ErrorCode) -> None:
+def test_a_member_fenced_by_a_late_commit_during_its_join_rejoins(code: ErrorCode) -> None:
     membership = stable()
     membership.request_join("group is rebalancing")
     membership.join_request(OFFERS)
@@ -192,7 +192,7 @@ def test_a_member_that_is_fenced_by_a_late_commit_while_it_joins_joins_again(cod
     assert membership.lost_partitions
 
 
-def test_an_answer_about_an_earlier_generation_changes_nothing() -> None:
+def test_a_response_of_an_earlier_generation_is_ignored() -> None:
     membership = stable()
     membership.on_heartbeat_response(ErrorCode.UNKNOWN_MEMBER_ID, 0, 100)
     assert membership.state is MemberState.STABLE
@@ -211,14 +211,14 @@ def test_static_members_do_not_leave_when_they_close() -> None:
     assert not member().leaves_on_close
 
 
-def test_leaving_names_the_member_in_the_form_of_the_version() -> None:
+def test_leave_names_the_member_in_the_format_of_the_version() -> None:
     old = stable().leave_request(2, "bye")
     assert (old.member_id, old.members) == ("m-1", ())
     new = stable().leave_request(5, "bye")
     assert [(entry.member_id, entry.reason) for entry in new.members] == [("m-1", "bye")]
 
 
-def test_after_leaving_nothing_is_left_but_the_wish_to_join() -> None:
+def test_after_leaving_only_the_need_to_join_remains() -> None:
     membership = stable()
     membership.on_left("idle")
     assert membership.state is MemberState.UNJOINED

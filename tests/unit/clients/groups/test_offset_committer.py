@@ -1,4 +1,4 @@
-"""In whose name a consumer's offsets are committed."""
+"""The generation and member id with which a consumer's offsets are committed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidelog.clients.groups.offset_committer import OffsetCommitter
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.sync_group import SyncGroupResponse
 
-NOBODY: Any = None
+UNUSED: Any = None
 
 
 def committer_of(membership: Membership | None) -> OffsetCommitter:
-    committer = OffsetCommitter(NOBODY, NOBODY, CoordinatorLookup(NOBODY, "harbour"), dict)
+    committer = OffsetCommitter(UNUSED, UNUSED, CoordinatorLookup(UNUSED, "harbour"), dict)
     committer.set_membership(membership)
     return committer
 
@@ -29,9 +29,7 @@ def join(membership: Membership, generation: int) -> None:
     membership.on_sync_response(SyncGroupResponse(), 0)
 
 
-def test_a_transaction_receives_the_generation_that_gave_what_was_polled_not_one_that_was_joined_since() -> (
-    None
-):
+def test_a_transaction_gets_the_generation_of_the_polled_records() -> None:
     # KIP-447: in the new generation another member may read these partitions already.
     membership = member()
     committer = committer_of(membership)
@@ -45,7 +43,7 @@ def test_a_transaction_receives_the_generation_that_gave_what_was_polled_not_one
     assert committer.group_metadata() == ConsumerGroupMetadata("harbour", 2, "m-1")
 
 
-def test_a_consumer_that_has_lost_its_generation_commits_nothing_in_a_transaction() -> None:
+def test_a_consumer_without_generation_cannot_commit_in_a_transaction() -> None:
     membership = member()
     committer = committer_of(membership)
     join(membership, 1)
@@ -58,5 +56,5 @@ def test_a_consumer_that_has_lost_its_generation_commits_nothing_in_a_transactio
         join(membership, 3)  # the new assignment was not polled yet
 
 
-def test_a_consumer_that_assigns_itself_commits_as_nobody() -> None:
+def test_a_consumer_with_manual_assignment_commits_without_a_member_id() -> None:
     assert committer_of(None).group_metadata() == ConsumerGroupMetadata("harbour")

@@ -53,7 +53,7 @@ def known(*answers: MetadataResponse) -> ClusterMetadata:
     return metadata
 
 
-def test_leaders_epochs_and_ids_are_known_after_an_answer() -> None:
+def test_leaders_epochs_and_ids_are_updated_by_a_response() -> None:
     metadata = known(answer(partitions=3))
     assert metadata.leader(P0) == 1
     assert metadata.leader_epoch(P0) == 3
@@ -62,19 +62,19 @@ def test_leaders_epochs_and_ids_are_known_after_an_answer() -> None:
     assert list(metadata.topics["tides"].partitions) == [0, 1, 2]
 
 
-def test_an_answer_with_an_older_leader_epoch_changes_nothing() -> None:
+def test_a_response_with_an_older_leader_epoch_is_ignored() -> None:
     metadata = known(answer(leader=1, epoch=3), answer(leader=2, epoch=2))
     assert (metadata.leader(P0), metadata.leader_epoch(P0)) == (1, 3)
 
 
-def test_a_topic_recreated_begins_with_its_own_epochs() -> None:
+def test_a_recreated_topic_has_its_own_epochs() -> None:
     metadata = known(answer(epoch=9), answer(leader=2, epoch=0, topic_id=UUID(int=8)))
     assert (metadata.leader(P0), metadata.leader_epoch(P0)) == (2, 0)
     assert metadata.topic_name(TIDES) is None
     assert metadata.topic_name(UUID(int=8)) == "tides"
 
 
-def test_a_leader_whose_address_is_unknown_is_no_leader() -> None:
+def test_a_leader_without_a_known_address_is_unavailable() -> None:
     assert known(answer(leader=5)).leader(P0) is None
 
 
@@ -84,24 +84,24 @@ def test_partitions_without_leader_are_not_available() -> None:
     assert metadata.leader(P0) is None
 
 
-def test_a_topic_that_is_gone_is_forgotten_and_its_error_kept() -> None:
+def test_an_unknown_topic_is_removed_and_its_error_kept() -> None:
     metadata = known(answer(), answer(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=0))
     assert "tides" not in metadata.topics
     assert metadata.topic_errors == {"tides": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_a_passing_error_keeps_what_is_known() -> None:
+def test_a_retriable_error_keeps_known_metadata() -> None:
     metadata = known(answer(), answer(error=ErrorCode.LEADER_NOT_AVAILABLE, partitions=0))
     assert metadata.leader(P0) == 1
 
 
-def test_a_full_answer_forgets_what_it_does_not_name() -> None:
+def test_a_full_response_removes_unlisted_topics() -> None:
     metadata = known(answer())
     metadata.apply(MetadataResponse(brokers=answer().brokers), full=True)
     assert metadata.topics == {}
 
 
-def test_a_leader_hint_counts_when_it_is_newer() -> None:
+def test_a_current_leader_is_used_if_its_epoch_is_newer() -> None:
     metadata = known(answer(leader=1, epoch=3))
     assert metadata.update_leader(P0, 2, 4)
     assert (metadata.leader(P0), metadata.leader_epoch(P0)) == (2, 4)
@@ -109,7 +109,7 @@ def test_a_leader_hint_counts_when_it_is_newer() -> None:
     assert metadata.leader(P0) == 2
 
 
-def test_a_leader_hint_may_bring_the_address_of_a_new_broker() -> None:
+def test_a_current_leader_may_have_the_address_of_a_new_broker() -> None:
     metadata = known(answer())
     assert not metadata.update_leader(P0, 9, 4)
     assert metadata.update_leader(P0, 9, 4, [BrokerAddress(9, "host9", 9092)])

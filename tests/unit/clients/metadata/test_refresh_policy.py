@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from tests.support.transactions.accumulators import NoJitter
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.clients.metadata.refresh_policy import RefreshPolicy
-from tidelog.clients.transport.backoff import ExponentialBackoff
 
 
 def policy(max_idle_ms: int | None = 5_000) -> RefreshPolicy:
@@ -17,17 +17,17 @@ def refreshed(at_ms: int = 1_000) -> RefreshPolicy:
     return ready
 
 
-def test_the_first_refresh_is_due_at_once() -> None:
+def test_the_first_refresh_is_required_at_once() -> None:
     assert policy().next_refresh_ms(0) == 0
 
 
-def test_metadata_is_refreshed_when_it_reaches_its_age() -> None:
+def test_metadata_is_refreshed_at_its_maximum_age() -> None:
     ready = refreshed(1_000)
     assert ready.next_refresh_ms(1_000) == 10_000
     assert ready.next_refresh_ms(11_000) == 0
 
 
-def test_a_request_waits_for_backoff_after_the_last_answer() -> None:
+def test_a_requested_refresh_waits_for_the_backoff() -> None:
     ready = refreshed(1_000)
     ready.request()
     assert ready.next_refresh_ms(1_030) == 70
@@ -41,7 +41,7 @@ def test_a_new_topic_does_not_wait_for_backoff() -> None:
     assert ready.topics == ("tides",)
 
 
-def test_a_known_topic_asks_for_nothing() -> None:
+def test_a_known_topic_requires_no_refresh() -> None:
     ready = refreshed(1_000)
     ready.use_topic("tides", 1_000)
     ready.on_sent()
@@ -50,7 +50,7 @@ def test_a_known_topic_asks_for_nothing() -> None:
     assert ready.next_refresh_ms(1_300) == 9_900
 
 
-def test_failures_back_off_exponentially_up_to_the_bound() -> None:
+def test_failures_back_off_exponentially_up_to_the_maximum() -> None:
     ready = policy()
     waits = []
     now_ms = 0
@@ -62,7 +62,7 @@ def test_failures_back_off_exponentially_up_to_the_bound() -> None:
     assert waits == [100, 200, 400, 800, 1_000, 1_000]
 
 
-def test_an_answer_that_lacks_what_was_asked_for_is_asked_again_with_growing_pauses() -> None:
+def test_an_incomplete_response_is_retried_with_increasing_backoff() -> None:
     ready = policy()
     waits = []
     for _ in range(3):
@@ -72,7 +72,7 @@ def test_an_answer_that_lacks_what_was_asked_for_is_asked_again_with_growing_pau
     assert waits == [100, 200, 400]
 
 
-def test_idle_topics_are_forgotten() -> None:
+def test_idle_topics_are_removed() -> None:
     ready = policy()
     ready.use_topic("old", 0)
     ready.use_topic("new", 4_000)

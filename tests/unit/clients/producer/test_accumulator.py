@@ -54,7 +54,7 @@ def test_a_full_batch_does_not_linger() -> None:
     assert len(ready(target).nodes[1]) == 2
 
 
-def test_a_flush_makes_everything_sendable_until_it_ends() -> None:
+def test_a_flush_makes_all_batches_ready_until_it_ends() -> None:
     target = accumulator()
     must_put(target, P0, b"a")
     target.begin_flush()
@@ -63,7 +63,7 @@ def test_a_flush_makes_everything_sendable_until_it_ends() -> None:
     assert ready(target).nodes == {}
 
 
-def test_waiting_for_memory_and_closing_make_everything_sendable() -> None:
+def test_waiting_for_memory_and_closing_make_all_batches_ready() -> None:
     target = accumulator()
     must_put(target, P0, b"a")
     with target.memory_wait():
@@ -73,7 +73,7 @@ def test_waiting_for_memory_and_closing_make_everything_sendable() -> None:
     assert list(ready(target).nodes) == [1]
 
 
-def test_a_flush_has_ended_when_the_batches_of_its_beginning_are_done() -> None:
+def test_a_flush_ends_when_the_batches_at_its_start_are_complete() -> None:
     target = accumulator()
     must_put(target, P0, b"a")
     serial = target.begin_flush()
@@ -84,14 +84,14 @@ def test_a_flush_has_ended_when_the_batches_of_its_beginning_are_done() -> None:
     assert target.is_flushed(serial)
 
 
-def test_one_request_takes_one_batch_of_each_partition() -> None:
+def test_a_request_has_one_batch_per_partition() -> None:
     target = accumulator()
     full_batches(target, P0, 3)
     full_batches(target, P1, 3)
     assert [batch.topic_partition for batch in drain(target)] == [P0, P1]
 
 
-def test_a_request_stays_below_its_size_and_the_others_are_served_next() -> None:
+def test_a_request_is_limited_by_its_size_and_the_others_follow() -> None:
     target = accumulator()
     full_batches(target, P0, 3)
     full_batches(target, P1, 3)
@@ -106,7 +106,7 @@ def test_a_batch_larger_than_a_request_is_sent_alone() -> None:
     assert [batch.record_count for batch in drain(target, max_size=400)] == [1]
 
 
-def test_a_muted_partition_is_passed_over() -> None:
+def test_a_muted_partition_is_skipped() -> None:
     target = accumulator()
     full_batches(target, P0, 2)
     target.set_muted(P0, True)
@@ -115,7 +115,7 @@ def test_a_muted_partition_is_passed_over() -> None:
     assert list(ready(target).nodes) == [1]
 
 
-def test_a_partition_without_leader_is_named() -> None:
+def test_a_partition_without_leader_is_reported() -> None:
     target = accumulator()
     full_batches(target, P0, 2)
     result = target.ready(cluster({P1: 1}), 0)
@@ -123,7 +123,7 @@ def test_a_partition_without_leader_is_named() -> None:
     assert result.nodes == {}
 
 
-def test_memory_is_reserved_per_batch_and_given_back() -> None:
+def test_memory_is_reserved_per_batch_and_released() -> None:
     target = accumulator(buffer_memory=600)
     must_put(target, P0, b"a")
     must_put(target, P1, b"b")
@@ -138,13 +138,13 @@ def test_memory_is_reserved_per_batch_and_given_back() -> None:
     assert put(target, P0, full) is not None
 
 
-def test_a_record_larger_than_the_memory_still_passes_through_an_empty_buffer() -> None:
+def test_a_record_larger_than_the_memory_is_accepted_by_an_empty_buffer() -> None:
     target = accumulator(buffer_memory=300)
     assert put(target, P0, b"x" * 280) is not None
     assert put(target, P1, b"x") is None
 
 
-def test_a_retried_batch_goes_back_to_the_front_and_backs_off() -> None:
+def test_a_retried_batch_is_first_and_has_a_backoff() -> None:
     target = accumulator()
     full_batches(target, P0, 3)
     (batch,) = drain(target)
@@ -194,13 +194,13 @@ def closed(batches: list[ProducerBatch]) -> list[ProducerBatch]:
     return batches
 
 
-def test_nothing_is_due_in_an_empty_accumulator() -> None:
+def test_an_empty_accumulator_has_no_deadline() -> None:
     target = accumulator()
     assert ready(target).next_check_ms == NEVER_MS
     assert target.next_expiry_ms(0) == NEVER_MS
 
 
-def test_a_batch_that_is_too_large_is_split_and_keeps_its_order() -> None:
+def test_an_oversized_batch_is_split_in_order() -> None:
     target = accumulator(batch_size=2_000)
     outcomes = [must_put(target, P0, f"{number:02}".encode() * 20) for number in range(20)]
     must_put(target, P0, b"z" * 1_900)
@@ -239,7 +239,7 @@ def test_splitting_ends_with_single_records() -> None:
     st.lists(st.tuples(st.text(max_size=20), st.none() | st.binary(max_size=40)), max_size=5),
 )
 @settings(max_examples=200, deadline=None)
-def test_the_size_bound_of_a_record_is_never_too_small(
+def test_the_size_estimate_of_a_record_is_an_upper_bound(
     key: bytes | None, value: bytes | None, headers: list[tuple[str, bytes | None]]
 ) -> None:
     builder = BatchBuilder()

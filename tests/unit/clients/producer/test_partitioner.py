@@ -11,8 +11,8 @@ from tidelog.clients.producer.partitioner import StickyPartitioner, partition_fo
 from tidelog.clients.producer.partitioner import murmur2 as our_murmur2
 
 
-class TheirCluster:
-    """As much of kafka-python's ClusterMetadata as its partitioner asks for."""
+class KafkaPythonCluster:
+    """The part of kafka-python's ClusterMetadata that its partitioner uses."""
 
     def __init__(self, partition_count: int) -> None:
         self.partitions = set(range(partition_count))
@@ -26,7 +26,7 @@ class TheirCluster:
     available_partitions_for_topic = partitions_for_topic
 
 
-def test_the_hash_is_the_one_that_kafka_documents() -> None:
+def test_the_hash_equals_kafkas_documented_values() -> None:
     # Values of org.apache.kafka.common.utils.UtilsTest, as unsigned numbers.
     golden = {
         b"21": -973932308,
@@ -43,18 +43,18 @@ def test_the_hash_is_the_one_that_kafka_documents() -> None:
 
 @given(st.binary(max_size=200))
 @settings(max_examples=500, deadline=None)
-def test_the_hash_agrees_with_kafka_python(key: bytes) -> None:
+def test_the_hash_equals_kafka_pythons(key: bytes) -> None:
     assert our_murmur2(key) == murmur2(key) & 0xFFFFFFFF
 
 
 @given(st.binary(max_size=100), st.integers(1, 1_000))
 @settings(max_examples=300, deadline=None)
-def test_keyed_partitions_agree_with_kafka_python(key: bytes, count: int) -> None:
-    theirs = DefaultPartitioner().partition("tides", key, key, b"", b"", TheirCluster(count))
+def test_keyed_partitions_equal_kafka_pythons(key: bytes, count: int) -> None:
+    theirs = DefaultPartitioner().partition("tides", key, key, b"", b"", KafkaPythonCluster(count))
     assert partition_for_key(key, count) == theirs
 
 
-def test_records_without_key_stay_until_a_batch_is_full() -> None:
+def test_records_without_key_use_a_partition_until_a_batch_is_full() -> None:
     sticky = StickyPartitioner(1_000, random.Random(1))
     first = sticky.choose((0, 1, 2, 3), 4)
     for _ in range(9):
@@ -67,7 +67,7 @@ def test_records_without_key_stay_until_a_batch_is_full() -> None:
     assert seen == {0, 1, 2, 3}
 
 
-def test_an_unready_batch_is_given_up_to_twice_the_bytes() -> None:
+def test_an_incomplete_batch_is_abandoned_at_twice_the_batch_size() -> None:
     rng = random.Random(2)
     sticky = StickyPartitioner(1_000, rng)
     available = tuple(range(1_000))
@@ -79,20 +79,20 @@ def test_an_unready_batch_is_given_up_to_twice_the_bytes() -> None:
     assert sticky.choose(available, 1_000) != first
 
 
-def test_a_partition_without_leader_is_left_at_once() -> None:
+def test_a_partition_without_leader_is_replaced_at_once() -> None:
     sticky = StickyPartitioner(1_000, random.Random(3))
     first = sticky.choose((0, 1), 2)
     assert sticky.choose((1 - first,), 2) == 1 - first
 
 
-def test_without_any_leader_some_partition_is_chosen_and_kept() -> None:
+def test_without_any_leader_a_partition_is_selected_and_kept() -> None:
     sticky = StickyPartitioner(1_000, random.Random(3))
     first = sticky.choose((), 3)
     assert first in (0, 1, 2)
     assert sticky.choose((), 3) == first
 
 
-def test_long_queues_are_chosen_less_often() -> None:
+def test_partitions_with_long_queues_are_selected_less_often() -> None:
     sticky = StickyPartitioner(1, random.Random(4))
     sticky.choose((0, 1, 2), 3)
     sticky.update_load((0, 1, 2), (0, 3, 1))
@@ -104,7 +104,7 @@ def test_long_queues_are_chosen_less_often() -> None:
     assert [round(chosen[number] / 1_000) for number in range(3)] == [4, 1, 3]
 
 
-def test_equal_queues_are_chosen_uniformly() -> None:
+def test_equal_queues_are_selected_uniformly() -> None:
     sticky = StickyPartitioner(1, random.Random(5))
     sticky.update_load((0, 1), (0, 9))
     sticky.update_load((0, 1), (2, 2))

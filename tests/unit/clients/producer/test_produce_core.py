@@ -27,7 +27,7 @@ def identity() -> ProducerIdentity:
     return result
 
 
-def test_a_written_batch_tells_every_record_its_offset() -> None:
+def test_an_acknowledged_batch_gives_every_record_its_offset() -> None:
     target = core()
     outcomes = [must_put(target.accumulator, P0, value) for value in (b"a", b"b", b"c")]
     (batch,) = drain(target, ONE, now_ms=10)
@@ -38,7 +38,7 @@ def test_a_written_batch_tells_every_record_its_offset() -> None:
     assert target.accumulator.memory_used == 0
 
 
-def test_the_brokers_timestamp_counts_when_it_sets_one() -> None:
+def test_log_append_time_is_used_when_returned() -> None:
     target = core()
     outcome = must_put(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
@@ -57,7 +57,7 @@ def test_a_duplicate_is_a_success_without_offset() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NETWORK_EXCEPTION])
-def test_a_stale_leader_asks_for_metadata_and_the_batch_is_sent_again(code: ErrorCode) -> None:
+def test_a_stale_leader_causes_a_metadata_update_and_a_retry(code: ErrorCode) -> None:
     target = core()
     outcome = must_put(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
@@ -67,7 +67,7 @@ def test_a_stale_leader_asks_for_metadata_and_the_batch_is_sent_again(code: Erro
     assert drain(target, ONE, now_ms=120) == [batch]
 
 
-def test_an_error_that_no_retry_mends_fails_the_records() -> None:
+def test_a_fatal_error_fails_the_records() -> None:
     target = core()
     outcome = must_put(target.accumulator, P0, b"a")
     (batch,) = drain(target, ONE, now_ms=10)
@@ -79,7 +79,7 @@ def test_an_error_that_no_retry_mends_fails_the_records() -> None:
     assert "tides-0" in str(outcome.error)
 
 
-def test_retries_end() -> None:
+def test_retries_are_limited() -> None:
     target = core(retries=2)
     outcome = must_put(target.accumulator, P0, b"a")
     now_ms = 10
@@ -91,7 +91,7 @@ def test_retries_end() -> None:
     assert outcome.error.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_records_expire_in_the_queue_and_on_the_wire() -> None:
+def test_records_expire_in_the_queue_and_in_flight() -> None:
     target = core()
     sent = must_put(target.accumulator, P0, b"sent", now_ms=0)
     (batch,) = drain(target, ONE, now_ms=10)
@@ -105,7 +105,7 @@ def test_records_expire_in_the_queue_and_on_the_wire() -> None:
     assert target.accumulator.memory_used == 0
 
 
-def test_a_batch_that_is_too_large_is_split_without_using_up_retries() -> None:
+def test_an_oversized_batch_is_split_without_counting_a_retry() -> None:
     target = core(batch_size=1_000)
     outcomes = [must_put(target.accumulator, P0, bytes([65 + n]) * 100) for n in range(6)]
     (batch,) = drain(target, ONE, now_ms=10)
@@ -118,7 +118,7 @@ def test_a_batch_that_is_too_large_is_split_without_using_up_retries() -> None:
     assert [outcome.result.offset for outcome in outcomes if outcome.result] == list(range(6))
 
 
-def test_a_single_record_that_is_too_large_fails() -> None:
+def test_a_single_oversized_record_fails() -> None:
     target = core()
     outcome = must_put(target.accumulator, P0, b"x" * 250)
     (batch,) = drain(target, ONE, now_ms=10)
@@ -143,7 +143,7 @@ def test_without_idempotence_many_requests_may_be_in_flight() -> None:
     assert [len(drain(target, ONE)) for _ in range(3)] == [1, 1, 1]
 
 
-def test_giving_up_fails_what_is_queued_and_what_is_sent() -> None:
+def test_abort_fails_queued_and_in_flight_batches() -> None:
     target = core()
     outcomes = full_batches(target.accumulator, P0, 3)
     drain(target, ONE)
@@ -169,11 +169,11 @@ def test_the_request_carries_one_batch_per_partition_grouped_by_topic() -> None:
     assert (request.acks, request.timeout_ms) == (-1, 30_000)
 
 
-# --- with idempotence ---------------------------------------------------------------------
+# --- with idempotence ---
 
 
 def known_to_the_broker(known: ProducerIdentity, **options: int) -> ProduceCore:
-    """A core whose producer has written one batch of one record to P0, at offset and sequence 0."""
+    """Return a core whose producer has written one record to P0, at offset and sequence 0."""
     target = core(known, **options)
     full_batches(target.accumulator, P0, 1)
     (batch,) = drain(target, ONE)
@@ -181,8 +181,8 @@ def known_to_the_broker(known: ProducerIdentity, **options: int) -> ProduceCore:
     return target
 
 
-def test_until_the_first_batch_is_written_none_follows_it_though_a_broker_would_take_it() -> None:
-    """KAFKA-14359: the second was written, the first refused, and then out of order until it expired."""
+def test_the_first_batch_is_alone_until_it_is_acknowledged() -> None:
+    """KAFKA-14359: the second batch was written after the first was refused, and remained out of order."""
     target = core(known := identity())
     full_batches(target.accumulator, P0, 3)
     full_batches(target.accumulator, P1, 1)
@@ -225,7 +225,7 @@ def test_a_retry_sends_the_same_bytes() -> None:
     assert bytes(batch.close()) == before
 
 
-def test_retried_batches_return_in_sequence_order_whatever_the_order_of_answers() -> None:
+def test_retried_batches_are_in_sequence_order() -> None:
     target = known_to_the_broker(identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
@@ -234,7 +234,7 @@ def test_retried_batches_return_in_sequence_order_whatever_the_order_of_answers(
     assert list(target.accumulator.queue(P0).batches)[:3] == sent
 
 
-def test_while_a_batch_is_retried_only_the_first_unanswered_one_is_sent() -> None:
+def test_during_a_retry_only_the_first_unacknowledged_batch_is_sent() -> None:
     target = known_to_the_broker(identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
@@ -246,7 +246,7 @@ def test_while_a_batch_is_retried_only_the_first_unanswered_one_is_sent() -> Non
     assert drain(target, ONE, now_ms=200) == [sent[1]]
 
 
-def test_a_batch_behind_a_failed_one_is_out_of_order_and_simply_retried() -> None:
+def test_a_batch_after_a_failed_one_is_out_of_order_and_retried() -> None:
     target = known_to_the_broker(known := identity())
     full_batches(target.accumulator, P0, 3)
     first, second = drain(target, ONE) + drain(target, ONE)
@@ -257,7 +257,7 @@ def test_a_batch_behind_a_failed_one_is_out_of_order_and_simply_retried() -> Non
     assert (first.base_sequence, second.base_sequence) == (1, 2)
 
 
-def test_a_gap_that_is_certain_bumps_the_epoch_and_starts_at_zero() -> None:
+def test_a_certain_gap_raises_the_epoch_and_restarts_at_sequence_zero() -> None:
     target = core(known := identity())
     full_batches(target.accumulator, P0, 3)
     first = drain(target, ONE)[0]
@@ -270,7 +270,7 @@ def test_a_gap_that_is_certain_bumps_the_epoch_and_starts_at_zero() -> None:
     assert (header.producer_epoch, header.base_sequence) == (1, 0)
 
 
-def test_a_forgotten_producer_is_bumped_once_for_all_batches_in_flight() -> None:
+def test_an_unknown_producer_id_raises_the_epoch_once_for_all_in_flight_batches() -> None:
     target = known_to_the_broker(known := identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
@@ -285,7 +285,7 @@ def test_a_forgotten_producer_is_bumped_once_for_all_batches_in_flight() -> None
     assert [batch.base_sequence for batch in sent] == [0, 1, 2]
 
 
-def test_after_a_batch_expired_on_the_wire_nothing_new_is_sent_until_the_rest_is_answered() -> None:
+def test_after_an_in_flight_batch_expired_nothing_new_is_sent_until_the_rest_completes() -> None:
     target = known_to_the_broker(known := identity(), delivery_timeout_ms=1_000)
     must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
     must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
@@ -293,7 +293,7 @@ def test_after_a_batch_expired_on_the_wire_nothing_new_is_sent_until_the_rest_is
     first, second = drain(target, ONE, 600) + drain(target, ONE, 600)
     assert target.expire(1_000) == 1
     assert drain(target, ONE, now_ms=1_000) == []
-    # The batch behind it was written, so the expired one was written too.
+    # The batch after it was written, so the expired batch was written too.
     target.on_result(second, BatchResult(ErrorCode.NONE, base_offset=2), 1_000)
     third = drain(target, ONE, now_ms=1_000)
     assert [batch.base_sequence for batch in third] == [3]
@@ -301,7 +301,7 @@ def test_after_a_batch_expired_on_the_wire_nothing_new_is_sent_until_the_rest_is
     assert first.is_done
 
 
-def test_when_all_in_flight_expired_the_epoch_is_bumped() -> None:
+def test_the_epoch_is_raised_when_all_in_flight_batches_expired() -> None:
     target = core(known := identity(), delivery_timeout_ms=1_000)
     must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
     must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
@@ -312,7 +312,7 @@ def test_when_all_in_flight_expired_the_epoch_is_bumped() -> None:
     assert (batch.producer.producer_epoch, batch.base_sequence) == (1, 0)
 
 
-def test_a_record_refused_for_good_does_not_block_those_behind_it() -> None:
+def test_a_fatally_refused_record_does_not_block_later_ones() -> None:
     target = known_to_the_broker(known := identity())
     full_batches(target.accumulator, P0, 3)
     first, second = drain(target, ONE) + drain(target, ONE)
@@ -337,7 +337,7 @@ def test_the_parts_of_a_split_batch_keep_its_sequences() -> None:
     assert [base for base, _ in seen] == [sum(count for _, count in seen[:i]) for i in range(len(seen))]
 
 
-def test_a_fenced_producer_gets_a_new_identity() -> None:
+def test_a_fenced_idempotent_producer_gets_a_new_id() -> None:
     target = core(known := identity())
     outcomes = full_batches(target.accumulator, P0, 2)
     (batch,) = drain(target, ONE)

@@ -1,4 +1,4 @@
-"""The producer against brokers whose answers are scripted: errors that real brokers seldom give."""
+"""The producer against scripted brokers: errors that real brokers seldom return."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def produced(offset: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: objec
 
 
 def in_turn(*answers: Answer) -> Callable[[Seen], Answer]:
-    """Give these answers one after the other, then the last one again."""
+    """Return these responses one after the other, then the last one repeatedly."""
     left = list(answers)
 
     def handler(seen: Seen) -> Answer:
@@ -63,7 +63,7 @@ def quick(broker: ScriptedBroker, **options: Any) -> Producer:
     return Producer(broker.address, **(settings | options))
 
 
-async def test_a_connection_lost_in_flight_sends_the_same_bytes_again() -> None:
+async def test_a_retry_after_a_lost_connection_sends_the_same_bytes() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(Close, produced(5))
         async with quick(broker) as producer:
@@ -74,14 +74,14 @@ async def test_a_connection_lost_in_flight_sends_the_same_bytes_again() -> None:
         assert read_header(first).base_sequence == 0
 
 
-async def test_a_silent_broker_is_given_up_after_the_request_timeout() -> None:
+async def test_a_request_to_an_unresponsive_broker_times_out() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(Silence, produced(5))
         async with quick(broker, request_timeout_ms=100) as producer:
             assert (await producer.send_and_wait("tides", b"high")).offset == 5
 
 
-async def test_a_leader_hint_sends_the_batch_to_the_new_leader() -> None:
+async def test_current_leader_in_a_response_is_used_for_the_retry() -> None:
     async with scripted_brokers(2) as [old, new]:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         hint = LeaderIdAndEpoch(leader_id=2, leader_epoch=2)
@@ -97,7 +97,7 @@ async def test_a_leader_hint_sends_the_batch_to_the_new_leader() -> None:
         assert len(batches(new)) == 1
 
 
-async def test_metadata_is_refreshed_when_the_leader_moved() -> None:
+async def test_metadata_is_refreshed_after_a_leader_change() -> None:
     async with scripted_brokers(2) as [old, new]:
 
         def refuse(seen: Seen) -> Answer:
@@ -127,7 +127,7 @@ async def test_at_most_five_requests_are_in_flight_and_their_order_is_kept() -> 
         assert all(isinstance(delivery.exception(), KafkaError) for delivery in deliveries)
 
 
-async def test_a_full_buffer_makes_send_wait_and_then_fail() -> None:
+async def test_send_waits_for_a_full_buffer_and_then_fails() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
         options = {"batch_size": 1_000, "buffer_memory": 2_000, "max_block_ms": 100}
@@ -142,7 +142,7 @@ async def test_a_full_buffer_makes_send_wait_and_then_fail() -> None:
         await producer.close(timeout_ms=0)
 
 
-async def test_senders_that_wait_for_room_continue_in_their_order() -> None:
+async def test_senders_waiting_for_memory_continue_in_order() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
         broker.handlers[ApiKey.PRODUCE] = lambda seen: produced(next(offset))
@@ -154,7 +154,7 @@ async def test_senders_that_wait_for_room_continue_in_their_order() -> None:
             assert await asyncio.gather(*map(send, range(60))) == list(range(60))
 
 
-async def test_a_sender_that_waited_for_room_and_is_refused_lets_the_next_one_continue() -> None:
+async def test_a_refused_sender_lets_the_next_waiting_one_continue() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
         broker.handlers[ApiKey.PRODUCE] = lambda seen: produced(next(offset))
@@ -173,7 +173,7 @@ async def test_a_sender_that_waited_for_room_and_is_refused_lets_the_next_one_co
         ]
 
 
-async def test_closing_refuses_at_once_all_who_wait_for_room() -> None:
+async def test_close_fails_all_senders_that_wait_for_memory() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
         producer = quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000)
@@ -188,14 +188,14 @@ async def test_closing_refuses_at_once_all_who_wait_for_room() -> None:
         await closing
 
 
-async def test_records_expire_when_no_broker_takes_them() -> None:
+async def test_records_expire_when_no_broker_accepts_them() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(error=ErrorCode.NOT_ENOUGH_REPLICAS))
         options = {"delivery_timeout_ms": 300, "request_timeout_ms": 200}
         async with quick(broker, **options) as producer:
             with pytest.raises(KafkaError) as caught:
                 await producer.send_and_wait("tides", b"high")
-        # A refusal that arrives when the time is up is itself the reason that is given.
+        # A refusal that arrives at the deadline is itself reported as the reason.
         reasons = {
             ErrorCode.REQUEST_TIMED_OUT: "delivery_timeout_ms is 300",
             ErrorCode.NOT_ENOUGH_REPLICAS: "1 records for tides-0",
@@ -203,7 +203,7 @@ async def test_records_expire_when_no_broker_takes_them() -> None:
         assert reasons[ErrorCode(caught.value.code)] in str(caught.value)
 
 
-async def test_a_producer_id_is_asked_for_until_there_is_one() -> None:
+async def test_a_producer_id_is_requested_until_it_is_returned() -> None:
     async with scripted_brokers() as [broker]:
         loading = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         granted = InitProducerIdResponse(producer_id=9, producer_epoch=0)
@@ -214,7 +214,7 @@ async def test_a_producer_id_is_asked_for_until_there_is_one() -> None:
         assert read_header(batches(broker)[0]).producer_id == 9
 
 
-async def test_a_refused_producer_id_fails_what_is_sent() -> None:
+async def test_a_refused_producer_id_fails_sent_records() -> None:
     async with scripted_brokers() as [broker]:
         refusal = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         broker.handlers[ApiKey.INIT_PRODUCER_ID] = in_turn(refusal)
@@ -224,7 +224,7 @@ async def test_a_refused_producer_id_fails_what_is_sent() -> None:
         assert caught.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def test_without_idempotence_no_producer_id_is_asked_for() -> None:
+async def test_without_idempotence_no_producer_id_is_requested() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced())
         async with quick(broker, enable_idempotence=False, acks=1) as producer:
@@ -234,7 +234,7 @@ async def test_without_idempotence_no_producer_id_is_asked_for() -> None:
         assert broker.requests(ApiKey.PRODUCE)[0].acks == 1
 
 
-async def test_an_answer_that_lacks_the_partition_is_an_error() -> None:
+async def test_a_response_without_the_partition_is_an_error() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(ProduceResponse())
         async with quick(broker) as producer:
@@ -243,14 +243,14 @@ async def test_an_answer_that_lacks_the_partition_is_an_error() -> None:
         assert caught.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_a_partition_that_the_topic_lacks_is_refused_at_once() -> None:
+async def test_an_unknown_partition_is_refused_at_once() -> None:
     async with scripted_brokers() as [broker], quick(broker) as producer:
         with pytest.raises(KafkaError, match="no partition 7") as caught:
             await producer.send("tides", b"high", partition=7)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-async def test_closing_sends_what_is_buffered() -> None:
+async def test_close_sends_buffered_records() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
         producer = quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
@@ -262,7 +262,7 @@ async def test_closing_sends_what_is_buffered() -> None:
             await producer.send("tides", b"more")
 
 
-async def test_closing_that_is_cancelled_leaves_nothing_running() -> None:
+async def test_a_cancelled_close_leaves_no_task() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
         before = asyncio.all_tasks()
@@ -279,7 +279,7 @@ def is_ours(task: asyncio.Task[object]) -> bool:
     return task.get_name() in ("tidelog-sender", "tidelog-metadata", "tidelog-producer-id")
 
 
-async def test_an_error_in_the_application_does_not_lose_what_was_sent_before_it() -> None:
+async def test_an_error_in_the_application_does_not_lose_sent_records() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
         with pytest.raises(ZeroDivisionError):
@@ -289,7 +289,7 @@ async def test_an_error_in_the_application_does_not_lose_what_was_sent_before_it
         assert (await delivery).offset == 3
 
 
-async def test_a_cancelled_application_does_not_wait_for_what_was_sent() -> None:
+async def test_a_cancelled_application_does_not_wait_for_deliveries() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
         async with asyncio.timeout(5):
@@ -300,7 +300,7 @@ async def test_a_cancelled_application_does_not_wait_for_what_was_sent() -> None
         assert isinstance(delivery.exception(), KafkaError)
 
 
-async def test_flush_sends_without_lingering_and_gives_up_in_time() -> None:
+async def test_flush_sends_without_linger_and_times_out() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3), Silence)
         producer = quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
@@ -314,7 +314,7 @@ async def test_flush_sends_without_lingering_and_gives_up_in_time() -> None:
         await producer.close(timeout_ms=0)
 
 
-async def test_a_cancelled_delivery_does_not_disturb_its_batch() -> None:
+async def test_a_cancelled_delivery_does_not_affect_its_batch() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
         async with quick(broker, linger_ms=50) as producer:
@@ -324,7 +324,7 @@ async def test_a_cancelled_delivery_does_not_disturb_its_batch() -> None:
             assert (await second).offset == 4
 
 
-async def test_a_record_that_cannot_be_encoded_is_refused_and_leaves_nothing_behind() -> None:
+async def test_a_record_that_cannot_be_encoded_is_refused_without_a_change() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
         async with quick(broker) as producer:
@@ -340,17 +340,17 @@ async def test_deliveries_work_with_gather_and_callbacks() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(10))
         async with quick(broker, linger_ms=20) as producer:
-            told: list[int] = []
+            called_with: list[int] = []
             deliveries = [await producer.send("tides", b"high") for _ in range(3)]
             for delivery in deliveries:
-                delivery.add_done_callback(lambda done: told.append(done.result().offset))
+                delivery.add_done_callback(lambda done: called_with.append(done.result().offset))
             written = await asyncio.gather(*deliveries)
             assert [entry.offset for entry in written] == [10, 11, 12]
-            await eventually(lambda: told == [10, 11, 12])
+            await eventually(lambda: called_with == [10, 11, 12])
 
 
 @pytest.mark.parametrize(
-    ("timestamp_ms", "said"),
+    ("timestamp_ms", "expected_text"),
     [
         (1_700_000_000_000.5, "is a float, expected a whole number of ms"),
         (True, "is a bool, expected a whole number of ms"),
@@ -359,14 +359,14 @@ async def test_deliveries_work_with_gather_and_callbacks() -> None:
         (2**63, r"timestamp_ms=9223372036854775808 is not in 0\.\."),
     ],
 )
-async def test_a_timestamp_that_no_record_can_have_is_refused_and_leaves_its_batch_alone(
-    timestamp_ms: object, said: str
+async def test_an_invalid_timestamp_is_refused_without_a_change_to_its_batch(
+    timestamp_ms: object, expected_text: str
 ) -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
         async with quick(broker, linger_ms=50) as producer:
             before = await producer.send("tides", b"before", timestamp_ms=1_000)
-            with pytest.raises((TypeError, KafkaError), match=said):
+            with pytest.raises((TypeError, KafkaError), match=expected_text):
                 await producer.send("tides", b"high", timestamp_ms=timestamp_ms)  # type: ignore[arg-type]
             after = await producer.send("tides", b"after", timestamp_ms=2**63 - 1)
             assert [(await before).offset, (await after).offset] == [3, 4]
@@ -378,7 +378,7 @@ def broken(builder: BatchBuilder) -> bytearray:
     raise RuntimeError("a bug")
 
 
-async def test_a_sender_that_has_died_of_a_bug_fails_every_record_and_takes_no_more() -> None:
+async def test_a_failed_sender_task_fails_all_records_and_accepts_no_more() -> None:
     async with scripted_brokers() as [broker]:
         producer = quick(broker, linger_ms=50)
         await producer.start()

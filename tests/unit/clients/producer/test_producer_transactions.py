@@ -1,4 +1,4 @@
-"""Transactions of the producer over sockets, against brokers whose every answer is decided here."""
+"""Transactions of the producer over sockets, against brokers with scripted responses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ async def cluster() -> AsyncIterator[Coordinated]:
         yield both
 
 
-async def test_before_version_2_partitions_and_groups_are_announced(cluster: Coordinated) -> None:
+async def test_before_version_2_partitions_and_groups_are_added_to_the_transaction(
+    cluster: Coordinated,
+) -> None:
     async with cluster.producer() as producer:
         await producer.init_transactions()
         async with producer.transaction():
@@ -48,7 +50,7 @@ async def test_before_version_2_partitions_and_groups_are_announced(cluster: Coo
     assert lookups == {(("gauge",), TRANSACTION_KEY_TYPE), (("harbour",), 0)}
 
 
-async def test_with_version_2_the_coordinator_receives_only_the_end(cluster: Coordinated) -> None:
+async def test_with_version_2_the_coordinator_gets_only_the_end(cluster: Coordinated) -> None:
     cluster.offer_version_2()
     async with cluster.producer() as producer:
         await producer.init_transactions()
@@ -72,7 +74,7 @@ async def test_a_commit_does_not_linger(cluster: Coordinated) -> None:
         assert written.done()
 
 
-async def test_a_commit_whose_answer_is_lost_is_asked_for_again_in_the_same_epoch(
+async def test_a_commit_without_response_is_repeated_with_the_same_epoch(
     cluster: Coordinated,
 ) -> None:
     cluster.offer_version_2()
@@ -84,7 +86,7 @@ async def test_a_commit_whose_answer_is_lost_is_asked_for_again_in_the_same_epoc
     assert cluster.asked(ApiKey.END_TXN) == [(5, 0), (5, 0)]
 
 
-async def test_before_version_2_a_lost_answer_costs_an_epoch(cluster: Coordinated) -> None:
+async def test_before_version_2_a_lost_response_raises_the_epoch(cluster: Coordinated) -> None:
     # KAFKA-17754
     cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(Close, ended())
     async with cluster.producer() as producer:
@@ -96,7 +98,7 @@ async def test_before_version_2_a_lost_answer_costs_an_epoch(cluster: Coordinate
     assert cluster.asked(ApiKey.INIT_PRODUCER_ID) == [(5, -1), (5, 0)]
 
 
-async def test_a_coordinator_that_moved_is_looked_up_again(cluster: Coordinated) -> None:
+async def test_a_moved_coordinator_is_looked_up_again(cluster: Coordinated) -> None:
     cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(ended(ErrorCode.NOT_COORDINATOR), ended())
     async with cluster.producer() as producer:
         await producer.init_transactions()
@@ -106,7 +108,7 @@ async def test_a_coordinator_that_moved_is_looked_up_again(cluster: Coordinated)
     assert sum(len(broker.requests(ApiKey.FIND_COORDINATOR)) for broker in brokers) == 2
 
 
-async def test_an_exception_aborts_and_records_that_were_not_sent_get_an_error(cluster: Coordinated) -> None:
+async def test_an_exception_aborts_and_fails_unsent_records(cluster: Coordinated) -> None:
     async with cluster.producer(linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
         await producer.init_transactions()
         with pytest.raises(ZeroDivisionError):
@@ -141,7 +143,7 @@ async def test_a_cancelled_task_aborts_its_transaction(cluster: Coordinated) -> 
         producer.begin_transaction()
 
 
-async def test_a_commit_that_was_cancelled_continues_and_calling_again_tells_its_end(
+async def test_a_cancelled_commit_continues_and_a_second_call_returns_its_result(
     cluster: Coordinated,
 ) -> None:
     is_asked = asyncio.Event()
@@ -169,7 +171,7 @@ async def test_a_commit_that_was_cancelled_continues_and_calling_again_tells_its
     assert all(request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN))
 
 
-async def test_a_commit_that_takes_too_long_can_be_waited_for_again(cluster: Coordinated) -> None:
+async def test_a_timed_out_commit_can_be_awaited_again(cluster: Coordinated) -> None:
     cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(
         *[ended(ErrorCode.CONCURRENT_TRANSACTIONS)] * 20, ended()
     )
@@ -184,7 +186,7 @@ async def test_a_commit_that_takes_too_long_can_be_waited_for_again(cluster: Coo
         producer.begin_transaction()
 
 
-async def test_a_batch_that_is_refused_makes_the_commit_fail_and_the_transaction_is_aborted(
+async def test_a_refused_batch_fails_the_commit_and_the_transaction_is_aborted(
     cluster: Coordinated,
 ) -> None:
     cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(
@@ -203,7 +205,7 @@ async def test_a_batch_that_is_refused_makes_the_commit_fail_and_the_transaction
     assert cluster.asked(ApiKey.INIT_PRODUCER_ID) == [(5, -1), (5, 0)]
 
 
-async def test_a_record_that_is_too_large_makes_the_commit_fail(cluster: Coordinated) -> None:
+async def test_an_oversized_record_fails_the_commit(cluster: Coordinated) -> None:
     async with cluster.producer() as producer:
         await producer.init_transactions()
         producer.begin_transaction()
@@ -229,7 +231,9 @@ async def test_a_fenced_producer_can_only_be_closed(cluster: Coordinated) -> Non
             producer.begin_transaction()
 
 
-async def test_offsets_of_a_lost_generation_can_only_be_aborted(cluster: Coordinated) -> None:
+async def test_a_transaction_with_offsets_of_a_stale_generation_can_only_be_aborted(
+    cluster: Coordinated,
+) -> None:
     cluster.coordinator.handlers[ApiKey.TXN_OFFSET_COMMIT] = in_turn(
         offsets_committed({P0: ErrorCode.ILLEGAL_GENERATION})
     )
@@ -242,7 +246,7 @@ async def test_offsets_of_a_lost_generation_can_only_be_aborted(cluster: Coordin
         assert producer._transactions is not None and producer._transactions.lifecycle.state.name == "READY"
 
 
-async def test_closing_aborts_what_is_open(cluster: Coordinated) -> None:
+async def test_close_aborts_an_open_transaction(cluster: Coordinated) -> None:
     async with cluster.producer() as producer:
         await producer.init_transactions()
         producer.begin_transaction()
@@ -250,7 +254,7 @@ async def test_closing_aborts_what_is_open(cluster: Coordinated) -> None:
     assert [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)] == [False]
 
 
-async def test_closing_ends_the_calls_that_wait(cluster: Coordinated) -> None:
+async def test_close_ends_waiting_calls(cluster: Coordinated) -> None:
     cluster.coordinator.handlers[ApiKey.INIT_PRODUCER_ID] = lambda seen: Silence
     producer = cluster.producer()
     await producer.start()

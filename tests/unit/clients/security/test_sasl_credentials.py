@@ -22,11 +22,20 @@ def test_username_and_password() -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "is_token"), [("true", True), ("TRUE", True), ("false", False), ("1", False)]
+)
+def test_a_delegation_token(option: str, is_token: bool) -> None:
+    jaas = JAAS.replace(";", f' tokenauth="{option}";')
+    assert parse_credentials("SCRAM-SHA-256", jaas).is_token is is_token
+    plain = jaas.replace(SCRAM_LOGIN_MODULE, PLAIN_LOGIN_MODULE)
+    assert not parse_credentials("PLAIN", plain).is_token
+
+
+@pytest.mark.parametrize(
     "text",
     [
         JAAS.replace("username", "user"),
         JAAS.replace("password=", "secret="),
-        JAAS.replace(";", " tokenauth=true;"),
         JAAS.replace(SCRAM_LOGIN_MODULE, PLAIN_LOGIN_MODULE),
         JAAS[:-1],
     ],

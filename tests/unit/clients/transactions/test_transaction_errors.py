@@ -1,4 +1,4 @@
-"""What each error code in the answers of each API does to a transactional producer."""
+"""The effect of each error code, in the responses of each API, on a transactional producer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.transactions.producers import (
     AT_5,
     BOTH_VERSIONS,
     LEADERS,
-    TransactionalBench,
+    TransactionalProducerFixture,
     ended,
     initialized,
     offsets_added,
@@ -123,9 +123,9 @@ def cases(table: dict[ErrorCode, Any]) -> Any:
 
 
 def expect(
-    bench: TransactionalBench, message: Any, response: Any, code: ErrorCode, expected: Expected
+    bench: TransactionalProducerFixture, message: Any, response: Any, code: ErrorCode, expected: Expected
 ) -> None:
-    """The answer leads to a step after which the same is sent again, or to a state with that error."""
+    """Expect a step after which the same request is sent again, or a state with this error."""
     step = bench.answer(response)
     if isinstance(expected, Step):
         assert step is expected
@@ -139,8 +139,8 @@ def expect(
 
 
 @cases(INIT)
-def test_answers_to_init_producer_id(code: ErrorCode, expected: Expected) -> None:
-    bench = TransactionalBench(is_v2=False)
+def test_responses_to_init_producer_id(code: ErrorCode, expected: Expected) -> None:
+    bench = TransactionalProducerFixture(is_v2=False)
     bench.manager.begin_init(is_v2=False)
     expect(bench, bench.next(), initialized(-1, -1, code), code, expected)
     if bench.state is S.UNINITIALIZED:
@@ -150,7 +150,7 @@ def test_answers_to_init_producer_id(code: ErrorCode, expected: Expected) -> Non
 
 
 @cases(ADD_PARTITIONS)
-def test_answers_to_add_partitions_to_txn(code: ErrorCode, expected: Expected) -> None:
+def test_responses_to_add_partitions_to_txn(code: ErrorCode, expected: Expected) -> None:
     bench = ready()
     bench.manager.begin_transaction()
     bench.manager.add_partition(P0)
@@ -158,7 +158,7 @@ def test_answers_to_add_partitions_to_txn(code: ErrorCode, expected: Expected) -
 
 
 @cases(ADD_OFFSETS)
-def test_answers_to_add_offsets_to_txn(code: ErrorCode, expected: Expected) -> None:
+def test_responses_to_add_offsets_to_txn(code: ErrorCode, expected: Expected) -> None:
     bench = ready()
     bench.open()
     work = bench.manager.add_offsets(GROUP, AT_5)
@@ -168,7 +168,7 @@ def test_answers_to_add_offsets_to_txn(code: ErrorCode, expected: Expected) -> N
 
 @BOTH_VERSIONS
 @cases(COMMIT_OFFSETS)
-def test_answers_to_txn_offset_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+def test_responses_to_txn_offset_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
     bench = ready(is_v2=is_v2)
     bench.open()
     work = bench.manager.add_offsets(GROUP, AT_5)
@@ -180,7 +180,7 @@ def test_answers_to_txn_offset_commit(code: ErrorCode, expected: Expected, is_v2
 
 @BOTH_VERSIONS
 @cases(COMMIT)
-def test_answers_to_a_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+def test_responses_to_a_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
     bench = ready(is_v2=is_v2)
     bench.open(P0)
     bench.commit()
@@ -194,7 +194,7 @@ def test_answers_to_a_commit(code: ErrorCode, expected: Expected, is_v2: bool) -
 
 @BOTH_VERSIONS
 @cases(ABORT)
-def test_answers_to_an_abort(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+def test_responses_to_an_abort(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
     bench = ready(is_v2=is_v2)
     bench.open(P0)
     bench.abort()
@@ -203,7 +203,7 @@ def test_answers_to_an_abort(code: ErrorCode, expected: Expected, is_v2: bool) -
 
 @BOTH_VERSIONS
 @cases(BATCH)
-def test_a_batch_that_fails_for_good(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
+def test_a_fatally_refused_batch(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
     bench = ready(is_v2=is_v2)
     bench.open(P0)
     written = put(bench)
@@ -227,7 +227,7 @@ def test_a_batch_that_fails_for_good(code: ErrorCode, expected: Expected, is_v2:
         (E.TRANSACTION_ABORTABLE, S.ABORTABLE_ERROR),
     ],
 )
-def test_a_coordinator_that_cannot_be_asked(code: ErrorCode, expected: TransactionState) -> None:
+def test_an_unavailable_coordinator(code: ErrorCode, expected: TransactionState) -> None:
     bench = ready(is_v2=True)
     bench.open()
     work = bench.manager.add_offsets(GROUP, AT_5)
@@ -237,7 +237,7 @@ def test_a_coordinator_that_cannot_be_asked(code: ErrorCode, expected: Transacti
     assert work.error is not None and work.error.code is code
 
 
-def test_without_a_way_to_a_new_epoch_a_failed_batch_is_fatal() -> None:
+def test_a_failed_batch_is_fatal_when_the_epoch_cannot_be_raised() -> None:
     bench = ready(version=2)
     bench.open(P0)
     put(bench)
@@ -246,7 +246,7 @@ def test_without_a_way_to_a_new_epoch_a_failed_batch_is_fatal() -> None:
     assert bench.state is S.FATAL_ERROR
 
 
-def test_operation_not_attempted_only_says_that_another_partition_has_failed() -> None:
+def test_operation_not_attempted_means_another_partition_failed() -> None:
     for code, expected in ((E.UNKNOWN_TOPIC_OR_PARTITION, None), (E.TOPIC_AUTHORIZATION_FAILED, P1)):
         bench = ready()
         bench.manager.begin_transaction()
@@ -260,7 +260,7 @@ def test_operation_not_attempted_only_says_that_another_partition_has_failed() -
             assert bench.manager.lifecycle.error is not None and bench.manager.lifecycle.error.code is code
 
 
-def test_an_answer_that_lacks_a_partition_is_not_taken_for_success() -> None:
+def test_a_response_without_a_partition_is_not_a_success() -> None:
     bench = ready()
     bench.manager.begin_transaction()
     bench.manager.add_partition(P0)
@@ -270,7 +270,7 @@ def test_an_answer_that_lacks_a_partition_is_not_taken_for_success() -> None:
     assert bench.state is S.ABORTABLE_ERROR
 
 
-def test_offsets_that_are_refused_for_a_moment_are_sent_again_without_those_that_are_recorded() -> None:
+def test_offsets_with_retriable_errors_are_sent_again_without_the_committed_ones() -> None:
     bench = ready(is_v2=True)
     bench.open()
     work = bench.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(5), P1: OffsetAndMetadata(6)})

@@ -1,4 +1,4 @@
-"""The states of a transactional producer, move by move."""
+"""The states of a transactional producer and their transitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ PAIRS = list(itertools.product(S, S))
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda state: state.name)
-def test_only_the_moves_of_the_table_are_made(source: TransactionState, target: TransactionState) -> None:
+def test_only_transitions_of_the_table_are_possible(
+    source: TransactionState, target: TransactionState
+) -> None:
     life = TransactionLifecycle("gauge")
     life.state = source
     if target in TRANSITIONS[source]:
@@ -30,9 +32,9 @@ def test_only_the_moves_of_the_table_are_made(source: TransactionState, target: 
             life._transition(target)
 
 
-def test_the_table_is_that_of_kafka() -> None:
-    # Kafka has two more: ABORTABLE_ERROR -> UNINITIALIZED and INITIALIZING -> ABORTABLE_ERROR, which are one
-    # move here, and ABORTING reaches INITIALIZING as well as COMMITTING does, which there has no new epoch.
+def test_the_table_equals_kafkas() -> None:
+    # Kafka has two more: ABORTABLE_ERROR -> UNINITIALIZED and INITIALIZING -> ABORTABLE_ERROR are one
+    # transition here. Here INITIALIZING also follows ABORTING; in Kafka that case has no new epoch.
     assert {
         source.name: sorted(target.name for target in targets) for source, targets in TRANSITIONS.items()
     } == {
@@ -47,18 +49,18 @@ def test_the_table_is_that_of_kafka() -> None:
     }
 
 
-def test_after_an_abortable_error_everything_but_aborting_is_refused_with_it() -> None:
+def test_after_an_abortable_error_only_abort_is_possible() -> None:
     life = TransactionLifecycle("gauge")
     life.state = S.IN_TRANSACTION
     life.require_abort(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "may not")
-    for wanted in S:
+    for expected in S:
         with pytest.raises(AbortableTransactionError, match="may not") as caught:
-            life.require(wanted, "anything")
+            life.require(expected, "anything")
         assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert life.can_abort
 
 
-def test_a_second_abortable_error_of_one_transaction_is_not_the_one_that_is_reported() -> None:
+def test_the_first_abortable_error_of_a_transaction_is_reported() -> None:
     life = TransactionLifecycle("gauge")
     life.state = S.IN_TRANSACTION
     life.require_abort(ErrorCode.MESSAGE_TOO_LARGE, "first")
@@ -66,7 +68,7 @@ def test_a_second_abortable_error_of_one_transaction_is_not_the_one_that_is_repo
     assert str(life.error) == "first"
 
 
-def test_a_fatal_error_stays_and_says_fenced_for_an_old_epoch() -> None:
+def test_a_fatal_error_is_kept_and_an_old_epoch_is_fenced() -> None:
     life = TransactionLifecycle("gauge")
     life.fail(ErrorCode.INVALID_PRODUCER_EPOCH, "old")
     life.fail(ErrorCode.INVALID_TXN_STATE, "later")
@@ -76,7 +78,7 @@ def test_a_fatal_error_stays_and_says_fenced_for_an_old_epoch() -> None:
     assert not life.can_abort
 
 
-def test_the_wrong_state_is_named_and_nothing_is_changed() -> None:
+def test_a_call_in_the_wrong_state_names_it_and_changes_nothing() -> None:
     life = TransactionLifecycle("gauge")
     with pytest.raises(KafkaError, match="begin_transaction needs a producer in state READY") as caught:
         life.require(S.READY, "begin_transaction")
@@ -85,7 +87,7 @@ def test_the_wrong_state_is_named_and_nothing_is_changed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "wanted", "advice"),
+    ("state", "expected", "required_call"),
     [
         (S.UNINITIALIZED, S.READY, "init_transactions"),
         (S.UNINITIALIZED, S.IN_TRANSACTION, "init_transactions, then begin_transaction"),
@@ -93,10 +95,10 @@ def test_the_wrong_state_is_named_and_nothing_is_changed() -> None:
         (S.IN_TRANSACTION, S.READY, "commit or abort"),
     ],
 )
-def test_a_call_in_the_wrong_order_names_the_call_that_comes_first(
-    state: TransactionState, wanted: TransactionState, advice: str
+def test_a_call_in_the_wrong_order_names_the_required_call(
+    state: TransactionState, expected: TransactionState, required_call: str
 ) -> None:
     life = TransactionLifecycle("gauge")
     life.state = state
-    with pytest.raises(KafkaError, match=f"{advice}.* first|{advice}$"):
-        life.require(wanted, "that")
+    with pytest.raises(KafkaError, match=f"{required_call}.* first|{required_call}$"):
+        life.require(expected, "that")

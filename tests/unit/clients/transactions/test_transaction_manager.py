@@ -1,4 +1,4 @@
-"""What a transactional producer sends, and what becomes of its batches when answers are lost or refused."""
+"""The requests of a transactional producer, and its batches after lost or negative responses."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ S = TransactionState
 E = ErrorCode
 
 
-# --- the ways of the versions ---------------------------------------------------------------
+# --- the requests of each version ---
 
 
-def test_before_version_2_partitions_are_added_before_their_records_go_out() -> None:
+def test_before_version_2_partitions_are_added_before_their_records_are_sent() -> None:
     bench = ready()
     bench.manager.begin_transaction()
     written = put(bench)
@@ -58,7 +58,7 @@ def test_before_version_2_partitions_are_added_before_their_records_go_out() -> 
     assert (bench.manager.producer.producer_id, bench.manager.producer.producer_epoch) == (7, 0)
 
 
-def test_with_version_2_nothing_is_added_and_the_end_brings_the_next_epoch() -> None:
+def test_with_version_2_nothing_is_added_and_the_end_returns_the_next_epoch() -> None:
     bench = ready(is_v2=True)
     bench.manager.begin_transaction()
     put(bench)
@@ -76,7 +76,7 @@ def test_with_version_2_nothing_is_added_and_the_end_brings_the_next_epoch() -> 
 
 
 @BOTH_VERSIONS
-def test_requests_are_bounded_by_the_version_that_means_the_protocol(is_v2: bool) -> None:
+def test_request_versions_are_limited_by_the_transaction_version(is_v2: bool) -> None:
     bench = ready(is_v2=is_v2)
     bench.open(P0)
     bench.manager.add_offsets(GROUP, AT_5)
@@ -91,7 +91,7 @@ def test_requests_are_bounded_by_the_version_that_means_the_protocol(is_v2: bool
     assert end is not None and end.highest_version == (5 if is_v2 else 4)
 
 
-def test_offsets_are_announced_before_version_2_and_committed_as_the_member() -> None:
+def test_offsets_are_added_before_version_2_and_committed_with_the_member() -> None:
     bench = ready()
     bench.open()
     work = bench.manager.add_offsets(GROUP, AT_5)
@@ -105,7 +105,7 @@ def test_offsets_are_announced_before_version_2_and_committed_as_the_member() ->
     assert isinstance(bench.exchange(ended()), EndTxnRequest)
 
 
-def test_a_member_s_offsets_need_a_broker_that_knows_members() -> None:
+def test_offsets_with_a_member_need_a_broker_version_that_supports_them() -> None:
     bench = ready(is_v2=True)
     bench.open()
     bench.manager.add_offsets(GROUP, AT_5)
@@ -117,7 +117,7 @@ def test_a_member_s_offsets_need_a_broker_that_knows_members() -> None:
 
 
 @BOTH_VERSIONS
-def test_a_transaction_in_which_nothing_was_sent_ends_without_a_request(is_v2: bool) -> None:
+def test_an_empty_transaction_ends_without_a_request(is_v2: bool) -> None:
     for end in ("commit", "abort"):
         bench = ready(is_v2=is_v2)
         bench.open()
@@ -127,7 +127,7 @@ def test_a_transaction_in_which_nothing_was_sent_ends_without_a_request(is_v2: b
         assert bench.state is S.READY
 
 
-def test_an_upgrade_to_version_2_takes_a_new_epoch_between_two_transactions() -> None:
+def test_an_upgrade_to_version_2_gets_a_new_epoch_between_transactions() -> None:
     bench = ready()
     bench.open(P0)
     bench.manager.begin_commit(is_v2=True)
@@ -141,11 +141,11 @@ def test_an_upgrade_to_version_2_takes_a_new_epoch_between_two_transactions() ->
     assert bench.manager.is_v2 and bench.manager.producer.producer_epoch == 1
 
 
-# --- answers that get lost -------------------------------------------------------------------
+# --- lost responses ---
 
 
 @BOTH_VERSIONS
-def test_a_commit_whose_answer_was_lost_is_sent_again_in_the_same_epoch(is_v2: bool) -> None:
+def test_a_commit_without_response_is_repeated_with_the_same_epoch(is_v2: bool) -> None:
     bench = ready(is_v2=is_v2)
     bench.open(P0)
     bench.commit()
@@ -154,7 +154,7 @@ def test_a_commit_whose_answer_was_lost_is_sent_again_in_the_same_epoch(is_v2: b
     assert bench.next() == first
 
 
-def test_before_version_2_a_lost_answer_is_followed_by_a_new_epoch_so_that_a_late_request_is_fenced() -> None:
+def test_before_version_2_a_lost_response_raises_the_epoch_to_fence_a_late_request() -> None:
     # KAFKA-17754
     bench = ready()
     bench.open(P0)
@@ -169,7 +169,7 @@ def test_before_version_2_a_lost_answer_is_followed_by_a_new_epoch_so_that_a_lat
     assert bench.manager.producer.producer_epoch == 1
 
 
-def test_what_was_never_sent_needs_no_new_epoch() -> None:
+def test_an_unsent_batch_needs_no_new_epoch() -> None:
     bench = ready()
     bench.open(P0)
     bench.commit()
@@ -179,7 +179,7 @@ def test_what_was_never_sent_needs_no_new_epoch() -> None:
     assert bench.state is S.READY
 
 
-def test_an_abort_ends_what_a_lost_addition_may_have_begun() -> None:
+def test_an_abort_ends_a_transaction_that_a_lost_addition_may_have_started() -> None:
     for code in (E.NONE, E.INVALID_TXN_STATE):
         bench = ready()
         bench.manager.begin_transaction()
@@ -195,7 +195,7 @@ def test_an_abort_ends_what_a_lost_addition_may_have_begun() -> None:
         assert bench.state is S.READY
 
 
-def test_a_commit_that_is_made_counts_though_the_epoch_after_it_cannot_be_had() -> None:
+def test_a_successful_commit_counts_although_the_next_epoch_is_unavailable() -> None:
     bench = ready()
     bench.open(P0)
     bench.commit()
@@ -208,7 +208,7 @@ def test_a_commit_that_is_made_counts_though_the_epoch_after_it_cannot_be_had() 
         bench.manager.begin_transaction()
 
 
-def test_nothing_else_can_be_begun_until_the_end_of_a_commit_was_heard() -> None:
+def test_no_transaction_begins_until_the_result_of_the_commit_was_received() -> None:
     bench = ready()
     bench.open(P0)
     bench.commit()
@@ -223,10 +223,10 @@ def test_nothing_else_can_be_begun_until_the_end_of_a_commit_was_heard() -> None
     bench.manager.begin_transaction()
 
 
-# --- batches and the end ---------------------------------------------------------------------
+# --- batches at the end of a transaction ---
 
 
-def test_an_abort_drops_what_was_not_sent_and_waits_for_what_was() -> None:
+def test_an_abort_discards_unsent_batches_and_waits_for_sent_ones() -> None:
     bench = ready(is_v2=True)
     bench.manager.begin_transaction()
     first = put(bench, b"a" * 250)
@@ -236,13 +236,13 @@ def test_an_abort_drops_what_was_not_sent_and_waits_for_what_was() -> None:
     assert drain(bench.core, LEADERS, now_ms=40) == []
     assert bench.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED, "aborted"))
     assert second.error is not None and second.error.code is E.OPERATION_NOT_ATTEMPTED
-    assert bench.next() is None, "a batch is on its way"
+    assert bench.next() is None, "a batch is in flight"
     bench.core.on_result(batch, BatchResult(E.NONE, 0), 50)
     assert first.result is not None
     assert isinstance(bench.exchange(ended(producer_id=7, producer_epoch=1)), EndTxnRequest)
 
 
-def test_a_batch_in_retry_is_sent_on_during_an_abort_but_not_behind_one_that_failed() -> None:
+def test_a_batch_in_retry_is_sent_during_an_abort_but_not_after_a_failed_one() -> None:
     bench = ready(is_v2=True)
     bench.manager.begin_transaction()
     put(bench, b"a" * 250)
@@ -255,7 +255,7 @@ def test_a_batch_in_retry_is_sent_on_during_an_abort_but_not_behind_one_that_fai
     assert not bench.core.accumulator.incomplete
 
 
-def test_a_batch_that_expires_unsent_makes_the_transaction_fail_without_a_new_epoch() -> None:
+def test_a_batch_that_expires_unsent_fails_the_transaction_without_a_new_epoch() -> None:
     bench = ready()
     bench.manager.begin_transaction()
     put(bench)
@@ -267,7 +267,7 @@ def test_a_batch_that_expires_unsent_makes_the_transaction_fail_without_a_new_ep
     assert bench.state is S.READY
 
 
-def test_an_answer_for_a_batch_that_expired_is_taken_after_the_end_of_its_transaction() -> None:
+def test_a_response_for_an_expired_batch_is_accepted_after_its_transaction() -> None:
     bench = ready(is_v2=True)
     bench.manager.begin_transaction()
     put(bench)
@@ -280,7 +280,7 @@ def test_an_answer_for_a_batch_that_expired_is_taken_after_the_end_of_its_transa
     assert bench.state is S.READY
 
 
-def test_a_record_that_could_not_be_taken_keeps_its_transaction_from_being_committed() -> None:
+def test_a_refused_record_prevents_the_commit_of_its_transaction() -> None:
     bench = ready(is_v2=True)
     bench.manager.begin_transaction()
     bench.manager.on_send_failed(KafkaError(E.MESSAGE_TOO_LARGE, "a record of 9 bytes"))
@@ -291,7 +291,7 @@ def test_a_record_that_could_not_be_taken_keeps_its_transaction_from_being_commi
     assert bench.state is S.READY
 
 
-def test_a_producer_whose_state_was_removed_by_retention_continues_from_sequence_0() -> None:
+def test_a_producer_whose_state_expired_on_the_broker_continues_from_sequence_0() -> None:
     bench = ready()
     bench.open(P0)
     put(bench, b"a" * 250)

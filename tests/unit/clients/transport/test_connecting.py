@@ -20,7 +20,7 @@ def address(broker: ScriptedBroker) -> BrokerAddress:
     return BrokerAddress(broker.node_id, "127.0.0.1", broker.port)
 
 
-async def test_a_connection_comes_from_the_address_that_was_asked_for() -> None:
+async def test_a_connection_uses_the_configured_local_address() -> None:
     async with scripted_brokers() as [broker]:
         settings = replace(SETTINGS, local_host="127.0.0.7")
         connection = await open_connection(SystemEnvironment(), settings, address(broker))
@@ -30,7 +30,7 @@ async def test_a_connection_comes_from_the_address_that_was_asked_for() -> None:
         connection.close()
 
 
-async def test_a_broker_that_hangs_up_or_says_nothing_is_an_error_in_time() -> None:
+async def test_a_broker_that_closes_or_is_silent_is_an_error_in_time() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.API_VERSIONS] = lambda seen: Close
         with pytest.raises(Exception, match="was lost"):

@@ -9,6 +9,7 @@ import pytest
 from tests.support.network.scripted_broker import Close, ScriptedBroker, Seen, Silence, scripted_brokers
 from tests.support.waiting import eventually
 from tidelog.clients.config.environment import SystemEnvironment
+from tidelog.clients.transport import connection as connection_module
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.clients.transport.failures import failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -43,7 +44,7 @@ def cluster_named(name: str) -> MetadataResponse:
     return MetadataResponse(cluster_id=name)
 
 
-async def test_many_requests_in_flight_are_answered_in_order() -> None:
+async def test_responses_are_matched_in_order() -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
         count = iter(range(100))
         broker.handlers[ApiKey.METADATA] = lambda seen: cluster_named(f"answer {next(count)}")
@@ -56,7 +57,7 @@ async def test_many_requests_in_flight_are_answered_in_order() -> None:
         assert len(connection.in_flight) == 0
 
 
-async def test_a_broker_that_is_too_old_for_our_first_question_is_asked_in_its_version() -> None:
+async def test_an_older_broker_gets_api_versions_in_its_version() -> None:
     def refuse(seen: Seen) -> bytes | ApiVersionsResponse:
         if seen.version > 1:
             refusal = ApiVersionsResponse(
@@ -73,19 +74,19 @@ async def test_a_broker_that_is_too_old_for_our_first_question_is_asked_in_its_v
             assert connection.version_of(ApiKey.METADATA) == 13
 
 
-async def test_an_answer_that_is_late_closes_the_connection_and_fails_all_in_flight() -> None:
+async def test_a_late_response_closes_the_connection_and_fails_all_requests() -> None:
     async with scripted_brokers() as [broker], connected(broker, request_timeout_ms=60) as connection:
         broker.handlers[ApiKey.METADATA] = lambda seen: Silence
         patient = connection.send(MetadataRequest(), 9, timeout_ms=60_000)
-        hasty = connection.send(MetadataRequest(), 9)
-        for future in (patient, hasty):
+        impatient = connection.send(MetadataRequest(), 9)
+        for future in (patient, impatient):
             with pytest.raises(KafkaError, match="Metadata within 60 ms") as caught:
                 await future
             assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert not connection.is_open
 
 
-async def test_a_lost_connection_fails_what_is_in_flight_and_refuses_more() -> None:
+async def test_a_lost_connection_fails_requests_in_flight_and_refuses_new_ones() -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
         broker.handlers[ApiKey.METADATA] = lambda seen: Close
         with pytest.raises(KafkaError, match=f"node 1 at 127.0.0.1:{broker.port}") as caught:
@@ -104,9 +105,11 @@ async def test_a_lost_connection_fails_what_is_in_flight_and_refuses_more() -> N
         ((5).to_bytes(4, "big") + b"\x00\x00\x00\x02\x00", "MetadataResponse"),
         ((2).to_bytes(4, "big") + b"\x00\x00", "response header"),
     ],
-    ids=["frame over the bound", "wrong correlation id", "truncated answer", "truncated header"],
+    ids=["frame over the bound", "wrong correlation id", "truncated response", "truncated header"],
 )
-async def test_an_unreadable_answer_ends_the_connection_with_a_reason(frame: bytes, complaint: str) -> None:
+async def test_an_undecodable_response_closes_the_connection_with_a_reason(
+    frame: bytes, complaint: str
+) -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
         broker.handlers[ApiKey.METADATA] = lambda seen: frame
         with pytest.raises(KafkaError, match=complaint) as caught:
@@ -115,7 +118,7 @@ async def test_an_unreadable_answer_ends_the_connection_with_a_reason(frame: byt
         assert not connection.is_open
 
 
-async def test_an_abandoned_request_does_not_disturb_those_behind_it() -> None:
+async def test_a_cancelled_request_does_not_affect_later_ones() -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
         broker.handlers[ApiKey.METADATA] = lambda seen: cluster_named("c")
         abandoned = connection.send(MetadataRequest(), 9)
@@ -124,29 +127,41 @@ async def test_an_abandoned_request_does_not_disturb_those_behind_it() -> None:
         assert answer.cluster_id == "c"
 
 
-async def test_an_answer_that_nobody_asked_for_ends_the_connection() -> None:
+async def test_an_unexpected_response_closes_the_connection() -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
-        unasked = (8).to_bytes(4, "big") + b"\x00" * 8
-        twice = encode_response(ApiKey.METADATA, 9, 2, cluster_named("c")) + unasked
+        unexpected = (8).to_bytes(4, "big") + b"\x00" * 8
+        twice = encode_response(ApiKey.METADATA, 9, 2, cluster_named("c")) + unexpected
         broker.handlers[ApiKey.METADATA] = lambda seen: twice
         await connection.request(MetadataRequest(), MetadataResponse, highest_version=9)
         await eventually(lambda: not connection.is_open)
 
 
-def test_an_error_code_that_we_do_not_know_is_shown_by_number() -> None:
+def test_an_unknown_error_code_is_shown_by_number() -> None:
     error = failure(9_999, "commit of tides-0")
     assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "9999" in str(error)
     assert "tides-0" in str(error)
 
 
-async def test_nothing_is_sent_while_unsent_bytes_pile_up_even_without_answers_to_come() -> None:
+async def test_requests_wait_while_unsent_bytes_accumulate() -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
         woken: list[bool] = []
-        connection.on_writable = lambda: woken.append(True)
+        connection.call_when_writable(lambda: woken.append(True))
         assert connection.can_send_more(5)
         connection.pause_writing()
         assert not connection.can_send_more(5)
         connection.resume_writing()
         assert connection.can_send_more(5)
         assert woken == [True]
+
+
+async def test_a_connection_that_has_used_all_correlation_ids_is_closed_and_sends_nothing_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with scripted_brokers() as [broker], connected(broker) as connection:
+        monkeypatch.setattr(connection_module, "_CORRELATION_ID_MAX", 1)
+        with pytest.raises(KafkaError, match="has used all correlation ids") as caught:
+            connection.send(MetadataRequest(), 9)
+        assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
+        assert not connection.is_open
+        assert not len(connection.in_flight)

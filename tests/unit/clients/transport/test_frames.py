@@ -9,7 +9,7 @@ from tidelog.protocol.errors import DecodeError
 
 
 def feed(reader: FrameReader, data: bytes, cuts: list[int]) -> list[bytes]:
-    """Receive `data` in pieces of the given sizes (then as they fit)."""
+    """Receive `data` in chunks of the given sizes; the rest in chunks of any size."""
     frames: list[bytes] = []
     at = 0
     sizes = iter(cuts)
@@ -32,7 +32,7 @@ def framed(payload: bytes) -> bytes:
     st.lists(st.integers(1, 70_000), max_size=30),
 )
 @settings(max_examples=60, deadline=None)
-def test_frames_come_out_whole_however_the_bytes_arrive(sizes: list[int], cuts: list[int]) -> None:
+def test_frames_are_received_in_any_chunks(sizes: list[int], cuts: list[int]) -> None:
     payloads = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     stream = b"".join(map(framed, payloads))
     assert feed(FrameReader(200_000), stream, cuts) == payloads
@@ -40,7 +40,7 @@ def test_frames_come_out_whole_however_the_bytes_arrive(sizes: list[int], cuts: 
 
 @given(st.lists(st.integers(0, 40), max_size=40))
 @settings(max_examples=60, deadline=None)
-def test_small_frames_come_out_whole_byte_by_byte(sizes: list[int]) -> None:
+def test_small_frames_are_received_byte_by_byte(sizes: list[int]) -> None:
     payloads = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
     stream = b"".join(map(framed, payloads))
     assert feed(FrameReader(1_000), stream, [1] * len(stream)) == payloads
@@ -54,7 +54,7 @@ def test_a_frame_over_the_bound_is_refused_before_it_is_received(size: int) -> N
         reader.on_received(4)
 
 
-def test_a_frame_that_was_handed_out_is_not_overwritten_by_the_next() -> None:
+def test_a_returned_frame_is_not_overwritten_by_the_next() -> None:
     reader = FrameReader(1_000)
     first = framed(b"first")
     reader.buffer()[: len(first)] = first

@@ -16,7 +16,7 @@ def window(*requests: InFlightRequest[str]) -> InFlightRequests[str]:
     return in_flight
 
 
-def test_an_empty_window_takes_a_request_even_if_it_holds_none() -> None:
+def test_an_empty_window_accepts_a_request_of_any_size() -> None:
     assert window().can_send_more(0)
 
 
@@ -26,7 +26,7 @@ def test_the_window_is_full_at_its_limit() -> None:
     assert in_flight.can_send_more(6)
 
 
-def test_nothing_more_is_sent_while_the_newest_request_is_not_fully_written() -> None:
+def test_requests_wait_until_the_newest_one_is_written() -> None:
     in_flight = window(request(1), request(2, send_completed=False))
     assert not in_flight.can_send_more(5)
     newest = in_flight.newest
@@ -35,7 +35,7 @@ def test_nothing_more_is_sent_while_the_newest_request_is_not_fully_written() ->
     assert in_flight.can_send_more(5)
 
 
-def test_answers_come_in_the_order_of_requests() -> None:
+def test_responses_complete_requests_in_order() -> None:
     in_flight = window(request(1), request(2))
     assert in_flight.complete_next(2) is None
     first = in_flight.complete_next(1)
@@ -44,7 +44,7 @@ def test_answers_come_in_the_order_of_requests() -> None:
     assert len(in_flight) == 1
 
 
-def test_the_earliest_deadline_counts_at_any_position() -> None:
+def test_the_earliest_deadline_at_any_position_applies() -> None:
     in_flight = window(request(1, 900), request(2, 300), request(3, 500))
     assert in_flight.next_deadline_ms() == 300
     assert in_flight.first_timed_out(299) is None
@@ -53,7 +53,7 @@ def test_the_earliest_deadline_counts_at_any_position() -> None:
     assert late.correlation_id == 2
 
 
-def test_a_lost_connection_gives_back_everything_oldest_first() -> None:
+def test_a_lost_connection_returns_all_requests_oldest_first() -> None:
     in_flight = window(request(1), request(2), request(3))
     assert [entry.correlation_id for entry in in_flight.clear()] == [1, 2, 3]
     assert in_flight.oldest is None

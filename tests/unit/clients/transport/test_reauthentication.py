@@ -13,7 +13,7 @@ FAILURE = KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "rejected")
 
 
 class Scene:
-    """Authentications that end when the test says so."""
+    """Authentications that end when the test decides."""
 
     def __init__(self) -> None:
         self.answers: asyncio.Queue[int | KafkaError] = asyncio.Queue()
@@ -41,7 +41,7 @@ class Scene:
         )
 
 
-async def test_requests_are_held_until_the_exchange_is_complete() -> None:
+async def test_requests_are_held_during_re_authentication() -> None:
     scene = Scene()
     assert not scene.again.holds(ApiKey.PRODUCE)
     await scene.begin()
@@ -54,7 +54,7 @@ async def test_requests_are_held_until_the_exchange_is_complete() -> None:
     assert scene.events == ["authenticate", "first", "second", "completed"]
 
 
-async def test_it_is_repeated() -> None:
+async def test_re_authentication_is_repeated() -> None:
     scene = Scene()
     for lifetime_ms in (1, 1, 0):
         scene.answers.put_nowait(lifetime_ms)
@@ -63,7 +63,7 @@ async def test_it_is_repeated() -> None:
     assert not scene.again.is_active
 
 
-async def test_a_failure_fails_the_requests() -> None:
+async def test_a_failed_re_authentication_fails_the_requests() -> None:
     scene = Scene()
     await scene.begin()
     scene.hold("first")
@@ -72,7 +72,7 @@ async def test_a_failure_fails_the_requests() -> None:
     assert scene.events[1:] == ["SASL_AUTHENTICATION_FAILED", "first SASL_AUTHENTICATION_FAILED"]
 
 
-async def test_a_closed_connection_ends_the_exchange() -> None:
+async def test_a_closed_connection_ends_the_re_authentication() -> None:
     scene = Scene()
     await scene.begin()
     scene.hold("first")

@@ -1,11 +1,11 @@
 """A small cluster around the controller's commands: processes, the records of their replicas, and time.
 
 Every command goes through `apply`, which replays its records and checks the invariants. Replicas
-hold lists of numbered records. A record is *committed* once every replica of the maximal in-sync
-set has it and the set is as large as min.insync.replicas asks. Whoever is elected and alive, unless
-it is marked as recovering, must have all that is committed: `LostRecords` otherwise.
+have lists of numbered records. A record is *committed* when every replica of the maximal in-sync set
+has it and the set has at least min.insync.replicas members. An elected live leader must have all
+committed records unless it is marked as recovering; otherwise `LostRecords` is raised.
 
-A process that is killed may lose any tail of what it had, as a machine that loses its power.
+A killed process may lose the end of its records, like a machine that loses power.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ SETTINGS = controller_settings(node_id=100)
 
 
 class LostRecords(AssertionError):
-    """A leader that was elected as if it had everything misses committed records."""
+    """A leader elected as up to date lacks committed records."""
 
 
 @dataclass
 class Process:
-    """A broker's process: the epoch it registered with, and the one it left when it stopped cleanly."""
+    """A broker process: its broker epoch, and the previous epoch if it stopped cleanly."""
 
     broker: int
     incarnation: int = 0
     epoch: int = -1
     is_up: bool = False
     clean_epoch: int = -1
-    wants_shut_down: bool = False
+    is_shutting_down: bool = False
 
 
 @dataclass
 class Alteration:
-    """A wish of a leader under way to the controller, and the epochs of brokers it was built on."""
+    """An AlterPartition request in flight, with the members of its proposed in-sync set."""
 
     place: Place
     request: AlterPartitionRequest
@@ -70,16 +70,19 @@ class Alteration:
 
 @dataclass
 class Records:
-    """What the replicas of one partition hold."""
+    """The records on each replica of one partition."""
 
     logs: dict[int, list[int]] = field(default_factory=dict)
     committed: list[int] = field(default_factory=list)
     leader_epoch: int = -1
-    under_way: Alteration | None = None
+    in_flight: Alteration | None = None
 
 
 class ClusterModel:
-    """See the module. `tells_member_epochs` and `notices_unclean` switch safeguards off to prove them."""
+    """The cluster.
+
+    `sends_member_epochs` and `detects_unclean_shutdown` disable safeguards, to prove that they are needed.
+    """
 
     def __init__(
         self,
@@ -87,8 +90,8 @@ class ClusterModel:
         chance: random.Random,
         *,
         forgets: bool = True,
-        tells_member_epochs: bool = True,
-        notices_unclean: bool = True,
+        sends_member_epochs: bool = True,
+        detects_unclean_shutdown: bool = True,
     ) -> None:
         self.image = image
         self.chance = chance
@@ -97,15 +100,15 @@ class ClusterModel:
         self.processes: dict[int, Process] = {}
         self.records: dict[Place, Records] = {}
         self._forgets = forgets
-        self._tells_member_epochs = tells_member_epochs
-        self._notices_unclean = notices_unclean
+        self._sends_member_epochs = sends_member_epochs
+        self._detects_unclean_shutdown = detects_unclean_shutdown
         self._next_record = 0
         self._seen_epochs: dict[tuple[Place, int], int] = {}
 
     # Commands
 
     def apply(self, command: Callable[[MetadataImage], ControllerResult[R]]) -> R | None:
-        """The command's reply, once its records are replayed and the rules are checked; None if refused."""
+        """Return the command's reply after its records are replayed and checked; None if it is refused."""
         try:
             result = command(self.image)
         except KafkaError:
@@ -127,7 +130,7 @@ class ClusterModel:
         records = self.records.setdefault(place, Records())
         records.logs = {replica: records.logs.get(replica, []) for replica in partition.replicas}
         if partition.leader not in self.up() or partition.leader_epoch == records.leader_epoch:
-            return  # a leader whose process is gone does not act on its election
+            return  # A leader without a process does not act on its election.
         records.leader_epoch = partition.leader_epoch
         log = records.logs[partition.leader]
         if partition.leader_recovery_state == LeaderRecoveryState.RECOVERING:
@@ -138,14 +141,16 @@ class ClusterModel:
     # Brokers
 
     def start(self, broker: int) -> None:
-        """A new process registers, or tries to."""
+        """Register a new process."""
         process = self.processes.setdefault(broker, Process(broker))
         incarnation = process.incarnation + 1
         existing = self.image.brokers.get(broker)
         has_session = existing is not None and self.heartbeats.has_session(
             broker, existing.epoch, self.now_ms
         )
-        previous = process.clean_epoch if self._notices_unclean or existing is None else existing.epoch
+        previous = (
+            process.clean_epoch if self._detects_unclean_shutdown or existing is None else existing.epoch
+        )
         request = BrokerRegistrationRequest(
             broker_id=broker,
             cluster_id=CLUSTER_ID,
@@ -163,14 +168,14 @@ class ClusterModel:
     def heartbeat(
         self, broker: int, *, lag: int = 0, want_shut_down: bool = False, **fields: Any
     ) -> HeartbeatReply | None:
-        """A heartbeat of a process that has followed the metadata but for `lag` records."""
+        """Send a heartbeat of a process whose metadata is `lag` records behind."""
         process = self.processes[broker]
-        process.wants_shut_down |= want_shut_down
+        process.is_shutting_down |= want_shut_down
         request = BrokerHeartbeatRequest(
             broker_id=broker,
             broker_epoch=process.epoch,
             current_metadata_offset=self.image.offset - lag,
-            want_shut_down=process.wants_shut_down,
+            want_shut_down=process.is_shutting_down,
             **fields,
         )
         self.heartbeats.record_heartbeat(self.image, broker, process.epoch, self.now_ms)
@@ -189,7 +194,7 @@ class ClusterModel:
         return reply
 
     def kill(self, broker: int) -> None:
-        """The process is gone, and perhaps the end of what it had written."""
+        """Kill the process; it may lose the end of the records that it had written."""
         self.processes[broker].is_up = False
         if self._forgets and self.chance.random() < 0.6:
             for records in self.records.values():
@@ -198,13 +203,13 @@ class ClusterModel:
                     del log[self.chance.randrange(len(log) + 1) :]
 
     def pass_time(self, ms: int) -> None:
-        """Time passes, and silent brokers are fenced."""
+        """Advance the time and fence brokers with expired sessions."""
         self.now_ms += ms
         while self.apply(lambda image: fence_stale_broker(image, SETTINGS, self.heartbeats, self.now_ms)):
             pass
 
     def up(self) -> list[int]:
-        """The brokers whose process runs under its latest registration."""
+        """Return the brokers whose process runs under its latest registration."""
         return [
             broker
             for broker, process in sorted(self.processes.items())
@@ -216,7 +221,7 @@ class ClusterModel:
     # Partitions
 
     def places(self) -> list[tuple[TopicImage, int]]:
-        """Every partition."""
+        """Return every partition."""
         return [
             (topic, index)
             for _, topic in sorted(self.image.topics_by_name.items())
@@ -224,7 +229,7 @@ class ClusterModel:
         ]
 
     def produce(self, topic: TopicImage, index: int, min_insync: int, lagging: Iterable[int] = ()) -> None:
-        """The leader takes a record, replicas fetch it, and it is committed if it may be."""
+        """Append a record at the leader, replicate it, and commit it if possible."""
         place, partition = (topic.id, index), topic.partitions[index]
         alive = self.up()
         if partition.leader not in alive:
@@ -239,15 +244,15 @@ class ClusterModel:
                 records.logs[replica] = log if replica == partition.leader else list(log)
                 self._seen_epochs[place, replica] = self.processes[replica].epoch
         maximal = set(partition.isr)
-        under_way = records.under_way
-        if under_way is not None and self._is_current(under_way, partition):
-            maximal |= set(under_way.members)
+        in_flight = records.in_flight
+        if in_flight is not None and self._is_current(in_flight, partition):
+            maximal |= set(in_flight.members)
         needed = min(min_insync, len(partition.replicas))
         if len(partition.isr) >= needed and all(records.logs[member] == log for member in maximal):
             records.committed = list(log)
 
-    def wish_in_sync_set(self, topic: TopicImage, index: int) -> None:
-        """The leader sends the set of those that have all it has; it arrives later, or never."""
+    def propose_in_sync_set(self, topic: TopicImage, index: int) -> None:
+        """Send the set of replicas that have all records; the request may be delivered late or never."""
         place, partition = (topic.id, index), topic.partitions[index]
         records, leader = self.records[place], partition.leader
         if leader not in self.up():
@@ -261,7 +266,7 @@ class ClusterModel:
         )
         if partition.leader_recovery_state == LeaderRecoveryState.RECOVERING:
             members = (leader,)
-        wished = RequestPartitionData(
+        proposal = RequestPartitionData(
             partition_index=index,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
@@ -271,20 +276,20 @@ class ClusterModel:
         request = AlterPartitionRequest(
             broker_id=leader,
             broker_epoch=self.processes[leader].epoch,
-            topics=(RequestTopicData(topic_id=topic.id, partitions=(wished,)),),
+            topics=(RequestTopicData(topic_id=topic.id, partitions=(proposal,)),),
         )
-        records.under_way = Alteration(place, request, members)
+        records.in_flight = Alteration(place, request, members)
 
     def deliver(self, place: Place) -> AlterPartitionResponse | None:
-        """A wish of a leader arrives, late as it may be."""
-        alteration = self.records[place].under_way
+        """Deliver an AlterPartition request, possibly late."""
+        alteration = self.records[place].in_flight
         if alteration is None:
             return None
-        self.records[place].under_way = None
+        self.records[place].in_flight = None
         return self.apply(lambda image: alter_partition(image, SETTINGS, alteration.request))
 
     def _member(self, place: Place, leader: int, member: int) -> BrokerState:
-        if not self._tells_member_epochs:
+        if not self._sends_member_epochs:
             return BrokerState(broker_id=member)
         epoch = self.processes[leader].epoch if member == leader else self._seen_epochs[place, member]
         return BrokerState(broker_id=member, broker_epoch=epoch)

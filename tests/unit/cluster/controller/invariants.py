@@ -1,4 +1,4 @@
-"""What must hold of every image that a controller's commands lead to, and of every step between two.
+"""Invariants of every image that a controller's commands produce, and of every step between two.
 
 `check_image` and `check_step` raise AssertionError with the partition that breaks a rule.
 """
@@ -12,7 +12,7 @@ from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage
 
 
 def check_image(image: MetadataImage) -> None:
-    """Rules of one image."""
+    """Check the invariants of one image."""
     for topic in image.topics_by_name.values():
         assert image.topics_by_id[topic.id] is topic
         assert sorted(topic.partitions) == list(range(len(topic.partitions))), topic
@@ -46,7 +46,7 @@ def _check_brokers(
     if partition.leader != NO_LEADER:
         assert image.brokers[partition.leader].is_active, where
     if eligible_leader_replicas_enabled(image):
-        # As in Kafka: a reassignment that is taken back uncleanly may name a dead replica.
+        # As in Kafka: a reassignment cancelled with unclean election may name a dead replica as leader.
         for member in partition.isr if not allows_unclean else ():
             assert image.brokers[member].is_active, where
     else:
@@ -55,7 +55,7 @@ def _check_brokers(
 
 
 def check_step(before: MetadataImage, after: MetadataImage) -> None:
-    """Rules of one command: epochs only grow, and grow with what they count."""
+    """Check the invariants of one command: epochs never decrease, and increase with each change."""
     assert after.offset >= before.offset
     for topic_id, topic in before.topics_by_id.items():
         later = after.topics_by_id.get(topic_id)

@@ -1,4 +1,4 @@
-"""Access control entries: added, removed and found by filters."""
+"""ACL entries are added, removed and found by filters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 EMPTY = MetadataImage(cluster_id=CLUSTER_ID)
 TOPIC, GROUP, CLUSTER = 2, 3, 4
@@ -61,17 +61,17 @@ def test_entries_are_added_once() -> None:
         READER._replace(principal="alice"),
     ],
 )
-def test_an_entry_that_cannot_be_is_refused_and_others_are_added(wrong: AclBinding) -> None:
+def test_an_invalid_entry_is_refused_and_others_are_added(wrong: AclBinding) -> None:
     result = create_acls(EMPTY, [wrong, READER], SeededRandomness())
     assert [outcome.code for outcome in result.reply] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     assert bindings_in(applied(EMPTY, result)) == {READER}
 
 
-def test_the_cluster_has_one_name() -> None:
+def test_the_cluster_resource_has_a_fixed_name() -> None:
     with_entries(READER._replace(resource_type=CLUSTER, resource_name="kafka-cluster"))
 
 
-def test_filters_remove_what_they_mean() -> None:
+def test_filters_remove_matching_entries() -> None:
     other = READER._replace(principal="User:bob")
     image = with_entries(READER, other)
     result = delete_acls(image, [EVERYTHING._replace(principal="User:alice")])
@@ -79,20 +79,20 @@ def test_filters_remove_what_they_mean() -> None:
     assert bindings_in(applied(image, result)) == {other}
 
 
-def test_an_entry_that_two_filters_mean_is_removed_once_and_told_twice() -> None:
+def test_an_entry_that_matches_two_filters_is_removed_once_and_reported_twice() -> None:
     image = with_entries(READER)
     result = delete_acls(image, [EVERYTHING, EVERYTHING])
     assert len(result.records) == 1
     assert [each.removed for each in result.reply] == [(READER,), (READER,)]
 
 
-def test_a_filter_that_makes_no_sense_is_refused_alone() -> None:
+def test_an_invalid_filter_is_refused_and_others_apply() -> None:
     image = with_entries(READER)
     result = delete_acls(image, [EVERYTHING._replace(operation=0), EVERYTHING])
     assert [each.outcome.code for each in result.reply] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
 
 
-def test_too_many_entries_at_once_are_refused_unchanged() -> None:
+def test_a_request_with_too_many_entries_changes_nothing() -> None:
     entry = AccessControlEntryRecord(**READER._asdict())
     records = [
         replace(entry, id=new_uuid(SeededRandomness(seed)), resource_name=f"tides-{seed}")
@@ -120,15 +120,17 @@ def test_too_many_entries_at_once_are_refused_unchanged() -> None:
         (None, PREFIXED, {"ti"}),
     ],
 )
-def test_names_fit_by_the_kind_of_pattern(name: str | None, pattern: int, expected: set[str]) -> None:
+def test_resource_names_match_according_to_the_pattern_type(
+    name: str | None, pattern: int, expected: set[str]
+) -> None:
     image = with_entries(
         READER,
         READER._replace(resource_name="ti", pattern_type=PREFIXED),
         READER._replace(resource_name="*"),
         READER._replace(resource_name="moons"),
     )
-    wanted = EVERYTHING._replace(resource_name=name, pattern_type=pattern)
-    assert {record.resource_name for record in completed(matching_acls(image, wanted))} == expected
+    requested = EVERYTHING._replace(resource_name=name, pattern_type=pattern)
+    assert {record.resource_name for record in run_steps(matching_acls(image, requested))} == expected
 
 
 @pytest.mark.parametrize(
@@ -145,12 +147,12 @@ def test_names_fit_by_the_kind_of_pattern(name: str | None, pattern: int, expect
         ({"principal": "User:bob"}, False),
     ],
 )
-def test_every_field_of_a_filter_counts(changes: dict[str, object], fits: bool) -> None:
+def test_every_field_of_a_filter_restricts_the_match(changes: dict[str, object], fits: bool) -> None:
     assert EVERYTHING._replace(**changes).matches(READER) is fits  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("field", ["resource_type", "pattern_type", "operation", "permission_type"])
-def test_a_number_without_a_meaning_is_refused_in_filters(field: str) -> None:
+def test_an_unknown_enum_value_in_a_filter_is_refused(field: str) -> None:
     check_filter(EVERYTHING)
     for number in (0, 99, -1):
         with pytest.raises(KafkaError) as error:

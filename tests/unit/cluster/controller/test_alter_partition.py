@@ -1,4 +1,4 @@
-"""Leaders change in-sync sets: what is taken, and what each stale or impossible wish is told."""
+"""AlterPartition: accepted ISR changes, and the error of each stale or invalid request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def only(image: MetadataImage) -> PartitionImage:
 
 
 def given(**change: Any) -> MetadataImage:
-    """One partition with replicas 1, 2, 3, all in sync, led by 1 in leader epoch 1 and partition epoch 1."""
+    """Return an image of one partition: replicas 1, 2, 3, all in sync, leader 1, both epochs 1."""
     image = with_topics(
         image_with_brokers(*BROKERS, features=True), creatable("orders", configs={"min.insync.replicas": "2"})
     )
@@ -49,22 +49,22 @@ def given(**change: Any) -> MetadataImage:
     return replayed([record], image, offset=500)
 
 
-def wish(image: MetadataImage, isr: tuple[int | BrokerState, ...], **fields: Any) -> RequestTopicData:
+def proposal(image: MetadataImage, isr: tuple[int | BrokerState, ...], **fields: Any) -> RequestTopicData:
     members = tuple(
         each if isinstance(each, BrokerState) else BrokerState(broker_id=each, broker_epoch=100 + each)
         for each in isr
     )
-    wished = RequestPartitionData(
+    change = RequestPartitionData(
         partition_index=0,
         leader_epoch=only(image).leader_epoch,
         partition_epoch=only(image).partition_epoch,
         new_isr_with_epochs=members,
     )
-    wished = replace(wished, **fields)
-    return RequestTopicData(topic_id=orders(image).id, partitions=(wished,))
+    change = replace(change, **fields)
+    return RequestTopicData(topic_id=orders(image).id, partitions=(change,))
 
 
-def asked(topic: RequestTopicData, leader: int = 1) -> AlterPartitionRequest:
+def requested(topic: RequestTopicData, leader: int = 1) -> AlterPartitionRequest:
     return AlterPartitionRequest(broker_id=leader, broker_epoch=100 + leader, topics=(topic,))
 
 
@@ -80,33 +80,33 @@ def altered(
     return answer, after
 
 
-def test_a_smaller_set_is_taken_in_the_same_leader_epoch() -> None:
+def test_isr_shrink_keeps_the_leader_epoch() -> None:
     image = given()
-    answer, after = altered(image, asked(wish(image, (1, 2))))
+    answer, after = altered(image, requested(proposal(image, (1, 2))))
     assert answer == ResponsePartitionData(
         partition_index=0, leader_id=1, leader_epoch=1, isr=(1, 2), partition_epoch=2
     )
     assert only(after).isr == (1, 2)
 
 
-def test_the_order_of_the_wish_is_kept() -> None:
+def test_replica_order_of_the_request_is_kept() -> None:
     image = given(isr=(1,))
-    answer, _ = altered(image, asked(wish(image, (1, 3, 2))))
+    answer, _ = altered(image, requested(proposal(image, (1, 3, 2))))
     assert answer.isr == (1, 3, 2)
 
 
-def test_what_is_so_already_changes_nothing() -> None:
+def test_an_unchanged_isr_writes_no_record() -> None:
     image = given()
-    answer, after = altered(image, asked(wish(image, (1, 2, 3))))
+    answer, after = altered(image, requested(proposal(image, (1, 2, 3))))
     assert (answer.error_code, answer.partition_epoch) == (0, 1)
     assert only(after) == only(image)
 
 
-def test_two_wishes_for_one_partition_build_on_each_other() -> None:
+def test_the_second_change_of_a_partition_in_a_request_is_based_on_the_first() -> None:
     image = given()
-    topic = wish(image, (1, 2))
+    topic = proposal(image, (1, 2))
     twice = replace(topic, partitions=topic.partitions * 2)
-    result = alter_partition(image, SETTINGS, asked(twice))
+    result = alter_partition(image, SETTINGS, requested(twice))
     ((first, second),) = (answers.partitions for answers in result.reply.topics)
     assert (first.error_code, second.error_code) == (0, ErrorCode.INVALID_UPDATE_VERSION)
 
@@ -123,90 +123,90 @@ def test_two_wishes_for_one_partition_build_on_each_other() -> None:
         ({"leader_recovery_state": 9}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_stale_or_impossible_wish_is_refused(fields: dict[str, Any], code: ErrorCode) -> None:
+def test_a_stale_or_invalid_request_is_refused(fields: dict[str, Any], code: ErrorCode) -> None:
     image = given()
-    answer, _ = altered(image, asked(wish(image, (1, 2), **fields)))
+    answer, _ = altered(image, requested(proposal(image, (1, 2), **fields)))
     assert answer.error_code == code
 
 
 @pytest.mark.parametrize("isr", [(), (2, 3), (1, 4), (1, 1), (1, -1)])
-def test_a_set_that_cannot_be_is_refused(isr: tuple[int, ...]) -> None:
+def test_an_invalid_isr_is_refused(isr: tuple[int, ...]) -> None:
     image = given()
-    answer, _ = altered(image, asked(wish(image, isr)))
+    answer, _ = altered(image, requested(proposal(image, isr)))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_only_the_leader_is_heard() -> None:
+def test_a_request_of_another_broker_than_the_leader_is_refused() -> None:
     image = given()
-    answer, _ = altered(image, asked(wish(image, (1, 2)), leader=2))
+    answer, _ = altered(image, requested(proposal(image, (1, 2)), leader=2))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_leader_that_registered_again_is_not_the_one_that_asks() -> None:
+def test_a_request_with_a_stale_broker_epoch_is_refused() -> None:
     image = given()
     with pytest.raises(KafkaError) as error:
-        alter_partition(image, SETTINGS, replace(asked(wish(image, (1, 2))), broker_epoch=9))
+        alter_partition(image, SETTINGS, replace(requested(proposal(image, (1, 2))), broker_epoch=9))
     assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_topic_that_was_deleted_is_reported_for_each_partition() -> None:
+def test_an_unknown_topic_id_is_reported_for_each_partition() -> None:
     image = given()
-    topic = replace(wish(image, (1, 2)), topic_id=UUID(int=12345))
-    answer, _ = altered(image, asked(topic))
+    topic = replace(proposal(image, (1, 2)), topic_id=UUID(int=12345))
+    answer, _ = altered(image, requested(topic))
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("change", [{"fenced": 1}, {"in_controlled_shutdown": 1}])
-def test_kip_841_a_fenced_or_stopping_broker_does_not_get_in_sync(change: dict[str, Any]) -> None:
+def test_kip_841_a_fenced_or_stopping_broker_does_not_join_the_isr(change: dict[str, Any]) -> None:
     image = given(isr=(1,))
     record = BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=103, **change)
     image = replayed([record], image, offset=501)
-    answer, _ = altered(image, asked(wish(image, (1, 2, 3))))
+    answer, _ = altered(image, requested(proposal(image, (1, 2, 3))))
     assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_kip_903_a_broker_that_came_back_since_the_leader_learned_of_it_does_not_get_in_sync() -> None:
+def test_kip_903_a_broker_with_a_stale_epoch_does_not_join_the_isr() -> None:
     image = given(isr=(1,))
     stale = BrokerState(broker_id=3, broker_epoch=55)
-    answer, _ = altered(image, asked(wish(image, (1, stale))))
+    answer, _ = altered(image, requested(proposal(image, (1, stale))))
     assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
     unknown = BrokerState(broker_id=3, broker_epoch=-1)
-    answer, _ = altered(image, asked(wish(image, (1, unknown))))
+    answer, _ = altered(image, requested(proposal(image, (1, unknown))))
     assert answer.error_code == 0
 
 
-def test_before_version_3_members_come_without_epochs() -> None:
+def test_isr_members_have_no_epochs_before_version_3() -> None:
     image = given()
-    answer, _ = altered(image, asked(wish(image, (), new_isr=(1, 3))))
+    answer, _ = altered(image, requested(proposal(image, (), new_isr=(1, 3))))
     assert answer.isr == (1, 3)
 
 
-def test_a_recovering_leader_has_nobody_in_sync_until_it_says_that_it_recovered() -> None:
+def test_the_isr_of_a_recovering_leader_grows_only_after_recovery() -> None:
     image = given(isr=(1,), leader_recovery_state=1)
-    answer, _ = altered(image, asked(wish(image, (1, 2), leader_recovery_state=1)))
+    answer, _ = altered(image, requested(proposal(image, (1, 2), leader_recovery_state=1)))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
-    answer, after = altered(image, asked(wish(image, (1,))))
+    answer, after = altered(image, requested(proposal(image, (1,))))
     assert (answer.error_code, answer.leader_recovery_state) == (0, 0)
     assert only(after).leader_recovery_state == 0
 
 
-def test_new_replicas_in_sync_end_a_reassignment() -> None:
+def test_a_reassignment_ends_when_the_new_replicas_are_in_the_isr() -> None:
     image = given(replicas=(1, 4, 2, 3), adding_replicas=(4,), removing_replicas=(2, 3))
-    answer, after = altered(image, asked(wish(image, (1, 2, 3, 4))))
+    answer, after = altered(image, requested(proposal(image, (1, 2, 3, 4))))
     assert (answer.error_code, answer.isr, answer.leader_epoch) == (0, (1, 4), 2)
     assert (only(after).replicas, only(after).adding_replicas) == ((1, 4), ())
 
 
-def test_a_leader_whose_reassignment_ends_learns_that_another_was_elected() -> None:
+def test_the_response_names_the_new_leader_when_a_reassignment_ends() -> None:
     image = given(replicas=(4, 2, 1, 3), adding_replicas=(4,), removing_replicas=(1, 3))
-    answer, after = altered(image, asked(wish(image, (1, 2, 3, 4))))
+    answer, after = altered(image, requested(proposal(image, (1, 2, 3, 4))))
     assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
     assert (only(after).leader, only(after).replicas) == (4, (4, 2))
 
 
-def test_kip_966_who_leaves_a_set_below_min_insync_stays_eligible() -> None:
+def test_kip_966_a_replica_that_leaves_an_isr_below_min_insync_replicas_becomes_eligible() -> None:
     image = given(isr=(1, 2))
-    _, after = altered(image, asked(wish(image, (1,))))
+    _, after = altered(image, requested(proposal(image, (1,))))
     assert only(after).eligible_leader_replicas == (2,)
-    _, again = altered(after, asked(wish(after, (1, 3))))
+    _, again = altered(after, requested(proposal(after, (1, 3))))
     assert only(again).eligible_leader_replicas == ()

@@ -1,4 +1,4 @@
-"""Brokers tell where their replicas are; a replica in a directory that is gone leads no longer."""
+"""AssignReplicasToDirs: recorded directories, and replicas in failed directories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FIRST, SECOND, GONE = (UUID(int=each) for each in (801, 802, 899))
 
 
 def given() -> MetadataImage:
-    """Broker 1 has two directories, broker 2 has one; `orders` has two partitions on both."""
+    """Return an image: broker 1 has two directories, broker 2 one; `orders` has two partitions on both."""
     image = replayed(
         [broker_registration_record(1, rack="r", log_dirs=(FIRST, SECOND))],
         image_with_brokers(2, features=True),
@@ -62,13 +62,13 @@ def assigned(
     check_image(after)
     check_step(image, after)
     (answer,) = result.reply.directories
-    ((told,),) = (answer.topics,)
-    assert (answer.id, told.topic_id) == (directory, topic.topic_id)
-    assert [each.partition_index for each in told.partitions] == list(indexes)
-    return [each.error_code for each in told.partitions], after
+    ((reported,),) = (answer.topics,)
+    assert (answer.id, reported.topic_id) == (directory, topic.topic_id)
+    assert [each.partition_index for each in reported.partitions] == list(indexes)
+    return [each.error_code for each in reported.partitions], after
 
 
-def test_a_directory_is_noted_once() -> None:
+def test_an_assignment_is_recorded_once() -> None:
     image = given()
     assert partition(image, 0).directory_of(1) is None
     codes, after = assigned(image, SECOND, 0, 1)
@@ -78,7 +78,7 @@ def test_a_directory_is_noted_once() -> None:
     assert assigned(after, SECOND, 0, 1) == ([0, 0], after)
 
 
-def test_a_replica_in_a_directory_that_is_gone_leads_no_longer() -> None:
+def test_a_replica_in_a_failed_directory_loses_leadership() -> None:
     image = given()
     codes, after = assigned(image, GONE, 0, 1)
     assert codes == [0, 0]
@@ -98,18 +98,18 @@ def test_partitions_that_cannot_be_assigned_are_reported() -> None:
     assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_some_ids_mean_no_directory() -> None:
+def test_reserved_ids_are_no_directories() -> None:
     online = (FIRST, SECOND)
     assert [is_online(each, online) for each in (UNASSIGNED, MIGRATING, FIRST)] == [True] * 3
     assert [is_online(each, online) for each in (LOST, GONE)] == [False] * 2
     assert is_online(GONE, ())
 
 
-def test_the_ids_are_kafkas() -> None:
+def test_reserved_ids_equal_kafkas() -> None:
     assert [each.int for each in (MIGRATING, UNASSIGNED, LOST)] == [0, 1, 2]
 
 
-def test_a_new_replica_is_in_the_only_directory_of_its_broker() -> None:
+def test_a_new_replica_is_placed_in_the_only_directory_of_its_broker() -> None:
     assert default_directory((FIRST, SECOND)) == UNASSIGNED
     assert default_directory((FIRST,)) == FIRST
     assert default_directory(()) == MIGRATING

@@ -1,4 +1,4 @@
-"""Brokers are let in, stop in good order, and are fenced when they fall silent."""
+"""Broker heartbeats: unfencing, controlled shutdown, and fencing after the session expired."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SESSION_MS = 9000
 
 
 class Brokers:
-    """An image, heartbeats, and a clock; every command's rules are checked."""
+    """An image, heartbeats and a clock; the invariants of every command are checked."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
@@ -97,10 +97,10 @@ def orders(partitions: int, factor: int, min_insync: int = 2) -> CreatableTopic:
     return creatable("orders", partitions, factor, {"min.insync.replicas": str(min_insync)})
 
 
-# Being let in
+# Unfencing
 
 
-def test_a_broker_is_let_in_when_it_has_seen_its_own_registration() -> None:
+def test_a_broker_is_unfenced_when_it_has_applied_its_own_registration() -> None:
     cluster = brokers(1)
     epoch = cluster.register(7, incarnation=70)
     assert cluster.beat(7, offset=epoch - 1) == HeartbeatReply(False, True, False, None)
@@ -109,7 +109,7 @@ def test_a_broker_is_let_in_when_it_has_seen_its_own_registration() -> None:
     assert not cluster.is_fenced(7)
 
 
-def test_a_heartbeat_of_another_registration_is_stale() -> None:
+def test_a_heartbeat_with_another_epoch_returns_stale_broker_epoch() -> None:
     cluster = brokers(1)
     for request in (
         BrokerHeartbeatRequest(broker_id=1, broker_epoch=5),
@@ -120,29 +120,29 @@ def test_a_heartbeat_of_another_registration_is_stale() -> None:
         assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_an_unfenced_broker_leads_the_partitions_without_a_leader() -> None:
+def test_an_unfenced_broker_becomes_leader_of_offline_partitions() -> None:
     cluster = brokers(1, 2, topic=orders(4, 1))
-    mine = [index for index in range(4) if cluster.partition(index).leader == 1]
+    own = [index for index in range(4) if cluster.partition(index).leader == 1]
     cluster.beat(1, want_fence=True)
-    assert all(cluster.partition(index).leader == -1 for index in mine)
-    assert all(cluster.partition(index).eligible_leader_replicas == (1,) for index in mine)
+    assert all(cluster.partition(index).leader == -1 for index in own)
+    assert all(cluster.partition(index).eligible_leader_replicas == (1,) for index in own)
     cluster.beat(1)
-    assert mine
-    assert all(cluster.partition(index).leader == 1 for index in mine)
-    assert all(cluster.partition(index).leader_epoch == 2 for index in mine)
+    assert own
+    assert all(cluster.partition(index).leader == 1 for index in own)
+    assert all(cluster.partition(index).leader_epoch == 2 for index in own)
 
 
-# Stopping
+# Controlled shutdown
 
 
-def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
+def test_a_broker_without_leader_partitions_may_shut_down_at_once() -> None:
     cluster = brokers(1, 2)
     reply = cluster.beat(1, want_shut_down=True)
     assert reply.should_shut_down and reply.is_fenced
     assert cluster.is_fenced(1)
 
 
-def test_a_leader_stops_when_every_active_broker_has_seen_that_others_lead() -> None:
+def test_a_leader_may_shut_down_when_all_active_brokers_applied_the_new_leaders() -> None:
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
     before = cluster.image.offset
     reply = cluster.beat(1, want_shut_down=True)
@@ -159,28 +159,28 @@ def test_a_leader_stops_when_every_active_broker_has_seen_that_others_lead() -> 
     assert cluster.is_fenced(1)
 
 
-def test_the_last_broker_may_stop_too() -> None:
+def test_the_last_broker_may_shut_down() -> None:
     cluster = brokers(1, topic=orders(2, 1))
     cluster.beat(1, want_shut_down=True)
     assert cluster.beat(1, want_shut_down=True).should_shut_down
     assert cluster.partition().leader == -1
 
 
-def test_a_new_controller_continues_with_a_broker_that_is_stopping() -> None:
+def test_a_new_controller_continues_a_controlled_shutdown() -> None:
     cluster = brokers(1, 2, topic=orders(4, 2))
     cluster.beat(1, want_shut_down=True)
     cluster.heartbeats.activate(cluster.image, cluster.now_ms)
     assert cluster.beat(1, want_shut_down=True).should_shut_down
 
 
-def test_an_unfenced_broker_that_requests_shutdown_at_once_may_stop() -> None:
+def test_a_broker_that_requests_shutdown_in_its_first_heartbeat_may_shut_down() -> None:
     cluster = brokers(1, 2, topic=orders(4, 2))
     reply = cluster.beat(1, want_shut_down=True, want_fence=True)
     assert reply.should_shut_down
     assert all(cluster.partition(index).leader == 2 for index in range(4))
 
 
-def test_a_process_that_began_to_stop_is_not_let_in_again() -> None:
+def test_a_process_in_controlled_shutdown_is_not_unfenced_again() -> None:
     cluster = brokers(1, 2, topic=orders(4, 2))
     cluster.beat(1, want_shut_down=True)
     cluster.now_ms += SESSION_MS + 1
@@ -190,7 +190,7 @@ def test_a_process_that_began_to_stop_is_not_let_in_again() -> None:
     assert cluster.beat(1, want_shut_down=True).should_shut_down
 
 
-def test_who_stopped_cleanly_comes_back_at_once_and_stays_eligible() -> None:
+def test_a_broker_stays_eligible_after_a_clean_restart() -> None:
     cluster = brokers(1, topic=orders(1, 1))
     epoch = cluster.image.brokers[1].epoch
     cluster.beat(1, want_shut_down=True)
@@ -201,10 +201,10 @@ def test_who_stopped_cleanly_comes_back_at_once_and_stays_eligible() -> None:
     assert (cluster.partition().leader, cluster.partition().leader_recovery_state) == (1, 0)
 
 
-# Silence
+# Expired sessions
 
 
-def test_silent_brokers_are_fenced_one_by_one_the_longest_silent_first() -> None:
+def test_brokers_with_expired_sessions_are_fenced_in_order_of_expiry() -> None:
     cluster = brokers(1, 2, 3, topic=orders(6, 3))
     cluster.now_ms += 1000
     cluster.beat(2)
@@ -223,15 +223,15 @@ def test_silent_brokers_are_fenced_one_by_one_the_longest_silent_first() -> None
     assert cluster.heartbeats.next_deadline_ms(cluster.image, cluster.now_ms) is None
 
 
-def test_a_new_controller_gives_everybody_a_whole_session() -> None:
+def test_a_new_controller_restarts_all_broker_sessions() -> None:
     cluster = brokers(1, 2)
     cluster.now_ms += 100 * SESSION_MS
     cluster.heartbeats.activate(cluster.image, cluster.now_ms)
     assert not cluster.fence_stale()
 
 
-def test_a_broker_that_was_cut_off_is_let_in_only_when_it_knows_that_others_lead() -> None:
-    """Else it took the answer for a proof that it still leads, and told offsets that were committed anew."""
+def test_a_fenced_broker_is_unfenced_only_after_it_applied_its_fencing() -> None:
+    """Otherwise the response would confirm its leadership, and it would serve stale committed offsets."""
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
     known = cluster.image.offset
     cluster.now_ms += SESSION_MS + 1
@@ -244,7 +244,7 @@ def test_a_broker_that_was_cut_off_is_let_in_only_when_it_knows_that_others_lead
     assert not cluster.beat(1, offset=fenced_offset).is_fenced
 
 
-def test_a_new_controller_lets_nobody_in_who_does_not_know_that_it_was_fenced() -> None:
+def test_a_new_controller_unfences_only_brokers_that_applied_their_fencing() -> None:
     cluster = brokers(1, 2, topic=orders(2, 2))
     known = cluster.image.offset
     cluster.now_ms += SESSION_MS + 1
@@ -255,7 +255,7 @@ def test_a_new_controller_lets_nobody_in_who_does_not_know_that_it_was_fenced() 
     assert not cluster.beat(1).is_fenced
 
 
-def test_nobody_is_fenced_for_the_time_in_which_the_controller_did_not_run() -> None:
+def test_time_in_which_the_controller_was_paused_expires_no_session() -> None:
     cluster = brokers(1, 2)
     cluster.now_ms += 1000
     cluster.beat(2)
@@ -268,8 +268,8 @@ def test_nobody_is_fenced_for_the_time_in_which_the_controller_did_not_run() -> 
     assert cluster.is_fenced(1) and not cluster.is_fenced(2)
 
 
-def test_jepsen_2013_the_last_in_sync_replica_is_waited_for() -> None:
-    """Everybody else fell behind, then the leader dies: nobody else leads, until it is back."""
+def test_jepsen_2013_a_partition_without_in_sync_replicas_waits_for_the_last_one() -> None:
+    """All other replicas left the ISR, then the leader fails: no replica leads until it returns."""
     cluster = brokers(1, 2, 3, topic=orders(1, 3))
     leader = cluster.partition().leader
     others = [broker for broker in (1, 2, 3) if broker != leader]
@@ -278,7 +278,7 @@ def test_jepsen_2013_the_last_in_sync_replica_is_waited_for() -> None:
         cluster.beat(broker)
     assert cluster.partition().isr == (leader,)
     cluster.beat(leader, want_fence=True)
-    assert cluster.partition().leader in others  # min.insync.replicas is 2: they missed nothing committed
+    assert cluster.partition().leader in others  # min.insync.replicas is 2: they have all committed records.
     cluster = brokers(1, 2, 3, topic=orders(1, 3, min_insync=1))
     leader = cluster.partition().leader
     others = [broker for broker in (1, 2, 3) if broker != leader]
@@ -291,7 +291,7 @@ def test_jepsen_2013_the_last_in_sync_replica_is_waited_for() -> None:
     assert cluster.partition().leader == leader
 
 
-def test_kip_966_a_broker_that_lost_its_memory_is_not_eligible() -> None:
+def test_kip_966_a_broker_after_an_unclean_shutdown_is_not_eligible() -> None:
     cluster = brokers(1, 2, topic=orders(1, 2))
     first = cluster.partition().leader
     second = 3 - first
@@ -307,7 +307,7 @@ def test_kip_966_a_broker_that_lost_its_memory_is_not_eligible() -> None:
     assert cluster.partition().leader == first
 
 
-def test_a_session_keeps_the_id_for_its_process() -> None:
+def test_a_broker_id_is_reserved_while_its_session_lasts() -> None:
     cluster = brokers(1)
     cluster.beat(1)
     with pytest.raises(KafkaError) as error:
@@ -334,7 +334,7 @@ def test_a_directory_belongs_to_one_broker() -> None:
 # Directories
 
 
-def test_a_broker_that_loses_a_directory_leaves_the_in_sync_sets_of_what_was_there() -> None:
+def test_a_broker_that_loses_a_directory_leaves_the_isr_of_its_partitions() -> None:
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
     lost = cluster.image.brokers[1].log_dirs
     cluster.beat(1, offline_log_dirs=lost)
@@ -346,7 +346,7 @@ def test_a_broker_that_loses_a_directory_leaves_the_in_sync_sets_of_what_was_the
     assert cluster.image.offset == offset
 
 
-def test_cordoned_directories_are_noted_once() -> None:
+def test_cordoned_directories_are_recorded_once() -> None:
     cluster = brokers(1)
     directories = cluster.image.brokers[1].log_dirs
     cluster.beat(1, cordoned_log_dirs=directories)
@@ -359,10 +359,10 @@ def test_cordoned_directories_are_noted_once() -> None:
     assert cluster.image.brokers[1].cordoned_log_dirs == ()
 
 
-# Going for good
+# Unregistration
 
 
-def test_an_unregistered_broker_leaves_every_in_sync_set() -> None:
+def test_an_unregistered_broker_leaves_every_isr() -> None:
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
     after = applied(cluster.image, unregister_broker(cluster.image, SETTINGS, 1))
     check_image(after)

@@ -1,4 +1,4 @@
-"""Brokers register, are let in, and lead again; producer ids; a cluster's first records."""
+"""Broker registration, eligibility after a restart, producer ids, and a cluster's first records."""
 
 from __future__ import annotations
 
@@ -100,32 +100,30 @@ def test_only_the_latest_registration_counts(broker: int, epoch: int, code: Erro
         (replace(REQUEST, is_migrating_zk_broker=True), ErrorCode.BROKER_ID_NOT_REGISTERED),
     ],
 )
-def test_a_registration_that_cannot_be_is_refused(
-    request_: BrokerRegistrationRequest, code: ErrorCode
-) -> None:
+def test_an_invalid_registration_is_refused(request_: BrokerRegistrationRequest, code: ErrorCode) -> None:
     assert refusal(NEW_CLUSTER, request_) is code
 
 
-def test_an_id_that_a_living_process_holds_is_refused_to_another() -> None:
+def test_a_broker_id_with_a_live_session_is_refused_to_another_process() -> None:
     image = registered()
     other = replace(REQUEST, incarnation_id=UUID(int=71))
     assert refusal(image, other, has_session=True) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert register(image, other).reply == image.offset + 1
 
 
-def test_a_broker_without_heartbeats_may_register_as_another_process() -> None:
+def test_a_broker_id_without_session_may_be_registered_by_another_process() -> None:
     image = registered()
     result = register(image, replace(REQUEST, incarnation_id=UUID(int=71)))
     assert result.reply == image.offset + 1
 
 
-def test_the_same_process_keeps_its_epoch() -> None:
+def test_a_second_registration_of_a_process_keeps_its_broker_epoch() -> None:
     image = registered()
     assert register(image, REQUEST).reply == image.brokers[1].epoch
 
 
 def placed_on_1(**change: Any) -> MetadataImage:
-    """Broker 1 registered with the epoch 500, broker 2 alive; one partition as `change` says."""
+    """Return an image with broker 1 registered at epoch 500, broker 2 alive, and one partition."""
     image = replace(registered(), offset=499)
     again = replace(REQUEST, incarnation_id=UUID(int=72))
     image = applied(image, register(image, again))
@@ -138,7 +136,7 @@ def placed_on_1(**change: Any) -> MetadataImage:
 @pytest.mark.parametrize(
     ("previous_epoch", "eligible"), [(500, (1,)), (-1, ()), (499, ())], ids=["clean", "killed", "older"]
 )
-def test_a_new_process_stays_eligible_only_if_the_one_before_it_stopped_cleanly(
+def test_a_broker_stays_eligible_only_after_a_clean_shutdown(
     previous_epoch: int, eligible: tuple[int, ...]
 ) -> None:
     image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
@@ -152,10 +150,10 @@ def test_a_new_process_stays_eligible_only_if_the_one_before_it_stopped_cleanly(
 @pytest.mark.parametrize(
     ("directory", "eligible", "leader"), [(300, (1, 2), 1), (301, (2,), -1)], ids=["kept", "lost"]
 )
-def test_a_broker_that_stopped_cleanly_and_lost_a_disk_is_not_eligible_for_what_was_there(
+def test_a_broker_that_lost_a_directory_is_not_eligible_for_its_partitions(
     directory: int, eligible: tuple[int, ...], leader: int
 ) -> None:
-    """It makes such a replica anew, empty, and says where: it must not lead before who has the records."""
+    """The broker recreates such a replica empty: it must not lead before a replica with the records."""
     kept = UUID(int=300)
     places = (UUID(int=directory), UUID(int=9002))
     image = placed_on_1(
@@ -172,21 +170,21 @@ def test_a_broker_that_stopped_cleanly_and_lost_a_disk_is_not_eligible_for_what_
     assert image.topics_by_name["orders"].partitions[0].leader == leader
 
 
-def test_versions_that_cannot_tell_the_epoch_before_count_as_killed() -> None:
+def test_a_registration_without_previous_broker_epoch_counts_as_unclean_shutdown() -> None:
     image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
     request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=500)
     result = register_broker(image, SETTINGS, request, has_session=False, has_previous_epoch=False)
     assert applied(image, result).topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
 
 
-def test_a_new_process_is_not_in_sync_where_the_one_before_it_was() -> None:
+def test_a_restarted_broker_leaves_the_isr() -> None:
     image = placed_on_1(replicas=(1, 2), isr=(1, 2), leader=1)
     after = applied(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
     partition = after.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (2, (2,), ())
 
 
-def test_the_last_known_leader_is_the_one_that_may_come_back_without_its_end() -> None:
+def test_the_last_known_leader_stays_a_candidate_after_an_unclean_shutdown() -> None:
     image = placed_on_1(replicas=(1,), isr=(1,), leader=1)
     after = applied(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
     partition = after.topics_by_name["orders"].partitions[0]
@@ -196,7 +194,7 @@ def test_the_last_known_leader_is_the_one_that_may_come_back_without_its_end() -
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 1)
 
 
-def test_producer_ids_come_in_blocks_that_never_repeat() -> None:
+def test_producer_id_blocks_never_overlap() -> None:
     image = registered()
     epoch = image.brokers[1].epoch
     first = allocate_producer_ids(image, 1, epoch)
@@ -204,13 +202,13 @@ def test_producer_ids_come_in_blocks_that_never_repeat() -> None:
     assert (first.reply, second.reply) == ((0, 1000), (1000, 1000))
 
 
-def test_producer_ids_end() -> None:
+def test_exhausted_producer_ids_are_an_error() -> None:
     image = replace(registered(), next_producer_id=2**63 - 1)
     with pytest.raises(KafkaError):
         allocate_producer_ids(image, 1, image.brokers[1].epoch)
 
 
-def test_a_new_cluster_is_at_the_levels_of_4_3() -> None:
+def test_a_new_cluster_has_the_feature_levels_of_4_3() -> None:
     image = replayed(bootstrap_records(2), offset=9)
     assert image.features == {
         "metadata.version": 30,
@@ -221,13 +219,13 @@ def test_a_new_cluster_is_at_the_levels_of_4_3() -> None:
     assert finalized_features(image) == (image.features, 9)
 
 
-def test_a_new_cluster_finalizes_only_what_is_served() -> None:
+def test_a_new_cluster_finalizes_only_supported_features() -> None:
     levels = replayed(bootstrap_records(2)).features
     assert levels.keys() <= SUPPORTED_FEATURES.keys()
     assert all(level <= SUPPORTED_FEATURES[name].highest for name, level in levels.items())
 
 
-def test_a_cluster_of_apache_kafka_keeps_its_levels_and_clients_see_those_that_are_served() -> None:
+def test_a_kafka_cluster_keeps_its_feature_levels_and_clients_see_the_supported_ones() -> None:
     kafkas = [
         FeatureLevelRecord(name=name, feature_level=1)
         for name in ("group.version", "share.version", "streams.version")
@@ -240,7 +238,7 @@ def test_a_cluster_of_apache_kafka_keeps_its_levels_and_clients_see_those_that_a
     assert applied(image, register(image, REQUEST)).brokers.keys() == {REQUEST.broker_id}
 
 
-def test_no_features_are_final_before_the_first_record() -> None:
+def test_no_features_are_finalized_before_the_first_record() -> None:
     assert finalized_features(MetadataImage(cluster_id="x")) == ({}, -1)
 
 

@@ -1,4 +1,4 @@
-"""Client quotas: which may be set, what changes, and what a filter finds."""
+"""Client quotas: allowed values, changes, and filters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.protocol.messages.alter_client_quotas import (
     RequestEntityData,
     RequestEntryData,
 )
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 EMPTY = MetadataImage(cluster_id=CLUSTER_ID)
 Entity = dict[str, str | None]
@@ -38,7 +38,7 @@ def altered(
     image: MetadataImage, *entries: RequestEntryData, validate_only: bool = False, hosts: tuple[str, ...] = ()
 ) -> tuple[MetadataImage, list[ErrorCode]]:
     request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-    result = completed(alter_client_quotas(image, request, hosts))
+    result = run_steps(alter_client_quotas(image, request, hosts))
     return applied(image, result), [each.outcome.code for each in result.reply]
 
 
@@ -59,20 +59,20 @@ def test_quotas_are_set_changed_and_removed() -> None:
     assert image.client_quotas == {}
 
 
-def test_what_stays_as_it_is_has_no_record() -> None:
+def test_an_unchanged_quota_writes_no_record() -> None:
     image, _ = altered(EMPTY, entry({"user": "alice"}, producer_byte_rate=1000.0))
     request = AlterClientQuotasRequest(
         entries=(entry({"user": "alice"}, producer_byte_rate=1000.0, consumer_byte_rate=None),)
     )
-    assert completed(alter_client_quotas(image, request)).records == ()
+    assert run_steps(alter_client_quotas(image, request)).records == ()
 
 
-def test_validation_alone_changes_nothing() -> None:
+def test_validate_only_changes_nothing() -> None:
     image, codes = altered(EMPTY, entry({"user": "alice"}, producer_byte_rate=1.0), validate_only=True)
     assert (image.client_quotas, codes) == ({}, [ErrorCode.NONE])
 
 
-def test_entities_change_independently_but_each_once() -> None:
+def test_an_entity_may_occur_once_in_a_request() -> None:
     image, codes = altered(
         EMPTY,
         entry({"user": "alice"}, producer_byte_rate=1.0),
@@ -83,7 +83,7 @@ def test_entities_change_independently_but_each_once() -> None:
     assert image.client_quotas == {(("user", "alice"),): {"producer_byte_rate": 1.0}}
 
 
-def test_a_key_changes_once() -> None:
+def test_a_quota_key_may_occur_once_per_entity() -> None:
     twice = RequestEntryData(
         entity=(RequestEntityData(entity_type="user", entity_name="alice"),),
         ops=(OpData(key="producer_byte_rate", value=1.0), OpData(key="producer_byte_rate", value=2.0)),
@@ -93,7 +93,7 @@ def test_a_key_changes_once() -> None:
 
 
 class CountedKey(str):
-    """A key that counts how often one is compared with another."""
+    """A key that counts comparisons."""
 
     comparisons = 0
 
@@ -126,13 +126,13 @@ def test_an_entity_with_thousands_of_keys_is_checked_in_one_pass() -> None:
         {"ip": "no-such-host.invalid"},
     ],
 )
-def test_an_entity_that_cannot_be_is_refused(entity: Entity) -> None:
+def test_an_invalid_entity_is_refused(entity: Entity) -> None:
     key = "connection_creation_rate" if "ip" in entity else "producer_byte_rate"
     assert code(entity, **cast(dict[str, Any], {key: 5.0})) is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("entity", [{"ip": "1.2.3.4"}, {"ip": "::1"}, {"ip": None}, {"ip": "known"}])
-def test_addresses_have_a_rate_of_connections(entity: Entity) -> None:
+def test_an_ip_entity_has_a_connection_creation_rate(entity: Entity) -> None:
     assert code(entity, ("known",), connection_creation_rate=5.0) is ErrorCode.NONE
     assert code(entity, ("known",), producer_byte_rate=5.0) is ErrorCode.INVALID_REQUEST
 
@@ -153,11 +153,11 @@ def test_addresses_have_a_rate_of_connections(entity: Entity) -> None:
         ("nonsense", 5.0, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_values_must_fit_their_keys(key: str, value: float, expected: ErrorCode) -> None:
+def test_a_value_outside_the_range_of_its_key_is_refused(key: str, value: float, expected: ErrorCode) -> None:
     assert code({"user": "alice"}, **cast(dict[str, Any], {key: value})) is expected
 
 
-def test_a_rate_of_connections_is_a_whole_number_that_fits() -> None:
+def test_a_connection_creation_rate_is_a_positive_integer() -> None:
     assert code({"ip": None}, connection_creation_rate=2.0**31) is ErrorCode.INVALID_REQUEST
     assert code({"ip": None}, connection_creation_rate=0.5) is ErrorCode.INVALID_REQUEST
 
@@ -179,7 +179,7 @@ def quotas() -> MetadataImage:
 
 
 def values(*components: FilterComponent, strict: bool = False) -> list[float]:
-    found = completed(matching_quotas(quotas(), components, strict=strict))
+    found = run_steps(matching_quotas(quotas(), components, strict=strict))
     return sorted(value for _, quota in found for value in quota.values())
 
 
@@ -191,7 +191,7 @@ def anyone(kind: str) -> FilterComponent:
     return FilterComponent(kind, MatchType.ANY, None)
 
 
-def test_filters_find_what_fits() -> None:
+def test_filters_return_matching_entities() -> None:
     assert values() == [1.0, 2.0, 3.0, 4.0, 5.0]
     assert values(strict=True) == []
     assert values(exact("user", "alice")) == [1.0, 3.0]
@@ -214,13 +214,13 @@ def test_filters_find_what_fits() -> None:
         [anyone("user"), anyone("ip")],
     ],
 )
-def test_a_filter_that_makes_no_sense_is_refused(components: list[FilterComponent]) -> None:
+def test_an_invalid_filter_is_refused(components: list[FilterComponent]) -> None:
     with pytest.raises(KafkaError) as error:
         values(*components)
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_a_filter_for_an_unknown_type_is_of_a_newer_version() -> None:
+def test_an_unknown_entity_type_in_a_filter_returns_unsupported_version() -> None:
     with pytest.raises(KafkaError) as error:
         values(anyone("shoe-size"))
     assert error.value.code is ErrorCode.UNSUPPORTED_VERSION

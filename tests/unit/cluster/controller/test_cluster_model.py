@@ -1,6 +1,6 @@
-"""Random commands, deaths of brokers, late wishes and reassignments: rules hold and no record is lost.
+"""Random commands, failures, late AlterPartition requests and reassignments: no committed record is lost.
 
-Every seed repeats. `LONG_RUN_SEEDS` in the environment runs that many more.
+Every seed gives the same run again. The environment variable `LONG_RUN_SEEDS` adds that many seeds.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest,
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 MIN_INSYNC = "min.insync.replicas"
 UNCLEAN = "unclean.leader.election.enable"
@@ -57,7 +57,7 @@ SEEDS = range(FIRST_SEEDS + int(os.environ.get("LONG_RUN_SEEDS", "0")))
 
 
 class RandomRun:
-    """One run of a seed: a cluster of 3 to 6 brokers, and what may happen to it."""
+    """One run of a seed: a cluster of 3 to 6 brokers, and its possible events."""
 
     def __init__(
         self, seed: int, *, eligible: bool = True, brokers: int | None = None, **safeguards: bool
@@ -75,7 +75,7 @@ class RandomRun:
             self._create_topic()
 
     def run(self, steps: int) -> None:
-        often: list[Callable[[], None]] = [self._produce] * 12 + [self._wish] * 6 + [self._deliver] * 6
+        often: list[Callable[[], None]] = [self._produce] * 12 + [self._propose] * 6 + [self._deliver] * 6
         events = [
             *often,
             *[self._heartbeats] * 8,
@@ -96,17 +96,17 @@ class RandomRun:
     # Scenarios
 
     def only_topic(self, replication_factor: int) -> TopicImage:
-        """A new topic of one partition with min.insync.replicas 2, in place of all others."""
+        """Replace all topics by a new one with one partition and min.insync.replicas 2."""
         names = tuple(DeleteTopicState(name=name) for name in self.model.image.topics_by_name)
         delete = DeleteTopicsRequest(topics=names)
-        self.model.apply(lambda image: completed(delete_topics(image, SETTINGS, delete, 6)))
+        self.model.apply(lambda image: run_steps(delete_topics(image, SETTINGS, delete, 6)))
         topic = creatable("only", 1, replication_factor, {MIN_INSYNC: "2"})
         create = CreateTopicsRequest(topics=(topic,))
-        self.model.apply(lambda image: completed(create_topics(image, SETTINGS, create, self._randomness)))
+        self.model.apply(lambda image: run_steps(create_topics(image, SETTINGS, create, self._randomness)))
         return self.model.image.topics_by_name["only"]
 
     def fence_silent(self, alive: tuple[int, ...]) -> None:
-        """A session passes in which only `alive` are heard of."""
+        """Expire the sessions of all brokers except `alive`."""
         self.model.now_ms += SESSION_MS + 1
         for broker in alive:
             self.model.heartbeat(broker)
@@ -167,10 +167,10 @@ class RandomRun:
     def _min_insync(self, topic: TopicImage) -> int:
         return int(self.model.image.topic_configs(topic.name)[MIN_INSYNC])
 
-    def _wish(self) -> None:
+    def _propose(self) -> None:
         for topic, index in self.model.places():
             if self.chance.random() < 0.5:
-                self.model.wish_in_sync_set(topic, index)
+                self.model.propose_in_sync_set(topic, index)
 
     def _deliver(self) -> None:
         for topic, index in self.model.places():
@@ -202,20 +202,20 @@ class RandomRun:
         factor = self.chance.randint(1, min(4, len(self._brokers)))
         topic = creatable(f"topic{self._topics}", self.chance.randint(1, 3), factor, configs)
         request = CreateTopicsRequest(topics=(topic,))
-        self.model.apply(lambda image: completed(create_topics(image, SETTINGS, request, self._randomness)))
+        self.model.apply(lambda image: run_steps(create_topics(image, SETTINGS, request, self._randomness)))
 
     def _delete_topic(self) -> None:
         if (place := self._place()) is not None and self.chance.random() < 0.5:
             request = DeleteTopicsRequest(topics=(DeleteTopicState(name=place[0].name),))
-            self.model.apply(lambda image: completed(delete_topics(image, SETTINGS, request, 6)))
+            self.model.apply(lambda image: run_steps(delete_topics(image, SETTINGS, request, 6)))
 
     def _add_partitions(self) -> None:
         if (place := self._place()) is not None and len(place[0].partitions) < 4:
             count = len(place[0].partitions) + 1
-            asked = CreatePartitionsTopic(name=place[0].name, count=count, assignments=None)
-            request = CreatePartitionsRequest(topics=(asked,))
+            requested = CreatePartitionsTopic(name=place[0].name, count=count, assignments=None)
+            request = CreatePartitionsRequest(topics=(requested,))
             self.model.apply(
-                lambda image: completed(create_partitions(image, SETTINGS, request, self._randomness))
+                lambda image: run_steps(create_partitions(image, SETTINGS, request, self._randomness))
             )
 
     def _change_min_insync(self) -> None:
@@ -224,7 +224,7 @@ class RandomRun:
             change = ConfigChange(MIN_INSYNC, ConfigOperation.SET, value)
             requested = [ResourceChange((2, place[0].name), (change,))]
             self.model.apply(
-                lambda image: completed(
+                lambda image: run_steps(
                     alter_configs(image, SETTINGS, requested, TOPIC_AND_GROUP_DEFINITIONS)
                 )
             )
@@ -234,37 +234,37 @@ class RandomRun:
     def _reassign(self) -> None:
         if (place := self._place()) is not None:
             factor = self.chance.randint(1, min(4, len(self._brokers)))
-            self._ask_reassignment(place, tuple(self.chance.sample(list(self._brokers), factor)))
+            self._request_reassignment(place, tuple(self.chance.sample(list(self._brokers), factor)))
 
     def _cancel(self) -> None:
         if (place := self._place()) is not None:
-            self._ask_reassignment(place, None)
+            self._request_reassignment(place, None)
 
-    def _ask_reassignment(self, place: tuple[TopicImage, int], replicas: tuple[int, ...] | None) -> None:
+    def _request_reassignment(self, place: tuple[TopicImage, int], replicas: tuple[int, ...] | None) -> None:
         topic, index = place
-        asked = ReassignablePartition(partition_index=index, replicas=replicas)
+        requested = ReassignablePartition(partition_index=index, replicas=replicas)
         request = AlterPartitionReassignmentsRequest(
-            topics=(ReassignableTopic(name=topic.name, partitions=(asked,)),),
+            topics=(ReassignableTopic(name=topic.name, partitions=(requested,)),),
             allow_replication_factor_change=self.chance.random() < 0.8,
         )
-        self.model.apply(lambda image: completed(alter_partition_reassignments(image, SETTINGS, request)))
+        self.model.apply(lambda image: run_steps(alter_partition_reassignments(image, SETTINGS, request)))
 
     def _elect(self) -> None:
         request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=None)
-        self.model.apply(lambda image: completed(elect_leaders(image, SETTINGS, request)))
+        self.model.apply(lambda image: run_steps(elect_leaders(image, SETTINGS, request)))
 
     def _balance(self) -> None:
         self.model.apply(lambda image: balance_leaders(image, SETTINGS))
 
     def _elect_unclean(self) -> None:
         request = ElectLeadersRequest(election_type=ElectionType.UNCLEAN, topic_partitions=None)
-        self.model.apply(lambda image: completed(elect_leaders(image, SETTINGS, request)))
+        self.model.apply(lambda image: run_steps(elect_leaders(image, SETTINGS, request)))
         self.model.apply(lambda image: elect_unclean(image, SETTINGS))
 
     # The end
 
     def settle(self) -> MetadataImage:
-        """Everybody comes back with all directories, and catches up."""
+        """Restart all brokers with all directories and let them catch up."""
         for broker in self.model.up():
             self.model.kill(broker)
         for _ in range(5):
@@ -276,10 +276,10 @@ class RandomRun:
                 self.model.heartbeat(broker)
             self._elect_unclean()
             for topic, index in self.model.places():
-                self.model.records[topic.id, index].under_way = None
+                self.model.records[topic.id, index].in_flight = None
                 self.model.produce(topic, index, self._min_insync(topic))
             for topic, index in self.model.places():
-                self.model.wish_in_sync_set(topic, index)
+                self.model.propose_in_sync_set(topic, index)
                 self.model.deliver((topic.id, index))
         return self.model.image
 
@@ -293,7 +293,7 @@ def lost_records(seed: int, **safeguards: bool) -> bool:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_committed_record_is_lost_and_the_rules_hold(seed: int) -> None:
+def test_no_committed_record_is_lost_and_the_invariants_hold(seed: int) -> None:
     run = RandomRun(seed)
     run.run(200)
     image = run.settle()
@@ -305,16 +305,18 @@ def test_no_committed_record_is_lost_and_the_rules_hold(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_rules_hold_without_eligible_leaders_as_long_as_nobody_loses_records(seed: int) -> None:
+def test_the_invariants_hold_without_eligible_leader_replicas_while_no_broker_loses_records(
+    seed: int,
+) -> None:
     RandomRun(seed, eligible=False, forgets=False).run(200)
 
 
-@pytest.mark.parametrize("tells_member_epochs", [True, False])
-def test_a_member_that_lost_its_records_is_not_in_sync_by_a_late_wish(
-    tells_member_epochs: bool,
+@pytest.mark.parametrize("sends_member_epochs", [True, False])
+def test_a_late_alter_partition_does_not_readmit_a_replica_that_lost_its_records(
+    sends_member_epochs: bool,
 ) -> None:
-    """KIP-903: broker 2 comes back empty while a wish to have it in sync is under way."""
-    run = RandomRun(1, brokers=3, tells_member_epochs=tells_member_epochs)
+    """KIP-903: broker 2 returns empty while a request to add it to the ISR is in flight."""
+    run = RandomRun(1, brokers=3, sends_member_epochs=sends_member_epochs)
     model = run.model
     topic = run.only_topic(replication_factor=3)
     place = (topic.id, 0)
@@ -326,7 +328,7 @@ def test_a_member_that_lost_its_records_is_not_in_sync_by_a_late_wish(
     topic = model.image.topics_by_id[topic.id]
     assert 2 not in topic.partitions[0].isr
     model.produce(topic, 0, 2)
-    model.wish_in_sync_set(topic, 0)
+    model.propose_in_sync_set(topic, 0)
     model.kill(2)
     model.records[place].logs[2] = []
     model.now_ms += SESSION_MS + 1
@@ -336,7 +338,7 @@ def test_a_member_that_lost_its_records_is_not_in_sync_by_a_late_wish(
     model.heartbeat(2)
     model.deliver(place)
     is_in_sync = 2 in model.image.topics_by_id[topic.id].partitions[0].isr
-    assert is_in_sync is not tells_member_epochs
+    assert is_in_sync is not sends_member_epochs
     if is_in_sync:
         with pytest.raises(LostRecords):
             run.fence_silent(alive=(2,))
@@ -345,6 +347,6 @@ def test_a_member_that_lost_its_records_is_not_in_sync_by_a_late_wish(
         assert model.image.topics_by_id[topic.id].partitions[0].leader == NO_LEADER
 
 
-def test_an_unclean_shutdown_that_is_not_noticed_loses_records() -> None:
-    """KIP-966: the safeguard off, the loss is found."""
-    assert any(lost_records(seed, notices_unclean=False) for seed in range(300))
+def test_an_undetected_unclean_shutdown_loses_records() -> None:
+    """KIP-966: without the safeguard the loss is detected."""
+    assert any(lost_records(seed, detects_unclean_shutdown=False) for seed in range(300))

@@ -22,7 +22,7 @@ from tidelog.cluster.image import ConfigResource, MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.metadata_records.clear_elr_record import ClearElrRecord
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 SETTINGS = controller_settings(
@@ -55,7 +55,7 @@ def alter(
     settings: ControllerSettings = SETTINGS,
 ) -> tuple[ErrorCode, MetadataImage]:
     requested = ResourceChange(resource, tuple(ConfigChange(*change) for change in changes))
-    result = completed(alter_configs(image, settings, [requested], DEFINITIONS))
+    result = run_steps(alter_configs(image, settings, [requested], DEFINITIONS))
     (outcome,) = result.reply
     assert (outcome.text is None) == (outcome.code is ErrorCode.NONE)
     assert outcome.code is ErrorCode.NONE or result.records == ()
@@ -68,19 +68,19 @@ def test_a_key_is_set_and_deleted() -> None:
     assert image.topic_configs("orders") == {"segment.ms": "100"}
 
 
-def test_deleting_what_is_not_set_changes_nothing() -> None:
+def test_deleting_an_absent_config_changes_nothing() -> None:
     for key in ("segment.ms", "nonsense"):
         code, image = alter(TOPIC, (key, DELETE, None))
         assert code is ErrorCode.NONE
         assert image.configs == IMAGE.configs
 
 
-def test_a_value_that_stays_gets_no_record() -> None:
+def test_an_unchanged_topic_config_writes_no_record() -> None:
     requested = ResourceChange(TOPIC, (ConfigChange("retention.ms", SET, "5"),))
-    assert completed(alter_configs(IMAGE, SETTINGS, [requested], DEFINITIONS)).records == ()
+    assert run_steps(alter_configs(IMAGE, SETTINGS, [requested], DEFINITIONS)).records == ()
 
 
-def test_a_list_grows_from_its_default() -> None:
+def test_append_starts_from_the_default_of_a_list() -> None:
     _, image = alter(TOPIC, ("cleanup.policy", APPEND, "compact"))
     assert image.topic_configs("orders")["cleanup.policy"] == "delete,compact"
     _, image = alter(TOPIC, ("cleanup.policy", APPEND, "compact,delete"), image=image)
@@ -124,7 +124,7 @@ def test_a_list_grows_from_its_default() -> None:
         (CLUSTER, ("min.insync.replicas", DELETE, None), ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_what_is_not_allowed_gets_kafkas_code_and_changes_nothing(
+def test_an_invalid_change_gets_kafkas_error_code_and_changes_nothing(
     resource: ConfigResource, change: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
     found, image = alter(resource, change)
@@ -144,24 +144,24 @@ def test_what_is_not_allowed_gets_kafkas_code_and_changes_nothing(
         ("share.renew.acknowledge.enable", "false"),
     ],
 )
-def test_a_group_has_configs_of_its_own(key: str, value: str) -> None:
+def test_group_configs_are_set_per_group(key: str, value: str) -> None:
     code, image = alter(GROUP, (key, SET, value))
     assert code is ErrorCode.NONE
     assert image.configs[GROUP] == {key: value}
 
 
-def test_one_bad_key_keeps_the_whole_resource_as_it_is() -> None:
+def test_one_invalid_key_leaves_the_whole_resource_unchanged() -> None:
     code, image = alter(TOPIC, ("segment.ms", SET, "100"), ("retention.ms", SET, "x"))
     assert code is ErrorCode.INVALID_CONFIG
     assert image.configs == IMAGE.configs
 
 
-def test_resources_are_independent() -> None:
+def test_an_invalid_resource_does_not_affect_others() -> None:
     requested = [
         ResourceChange((2, "nowhere"), (ConfigChange("segment.ms", SET, "100"),)),
         ResourceChange(TOPIC, (ConfigChange("segment.ms", SET, "100"),)),
     ]
-    result = completed(alter_configs(IMAGE, SETTINGS, requested, DEFINITIONS))
+    result = run_steps(alter_configs(IMAGE, SETTINGS, requested, DEFINITIONS))
     assert [outcome.code for outcome in result.reply] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NONE,
@@ -169,52 +169,52 @@ def test_resources_are_independent() -> None:
     assert applied(IMAGE, result).topic_configs("orders")["segment.ms"] == "100"
 
 
-def test_a_broker_config_is_written_even_when_it_stays() -> None:
+def test_an_unchanged_broker_config_writes_a_record() -> None:
     change = ResourceChange(CLUSTER, (ConfigChange("min.insync.replicas", SET, "1"),))
-    record, _ = completed(alter_configs(IMAGE, SETTINGS, [change], DEFINITIONS)).records
+    record, _ = run_steps(alter_configs(IMAGE, SETTINGS, [change], DEFINITIONS)).records
     assert isinstance(record, ConfigRecord)
 
 
-def test_nobody_stays_eligible_to_lead_where_min_insync_replicas_changes() -> None:
+def test_a_change_of_min_insync_replicas_clears_eligible_leader_replicas() -> None:
     change = ConfigChange("min.insync.replicas", SET, "2")
     requested = [ResourceChange(TOPIC, (change,)), ResourceChange(CLUSTER, (change,))]
     for command in (
-        completed(alter_configs(IMAGE, SETTINGS, requested, DEFINITIONS)),
-        completed(replace_configs(IMAGE, SETTINGS, requested)),
+        run_steps(alter_configs(IMAGE, SETTINGS, requested, DEFINITIONS)),
+        run_steps(replace_configs(IMAGE, SETTINGS, requested)),
     ):
         cleared = [record for record in command.records if isinstance(record, ClearElrRecord)]
         assert cleared == [ClearElrRecord(topic_name="orders"), ClearElrRecord()]
     without_feature = replace(IMAGE, features={})
-    records = completed(alter_configs(without_feature, SETTINGS, requested, DEFINITIONS)).records
+    records = run_steps(alter_configs(without_feature, SETTINGS, requested, DEFINITIONS)).records
     assert not any(isinstance(record, ClearElrRecord) for record in records)
 
 
-def test_a_broker_list_is_changed_by_the_definitions_that_the_broker_gives() -> None:
+def test_append_to_a_broker_config_uses_the_definitions_of_the_broker() -> None:
     _, image = alter(CLUSTER, ("log.cleanup.policy", APPEND, "compact"))
     assert image.cluster_configs()["log.cleanup.policy"] == "delete,compact"
 
 
-def test_min_insync_replicas_of_one_broker_is_free_without_eligible_leaders() -> None:
+def test_a_broker_may_set_min_insync_replicas_without_eligible_leader_replicas() -> None:
     image = replace(IMAGE, features={"metadata.version": 30})
     code, image = alter(BROKER, ("min.insync.replicas", SET, "2"), image=image)
     assert code is ErrorCode.NONE
     assert image.broker_configs(1) == {"min.insync.replicas": "2"}
 
 
-def test_the_old_way_drops_what_is_not_named() -> None:
+def test_alter_configs_deletes_keys_that_are_not_named() -> None:
     requested = ResourceChange(TOPIC, (ConfigChange("segment.ms", SET, "100"),))
-    result = completed(replace_configs(IMAGE, SETTINGS, [requested]))
+    result = run_steps(replace_configs(IMAGE, SETTINGS, [requested]))
     assert result.reply[0].code is ErrorCode.NONE
     assert applied(IMAGE, result).topic_configs("orders") == {"segment.ms": "100"}
 
 
-def test_the_old_way_refuses_the_same() -> None:
+def test_alter_configs_refuses_the_same_values() -> None:
     requested = [
         ResourceChange((2, "nowhere"), (ConfigChange("segment.ms", SET, "100"),)),
         ResourceChange(TOPIC, (ConfigChange("nope", SET, "100"),)),
         ResourceChange(CLUSTER, (ConfigChange("log.cleaner.threads", SET, "2"),)),
     ]
-    result = completed(replace_configs(IMAGE, SETTINGS, requested))
+    result = run_steps(replace_configs(IMAGE, SETTINGS, requested))
     assert [outcome.code for outcome in result.reply] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_CONFIG,
@@ -251,13 +251,15 @@ TIERED = controller_settings(node_id=1, remote_storage_system_enable=True)
         ({"remote.copy.lag.ms": "-2"}, ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_a_tiered_topic_keeps_to_what_tiering_needs(configs: dict[str, str], code: ErrorCode) -> None:
+def test_a_tiered_topic_refuses_configs_that_tiering_excludes(
+    configs: dict[str, str], code: ErrorCode
+) -> None:
     changes = [("remote.storage.enable", SET, "true"), *((key, SET, value) for key, value in configs.items())]
     assert alter(TOPIC, *changes, settings=TIERED)[0] is code
 
 
 @pytest.mark.parametrize("text", ["true", "TRUE"])
-def test_tiering_is_switched_off_only_with_consent_to_the_loss(text: str) -> None:
+def test_remote_storage_is_disabled_only_with_delete_on_disable(text: str) -> None:
     _, image = alter(TOPIC, ("remote.storage.enable", SET, text), settings=TIERED)
     code, _ = alter(TOPIC, ("remote.storage.enable", SET, "false"), image=image, settings=TIERED)
     assert code is ErrorCode.INVALID_CONFIG
@@ -271,7 +273,7 @@ def test_tiering_is_switched_off_only_with_consent_to_the_loss(text: str) -> Non
     assert code is ErrorCode.NONE
 
 
-def test_a_topic_must_fit_to_what_the_brokers_set() -> None:
+def test_topic_configs_are_checked_against_broker_configs() -> None:
     settings = replace(SETTINGS, static_configs={"log.cleaner.max.compaction.lag.ms": "50"})
     code, _ = alter(TOPIC, ("min.compaction.lag.ms", SET, "60"), settings=settings)
     assert code is ErrorCode.INVALID_CONFIG

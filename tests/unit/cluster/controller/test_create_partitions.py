@@ -20,7 +20,7 @@ from tidelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
 IMAGE = with_topics(image_with_brokers(1, 2, 3), creatable("orders", 2, 2), creatable("users", 1, 1))
@@ -35,13 +35,13 @@ def more(name: str, count: int, *brokers: tuple[int, ...], automatic: bool = Tru
 
 def create(*topics: CreatePartitionsTopic, validate_only: bool = False) -> tuple[list[int], MetadataImage]:
     request = CreatePartitionsRequest(topics=topics, validate_only=validate_only)
-    result = completed(create_partitions(IMAGE, SETTINGS, request, SeededRandomness()))
+    result = run_steps(create_partitions(IMAGE, SETTINGS, request, SeededRandomness()))
     codes = [each.error_code for each in result.reply.results]
     assert all(bool(each.error_message) == bool(each.error_code) for each in result.reply.results)
     return codes, applied(IMAGE, result)
 
 
-def test_new_partitions_come_after_the_old_with_as_many_replicas() -> None:
+def test_new_partitions_have_the_replication_factor_of_the_topic() -> None:
     codes, image = create(more("orders", 5))
     assert codes == [0]
     old, new = IMAGE.topics_by_name["orders"].partitions, image.topics_by_name["orders"].partitions
@@ -50,7 +50,7 @@ def test_new_partitions_come_after_the_old_with_as_many_replicas() -> None:
     assert all(len(partition.replicas) == 2 for partition in new.values())
 
 
-def test_assigned_replicas_are_taken_as_they_are() -> None:
+def test_an_explicit_assignment_is_used() -> None:
     codes, image = create(more("orders", 4, (3, 1), (2, 3)))
     assert codes == [0]
     partitions = image.topics_by_name["orders"].partitions
@@ -82,19 +82,19 @@ def test_validate_only_changes_nothing() -> None:
         (more("orders", 3, ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_what_cannot_be_done_gets_kafkas_code(topic: CreatePartitionsTopic, code: ErrorCode) -> None:
+def test_an_invalid_request_gets_kafkas_error_code(topic: CreatePartitionsTopic, code: ErrorCode) -> None:
     codes, image = create(topic)
     assert codes == [code]
     assert image.topics_by_name == IMAGE.topics_by_name
 
 
-def test_a_topic_that_is_twice_in_the_request_is_refused_once_and_others_are_not() -> None:
+def test_a_duplicate_topic_is_refused_once_and_others_succeed() -> None:
     codes, image = create(more("orders", 3), more("users", 2), more("orders", 4))
     assert codes == [ErrorCode.INVALID_REQUEST, 0]
     assert len(image.topics_by_name["users"].partitions) == 2
 
 
-def test_the_limit_counts_over_the_whole_request() -> None:
+def test_the_partition_limit_applies_to_the_whole_request() -> None:
     codes, image = create(more("orders", 9002), more("users", 2001))
     assert codes == [0, ErrorCode.POLICY_VIOLATION]
     assert len(image.topics_by_name["orders"].partitions) == 9002

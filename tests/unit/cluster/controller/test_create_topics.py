@@ -1,4 +1,4 @@
-"""CreateTopics: what is created, and Kafka's error for everything that is not."""
+"""CreateTopics: created topics, and Kafka's error for every invalid one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tidelog.protocol.messages.create_topics import (
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 SETTINGS = controller_settings(node_id=1, num_partitions=4, default_replication_factor=2)
@@ -38,7 +38,7 @@ IMAGE = image_with_brokers(1, 2, 3)
 def outcome(
     topic: CreatableTopic, image: MetadataImage = IMAGE, settings: ControllerSettings = SETTINGS
 ) -> CreatableTopicResult:
-    result = completed(
+    result = run_steps(
         create_topics(image, settings, CreateTopicsRequest(topics=(topic,)), SeededRandomness())
     )
     (only,) = result.reply.topics
@@ -58,7 +58,7 @@ def assigned(name: str, *brokers: tuple[int, ...], indexes: tuple[int, ...] | No
     )
 
 
-def test_a_topic_gets_the_partitions_and_replicas_that_are_asked_for() -> None:
+def test_a_topic_has_the_requested_partitions_and_replicas() -> None:
     image = with_topics(IMAGE, creatable("orders", 5, 3))
     topic = image.topics_by_name["orders"]
     assert list(topic.partitions) == [0, 1, 2, 3, 4]
@@ -70,14 +70,14 @@ def test_a_topic_gets_the_partitions_and_replicas_that_are_asked_for() -> None:
         assert partition.directories == tuple(UUID(int=9000 + broker) for broker in partition.replicas)
 
 
-def test_minus_one_takes_the_defaults_of_the_node() -> None:
+def test_minus_one_uses_the_broker_defaults() -> None:
     result = outcome(creatable("orders", -1, -1))
     assert (result.num_partitions, result.replication_factor) == (4, 2)
 
 
-def test_records_stand_in_kafkas_order() -> None:
+def test_records_are_in_kafkas_order() -> None:
     request = CreateTopicsRequest(topics=(creatable("orders", 2, 1, {"retention.ms": "5"}),))
-    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
+    result = run_steps(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert [type(record) for record in result.records] == [
         TopicRecord,
         ConfigRecord,
@@ -86,7 +86,7 @@ def test_records_stand_in_kafkas_order() -> None:
     ]
 
 
-def test_the_answer_describes_what_was_made() -> None:
+def test_the_response_describes_the_created_topic() -> None:
     result = outcome(creatable("orders", 1, 1, {"retention.ms": "5000"}))
     assert result.topic_id.int
     assert result.error_message is None
@@ -98,7 +98,7 @@ def test_the_answer_describes_what_was_made() -> None:
     assert list(configs) == sorted(configs)
 
 
-def test_the_answer_tells_where_broker_level_values_come_from() -> None:
+def test_the_response_names_the_source_of_each_config() -> None:
     settings = replace(SETTINGS, static_configs={"log.retention.hours": "2", "log.segment.bytes": "2097152"})
     result = outcome(creatable("orders"), settings=settings)
     assert result.configs is not None
@@ -107,32 +107,32 @@ def test_the_answer_tells_where_broker_level_values_come_from() -> None:
     assert configs["segment.bytes"] == ("2097152", 4)
 
 
-def test_validate_only_answers_and_changes_nothing() -> None:
+def test_validate_only_responds_and_changes_nothing() -> None:
     request = CreateTopicsRequest(topics=(creatable("orders"), creatable("a b")), validate_only=True)
-    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
+    result = run_steps(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert result.records == ()
     assert [topic.error_code for topic in result.reply.topics] == [0, ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_one_bad_topic_does_not_keep_the_others_from_being_made() -> None:
+def test_one_invalid_topic_does_not_affect_others() -> None:
     request = CreateTopicsRequest(topics=(creatable("good"), creatable("bad", 0), creatable("fine")))
-    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
+    result = run_steps(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert [topic.error_code for topic in result.reply.topics] == [0, ErrorCode.INVALID_PARTITIONS, 0]
     assert list(applied(IMAGE, result).topics_by_name) == ["good", "fine"]
 
 
-def test_a_name_that_is_twice_in_the_request_is_refused_once() -> None:
+def test_a_duplicate_name_is_refused_once_for_the_request() -> None:
     request = CreateTopicsRequest(topics=(creatable("a"), creatable("b"), creatable("a")))
-    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
+    result = run_steps(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert [(topic.name, topic.error_code) for topic in result.reply.topics] == [
         ("a", ErrorCode.INVALID_REQUEST),
         ("b", 0),
     ]
 
 
-def test_an_empty_request_has_an_empty_answer() -> None:
+def test_an_empty_request_has_an_empty_response() -> None:
     assert (
-        completed(create_topics(IMAGE, SETTINGS, CreateTopicsRequest(), SeededRandomness())).reply.topics
+        run_steps(create_topics(IMAGE, SETTINGS, CreateTopicsRequest(), SeededRandomness())).reply.topics
         == ()
     )
 
@@ -174,7 +174,9 @@ def test_an_empty_request_has_an_empty_answer() -> None:
         (replace(assigned("t", (1,)), replication_factor=1), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_created_gets_kafkas_code_and_a_reason(topic: CreatableTopic, code: ErrorCode) -> None:
+def test_an_invalid_topic_gets_kafkas_error_code_and_a_message(
+    topic: CreatableTopic, code: ErrorCode
+) -> None:
     result = outcome(topic)
     assert ErrorCode(result.error_code) is code
     assert result.error_message
@@ -185,7 +187,7 @@ def test_an_existing_topic_is_refused() -> None:
     assert outcome(creatable("orders"), image).error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_a_name_that_metrics_could_not_tell_from_an_existing_one_is_refused() -> None:
+def test_a_name_whose_metric_name_collides_is_refused() -> None:
     image = with_topics(IMAGE, creatable("a.b"))
     result = outcome(creatable("a_b"), image)
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -195,21 +197,21 @@ def test_a_name_that_metrics_could_not_tell_from_an_existing_one_is_refused() ->
 
 def test_too_many_partitions_refuse_the_whole_request() -> None:
     request = CreateTopicsRequest(topics=(creatable("a", 6000), creatable("b", 6000)))
-    result = completed(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
+    result = run_steps(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert [topic.error_code for topic in result.reply.topics] == [ErrorCode.POLICY_VIOLATION] * 2
     assert result.records == ()
 
 
-def test_assigned_replicas_are_taken_as_they_are() -> None:
+def test_an_explicit_assignment_is_used() -> None:
     image = with_topics(IMAGE, assigned("orders", (3, 1), (2, 3)))
     partitions = image.topics_by_name["orders"].partitions
     assert [partition.replicas for partition in partitions.values()] == [(3, 1), (2, 3)]
     assert [partition.leader for partition in partitions.values()] == [3, 2]
 
 
-def test_a_fenced_broker_is_assigned_but_not_in_sync() -> None:
+def test_a_fenced_broker_is_assigned_but_not_in_the_isr() -> None:
     image = image_with_brokers(1, 2, fenced=[1])
-    result = completed(
+    result = run_steps(
         create_topics(
             image, SETTINGS, CreateTopicsRequest(topics=(assigned("t", (1, 2)),)), SeededRandomness()
         )
@@ -218,21 +220,21 @@ def test_a_fenced_broker_is_assigned_but_not_in_sync() -> None:
     assert (partition.replicas, partition.isr, partition.leader) == ((1, 2), (2,), 2)
 
 
-def test_an_assignment_of_fenced_brokers_alone_is_refused() -> None:
+def test_an_assignment_of_only_fenced_brokers_is_refused() -> None:
     image = image_with_brokers(1, 2, fenced=[1])
     assert outcome(assigned("t", (1,)), image).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_nothing_is_created_while_all_brokers_are_fenced() -> None:
+def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:
     image = image_with_brokers(1, fenced=[1])
     assert outcome(creatable("t"), image).error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_config_that_comes_twice_counts_as_last_given() -> None:
+def test_the_last_value_of_a_duplicate_config_is_used() -> None:
     configs = creatable("t", configs={"retention.ms": "10"}).configs
     topic = replace(creatable("t"), configs=(*configs, replace(configs[0], value="20")))
     assert with_topics(IMAGE, topic).topic_configs("t") == {"retention.ms": "20"}
 
 
-def test_an_internal_topic_may_be_created_by_hand() -> None:
+def test_an_internal_topic_may_be_created_by_a_client() -> None:
     assert outcome(creatable("__consumer_offsets", 50)).error_code == 0

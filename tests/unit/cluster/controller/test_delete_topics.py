@@ -1,4 +1,4 @@
-"""DeleteTopics: by name, by id, and every way to ask for it wrongly."""
+"""DeleteTopics by name and by id, and invalid requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.protocol.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
 IMAGE = with_topics(image_with_brokers(1), creatable("orders"), creatable("users"))
@@ -32,11 +32,11 @@ def by_id(topic_id: UUID) -> DeleteTopicState:
 
 
 def delete(*topics: DeleteTopicState) -> tuple[list[DeletableTopicResult], list[str]]:
-    result = completed(delete_topics(IMAGE, SETTINGS, DeleteTopicsRequest(topics=topics), 6))
+    result = run_steps(delete_topics(IMAGE, SETTINGS, DeleteTopicsRequest(topics=topics), 6))
     return list(result.reply.responses), list(applied(IMAGE, result).topics_by_name)
 
 
-def test_topics_go_by_name_and_by_id() -> None:
+def test_topics_are_deleted_by_name_and_by_id() -> None:
     results, left = delete(named("orders"), by_id(USERS))
     assert [(result.name, result.topic_id, result.error_code) for result in results] == [
         ("orders", ORDERS, 0),
@@ -45,9 +45,9 @@ def test_topics_go_by_name_and_by_id() -> None:
     assert left == []
 
 
-def test_older_versions_name_topics_in_a_list_of_their_own() -> None:
+def test_older_versions_have_a_list_of_names() -> None:
     request = DeleteTopicsRequest(topic_names=("orders", "nowhere"))
-    result = completed(delete_topics(IMAGE, SETTINGS, request, 5))
+    result = run_steps(delete_topics(IMAGE, SETTINGS, request, 5))
     assert [(each.name, each.error_code) for each in result.reply.responses] == [
         ("orders", 0),
         ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -69,7 +69,7 @@ def test_older_versions_name_topics_in_a_list_of_their_own() -> None:
         ([by_id(ORDERS), named("orders")], ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_cannot_be_deleted_gets_one_answer_with_kafkas_code(
+def test_an_invalid_topic_gets_one_response_with_kafkas_error_code(
     targets: list[DeleteTopicState], code: ErrorCode
 ) -> None:
     results, left = delete(*targets)
@@ -78,7 +78,7 @@ def test_what_cannot_be_deleted_gets_one_answer_with_kafkas_code(
     assert left == ["orders", "users"]
 
 
-def test_a_topic_by_name_and_id_is_answered_with_both() -> None:
+def test_the_response_has_the_name_and_the_id() -> None:
     results, _ = delete(named("orders"), by_id(ORDERS))
     assert (results[0].name, results[0].topic_id) == ("orders", ORDERS)
 
@@ -86,8 +86,8 @@ def test_a_topic_by_name_and_id_is_answered_with_both() -> None:
 @pytest.mark.parametrize(
     ("version", "code"), [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)]
 )
-def test_deletion_can_be_switched_off(version: int, code: ErrorCode) -> None:
+def test_delete_topic_enable_false_refuses_deletion(version: int, code: ErrorCode) -> None:
     settings = controller_settings(node_id=1, delete_topic_enable=False)
     with pytest.raises(KafkaError) as error:
-        completed(delete_topics(IMAGE, settings, DeleteTopicsRequest(topic_names=("orders",)), version))
+        run_steps(delete_topics(IMAGE, settings, DeleteTopicsRequest(topic_names=("orders",)), version))
     assert error.value.code is code

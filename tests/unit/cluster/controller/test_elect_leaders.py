@@ -1,4 +1,4 @@
-"""Elections on request and from time to time: preferred leaders, and any rather than none."""
+"""Elections on request and periodic ones: preferred and unclean."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.cluster.image import MetadataImage, PartitionImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
 UNCLEAN_SETTINGS = controller_settings(node_id=1, static_configs={"unclean.leader.election.enable": "true"})
@@ -38,7 +38,7 @@ BALANCED: dict[str, Any] = {"replicas": (1, 2), "isr": (1, 2), "leader": 1}
 
 
 def given(*partitions: dict[str, Any], **configs: str) -> MetadataImage:
-    """Brokers 1 and 2, and 3 which is fenced; a topic `orders` with `partitions`."""
+    """Return an image with brokers 1 and 2, a fenced broker 3, and a topic `orders` with `partitions`."""
     own = {key.replace("_", "."): value for key, value in configs.items()}
     image = with_topics(
         image_with_brokers(1, 2, 3, fenced=(3,), features=True),
@@ -59,10 +59,10 @@ def partition(image: MetadataImage, index: int = 0) -> PartitionImage:
 def elected(
     image: MetadataImage, kind: int, *indexes: int, topic: str = "orders"
 ) -> tuple[dict[int, int], MetadataImage]:
-    """The codes by partition, of all partitions when none is named."""
+    """Return the error codes by partition; without `indexes`, those of all partitions."""
     named = (TopicPartitions(topic=topic, partitions=indexes),) if indexes else None
     request = ElectLeadersRequest(election_type=kind, topic_partitions=named)
-    result = completed(elect_leaders(image, SETTINGS, request))
+    result = run_steps(elect_leaders(image, SETTINGS, request))
     after = applied(image, result)
     check_image(after)
     check_step(image, after)
@@ -71,7 +71,7 @@ def elected(
     return {each.partition_id: each.error_code for each in answer.partition_result}, after
 
 
-def test_preferred_leaders_are_elected_where_they_can_lead() -> None:
+def test_preferred_replicas_become_leader_if_they_are_alive_and_in_sync() -> None:
     image = given(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND)
     codes, after = elected(image, ElectionType.PREFERRED, 0, 1, 2, 7)
     assert codes == {
@@ -84,12 +84,12 @@ def test_preferred_leaders_are_elected_where_they_can_lead() -> None:
     assert partition(after).leader_epoch == partition(image).leader_epoch + 1
 
 
-def test_of_all_partitions_those_that_need_no_election_are_not_told() -> None:
+def test_an_election_of_all_partitions_omits_those_with_the_preferred_leader() -> None:
     codes, _ = elected(given(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND), ElectionType.PREFERRED)
     assert codes == {0: ErrorCode.NONE, 2: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 
 
-def test_an_unclean_election_takes_any_living_replica_where_no_replica_leads() -> None:
+def test_unclean_election_elects_any_live_replica_of_an_offline_partition() -> None:
     image = given(OFFLINE, BALANCED)
     codes, after = elected(image, ElectionType.UNCLEAN, 0, 1)
     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.ELECTION_NOT_NEEDED}
@@ -98,23 +98,23 @@ def test_an_unclean_election_takes_any_living_replica_where_no_replica_leads() -
     assert partition(after).eligible_leader_replicas == ()
 
 
-def test_no_replica_is_elected_when_every_replica_is_dead() -> None:
+def test_no_leader_is_elected_without_a_live_replica() -> None:
     codes, _ = elected(given(OFFLINE | {"replicas": (3,)}), ElectionType.UNCLEAN, 0)
     assert codes == {0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
 
-def test_a_topic_that_does_not_exist_has_no_leaders() -> None:
+def test_an_unknown_topic_is_reported() -> None:
     codes, _ = elected(given(BALANCED), ElectionType.PREFERRED, 0, topic="nowhere")
     assert codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_an_unknown_kind_of_election_is_refused() -> None:
+def test_an_unknown_election_type_is_refused() -> None:
     with pytest.raises(KafkaError) as error:
         elected(given(BALANCED), 2, 0)
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_balancing_elects_what_can_be_and_nothing_twice() -> None:
+def test_rebalancing_moves_leadership_to_preferred_replicas_once() -> None:
     image = given(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND, OFFLINE)
     result = balance_leaders(image, SETTINGS)
     after = applied(image, result)
@@ -123,7 +123,7 @@ def test_balancing_elects_what_can_be_and_nothing_twice() -> None:
     assert balance_leaders(after, SETTINGS).records == ()
 
 
-def test_balancing_stops_after_a_thousand_and_says_that_there_is_more() -> None:
+def test_rebalancing_moves_at_most_1000_partitions_and_reports_more() -> None:
     image = given(*[UNBALANCED] * (MAX_ELECTIONS + 5))
     result = balance_leaders(image, SETTINGS)
     assert (len(result.records), result.reply) == (MAX_ELECTIONS, True)
@@ -140,7 +140,7 @@ def test_balancing_stops_after_a_thousand_and_says_that_there_is_more() -> None:
         (UNCLEAN_SETTINGS, {"unclean_leader_election_enable": "false"}, -1),
     ],
 )
-def test_topics_that_allow_it_get_any_leader_rather_than_none(
+def test_topics_with_unclean_leader_election_get_any_live_replica_as_leader(
     settings: ControllerSettings, configs: dict[str, str], leader: int
 ) -> None:
     image = given(OFFLINE, BALANCED, **configs)

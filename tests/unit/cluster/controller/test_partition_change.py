@@ -1,4 +1,4 @@
-"""One partition changes: elections, leader epochs, eligible leaders, reassignments that end."""
+"""Changes of one partition: elections, leader epochs, eligible leader replicas, ends of reassignments."""
 
 from __future__ import annotations
 
@@ -57,57 +57,57 @@ def rules(
     )
 
 
-def change(partition: PartitionImage, given: PartitionRules | None = None, **wishes: Any) -> PartitionImage:
-    """`partition` after the change; the very same object when there is none."""
-    record = change_partition(UUID(int=9), 0, partition, given or rules(), RequestedChange(**wishes))
+def change(partition: PartitionImage, given: PartitionRules | None = None, **changes: Any) -> PartitionImage:
+    """Return `partition` after the change; the same object if nothing changed."""
+    record = change_partition(UUID(int=9), 0, partition, given or rules(), RequestedChange(**changes))
     return partition if record is None else changed_partition(partition, record)
 
 
 # Elections
 
 
-def test_nothing_wished_is_no_change() -> None:
+def test_a_change_without_fields_writes_no_record() -> None:
     partition = placed()
     assert change(partition) is partition
 
 
-def test_a_leader_that_can_lead_stays() -> None:
+def test_a_live_in_sync_leader_stays_leader() -> None:
     changed = change(placed(), isr=(1, 2))
     assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (1, 100, 201)
 
 
-def test_the_first_in_sync_replica_alive_becomes_leader() -> None:
+def test_the_first_live_in_sync_replica_becomes_leader() -> None:
     changed = change(placed(), rules((3,)), isr=(2, 3))
     assert (changed.leader, changed.isr, changed.leader_epoch) == (3, (2, 3), 101)
 
 
-def test_the_preferred_replica_becomes_leader_only_when_asked_and_in_sync() -> None:
+def test_the_preferred_replica_becomes_leader_only_on_request_and_in_sync() -> None:
     assert change(placed(), election=Election.ONLINE).leader == 1
     assert change(placed(), election=Election.PREFERRED).leader == 2
     assert change(placed(isr=(1, 3)), rules(min_insync=1), election=Election.PREFERRED).leader == 1
 
 
-def test_a_preferred_election_without_a_living_preferred_replica_keeps_the_partition_online() -> None:
+def test_a_preferred_election_without_a_live_preferred_replica_keeps_a_leader() -> None:
     assert change(placed(), rules((3,)), election=Election.PREFERRED).leader == 3
 
 
-def test_no_replica_leads_rather_than_a_replica_that_may_miss_records() -> None:
+def test_a_partition_without_live_in_sync_replicas_has_no_leader() -> None:
     changed = change(placed(isr=(1,)), rules((2, 3), eligible=False), isr=())
     assert (changed.leader, changed.isr) == (-1, (1,))
 
 
-def test_an_unclean_election_leaves_the_new_leader_alone_in_sync_and_recovering() -> None:
+def test_after_an_unclean_election_the_isr_is_the_recovering_leader() -> None:
     changed = change(placed(isr=(1,)), rules((3,), eligible=False), isr=(), election=Election.UNCLEAN)
     assert (changed.leader, changed.isr) == (3, (3,))
     assert changed.leader_recovery_state == RECOVERING
 
 
-def test_an_unclean_election_prefers_who_is_in_sync() -> None:
+def test_an_unclean_election_prefers_an_in_sync_replica() -> None:
     changed = change(placed(isr=(1, 3)), rules((2, 3), min_insync=1), isr=(3,), election=Election.UNCLEAN)
     assert (changed.leader, changed.leader_recovery_state) == (3, RECOVERED)
 
 
-def test_a_leader_that_recovered_reports_it() -> None:
+def test_a_recovered_leader_is_recorded() -> None:
     recovering = placed(isr=(1,), leader_recovery_state=RECOVERING)
     changed = change(recovering, isr=(1,), leader_recovery_state=RECOVERED)
     assert (changed.leader_recovery_state, changed.leader_epoch) == (RECOVERED, 100)
@@ -117,19 +117,17 @@ def test_a_leader_that_recovered_reports_it() -> None:
 
 
 @pytest.mark.parametrize(("bumps", "epoch"), [(False, 100), (True, 101)])
-def test_a_smaller_in_sync_set_begins_an_epoch_only_below_metadata_version_3_6(
-    bumps: bool, epoch: int
-) -> None:
+def test_isr_shrink_raises_the_leader_epoch_only_below_metadata_version_3_6(bumps: bool, epoch: int) -> None:
     assert change(placed(), rules(bumps=bumps), isr=(1, 2)).leader_epoch == epoch
     assert change(placed(isr=(1,)), rules(bumps=bumps), isr=(1, 2)).leader_epoch == 100
 
 
-def test_a_replica_that_leaves_the_partition_begins_an_epoch() -> None:
+def test_a_removed_replica_raises_the_leader_epoch() -> None:
     changed = change(placed(), sets=ReplicaSets((2, 1)), isr=(2, 1))
     assert (changed.leader, changed.leader_epoch) == (1, 101)
 
 
-def test_a_replica_that_is_added_begins_none() -> None:
+def test_an_added_replica_does_not_raise_the_leader_epoch() -> None:
     changed = change(placed(), sets=begin_reassignment(placed(), (2, 1, 3, 4)))
     assert (changed.replicas, changed.adding_replicas, changed.leader_epoch) == ((2, 1, 3, 4), (4,), 100)
 
@@ -137,7 +135,7 @@ def test_a_replica_that_is_added_begins_none() -> None:
 # Eligible leaders
 
 
-def test_who_leaves_a_set_that_is_too_small_stays_eligible() -> None:
+def test_a_replica_that_leaves_an_isr_below_min_insync_replicas_becomes_eligible() -> None:
     partition = change(placed(), isr=(1, 2))
     assert partition.eligible_leader_replicas == ()
     partition = change(partition, isr=(1,))
@@ -147,25 +145,25 @@ def test_who_leaves_a_set_that_is_too_small_stays_eligible() -> None:
     assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((1, 2), (1,))
 
 
-def test_an_eligible_replica_is_elected_and_becomes_the_whole_in_sync_set() -> None:
+def test_an_eligible_replica_becomes_leader_and_the_only_isr_member() -> None:
     offline = placed(isr=(), leader=-1, eligible_leader_replicas=(1, 2), last_known_elr=(1,))
     changed = change(offline, rules((2, 3)))
     assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), (1,))
     assert (changed.last_known_elr, changed.leader_recovery_state) == ((), RECOVERED)
 
 
-def test_nobody_is_eligible_once_enough_are_in_sync() -> None:
+def test_an_isr_of_min_insync_replicas_clears_eligible_replicas() -> None:
     partition = placed(isr=(1,), eligible_leader_replicas=(2, 3))
     assert change(partition, isr=(1, 3)).eligible_leader_replicas == ()
 
 
-def test_who_lost_its_memory_is_not_eligible() -> None:
+def test_a_replica_after_an_unclean_shutdown_is_not_eligible() -> None:
     partition = placed(isr=(1,), eligible_leader_replicas=(2,))
     changed = change(partition, rules((2, 3)), isr=(), unclean_shutdown=1)
     assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), ())
 
 
-def test_the_last_known_leader_becomes_leader_when_no_replica_is_left_and_must_recover() -> None:
+def test_the_last_known_leader_becomes_a_recovering_leader_when_no_replica_is_eligible() -> None:
     partition = placed(isr=(), leader=-1, eligible_leader_replicas=(1,), last_known_elr=(1,))
     lost = change(partition, rules(()), unclean_shutdown=1)
     assert (lost.leader, lost.eligible_leader_replicas, lost.last_known_elr) == (-1, (), (1,))
@@ -175,20 +173,20 @@ def test_the_last_known_leader_becomes_leader_when_no_replica_is_left_and_must_r
     assert changed.leader_recovery_state == RECOVERING
 
 
-def test_eligible_leaders_are_forgotten_where_the_feature_is_off() -> None:
+def test_eligible_replicas_are_removed_while_the_feature_is_disabled() -> None:
     partition = placed(isr=(1,), eligible_leader_replicas=(2,))
     assert change(partition, rules(eligible=False)).eligible_leader_replicas == ()
 
 
-def test_a_replica_that_leaves_the_partition_is_not_eligible() -> None:
-    """Kafka 4.3 keeps it, and would believe it to have everything if it ever came back empty."""
+def test_a_removed_replica_is_not_eligible() -> None:
+    """Kafka 4.3 keeps it, and would treat it as complete if it returned empty."""
     partition = placed(replicas=(4, 1), isr=(1, 4), leader=4, removing_replicas=(4,))
     changed = change(partition)
     assert (changed.replicas, changed.isr, changed.eligible_leader_replicas) == ((1,), (1,), ())
 
 
-def test_a_last_known_leader_that_leaves_the_partition_is_forgotten() -> None:
-    """Kafka 4.3 remembers it, and cannot change such a partition any more: "Replica 4 is not assigned"."""
+def test_a_removed_last_known_leader_is_forgotten() -> None:
+    """Kafka 4.3 keeps it, and then refuses every change of the partition: "Replica 4 is not assigned"."""
     partition = placed(replicas=(4, 1), isr=(), leader=-1, adding_replicas=(4,), last_known_elr=(4,))
     revert = revert_reassignment(partition)
     assert revert is not None
@@ -201,7 +199,7 @@ def test_a_last_known_leader_that_leaves_the_partition_is_forgotten() -> None:
 # Reassignments
 
 
-def test_a_reassignment_adds_first_and_removes_when_the_new_ones_are_in_sync() -> None:
+def test_a_reassignment_removes_replicas_when_the_added_ones_are_in_sync() -> None:
     partition = change(placed(), sets=begin_reassignment(placed(), (4, 1)))
     assert partition.replicas == (4, 1, 2, 3)
     assert (partition.adding_replicas, partition.removing_replicas) == ((4,), (2, 3))
@@ -214,25 +212,25 @@ def test_a_reassignment_adds_first_and_removes_when_the_new_ones_are_in_sync() -
     assert done.directories == (UUID(int=304), UUID(int=301))
 
 
-def test_a_leader_that_goes_hands_over_as_the_reassignment_ends() -> None:
+def test_a_removed_leader_is_replaced_when_the_reassignment_ends() -> None:
     partition = change(placed(), sets=begin_reassignment(placed(), (4, 2)))
     done = change(partition, isr=(2, 1, 3, 4))
     assert (done.leader, done.isr) == (4, (2, 4))
 
 
-def test_another_order_of_the_same_replicas_is_taken_at_once() -> None:
+def test_a_reordering_of_replicas_is_completed_at_once() -> None:
     changed = change(placed(), sets=begin_reassignment(placed(), (3, 2, 1)))
     assert (changed.replicas, changed.leader, changed.leader_epoch) == ((3, 2, 1), 1, 100)
     assert changed.directories == tuple(UUID(int=300 + replica) for replica in (3, 2, 1))
 
 
-def test_fewer_replicas_wait_for_those_that_stay() -> None:
+def test_a_reassignment_to_fewer_replicas_waits_for_the_remaining_isr() -> None:
     partition = placed(isr=(2, 3), leader=2)
     assert complete_reassignment(begin_reassignment(partition, (1, 3)), partition.isr) is None
     assert complete_reassignment(begin_reassignment(partition, (3,)), partition.isr) == ((3,), (3,))
 
 
-def test_a_reassignment_in_place_of_another_knows_who_was_there_before() -> None:
+def test_a_replaced_reassignment_keeps_the_original_replicas() -> None:
     under_way = change(placed(), sets=begin_reassignment(placed(), (4, 1, 2)))
     assert begin_reassignment(under_way, (5, 1, 2)) == ReplicaSets(
         (5, 1, 2, 3, 4), removing=(3, 4), adding=(5,)
@@ -245,7 +243,7 @@ def test_a_reassignment_in_place_of_another_knows_who_was_there_before() -> None
     assert (back.replicas, back.adding_replicas, back.removing_replicas) == ((2, 1, 3), (), ())
 
 
-def test_a_reassignment_is_taken_back_without_the_new_replicas() -> None:
+def test_a_cancelled_reassignment_removes_the_added_replicas() -> None:
     under_way = change(placed(), sets=begin_reassignment(placed(), (4, 1, 2)))
     assert revert_reassignment(under_way) == ((1, 2, 3), (2, 1, 3), False)
     only_new = placed(replicas=(4, 1), isr=(4,), leader=4, adding_replicas=(4,))
@@ -253,7 +251,7 @@ def test_a_reassignment_is_taken_back_without_the_new_replicas() -> None:
     assert revert_reassignment(placed(replicas=(4,), isr=(4,), leader=4, adding_replicas=(4,))) is None
 
 
-def test_a_broker_names_the_directory_of_its_replica() -> None:
+def test_a_broker_sets_the_directory_of_its_replica() -> None:
     changed = change(placed(), directories={1: UUID(int=777)})
     assert changed.directory_of(1) == UUID(int=777)
     assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (1, 100, 201)

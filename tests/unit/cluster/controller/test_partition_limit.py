@@ -1,4 +1,4 @@
-"""Partitions beyond what the brokers' descriptors allow are refused, by every request that places them."""
+"""Partitions beyond the brokers' descriptor limits are refused by every request that assigns them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from tidelog.protocol.messages.alter_partition_reassignments import (
 )
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1, partitions_per_broker_max=10)
 ALONE = image_with_brokers(1)
 
 
 def created(image: MetadataImage, *topics: CreatableTopic) -> tuple[list[tuple[int, str]], MetadataImage]:
-    result = completed(create_topics(image, SETTINGS, CreateTopicsRequest(topics=topics), SeededRandomness()))
+    result = run_steps(create_topics(image, SETTINGS, CreateTopicsRequest(topics=topics), SeededRandomness()))
     outcomes = [(each.error_code, each.error_message or "") for each in result.reply.topics]
     return outcomes, applied(image, result)
 
 
-def test_a_topic_beyond_the_limit_is_refused_and_says_what_to_do() -> None:
+def test_a_topic_beyond_the_limit_is_refused_with_the_required_action() -> None:
     (outcome,), image = created(ALONE, creatable("orders", 11, 1))
     assert outcome == (
         ErrorCode.POLICY_VIOLATION,
@@ -46,7 +46,7 @@ def test_a_topic_beyond_the_limit_is_refused_and_says_what_to_do() -> None:
     assert created(ALONE, creatable("orders", 10, 1))[0] == [(ErrorCode.NONE, "")]
 
 
-def test_the_topics_of_one_request_count_together_and_with_those_that_exist() -> None:
+def test_topics_of_one_request_and_existing_topics_count_together() -> None:
     image = with_topics(ALONE, creatable("old", 4, 1))
     outcomes, image = created(image, creatable("a", 4, 1), creatable("b", 4, 1), creatable("c", 2, 1))
     assert [code for code, _ in outcomes] == [
@@ -57,28 +57,28 @@ def test_the_topics_of_one_request_count_together_and_with_those_that_exist() ->
     assert sorted(image.topics_by_name) == ["a", "c", "old"]
 
 
-def test_each_broker_has_its_own_count() -> None:
+def test_the_limit_applies_per_broker() -> None:
     three = image_with_brokers(1, 2, 3)
     assert created(three, creatable("a", 30, 1))[0] == [(ErrorCode.NONE, "")]
     assert created(three, creatable("a", 10, 3))[0] == [(ErrorCode.NONE, "")]
     assert created(three, creatable("a", 11, 3))[0][0][0] == ErrorCode.POLICY_VIOLATION
 
 
-def test_partitions_that_are_added_to_a_topic_count() -> None:
+def test_added_partitions_count() -> None:
     image = with_topics(ALONE, creatable("a", 4, 1), creatable("b", 4, 1))
 
     def codes(count: int) -> list[int]:
         request = CreatePartitionsRequest(
             topics=(CreatePartitionsTopic(name="a", count=count, assignments=None),)
         )
-        result = completed(create_partitions(image, SETTINGS, request, SeededRandomness()))
+        result = run_steps(create_partitions(image, SETTINGS, request, SeededRandomness()))
         return [each.error_code for each in result.reply.results]
 
     assert codes(6) == [ErrorCode.NONE]
     assert codes(7) == [ErrorCode.POLICY_VIOLATION]
 
 
-def test_replicas_that_move_to_a_full_broker_are_refused_and_those_that_stay_are_not() -> None:
+def test_replicas_added_to_a_full_broker_are_refused_and_existing_ones_are_not() -> None:
     settings = controller_settings(node_id=1, partitions_per_broker_max=11)
     image = with_topics(image_with_brokers(1, 2), creatable("full", 10, 2), creatable("a", 2, 1))
     places = {index: each.replicas for index, each in image.topics_by_name["a"].partitions.items()}
@@ -91,7 +91,7 @@ def test_replicas_that_move_to_a_full_broker_are_refused_and_those_that_stay_are
         request = AlterPartitionReassignmentsRequest(
             topics=(ReassignableTopic(name="a", partitions=partitions),)
         )
-        reply = completed(alter_partition_reassignments(image, settings, request)).reply
+        reply = run_steps(alter_partition_reassignments(image, settings, request)).reply
         return [each.error_code for each in reply.responses[0].partitions]
 
     assert codes(places[0], places[1]) == [ErrorCode.NONE, ErrorCode.NONE]
@@ -104,5 +104,5 @@ def test_internal_topics_are_never_refused() -> None:
     assert created(image, creatable("__consumer_offsets", 50, 1))[0] == [(ErrorCode.NONE, "")]
 
 
-def test_without_a_limit_nothing_is_counted() -> None:
+def test_partitions_are_not_counted_without_a_limit() -> None:
     PartitionLimit(ALONE, None).add_replicas("a", [(1,)] * 100_000)

@@ -1,4 +1,4 @@
-"""Partitions move: begun, checked, taken back, listed."""
+"""Reassignments are started, validated, cancelled and listed."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tidelog.protocol.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
 )
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
 
 
 def given(*partitions: dict[str, Any], **configs: str) -> MetadataImage:
-    """Brokers 0 to 4, the last fenced; a topic `orders` with `partitions`."""
+    """Return an image with brokers 0 to 4, the last one fenced, and a topic `orders` with `partitions`."""
     own = {key.replace("_", "."): value for key, value in configs.items()}
     image = with_topics(
         image_with_brokers(0, 1, 2, 3, 4, fenced=(4,), features=True),
@@ -73,7 +73,7 @@ def moved(
             ),
         ),
     )
-    result = completed(alter_partition_reassignments(image, SETTINGS, request))
+    result = run_steps(alter_partition_reassignments(image, SETTINGS, request))
     after = applied(image, result)
     check_image(after)
     check_step(image, after)
@@ -85,7 +85,7 @@ def moved(
     return {each.partition_index: each.error_code for each in answer.partitions}, after
 
 
-def test_new_replicas_are_added_before_old_ones_go() -> None:
+def test_replicas_are_added_before_others_are_removed() -> None:
     codes, after = moved(given(on(1, 2, 3)), {0: (0, 2, 1)})
     assert codes == {0: 0}
     assert partition(after).replicas == (0, 2, 1, 3)
@@ -93,7 +93,7 @@ def test_new_replicas_are_added_before_old_ones_go() -> None:
     assert (partition(after).leader, partition(after).isr) == (1, (1, 2, 3))
 
 
-def test_a_move_without_new_replicas_has_ended_at_once() -> None:
+def test_a_reassignment_without_new_replicas_completes_at_once() -> None:
     codes, after = moved(given(on(1, 2, 3), on(1, 2, 3)), {0: (3, 1), 1: (2, 3, 1)})
     assert codes == {0: 0, 1: 0}
     assert (partition(after).replicas, partition(after).leader) == ((3, 1), 1)
@@ -118,19 +118,21 @@ def test_a_fenced_broker_may_be_a_target() -> None:
         ({0: None}, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
-def test_an_impossible_move_is_refused(targets: dict[int, tuple[int, ...] | None], code: ErrorCode) -> None:
+def test_an_invalid_reassignment_is_refused(
+    targets: dict[int, tuple[int, ...] | None], code: ErrorCode
+) -> None:
     image = given(on(1, 2))
     codes, after = moved(image, targets)
     assert list(codes.values()) == [code]
     assert after == image
 
 
-def test_a_topic_that_does_not_exist_does_not_move() -> None:
+def test_an_unknown_topic_is_refused() -> None:
     codes, _ = moved(given(on(1, 2)), {0: (1, 3)}, topic="nowhere")
     assert codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_another_number_of_replicas_can_be_forbidden() -> None:
+def test_a_change_of_the_replication_factor_can_be_refused() -> None:
     image = given(on(1, 2), on(1, 2, 3, adding_replicas=(), removing_replicas=(3,), isr=(1, 3)))
     codes, _ = moved(image, {0: (1,), 1: (1, 2, 3)}, other_factor=False)
     assert codes == dict.fromkeys((0, 1), ErrorCode.INVALID_REPLICATION_FACTOR)
@@ -138,7 +140,7 @@ def test_another_number_of_replicas_can_be_forbidden() -> None:
     assert codes == {0: 0, 1: 0}
 
 
-def test_a_move_is_taken_back() -> None:
+def test_a_reassignment_is_cancelled() -> None:
     image = given(on(0, 2, 1, 3, isr=(1, 2, 3), leader=1, adding_replicas=(0,), removing_replicas=(3,)))
     codes, after = moved(image, {0: None})
     assert codes == {0: 0}
@@ -151,14 +153,14 @@ def test_a_move_is_taken_back() -> None:
     assert partition(after).leader_epoch == partition(image).leader_epoch + 1
 
 
-def test_a_leader_that_was_being_added_hands_over_when_the_move_is_taken_back() -> None:
+def test_a_leader_that_was_being_added_is_replaced_on_cancellation() -> None:
     image = given(on(0, 1, 2, isr=(0, 2), leader=0, adding_replicas=(0,)))
     _, after = moved(image, {0: None})
     assert (partition(after).leader, partition(after).isr) == (2, (2,))
 
 
 @pytest.mark.parametrize(("allowed", "code"), [("false", ErrorCode.INVALID_REPLICA_ASSIGNMENT), ("true", 0)])
-def test_going_back_to_replicas_that_miss_records_needs_unclean_election(allowed: str, code: int) -> None:
+def test_cancellation_to_replicas_outside_the_isr_needs_unclean_election(allowed: str, code: int) -> None:
     image = given(
         on(0, 1, 2, isr=(0,), leader=0, adding_replicas=(0,)), unclean_leader_election_enable=allowed
     )
@@ -167,7 +169,7 @@ def test_going_back_to_replicas_that_miss_records_needs_unclean_election(allowed
     assert partition(after).leader == (0 if code else 1)
 
 
-def test_a_move_is_replaced_by_another() -> None:
+def test_a_reassignment_is_replaced_by_another() -> None:
     _, first = moved(given(on(1, 2, 3)), {0: (0, 2, 1)})
     _, second = moved(first, {0: (1, 2, 3)})
     assert partition(second).replicas == (1, 2, 3)
@@ -177,26 +179,26 @@ def test_a_move_is_replaced_by_another() -> None:
 def listed(
     image: MetadataImage, topics: tuple[ListPartitionReassignmentsTopics, ...] | None
 ) -> dict[str, list[OngoingPartitionReassignment]]:
-    reply = completed(list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=topics)))
+    reply = run_steps(list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=topics)))
     return {topic.name: list(topic.partitions) for topic in reply.topics}
 
 
-def test_very_many_partitions_are_listed_in_steps() -> None:
+def test_a_long_list_of_reassignments_is_built_in_steps() -> None:
     many = 1_000
-    asked = ListPartitionReassignmentsTopics(name="orders", partition_indexes=tuple(range(many)))
-    request = ListPartitionReassignmentsRequest(topics=(asked,))
+    requested = ListPartitionReassignmentsTopics(name="orders", partition_indexes=tuple(range(many)))
+    request = ListPartitionReassignmentsRequest(topics=(requested,))
     steps = list_partition_reassignments(given(*[on(1, 2)] * many), request)
     assert sum(1 for _ in steps) >= many
 
 
-def test_moves_under_way_are_listed() -> None:
+def test_reassignments_in_progress_are_listed() -> None:
     _, image = moved(given(on(1, 2), on(1, 2), on(1, 2)), {1: (0, 1)})
     ongoing = OngoingPartitionReassignment(
         partition_index=1, replicas=(0, 1, 2), adding_replicas=(0,), removing_replicas=(2,)
     )
     assert listed(image, None) == {"orders": [ongoing]}
-    asked = ListPartitionReassignmentsTopics(name="orders", partition_indexes=(0, 1, 9))
-    assert listed(image, (asked,)) == {"orders": [ongoing]}
+    requested = ListPartitionReassignmentsTopics(name="orders", partition_indexes=(0, 1, 9))
+    assert listed(image, (requested,)) == {"orders": [ongoing]}
     idle = ListPartitionReassignmentsTopics(name="orders", partition_indexes=(0,))
     nowhere = ListPartitionReassignmentsTopics(name="nowhere", partition_indexes=(0,))
     assert listed(image, (idle, nowhere)) == {}

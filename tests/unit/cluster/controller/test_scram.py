@@ -1,4 +1,4 @@
-"""SCRAM credentials: kept as keys, never as passwords; checked as Kafka does."""
+"""SCRAM credentials are stored as keys and validated as in Kafka."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 IMAGE = image_with_brokers(1, features=True)
 SHA_256, SHA_512 = 1, 2
@@ -40,11 +40,11 @@ def altered(
     deletions: tuple[ScramCredentialDeletion, ...] = (),
 ) -> tuple[MetadataImage, dict[str, ErrorCode]]:
     request = AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
-    result = completed(alter_scram_credentials(image, request))
+    result = run_steps(alter_scram_credentials(image, request))
     return applied(image, result), {user: outcome.code for user, outcome in result.reply.items()}
 
 
-def test_a_credential_is_kept_as_the_keys_of_the_rfc() -> None:
+def test_a_credential_is_stored_as_the_keys_of_rfc_5802() -> None:
     # The example of RFC 7677: user "user", password "pencil".
     salt = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", salt, 4096)
@@ -56,10 +56,10 @@ def test_a_credential_is_kept_as_the_keys_of_the_rfc() -> None:
     assert (record.iterations, record.salt) == (4096, salt)
 
 
-def test_mechanisms_are_apart() -> None:
+def test_each_mechanism_has_its_own_credential() -> None:
     image, _ = altered(IMAGE, upsertions=(upsertion(),))
     image, _ = altered(image, upsertions=(upsertion(mechanism=SHA_512, iterations=8192),))
-    [found] = completed(describe_credentials(image, ["alice"]))
+    [found] = run_steps(describe_credentials(image, ["alice"]))
     assert found.credentials == (Credential(SHA_256, 4096), Credential(SHA_512, 8192))
     assert len(image.scram_credentials["alice", SHA_512].stored_key) == 64
     image, codes = altered(image, deletions=(deletion(mechanism=SHA_256),))
@@ -79,27 +79,25 @@ def test_mechanisms_are_apart() -> None:
         (upsertion(mechanism=3), ErrorCode.UNSUPPORTED_SASL_MECHANISM),
     ],
 )
-def test_a_credential_that_is_too_weak_or_strange_is_refused(
-    change: ScramCredentialUpsertion, code: ErrorCode
-) -> None:
+def test_an_invalid_credential_is_refused(change: ScramCredentialUpsertion, code: ErrorCode) -> None:
     image, codes = altered(IMAGE, upsertions=(change, upsertion("bob")))
     assert codes == {change.name: code, "bob": ErrorCode.NONE}
     assert {user for user, _ in image.scram_credentials} == {"bob"}
 
 
 @pytest.mark.parametrize("iterations", [4096, 16_384])
-def test_the_bounds_of_iterations_are_allowed(iterations: int) -> None:
+def test_the_minimum_and_maximum_of_iterations_are_allowed(iterations: int) -> None:
     assert altered(IMAGE, upsertions=(upsertion(iterations=iterations),))[1] == {"alice": ErrorCode.NONE}
 
 
-def test_what_is_not_there_cannot_be_removed() -> None:
+def test_deleting_an_absent_credential_returns_resource_not_found() -> None:
     assert altered(IMAGE, deletions=(deletion(),))[1] == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
     assert altered(IMAGE, deletions=(deletion(mechanism=9),))[1] == {
         "alice": ErrorCode.UNSUPPORTED_SASL_MECHANISM
     }
 
 
-def test_a_user_changes_once_in_a_request() -> None:
+def test_a_user_may_occur_once_in_a_request() -> None:
     image, codes = altered(IMAGE, upsertions=(upsertion(), upsertion(mechanism=SHA_512)))
     assert (codes, dict(image.scram_credentials)) == ({"alice": ErrorCode.DUPLICATE_RESOURCE}, {})
     image, _ = altered(IMAGE, upsertions=(upsertion(),))
@@ -108,16 +106,16 @@ def test_a_user_changes_once_in_a_request() -> None:
     assert set(image.scram_credentials) == {("alice", SHA_256)}
 
 
-def test_an_old_metadata_version_has_no_such_records() -> None:
+def test_scram_needs_a_metadata_version_with_its_records() -> None:
     old = replayed([FeatureLevelRecord(name="metadata.version", feature_level=10)], IMAGE)
     assert altered(old, upsertions=(upsertion(),))[1] == {"alice": ErrorCode.UNSUPPORTED_VERSION}
 
 
 def test_users_are_described_all_or_by_name() -> None:
     image, _ = altered(IMAGE, upsertions=(upsertion("bob"), upsertion("alice")))
-    assert [found.user for found in completed(describe_credentials(image, []))] == ["alice", "bob"]
+    assert [found.user for found in run_steps(describe_credentials(image, []))] == ["alice", "bob"]
     codes = {
-        found.user: found.code for found in completed(describe_credentials(image, ["bob", "carol", "x", "x"]))
+        found.user: found.code for found in run_steps(describe_credentials(image, ["bob", "carol", "x", "x"]))
     }
     assert codes == {
         "bob": ErrorCode.NONE,

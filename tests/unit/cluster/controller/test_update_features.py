@@ -1,4 +1,4 @@
-"""Feature levels go up and down as far as every node can work with them."""
+"""Feature levels are raised and lowered within the range that every node supports."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ def refusal(image: MetadataImage, name: str, level: int, kind: int = UpgradeType
     return str(error.value)
 
 
-def test_a_level_goes_down_when_asked_to_and_up_again() -> None:
+def test_a_level_is_lowered_as_a_safe_downgrade_and_raised_again() -> None:
     image = updated(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     assert "transaction.version" not in image.features
     assert updated(image, {"transaction.version": 1}).features["transaction.version"] == 1
 
 
-def test_the_direction_must_be_the_one_that_is_named() -> None:
+def test_an_upgrade_or_downgrade_must_match_its_type() -> None:
     assert "only a downgrade" in refusal(IMAGE, "transaction.version", 0)
     lower = updated(IMAGE, {"transaction.version": 0}, UpgradeType.UNSAFE_DOWNGRADE)
     assert "a downgrade cannot" in refusal(lower, "transaction.version", 1, UpgradeType.SAFE_DOWNGRADE)
@@ -95,19 +95,19 @@ def test_the_direction_must_be_the_one_that_is_named() -> None:
     assert "at least 0" in refusal(IMAGE, "transaction.version", -1)
 
 
-def test_version_0_of_the_request_says_it_otherwise() -> None:
+def test_version_0_has_allow_downgrade_instead_of_a_type() -> None:
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=0, allow_downgrade=True)
     result = update_features(IMAGE, SETTINGS, UpdateFeaturesRequest(feature_updates=(update,)))
     assert "transaction.version" not in applied(IMAGE, result).features
 
 
-def test_validation_alone_changes_nothing_but_refuses() -> None:
+def test_validate_only_changes_nothing_but_refuses() -> None:
     assert updated(IMAGE, {"transaction.version": 0}, 2, validate_only=True).features == IMAGE.features
     with pytest.raises(KafkaError):
         updated(IMAGE, {"transaction.version": 9}, validate_only=True)
 
 
-def test_all_change_or_none() -> None:
+def test_one_invalid_feature_refuses_all_changes() -> None:
     with pytest.raises(KafkaError):
         updated(
             IMAGE,
@@ -116,7 +116,7 @@ def test_all_change_or_none() -> None:
         )
 
 
-def test_every_node_must_be_able_to_work_at_the_level() -> None:
+def test_a_level_that_a_node_does_not_support_is_refused() -> None:
     assert "does not know" in refusal(IMAGE, "moon.version", 1)
     assert "this controller supports 0 to 2" in refusal(IMAGE, "transaction.version", 3)
     lower = updated(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
@@ -131,7 +131,7 @@ def test_every_node_must_be_able_to_work_at_the_level() -> None:
     assert "controller 3 supports 0 to 0" in refusal(replayed([controller], lower), "transaction.version", 1)
 
 
-def test_a_level_that_only_apache_kafka_serves_can_be_lowered_but_not_raised() -> None:
+def test_a_level_that_only_kafka_supports_can_be_lowered_but_not_raised() -> None:
     kafkas = replayed([FeatureLevelRecord(name="group.version", feature_level=1)], IMAGE)
     lower = updated(kafkas, {"group.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     assert "group.version" not in lower.features
@@ -139,7 +139,7 @@ def test_a_level_that_only_apache_kafka_serves_can_be_lowered_but_not_raised() -
         assert "this controller supports 0 to 0" in refusal(lower, name, 1)
 
 
-def test_the_metadata_version_goes_up_and_not_down_where_records_changed() -> None:
+def test_the_metadata_version_is_not_lowered_across_record_changes() -> None:
     older = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=28)], IMAGE)
     assert updated(older, {METADATA_VERSION: 30}).features[METADATA_VERSION] == 30
     assert updated(older, {METADATA_VERSION: 25}, 2).features[METADATA_VERSION] == 25
@@ -149,7 +149,7 @@ def test_the_metadata_version_goes_up_and_not_down_where_records_changed() -> No
     assert "7 to 30" in refusal(IMAGE, METADATA_VERSION, 31)
 
 
-def test_the_quorums_own_version_goes_up_by_the_quorum_and_never_down() -> None:
+def test_kraft_version_is_raised_by_the_quorum_and_never_lowered() -> None:
     def ask(level: int, now: int, kind: int = UpgradeType.UPGRADE) -> ControllerResult[bool]:
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=kind)
         request = UpdateFeaturesRequest(feature_updates=(update,))
@@ -167,7 +167,7 @@ def test_the_quorums_own_version_goes_up_by_the_quorum_and_never_down() -> None:
         ask(2, 1)
 
 
-def test_eligible_leaders_need_one_min_insync_replicas_and_a_new_metadata_version() -> None:
+def test_eligible_leader_replicas_need_a_min_insync_replicas_config_and_a_new_metadata_version() -> None:
     name = "eligible.leader.replicas.version"
     without = updated(IMAGE, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
     without = replayed(
@@ -185,8 +185,8 @@ def test_eligible_leaders_need_one_min_insync_replicas_and_a_new_metadata_versio
     assert updated(old, {name: 1, METADATA_VERSION: 30}).features[name] == 1
 
 
-def test_a_replica_that_was_eligible_before_the_feature_was_disabled_is_not_after_it_is_enabled() -> None:
-    """Meanwhile the high watermark may have passed it, or it may have lost its records: nobody kept count."""
+def test_eligible_replicas_are_not_restored_when_the_feature_is_enabled_again() -> None:
+    """The high watermark may have passed it, or it may have lost its records meanwhile."""
     name = "eligible.leader.replicas.version"
     brokers = replayed([broker_with(1), broker_with(2)], IMAGE)
     image = with_topics(brokers, creatable("orders", 1, 2))
@@ -197,7 +197,7 @@ def test_a_replica_that_was_eligible_before_the_feature_was_disabled_is_not_afte
     image = replayed([shrunk], image)
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == (2,)
     image = updated(image, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
-    # Not noticed by the controller: with this the leader may commit alone.
+    # The controller is not informed: with this value the leader may commit alone.
     one = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
     image = updated(replayed([one], image), {name: 1})
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
@@ -205,7 +205,7 @@ def test_a_replica_that_was_eligible_before_the_feature_was_disabled_is_not_afte
     assert image.topics_by_name["orders"].partitions[0].leader == NO_LEADER
 
 
-def test_controllers_register_where_they_listen() -> None:
+def test_controllers_register_their_listeners() -> None:
     request = ControllerRegistrationRequest(
         controller_id=3,
         listeners=(Listener(name="CONTROLLER", host="host3", port=9093),),
@@ -219,6 +219,6 @@ def test_controllers_register_where_they_listen() -> None:
     assert error.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_every_known_feature_can_be_named() -> None:
+def test_every_known_feature_can_be_updated() -> None:
     for name in COMPATIBLE_FEATURES:
         updated(IMAGE, {name: IMAGE.features.get(name, 0)})

@@ -1,9 +1,9 @@
-"""Logs and snapshots for the tests."""
+"""Logs and snapshots for the quorum tests."""
 
 from __future__ import annotations
 
 from tests.sim.quorum.memory_log import MemoryLog
-from tests.unit.cluster.quorum.subject import control_of
+from tests.unit.cluster.quorum.replica_fixture import control_of
 from tidelog.cluster.quorum.control import (
     kraft_version_record,
     snapshot_footer_batch,
@@ -15,21 +15,21 @@ from tidelog.cluster.quorum.voter_set import VoterSet
 
 
 def log_of(voters: VoterSet) -> MemoryLog:
-    """A log that names its voters, in epoch 1."""
+    """Return a log that contains its voters, in epoch 1."""
     log = MemoryLog()
     log.append(control_of(1, 0, kraft_version_record(1), voters_record(voters)), 1)
     return log
 
 
 def bootstrap_log(voters: VoterSet) -> MemoryLog:
-    """What formatting a directory leaves."""
+    """Return the log of a formatted directory."""
     log = MemoryLog()
     log.snapshots[SnapshotId(0, 0)] = snapshot_of(voters)
     return log
 
 
 def snapshot_of(voters: VoterSet | None) -> bytes:
-    """A snapshot of nothing but its frame."""
+    """Return a snapshot without records."""
     header = snapshot_header_batch(
         last_contained_log_timestamp=0,
         kraft_version=0 if voters is None else 1,

@@ -1,4 +1,4 @@
-"""One request at a time to each node."""
+"""Connection states: at most one request in flight per node."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from tidelog.protocol.messages.vote import VoteRequest
 
 
 def connections() -> Connections:
-    """With requests that take 100 ms at most, and pauses of 20."""
+    """Return connections with a request timeout of 100 ms and a backoff of 20 ms."""
     return Connections(Outbox(), request_timeout_ms=100, retry_backoff_ms=20)
 
 
-def test_a_node_is_asked_again_when_it_has_answered() -> None:
+def test_a_node_is_available_again_after_its_response() -> None:
     subject = connections()
     request_id = subject.send(2, (), VoteRequest(), 0)
     assert not subject.is_ready(2, 50)
@@ -23,7 +23,7 @@ def test_a_node_is_asked_again_when_it_has_answered() -> None:
     assert subject.complete(request_id) is None
 
 
-def test_after_a_failure_comes_a_pause() -> None:
+def test_a_failed_request_is_followed_by_a_backoff() -> None:
     subject = connections()
     subject.back_off(2, 1000)
     assert not subject.is_ready(2, 1019)
@@ -31,7 +31,7 @@ def test_after_a_failure_comes_a_pause() -> None:
     assert subject.is_ready(2, 1020)
 
 
-def test_a_request_expires_later_when_the_other_may_wait() -> None:
+def test_a_request_that_may_wait_at_the_peer_has_a_longer_timeout() -> None:
     subject = connections()
     first = subject.send(2, (), VoteRequest(), 0)
     second = subject.send(3, (), VoteRequest(), 0, wait_ms=500)
@@ -41,7 +41,7 @@ def test_a_request_expires_later_when_the_other_may_wait() -> None:
     assert subject.expired_requests(600) == [first, second]
 
 
-def test_another_state_forgets_all() -> None:
+def test_a_change_of_state_resets_all_connections() -> None:
     subject = connections()
     request_id = subject.send(2, (), VoteRequest(), 0)
     subject.reset()

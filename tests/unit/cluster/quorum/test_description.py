@@ -1,8 +1,8 @@
-"""What DescribeQuorum tells."""
+"""DescribeQuorum: the fields of each version, and errors."""
 
 from __future__ import annotations
 
-from tests.unit.cluster.quorum.subject import Subject, directory
+from tests.unit.cluster.quorum.replica_fixture import ReplicaFixture, directory
 from tests.unit.cluster.quorum.test_voter_changes import leader_of
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from tidelog.protocol.codec import encode
@@ -19,7 +19,7 @@ REQUEST = DescribeQuorumRequest(
 )
 
 
-def test_a_leader_tells_how_far_each_replica_has_come() -> None:
+def test_a_leader_reports_the_log_end_offset_of_each_replica() -> None:
     subject = leader_of(1, 2, 3)
     subject.fetched_by(9, 1, 1, max_wait_ms=0)
     subject.wait(250)
@@ -44,7 +44,7 @@ def test_a_leader_tells_how_far_each_replica_has_come() -> None:
     ]
 
 
-def test_older_versions_get_what_they_can_express() -> None:
+def test_older_versions_omit_fields_they_lack() -> None:
     subject = leader_of(1, 2, 3)
     for version in (0, 1, 2):
         answer = subject.ask(REQUEST, version=version)
@@ -54,8 +54,8 @@ def test_older_versions_get_what_they_can_express() -> None:
     )
 
 
-def test_only_a_leader_is_asked() -> None:
-    subject = Subject().follow(2, epoch=3)
+def test_only_the_leader_describes_the_quorum() -> None:
+    subject = ReplicaFixture().follow(2, epoch=3)
     partition = subject.ask(REQUEST).topics[0].partitions[0]
     assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -66,7 +66,7 @@ def test_only_a_leader_is_asked() -> None:
     assert (description.leader_id, description.leader_epoch, description.voters) == (2, 3, ())
 
 
-def test_other_topics_are_unknown() -> None:
+def test_another_topic_is_unknown() -> None:
     topic = RequestTopicData(topic_name="another", partitions=(RequestPartitionData(),))
-    answer = Subject().ask(DescribeQuorumRequest(topics=(topic,)))
+    answer = ReplicaFixture().ask(DescribeQuorumRequest(topics=(topic,)))
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -1,12 +1,12 @@
-"""Who asks for votes, and who gets one."""
+"""Elections: pre-votes, votes, and their persistence."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.sim.quorum.safeguards import Safeguard
-from tests.unit.cluster.quorum.subject import (
-    Subject,
+from tests.unit.cluster.quorum.replica_fixture import (
+    ReplicaFixture,
     begin,
     directory,
     dynamic,
@@ -29,68 +29,68 @@ YES = (True, ErrorCode.NONE)
 NO = (False, ErrorCode.NONE)
 
 
-def test_a_voter_asks_for_pre_votes_before_it_raises_the_epoch() -> None:
-    subject = Subject()
+def test_a_voter_sends_pre_votes_before_it_raises_the_epoch() -> None:
+    subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
-    asked = [send.message.topics[0].partitions[0] for send in subject.sent(VoteRequest)]  # type: ignore[attr-defined]
-    assert [(each.pre_vote, each.replica_epoch) for each in asked] == [(True, 0), (True, 0)]
+    requested = [send.message.topics[0].partitions[0] for send in subject.sent(VoteRequest)]  # type: ignore[attr-defined]
+    assert [(each.pre_vote, each.replica_epoch) for each in requested] == [(True, 0), (True, 0)]
     assert subject.epoch == 0
     subject.answer(subject.sent(VoteRequest)[0], granted(0))
     assert (subject.state, subject.epoch) == (State.CANDIDATE, 1)
 
 
-def test_a_candidate_has_its_own_vote_durable_before_it_asks() -> None:
-    subject = Subject(disabled=[Safeguard.PRE_VOTE])
+def test_a_candidate_persists_its_own_vote_before_it_requests_votes() -> None:
+    subject = ReplicaFixture(disabled=[Safeguard.PRE_VOTE])
     effects = subject.wait_until(State.CANDIDATE)
     kinds = [type(effect) for effect in effects]
     assert kinds.index(Persist) < kinds.index(Send)
     assert subject.record == QuorumRecord(leader_epoch=1, voted_id=1, voted_directory_id=directory(1))
 
 
-def test_a_majority_elects_and_the_leader_writes_a_record_of_its_epoch() -> None:
-    subject = Subject().lead()
+def test_a_majority_elects_a_leader_that_writes_a_leader_change_record() -> None:
+    subject = ReplicaFixture().lead()
     assert (subject.epoch, subject.quorum.leader_id, subject.log.last_epoch) == (1, 1, 1)
     assert subject.record is not None and subject.record.leader_id == 1
 
 
-def test_a_single_voter_leads_at_once_and_commits_alone() -> None:
-    subject = Subject(voters=static(1))
+def test_a_single_voter_becomes_leader_at_once_and_commits_alone() -> None:
+    subject = ReplicaFixture(voters=static(1))
     assert subject.state is State.LEADER
     assert subject.quorum.high_watermark == subject.log.end_offset == 1
 
 
-def test_a_refused_prospective_goes_back_to_the_leader_it_had() -> None:
-    subject = Subject().follow(2, epoch=4)
+def test_a_refused_prospective_follows_its_previous_leader() -> None:
+    subject = ReplicaFixture().follow(2, epoch=4)
     subject.wait_until(State.PROSPECTIVE)
     for send in subject.sent(VoteRequest):
         subject.answer(send, granted(4, yes=False))
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.FOLLOWER, 4, 2)
 
 
-def test_a_prospective_that_nobody_answers_goes_back_to_waiting() -> None:
-    subject = Subject()
+def test_a_prospective_without_responses_becomes_unattached() -> None:
+    subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
     subject.wait_until(State.UNATTACHED)
     assert subject.epoch == 0
 
 
-def test_a_prospective_follows_again_when_its_leader_speaks_to_it() -> None:
-    subject = Subject().follow(2)
+def test_a_prospective_becomes_follower_on_begin_quorum_epoch() -> None:
+    subject = ReplicaFixture().follow(2)
     subject.wait_until(State.PROSPECTIVE)
     subject.ask(begin(2, 1))
     assert subject.state is State.FOLLOWER
 
 
-def test_a_voter_that_knows_no_pre_vote_is_taken_for_a_yes() -> None:
-    subject = Subject()
+def test_a_voter_without_pre_vote_support_counts_as_granted() -> None:
+    subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
     send = subject.sent(VoteRequest)[0]
     subject.answer(send, VoteResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     assert subject.state is State.CANDIDATE
 
 
-def test_a_rejected_candidate_waits_before_it_asks_again() -> None:
-    subject = Subject()
+def test_a_rejected_candidate_waits_for_its_backoff() -> None:
+    subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
     subject.answer(subject.sent(VoteRequest)[0], granted(0))
     for send in subject.sent(VoteRequest):
@@ -101,8 +101,8 @@ def test_a_rejected_candidate_waits_before_it_asks_again() -> None:
     assert subject.epoch == 1
 
 
-def test_votes_of_an_election_that_has_ended_do_not_count() -> None:
-    subject = Subject()
+def test_votes_of_an_ended_election_are_ignored() -> None:
+    subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
     late = subject.sent(VoteRequest)
     subject.wait_until(State.UNATTACHED)
@@ -111,8 +111,8 @@ def test_votes_of_an_election_that_has_ended_do_not_count() -> None:
     assert subject.state is State.UNATTACHED
 
 
-def test_a_vote_is_durable_before_it_is_reported_and_given_once_in_an_epoch() -> None:
-    subject = Subject()
+def test_a_vote_is_persisted_before_it_is_reported_and_granted_once_per_epoch() -> None:
+    subject = ReplicaFixture()
     assert verdict(subject.ask(vote_for(2, 5))) == YES
     kinds = [type(effect) for effect in subject.effects]
     assert kinds.index(Persist) < kinds.index(Respond)
@@ -122,16 +122,16 @@ def test_a_vote_is_durable_before_it_is_reported_and_given_once_in_an_epoch() ->
     assert verdict(subject.ask(vote_for(2, 5))) == YES
 
 
-def test_a_vote_is_remembered_over_a_restart() -> None:
+def test_a_vote_is_kept_across_a_restart() -> None:
     record = QuorumRecord(leader_epoch=5, voted_id=2, voted_directory_id=directory(2))
-    subject = Subject(record=record)
+    subject = ReplicaFixture(record=record)
     assert subject.state is State.VOTED
     assert verdict(subject.ask(vote_for(3, 5))) == NO
     assert verdict(subject.ask(vote_for(2, 5))) == YES
 
 
-def test_the_same_node_with_another_directory_is_another_candidate() -> None:
-    subject = Subject()
+def test_a_candidate_is_its_id_and_directory_id() -> None:
+    subject = ReplicaFixture()
     assert verdict(subject.ask(vote_for(2, 5, disk=1))) == YES
     assert verdict(subject.ask(vote_for(2, 5, disk=2))) == NO
 
@@ -141,51 +141,51 @@ def test_the_same_node_with_another_directory_is_another_candidate() -> None:
     [((2, 3), YES), ((2, 4), YES), ((3, 1), YES), ((2, 2), NO), ((1, 9), NO)],
     ids=["as long", "longer", "of a later epoch", "shorter", "longer but of an earlier epoch"],
 )
-def test_a_vote_goes_only_to_a_log_that_is_not_behind(
+def test_a_vote_is_granted_only_to_a_log_that_is_up_to_date(
     last: tuple[int, int], expected: tuple[bool, ErrorCode]
 ) -> None:
     for pre_vote in (False, True):
-        subject = Subject(log=log_with(1, 1, 2))
+        subject = ReplicaFixture(log=log_with(1, 1, 2))
         assert verdict(subject.ask(vote_for(2, 5, last=last, pre_vote=pre_vote))) == expected
 
 
-def test_a_pre_vote_leaves_the_record_as_it_is() -> None:
-    subject = Subject()
+def test_a_pre_vote_does_not_change_the_persisted_vote() -> None:
+    subject = ReplicaFixture()
     before = subject.record
     assert verdict(subject.ask(vote_for(2, 0, pre_vote=True))) == YES
     assert subject.record == before
     assert not subject.all_of(Persist)
 
 
-def test_a_follower_that_hears_its_leader_grants_no_pre_vote() -> None:
-    subject = Subject().follow(2)
+def test_a_follower_with_a_live_leader_refuses_pre_votes() -> None:
+    subject = ReplicaFixture().follow(2)
     assert verdict(subject.ask(vote_for(3, 1, pre_vote=True))) == YES, "it has not fetched yet"
-    subject = Subject().follow(2)
+    subject = ReplicaFixture().follow(2)
     subject.answer(subject.sent(FetchRequest)[0], fetch_answer(2, 1))
     assert verdict(subject.ask(vote_for(3, 1, pre_vote=True))) == NO
     subject.wait_until(State.PROSPECTIVE)
     assert verdict(subject.ask(vote_for(3, 1, pre_vote=True))) == YES
 
 
-def test_a_leader_grants_no_pre_vote() -> None:
-    subject = Subject().lead()
+def test_a_leader_refuses_pre_votes() -> None:
+    subject = ReplicaFixture().lead()
     assert verdict(subject.ask(vote_for(3, 1, last=(1, 9), pre_vote=True))) == NO
 
 
-def test_a_leader_of_an_older_epoch_gives_way_and_votes() -> None:
-    subject = Subject().lead()
+def test_a_leader_of_an_older_epoch_resigns_and_grants_its_vote() -> None:
+    subject = ReplicaFixture().lead()
     assert verdict(subject.ask(vote_for(3, 2, last=(1, 9)))) == YES
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.VOTED, 2, None)
 
 
-def test_a_higher_epoch_is_taken_over_even_when_the_vote_is_refused() -> None:
-    subject = Subject(log=log_with(1))
+def test_a_higher_epoch_is_adopted_even_when_the_vote_is_refused() -> None:
+    subject = ReplicaFixture(log=log_with(1))
     assert verdict(subject.ask(vote_for(2, 7))) == NO
     assert (subject.state, subject.epoch) == (State.UNATTACHED, 7)
 
 
-def test_an_answer_with_a_higher_epoch_ends_the_election() -> None:
-    subject = Subject()
+def test_a_response_with_a_higher_epoch_ends_the_election() -> None:
+    subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
     error = ErrorCode.FENCED_LEADER_EPOCH
     subject.answer(subject.sent(VoteRequest)[0], granted(6, yes=False, error=error, leader_id=3))
@@ -204,13 +204,13 @@ def test_an_answer_with_a_higher_epoch_ends_the_election() -> None:
         (vote_for(2, 6, voter_disk=2), ErrorCode.INVALID_VOTER_KEY),
     ],
 )
-def test_requests_that_cannot_be_right_are_refused(request_: VoteRequest, error: ErrorCode) -> None:
-    subject = Subject(record=QuorumRecord(leader_epoch=5))
+def test_invalid_requests_are_refused(request_: VoteRequest, error: ErrorCode) -> None:
+    subject = ReplicaFixture(record=QuorumRecord(leader_epoch=5))
     assert verdict(subject.ask(request_)) == (False, error)
 
 
-def test_requests_of_another_cluster_or_topic_are_refused_as_a_whole() -> None:
-    subject = Subject()
+def test_a_request_of_another_cluster_or_topic_is_refused() -> None:
+    subject = ReplicaFixture()
     answer = subject.ask(vote_for(2, 6, cluster_id="another"))
     assert (answer.error_code, answer.topics) == (ErrorCode.INCONSISTENT_CLUSTER_ID, ())
     answer = subject.ask(VoteRequest(cluster_id=None))
@@ -218,22 +218,22 @@ def test_requests_of_another_cluster_or_topic_are_refused_as_a_whole() -> None:
     assert subject.epoch == 0
 
 
-def test_a_replica_with_another_directory_than_the_voter_is_no_candidate() -> None:
-    subject = Subject(4, dynamic(1, 2, 3))
+def test_a_replica_with_another_directory_id_than_the_voter_is_not_elected() -> None:
+    subject = ReplicaFixture(4, dynamic(1, 2, 3))
     subject.wait(60_000)
     assert (subject.state, subject.quorum.is_voter) == (State.UNATTACHED, False)
-    wiped = Subject(1, static())
+    wiped = ReplicaFixture(1, static())
     assert not wiped.quorum.is_voter
 
 
 def test_without_the_safeguard_a_voter_votes_twice() -> None:
-    subject = Subject(disabled=[Safeguard.ONE_VOTE_PER_EPOCH])
+    subject = ReplicaFixture(disabled=[Safeguard.ONE_VOTE_PER_EPOCH])
     assert verdict(subject.ask(vote_for(2, 5))) == YES
     assert verdict(subject.ask(vote_for(3, 5))) == YES
 
 
 def test_without_the_safeguard_a_vote_is_granted_that_is_not_durable() -> None:
-    subject = Subject(disabled=[Safeguard.VOTE_DURABLE_BEFORE_ANSWER])
+    subject = ReplicaFixture(disabled=[Safeguard.VOTE_DURABLE_BEFORE_ANSWER])
     subject.ask(vote_for(2, 5))
     kinds = [type(effect) for effect in subject.effects]
     assert Respond in kinds

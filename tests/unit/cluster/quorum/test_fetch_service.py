@@ -1,4 +1,4 @@
-"""How a leader answers fetches, and what they commit."""
+"""The leader's responses to fetches, and the commits that fetches cause."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 
 from tests.sim.quorum.safeguards import Safeguard
 from tests.unit.cluster.quorum.logs import log_of
-from tests.unit.cluster.quorum.subject import (
-    Subject,
+from tests.unit.cluster.quorum.replica_fixture import (
+    ReplicaFixture,
     dynamic,
     fetch_of,
     fetched,
@@ -21,18 +21,18 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest
 
 
-def test_a_record_is_committed_when_a_majority_has_it_durably() -> None:
-    subject = Subject().lead()
+def test_a_record_on_a_majority_of_voters_is_committed() -> None:
+    subject = ReplicaFixture().lead()
     subject.append(b"a")
     assert subject.quorum.high_watermark == 0
     subject.fetched_by(2, 1, 1)
-    assert subject.quorum.high_watermark == 1, "what the leader wrote first"
+    assert subject.quorum.high_watermark == 1, "the first record of the leader"
     subject.fetched_by(2, 2, 1)
     assert [effect.offset for effect in subject.all_of(HighWatermark)] == [2]
 
 
-def test_the_leaders_own_log_counts_only_when_it_is_flushed() -> None:
-    subject = Subject(slow_disk=True)
+def test_only_flushed_records_of_the_leader_count_towards_the_majority() -> None:
+    subject = ReplicaFixture(slow_disk=True)
     subject.lead()
     subject.fetched_by(2, 1, 1)
     assert subject.quorum.high_watermark == 0
@@ -40,16 +40,16 @@ def test_the_leaders_own_log_counts_only_when_it_is_flushed() -> None:
     assert subject.quorum.high_watermark == 1
 
 
-def test_others_can_commit_what_the_leader_has_not_flushed() -> None:
-    subject = Subject(slow_disk=True)
+def test_followers_can_commit_records_that_the_leader_has_not_flushed() -> None:
+    subject = ReplicaFixture(slow_disk=True)
     subject.lead()
     subject.fetched_by(2, 1, 1)
     subject.fetched_by(3, 1, 1)
     assert subject.quorum.high_watermark == 1
 
 
-def test_nothing_of_earlier_epochs_is_committed_before_a_record_of_the_own_one() -> None:
-    subject = Subject(log=log_with(1, 1, 2)).lead()
+def test_earlier_epochs_are_committed_only_with_a_record_of_the_current_epoch() -> None:
+    subject = ReplicaFixture(log=log_with(1, 1, 2)).lead()
     assert subject.log.end_offset == 4
     subject.fetched_by(2, 3, 2)
     assert subject.quorum.high_watermark == 0
@@ -58,19 +58,19 @@ def test_nothing_of_earlier_epochs_is_committed_before_a_record_of_the_own_one()
 
 
 def test_without_the_safeguard_earlier_epochs_are_committed() -> None:
-    subject = Subject(log=log_with(1, 1, 2), disabled=[Safeguard.COMMIT_ONLY_OWN_EPOCH]).lead()
+    subject = ReplicaFixture(log=log_with(1, 1, 2), disabled=[Safeguard.COMMIT_ONLY_OWN_EPOCH]).lead()
     subject.fetched_by(2, 3, 2)
     assert subject.quorum.high_watermark == 3
 
 
-def test_the_high_watermark_is_not_told_before_it_is_known() -> None:
-    subject = Subject().lead()
+def test_the_high_watermark_is_not_reported_before_it_is_known() -> None:
+    subject = ReplicaFixture().lead()
     assert subject.fetched_by(3, 0, 0).high_watermark == -1
     assert subject.fetched_by(2, 1, 1, max_wait_ms=0).high_watermark == 1
 
 
-def test_a_fetch_waits_for_records_and_gets_them_before_they_are_flushed_here() -> None:
-    subject = Subject(slow_disk=True)
+def test_a_fetch_waits_for_records_and_returns_them_before_the_leader_flushed_them() -> None:
+    subject = ReplicaFixture(slow_disk=True)
     subject.lead()
     source = object()
     subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1)))
@@ -81,8 +81,8 @@ def test_a_fetch_waits_for_records_and_gets_them_before_they_are_flushed_here() 
     assert kinds == ["RecordsAppended", "Respond", "Persist"]
 
 
-def test_a_fetch_waits_for_the_high_watermark_when_it_says_which_it_knows() -> None:
-    subject = Subject().lead()
+def test_a_fetch_with_a_high_watermark_waits_for_a_change_of_it() -> None:
+    subject = ReplicaFixture().lead()
     source = object()
     subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1, high_watermark=1)))
     assert subject.answer_to(source) is None
@@ -93,8 +93,8 @@ def test_a_fetch_waits_for_the_high_watermark_when_it_says_which_it_knows() -> N
     assert subject.fetched_by(3, 2, 1, high_watermark=1).high_watermark == 2
 
 
-def test_a_fetch_is_answered_with_nothing_when_its_time_has_expired() -> None:
-    subject = Subject().lead()
+def test_an_expired_fetch_returns_no_records() -> None:
+    subject = ReplicaFixture().lead()
     source = object()
     subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1, max_wait_ms=300)))
     subject.wait(299)
@@ -103,8 +103,8 @@ def test_a_fetch_is_answered_with_nothing_when_its_time_has_expired() -> None:
     assert not fetched(subject.answer_to(source)).records
 
 
-def test_the_fetches_that_wait_are_bounded_and_one_for_a_replica() -> None:
-    subject = Subject(parked_fetches_max=2)
+def test_waiting_fetches_are_bounded_and_limited_to_one_per_replica() -> None:
+    subject = ReplicaFixture(parked_fetches_max=2)
     subject.lead()
     first, second, third = object(), object(), object()
     subject.step(RequestReceived(first, fetch_of(2, 1, 1, 1)))
@@ -117,7 +117,7 @@ def test_the_fetches_that_wait_are_bounded_and_one_for_a_replica() -> None:
 
 
 def test_a_waiting_request_gets_an_error_when_leadership_ends() -> None:
-    subject = Subject().lead()
+    subject = ReplicaFixture().lead()
     source = object()
     subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1)))
     subject.ask(vote_for(3, 7, last=(1, 9)))
@@ -131,10 +131,10 @@ def test_a_waiting_request_gets_an_error_when_leadership_ends() -> None:
     [(3, 1, (1, 2)), (9, 2, (2, 3)), (1, 0, (0, 0)), (2, 1, None), (3, 2, None), (0, 0, None)],
     ids=["other records", "too long", "epochs before all", "earlier", "the end", "empty"],
 )
-def test_a_log_that_diverges_gets_the_offset_of_the_divergence(
+def test_a_diverging_log_gets_the_offset_of_the_divergence(
     offset: int, epoch: int, expected: tuple[int, int] | None
 ) -> None:
-    subject = Subject(log=log_with(1, 1, 2)).lead()
+    subject = ReplicaFixture(log=log_with(1, 1, 2)).lead()
     partition = subject.fetched_by(2, offset, epoch)
     diverging = partition.diverging_epoch
     if expected is None:
@@ -146,8 +146,8 @@ def test_a_log_that_diverges_gets_the_offset_of_the_divergence(
         assert subject.quorum.high_watermark == 0
 
 
-def test_a_fetch_by_another_directory_is_not_the_voters() -> None:
-    subject = Subject(voters=static(), log=log_of(dynamic(1, 2, 3))).lead()
+def test_a_fetch_of_another_directory_does_not_count_as_the_voters() -> None:
+    subject = ReplicaFixture(voters=static(), log=log_of(dynamic(1, 2, 3))).lead()
     end_offset = subject.log.end_offset
     subject.fetched_by(2, end_offset, subject.epoch, disk=2)
     assert subject.quorum.high_watermark == 0
@@ -157,13 +157,13 @@ def test_a_fetch_by_another_directory_is_not_the_voters() -> None:
 
 def test_without_the_safeguard_any_directory_counts() -> None:
     disabled = [Safeguard.DIRECTORY_ID_CHECKED]
-    subject = Subject(voters=static(), log=log_of(dynamic(1, 2, 3)), disabled=disabled).lead()
+    subject = ReplicaFixture(voters=static(), log=log_of(dynamic(1, 2, 3)), disabled=disabled).lead()
     subject.fetched_by(2, subject.log.end_offset, subject.epoch, disk=2)
     assert subject.quorum.high_watermark == subject.log.end_offset
 
 
-def test_errors_name_the_leader_and_its_address() -> None:
-    subject = Subject().follow(2, epoch=3)
+def test_error_responses_name_the_leader_and_its_endpoint() -> None:
+    subject = ReplicaFixture().follow(2, epoch=3)
     for epoch, error in [
         (2, ErrorCode.FENCED_LEADER_EPOCH),
         (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
@@ -181,19 +181,19 @@ def test_errors_name_the_leader_and_its_address() -> None:
 @pytest.mark.parametrize(
     "request_", [fetch_of(2, -1, 0, 1), fetch_of(2, 0, 2, 1), fetch_of(2, 0, -1, 1), fetch_of(1, 0, 0, 1)]
 )
-def test_fetches_that_cannot_be_right_are_refused(request_: FetchRequest) -> None:
-    subject = Subject().lead()
+def test_invalid_fetches_are_refused(request_: FetchRequest) -> None:
+    subject = ReplicaFixture().lead()
     assert fetched(subject.ask(request_)).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_fetches_of_another_cluster_are_refused() -> None:
-    subject = Subject().lead()
+    subject = ReplicaFixture().lead()
     answer = subject.ask(fetch_of(2, 0, 0, 1, cluster_id="another"))
     assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
-def test_records_are_appended_as_one_batch_in_the_epoch_they_were_decided_in() -> None:
-    subject = Subject().lead()
+def test_records_are_appended_as_one_batch_in_the_current_epoch() -> None:
+    subject = ReplicaFixture().lead()
     subject.append(b"a", b"b", b"c")
     (appended,) = subject.all_of(RecordsAppended)
     assert (appended.context, appended.base_offset, appended.last_offset, appended.epoch) == (

@@ -1,4 +1,4 @@
-"""How a follower gets the log, and how a replica finds its leader."""
+"""Followers fetch the log and snapshots, and replicas find the leader."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 
 from tests.sim.quorum.safeguards import Safeguard
 from tests.unit.cluster.quorum.logs import log_of, snapshot_of
-from tests.unit.cluster.quorum.subject import (
-    Subject,
+from tests.unit.cluster.quorum.replica_fixture import (
+    ReplicaFixture,
     control_of,
     dynamic,
     fetch_answer,
@@ -32,15 +32,17 @@ from tidelog.protocol.messages.fetch import FetchRequest
 from tidelog.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 
 
-def asked(subject: Subject) -> Any:
-    """The partition of the fetch that was sent last."""
+def last_fetch(subject: ReplicaFixture) -> Any:
+    """Return the partition of the last fetch that was sent."""
     message = subject.sent(FetchRequest)[-1].message
     assert isinstance(message, FetchRequest)
     return message.topics[0].partitions[0]
 
 
-def piece(subject: Subject, snapshot_id: SnapshotId, data: bytes, position: int, **fields: Any) -> None:
-    """The leader answers the request for a snapshot."""
+def piece(
+    subject: ReplicaFixture, snapshot_id: SnapshotId, data: bytes, position: int, **fields: Any
+) -> None:
+    """Respond to the snapshot request as the leader."""
     partition = fetch_snapshot.ResponsePartitionSnapshot(
         snapshot_id=fetch_snapshot.ResponseSnapshotId(
             end_offset=snapshot_id.end_offset, epoch=snapshot_id.epoch
@@ -55,33 +57,33 @@ def piece(subject: Subject, snapshot_id: SnapshotId, data: bytes, position: int,
     subject.answer(send, fetch_snapshot.FetchSnapshotResponse(topics=(topic,)))
 
 
-def test_fetched_records_are_durable_before_the_next_fetch_reports_them() -> None:
-    subject = Subject().follow()
-    assert (asked(subject).fetch_offset, asked(subject).last_fetched_epoch) == (0, 0)
+def test_fetched_records_are_flushed_before_the_next_fetch_acknowledges_them() -> None:
+    subject = ReplicaFixture().follow()
+    assert (last_fetch(subject).fetch_offset, last_fetch(subject).last_fetched_epoch) == (0, 0)
     effects = subject.fetches(record_of(1, 0), record_of(1, 1), high_watermark=1)
     assert [type(effect) for effect in effects] == [Persist, HighWatermark, Send]
     assert [effect.flush_to for effect in subject.all_of(Persist)] == [2]
-    assert (asked(subject).fetch_offset, asked(subject).last_fetched_epoch) == (2, 1)
-    assert (subject.quorum.high_watermark, asked(subject).high_watermark) == (1, 1)
+    assert (last_fetch(subject).fetch_offset, last_fetch(subject).last_fetched_epoch) == (2, 1)
+    assert (subject.quorum.high_watermark, last_fetch(subject).high_watermark) == (1, 1)
 
 
-def test_what_a_log_held_at_the_start_is_flushed_before_the_first_fetch() -> None:
-    subject = Subject(log=log_with(1, 1), record=QuorumRecord(leader_epoch=1, leader_id=2))
+def test_existing_records_are_flushed_before_the_first_fetch() -> None:
+    subject = ReplicaFixture(log=log_with(1, 1), record=QuorumRecord(leader_epoch=1, leader_id=2))
     kinds = [type(effect) for effect in subject.effects if not isinstance(effect, HighWatermark)]
     assert kinds.index(Persist) < kinds.index(Send)
     assert subject.all_of(Persist)[0].flush_to == 2
 
 
-def test_without_the_safeguard_a_fetch_goes_out_without_a_flush() -> None:
-    subject = Subject(disabled=[Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE]).follow()
+def test_without_the_safeguard_a_fetch_is_sent_before_the_flush() -> None:
+    subject = ReplicaFixture(disabled=[Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE]).follow()
     effects = subject.fetches(record_of(1, 0))
     kinds = [type(effect) for effect in effects]
     assert Send in kinds
     assert Persist not in kinds
 
 
-def test_the_high_watermark_never_passes_the_own_log_nor_falls() -> None:
-    subject = Subject().follow()
+def test_the_high_watermark_never_exceeds_the_log_end_or_decreases() -> None:
+    subject = ReplicaFixture().follow()
     subject.fetches(record_of(1, 0), high_watermark=9)
     assert subject.quorum.high_watermark == 1
     subject.fetches(high_watermark=0)
@@ -91,19 +93,19 @@ def test_the_high_watermark_never_passes_the_own_log_nor_falls() -> None:
 @pytest.mark.parametrize(
     "records",
     [record_of(1, 1), record_of(2, 0), record_of(1, 0)[:-1], record_of(1, 0)[:-1] + b"\xff"],
-    ids=["a gap", "an epoch that is not led", "a torn batch", "a damaged batch"],
+    ids=["a gap", "a later epoch", "a truncated batch", "a damaged batch"],
 )
-def test_what_does_not_continue_the_log_is_not_taken(records: bytes) -> None:
-    subject = Subject().follow()
+def test_records_that_do_not_continue_the_log_are_ignored(records: bytes) -> None:
+    subject = ReplicaFixture().follow()
     subject.fetches(records)
     assert subject.log.end_offset == 0
-    assert not subject.sent(FetchRequest), "a pause comes first"
+    assert not subject.sent(FetchRequest), "the next fetch waits for the backoff"
     subject.wait(20)
     assert subject.sent(FetchRequest)
 
 
-def diverge(subject: Subject, epoch: int, end_offset: int) -> None:
-    """The leader says where its log parts from this one."""
+def diverge(subject: ReplicaFixture, epoch: int, end_offset: int) -> None:
+    """Respond with the diverging epoch of the leader's log."""
     leader_id = subject.quorum.leader_id
     assert leader_id is not None
     diverging = fetch.EpochEndOffset(epoch=epoch, end_offset=end_offset)
@@ -111,34 +113,34 @@ def diverge(subject: Subject, epoch: int, end_offset: int) -> None:
     subject.answer(subject.sent(FetchRequest)[-1], message)
 
 
-def test_a_log_that_parts_is_truncated_to_what_both_have() -> None:
-    for told, kept in [((1, 2), 2), ((1, 5), 3), ((2, 4), 4), ((0, 0), 0)]:
-        subject = Subject(log=log_with(1, 1, 1, 2, 4)).follow(2, epoch=5)
-        diverge(subject, *told)
-        assert subject.log.end_offset == kept, told
-        assert asked(subject).fetch_offset == kept
+def test_a_diverging_log_is_truncated_to_the_common_prefix() -> None:
+    for reported, kept in [((1, 2), 2), ((1, 5), 3), ((2, 4), 4), ((0, 0), 0)]:
+        subject = ReplicaFixture(log=log_with(1, 1, 1, 2, 4)).follow(2, epoch=5)
+        diverge(subject, *reported)
+        assert subject.log.end_offset == kept, reported
+        assert last_fetch(subject).fetch_offset == kept
 
 
-def test_nothing_that_is_committed_is_ever_truncated() -> None:
+def test_committed_records_are_never_truncated() -> None:
     log = log_with(1, 1, 1)
     log.advance_high_watermark(2)
-    subject = Subject(log=log).follow(2, epoch=5)
+    subject = ReplicaFixture(log=log).follow(2, epoch=5)
     with pytest.raises(CommittedRecordsLost):
         diverge(subject, 1, 1)
     assert log.end_offset == 3
 
 
-def test_a_truncated_voter_set_does_not_count() -> None:
+def test_a_voter_set_in_truncated_records_is_ignored() -> None:
     log = log_of(dynamic(1, 2))
     log.append(control_of(2, 2, voters_record(dynamic(1, 2, 3))), 2)
-    subject = Subject(voters=VoterSet(), log=log).follow(2, epoch=5)
+    subject = ReplicaFixture(voters=VoterSet(), log=log).follow(2, epoch=5)
     assert subject.quorum.voter_ids == (1, 2, 3)
     diverge(subject, 1, 2)
     assert subject.quorum.voter_ids == (1, 2)
 
 
-def test_a_snapshot_is_fetched_in_pieces_and_then_the_log_begins_there() -> None:
-    subject = Subject(log=log_with(1)).follow(2, epoch=5)
+def test_a_snapshot_is_fetched_in_chunks_and_becomes_the_log_start() -> None:
+    subject = ReplicaFixture(log=log_with(1)).follow(2, epoch=5)
     snapshot_id = SnapshotId(40, 4)
     named = fetch.SnapshotId(end_offset=40, epoch=4)
     subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
@@ -148,12 +150,12 @@ def test_a_snapshot_is_fetched_in_pieces_and_then_the_log_begins_there() -> None
     piece(subject, snapshot_id, data[50:], 50, size=len(data))
     assert [effect.snapshot_id for effect in subject.all_of(SnapshotLoaded)] == [snapshot_id]
     assert (subject.log.start_offset, subject.log.end_offset, subject.quorum.high_watermark) == (40, 40, 40)
-    assert (asked(subject).fetch_offset, asked(subject).last_fetched_epoch) == (40, 4)
+    assert (last_fetch(subject).fetch_offset, last_fetch(subject).last_fetched_epoch) == (40, 4)
     assert subject.quorum.kraft_version == 1
 
 
-def test_a_snapshot_that_is_damaged_on_its_way_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = Subject(log=log_with(1)).follow(2, epoch=5)
+def test_a_corrupt_snapshot_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = ReplicaFixture(log=log_with(1)).follow(2, epoch=5)
     named = fetch.SnapshotId(end_offset=40, epoch=4)
     data = snapshot_of(dynamic(1, 2, 3))
     with monkeypatch.context() as patch:
@@ -169,11 +171,11 @@ def test_a_snapshot_that_is_damaged_on_its_way_is_fetched_again(monkeypatch: pyt
     assert subject.log.end_offset == 40
 
 
-def test_a_snapshot_for_which_there_is_no_room_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_snapshot_is_fetched_again_after_a_full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no space left")
 
-    subject = Subject(log=log_with(1)).follow(2, epoch=5)
+    subject = ReplicaFixture(log=log_with(1)).follow(2, epoch=5)
     named = fetch.SnapshotId(end_offset=40, epoch=4)
     data = snapshot_of(dynamic(1, 2, 3))
     with monkeypatch.context() as patch:
@@ -186,8 +188,8 @@ def test_a_snapshot_for_which_there_is_no_room_is_fetched_again(monkeypatch: pyt
     assert subject.log.end_offset == 40
 
 
-def test_a_snapshot_that_is_gone_is_given_up() -> None:
-    subject = Subject().follow(2, epoch=5)
+def test_a_snapshot_that_was_deleted_is_abandoned() -> None:
+    subject = ReplicaFixture().follow(2, epoch=5)
     named = fetch.SnapshotId(end_offset=40, epoch=4)
     subject.answer(subject.sent(FetchRequest)[-1], fetch_answer(2, 5, snapshot_id=named))
     piece(subject, SnapshotId(0, 0), b"", 0, error_code=ErrorCode.SNAPSHOT_NOT_FOUND)
@@ -195,8 +197,8 @@ def test_a_snapshot_that_is_gone_is_given_up() -> None:
     assert subject.sent(FetchRequest)
 
 
-def test_a_voter_that_gets_no_answers_asks_for_an_election() -> None:
-    subject = Subject().follow()
+def test_a_voter_without_responses_starts_an_election() -> None:
+    subject = ReplicaFixture().follow()
     subject.now += 1999
     subject.fetches()
     subject.wait(1999)
@@ -205,8 +207,8 @@ def test_a_voter_that_gets_no_answers_asks_for_an_election() -> None:
     assert subject.state is State.PROSPECTIVE
 
 
-def test_an_observer_looks_for_the_leader_among_the_voters() -> None:
-    subject = Subject(9)
+def test_an_observer_finds_the_leader_through_the_voters() -> None:
+    subject = ReplicaFixture(9)
     (send,) = subject.sent(FetchRequest)
     assert send.to_node == 1
     subject.answer(send, fetch_answer(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH))
@@ -215,13 +217,13 @@ def test_an_observer_looks_for_the_leader_among_the_voters() -> None:
     assert send.to_node == 3
     subject.answer(send, None)
     (send,) = subject.sent(FetchRequest)
-    assert send.to_node != 3, "perhaps somebody else leads now"
+    assert send.to_node != 3, "another node may be the leader now"
     subject.wait(60_000)
     assert subject.state is State.FOLLOWER
 
 
-def test_an_observer_does_not_wait_for_a_leader_that_is_silent() -> None:
-    subject = Subject(9)
+def test_an_observer_replaces_an_unresponsive_leader() -> None:
+    subject = ReplicaFixture(9)
     error = ErrorCode.FENCED_LEADER_EPOCH
     subject.answer(subject.sent(FetchRequest)[0], fetch_answer(3, 4, error_code=error))
     (unanswered,) = subject.sent(FetchRequest)
@@ -232,9 +234,9 @@ def test_an_observer_does_not_wait_for_a_leader_that_is_silent() -> None:
     assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 2)
 
 
-def test_an_observer_finds_the_quorum_through_bootstrap_servers() -> None:
+def test_an_observer_finds_the_leader_through_bootstrap_servers() -> None:
     bootstrap = (Endpoint("CONTROLLER", "anywhere", 9093),)
-    subject = Subject(9, voters=VoterSet(), bootstrap=bootstrap)
+    subject = ReplicaFixture(9, voters=VoterSet(), bootstrap=bootstrap)
     (send,) = subject.sent(FetchRequest)
     assert (send.to_node, send.endpoints) == (-2, bootstrap)
     answer = fetch_answer(3, 4, error_code=ErrorCode.FENCED_LEADER_EPOCH)
@@ -243,14 +245,14 @@ def test_an_observer_finds_the_quorum_through_bootstrap_servers() -> None:
     assert subject.quorum.leader_endpoints == (Endpoint("CONTROLLER", "host-3", 1),)
 
 
-def test_no_node_looks_for_the_leader_at_its_own_address() -> None:
+def test_a_node_sends_no_request_to_its_own_endpoint() -> None:
     own = (Endpoint("CONTROLLER", "me", 9093),)
-    subject = Subject(9, voters=VoterSet(), bootstrap=own, own_endpoints=own)
+    subject = ReplicaFixture(9, voters=VoterSet(), bootstrap=own, own_endpoints=own)
     assert not subject.sent(FetchRequest)
 
 
-def test_a_request_that_is_not_answered_is_given_up_after_a_while() -> None:
-    subject = Subject(9, voters=static(1), request_timeout_ms=700, fetch_max_wait_ms=300)
+def test_a_request_without_response_times_out() -> None:
+    subject = ReplicaFixture(9, voters=static(1), request_timeout_ms=700, fetch_max_wait_ms=300)
     assert subject.sent(FetchRequest)
     subject.wait(999)
     assert not subject.sent(FetchRequest)
@@ -259,12 +261,12 @@ def test_a_request_that_is_not_answered_is_given_up_after_a_while() -> None:
     assert subject.sent(FetchRequest)
 
 
-def test_a_leader_that_still_has_no_data_gives_what_it_has() -> None:
-    leader = Subject().lead()
+def test_a_fetch_from_offset_0_returns_the_records_of_the_leader() -> None:
+    leader = ReplicaFixture().lead()
     assert fetched_offsets(leader.fetched_by(2, 0, 0)) == 1
 
 
 def fetched_offsets(partition: fetch.PartitionData) -> int:
-    """How many records were sent, by their batches."""
+    """Return the number of fetched records, counted by their batches."""
     assert partition.records is not None
     return sum(header.record_count for _, header in iterate_headers(partition.records))

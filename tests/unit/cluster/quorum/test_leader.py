@@ -1,4 +1,4 @@
-"""What leaders do by themselves, and what voters hear of it."""
+"""Leaders announce, resign and name successors, and voters react to it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.sim.quorum.safeguards import Safeguard
-from tests.unit.cluster.quorum.subject import (
+from tests.unit.cluster.quorum.replica_fixture import (
     CLUSTER_ID,
-    Subject,
+    ReplicaFixture,
     begin,
     directory,
     endpoints,
@@ -30,15 +30,15 @@ from tidelog.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from tidelog.protocol.messages.fetch import FetchRequest
 
 
-def understood(module: Any, name: str, epoch: int) -> Any:
-    """A voter's answer to BeginQuorumEpoch or EndQuorumEpoch."""
+def accepted(module: Any, name: str, epoch: int) -> Any:
+    """Return the response of a voter that accepted BeginQuorumEpoch or EndQuorumEpoch."""
     partition = module.ResponsePartitionData(leader_id=-1, leader_epoch=epoch)
     topic = module.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
     return getattr(module, name)(topics=(topic,))
 
 
 def end(leader_id: int, epoch: int, *preferred: int) -> EndQuorumEpochRequest:
-    """A leader says that it does not lead any more."""
+    """Return the EndQuorumEpoch request of a leader."""
     partition = end_quorum_epoch.RequestPartitionData(
         leader_id=leader_id,
         leader_epoch=epoch,
@@ -51,12 +51,12 @@ def end(leader_id: int, epoch: int, *preferred: int) -> EndQuorumEpochRequest:
     return EndQuorumEpochRequest(cluster_id=CLUSTER_ID, topics=(topic,))
 
 
-def test_voters_are_notified_of_the_election_until_they_acknowledge() -> None:
-    subject = Subject().lead()
-    told = subject.sent(BeginQuorumEpochRequest)
-    assert sorted(send.to_node for send in told) == [2, 3]
-    response = understood(begin_quorum_epoch, "BeginQuorumEpochResponse", 1)
-    for send in told:
+def test_begin_quorum_epoch_is_repeated_until_voters_acknowledge() -> None:
+    subject = ReplicaFixture().lead()
+    reported = subject.sent(BeginQuorumEpochRequest)
+    assert sorted(send.to_node for send in reported) == [2, 3]
+    response = accepted(begin_quorum_epoch, "BeginQuorumEpochResponse", 1)
+    for send in reported:
         subject.answer(send, response if send.to_node == 2 else None)
     subject.fetched_by(2, 1, 1)
     subject.wait(500)
@@ -65,8 +65,8 @@ def test_voters_are_notified_of_the_election_until_they_acknowledge() -> None:
     assert [send.to_node for send in subject.sent(BeginQuorumEpochRequest)] == [3]
 
 
-def test_a_leader_that_a_majority_does_not_fetch_from_resigns() -> None:
-    subject = Subject().lead()
+def test_a_leader_without_fetches_of_a_majority_resigns() -> None:
+    subject = ReplicaFixture().lead()
     for _ in range(10):
         subject.wait(1000)
         subject.fetched_by(2, 1, 1)
@@ -76,68 +76,68 @@ def test_a_leader_that_a_majority_does_not_fetch_from_resigns() -> None:
     assert subject.all_of(LeaderChanged) == [LeaderChanged(1, None)]
 
 
-def test_without_the_safeguard_a_leader_without_a_majority_leads_on() -> None:
-    subject = Subject(disabled=[Safeguard.CHECK_QUORUM]).lead()
+def test_without_the_safeguard_a_leader_without_a_majority_stays_leader() -> None:
+    subject = ReplicaFixture(disabled=[Safeguard.CHECK_QUORUM]).lead()
     subject.wait(1_000_000)
     assert subject.state is State.LEADER
 
 
-def test_fetches_of_observers_do_not_prolong_leadership() -> None:
-    subject = Subject().lead()
+def test_fetches_of_observers_do_not_extend_leadership() -> None:
+    subject = ReplicaFixture().lead()
     for _ in range(3):
         subject.wait(1000)
         subject.fetched_by(9, 1, 1)
     assert subject.state is State.RESIGNED
 
 
-def test_a_leader_that_resigns_names_the_best_successor_first_and_repeats_until_all_respond() -> None:
-    subject = Subject().lead()
+def test_end_quorum_epoch_lists_successors_by_log_end_and_is_repeated() -> None:
+    subject = ReplicaFixture().lead()
     subject.fetched_by(3, 1, 1)
     subject.fetched_by(2, 0, 0)
     for send in subject.sent(BeginQuorumEpochRequest):
-        subject.answer(send, understood(begin_quorum_epoch, "BeginQuorumEpochResponse", 1))
+        subject.answer(send, accepted(begin_quorum_epoch, "BeginQuorumEpochResponse", 1))
     subject.step(Resign())
-    told = subject.sent(EndQuorumEpochRequest)
-    assert sorted(send.to_node for send in told) == [2, 3]
-    partition = told[0].message.topics[0].partitions[0]  # type: ignore[attr-defined]
+    reported = subject.sent(EndQuorumEpochRequest)
+    assert sorted(send.to_node for send in reported) == [2, 3]
+    partition = reported[0].message.topics[0].partitions[0]  # type: ignore[attr-defined]
     assert [each.candidate_id for each in partition.preferred_candidates] == [3, 2]
-    subject.answer(told[0], understood(end_quorum_epoch, "EndQuorumEpochResponse", 1))
-    subject.answer(told[1], None)
+    subject.answer(reported[0], accepted(end_quorum_epoch, "EndQuorumEpochResponse", 1))
+    subject.answer(reported[1], None)
     subject.wait(20)
-    assert [send.to_node for send in subject.sent(EndQuorumEpochRequest)] == [told[1].to_node]
+    assert [send.to_node for send in subject.sent(EndQuorumEpochRequest)] == [reported[1].to_node]
 
 
-def test_a_leader_that_resigned_leaves_the_epoch_when_no_replica_is_elected() -> None:
-    subject = Subject().lead()
+def test_a_resigned_leader_leaves_the_epoch_when_no_leader_is_elected() -> None:
+    subject = ReplicaFixture().lead()
     subject.step(Resign())
     subject.wait(2000)
     assert (subject.state, subject.epoch) == (State.UNATTACHED, 2)
 
 
-def test_a_leader_that_restarts_does_not_lead_its_epoch_again() -> None:
-    subject = Subject(record=QuorumRecord(leader_epoch=4, leader_id=1, voted_id=1))
+def test_a_restarted_leader_does_not_lead_its_epoch_again() -> None:
+    subject = ReplicaFixture(record=QuorumRecord(leader_epoch=4, leader_id=1, voted_id=1))
     assert (subject.state, subject.quorum.leader_id) == (State.RESIGNED, None)
     assert subject.sent(EndQuorumEpochRequest)
     assert verdict(subject.ask(vote_for(2, 4))) == (False, ErrorCode.NONE)
     assert verdict(subject.ask(vote_for(2, 5))) == (True, ErrorCode.NONE)
 
 
-def test_a_follower_knows_its_leader_after_a_restart() -> None:
-    subject = Subject(record=QuorumRecord(leader_epoch=4, leader_id=3))
+def test_a_restarted_follower_knows_its_leader() -> None:
+    subject = ReplicaFixture(record=QuorumRecord(leader_epoch=4, leader_id=3))
     assert (subject.state, subject.quorum.leader_id) == (State.FOLLOWER, 3)
     assert subject.quorum.leader_endpoints == endpoints(3)
 
 
-def test_the_best_successor_stands_at_once_the_others_later() -> None:
-    first = Subject().follow(2)
+def test_the_first_preferred_successor_starts_an_election_at_once_and_others_later() -> None:
+    first = ReplicaFixture().follow(2)
     first.ask(end(2, 1, 1, 3))
     assert first.state is State.PROSPECTIVE
-    second = Subject(3).follow(2)
+    second = ReplicaFixture(3).follow(2)
     second.answer(second.sent(FetchRequest)[0], fetch_answer(2, 1))
     second.ask(end(2, 1, 1, 3))
     assert second.state is State.FOLLOWER
     request = vote_for(1, 1, pre_vote=True, voter_id=3)
-    assert verdict(second.ask(request)) == (True, ErrorCode.NONE), "its leader has said goodbye"
+    assert verdict(second.ask(request)) == (True, ErrorCode.NONE), "its leader has resigned"
     second.wait(500)
     assert second.state is State.PROSPECTIVE
 
@@ -145,12 +145,12 @@ def test_the_best_successor_stands_at_once_the_others_later() -> None:
 @pytest.mark.parametrize(
     ("position", "count", "expected"), [(0, 3, 0), (1, 3, 250), (2, 3, 500), (3, 3, 1000), (0, 0, 1000)]
 )
-def test_successors_wait_in_turn(position: int, count: int, expected: int) -> None:
+def test_preferred_successors_start_elections_in_order(position: int, count: int, expected: int) -> None:
     assert successor_backoff_ms(position, count, 1000) == expected
 
 
-def test_claims_to_lead_that_cannot_be_true_are_refused() -> None:
-    subject = Subject().follow(2, epoch=3)
+def test_invalid_begin_quorum_epoch_requests_are_refused() -> None:
+    subject = ReplicaFixture().follow(2, epoch=3)
 
     def error(request: Any) -> int:
         return int(subject.ask(request).topics[0].partitions[0].error_code)
@@ -165,15 +165,15 @@ def test_claims_to_lead_that_cannot_be_true_are_refused() -> None:
 
 
 def test_a_leader_of_a_later_epoch_is_followed_at_once() -> None:
-    subject = Subject().lead()
+    subject = ReplicaFixture().lead()
     subject.ask(begin(3, 8))
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.FOLLOWER, 8, 3)
     assert subject.all_of(LeaderChanged) == [LeaderChanged(8, 3)]
     assert [send.to_node for send in subject.sent(FetchRequest)] == [3]
 
 
-def test_records_are_refused_where_no_replica_leads_or_in_another_epoch_or_size() -> None:
-    subject = Subject(append_max_bytes=1000)
+def test_an_append_without_leadership_or_with_a_wrong_epoch_or_size_is_refused() -> None:
+    subject = ReplicaFixture(append_max_bytes=1000)
     subject.append(b"a")
     assert subject.all_of(AppendRejected)
     subject.lead()

@@ -1,11 +1,11 @@
-"""The leader's knowledge of the other replicas."""
+"""The positions of other replicas in the leader's state."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.configs import quorum_settings
-from tests.unit.cluster.quorum.subject import directory, dynamic, static, voter
+from tests.unit.cluster.quorum.replica_fixture import directory, dynamic, static, voter
 from tidelog.cluster.quorum.leader_state import LeaderState, ReplicaPosition, ReplicaPositions
 from tidelog.cluster.quorum.voter_set import ReplicaKey
 
@@ -33,16 +33,16 @@ def positions(*ends: int | None, own: int = 1, observers_max: int = 1000) -> Rep
         ((), None),
     ],
 )
-def test_a_majority_has_the_replicated_offset(ends: tuple[int | None, ...], expected: int | None) -> None:
+def test_the_replicated_offset_is_on_a_majority(ends: tuple[int | None, ...], expected: int | None) -> None:
     assert positions(*ends).replicated_offset == expected
 
 
 @pytest.mark.parametrize(("count", "own", "needed"), [(1, 1, 0), (2, 1, 1), (3, 1, 1), (4, 1, 2), (3, 9, 2)])
-def test_a_majority_must_fetch_besides_the_leader(count: int, own: int, needed: int) -> None:
+def test_a_majority_including_the_leader_must_fetch(count: int, own: int, needed: int) -> None:
     assert positions(*[0] * count, own=own).fetching_voters_needed == needed
 
 
-def test_a_follower_is_caught_up_when_it_is_where_the_log_ended_at_its_last_fetch() -> None:
+def test_a_follower_is_caught_up_at_the_log_end_of_the_leaders_previous_fetch() -> None:
     position = ReplicaPosition(voter(2).key)
     position.on_fetch(0, 10, None, 1000)
     assert position.last_caught_up_ms is None
@@ -52,7 +52,7 @@ def test_a_follower_is_caught_up_when_it_is_where_the_log_ended_at_its_last_fetc
     assert position.last_caught_up_ms == 1200
 
 
-def test_replicas_keep_their_positions_when_they_become_voters_or_observers() -> None:
+def test_positions_are_kept_when_replicas_become_voters_or_observers() -> None:
     state = LeaderState(
         1, dynamic(1, 2), epoch_start_offset=0, settings=quorum_settings(voters_max=5), now_ms=0
     )
@@ -67,14 +67,14 @@ def test_replicas_keep_their_positions_when_they_become_voters_or_observers() ->
     assert state.check_quorum._fetching_voters == set()
 
 
-def test_a_voter_with_another_directory_has_a_new_position() -> None:
+def test_a_voter_with_another_directory_id_has_a_new_position() -> None:
     state = positions(5, 4)
     state.update_voters(dynamic(1).with_voter(voter(2, disk=2)))
     assert state.voters[2].end_offset is None
     assert state.voters[2].key == ReplicaKey(2, directory(2, 2))
 
 
-def test_static_voters_are_known_by_id_until_an_upgrade() -> None:
+def test_static_voters_match_by_id_until_an_upgrade() -> None:
     state = positions()
     state.update_voters(static(1, 2))
     state.voters[2].set_end_offset(4)
@@ -95,5 +95,5 @@ def test_observers_expire_and_are_bounded() -> None:
     assert [key.id for key in bounded.observers] == [13, 14, 15]
 
 
-def test_successors_are_the_other_voters_with_the_longest_log_first() -> None:
+def test_preferred_successors_are_ordered_by_log_end() -> None:
     assert [key.id for key in positions(9, 3, None, 7).successors] == [4, 2, 3]

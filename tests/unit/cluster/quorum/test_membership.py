@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.quorum.memory_log import MemoryLog
 from tests.support.configs import quorum_settings
-from tests.unit.cluster.quorum.subject import CLUSTER_ID, control_of, directory, dynamic, static
+from tests.unit.cluster.quorum.replica_fixture import CLUSTER_ID, control_of, directory, dynamic, static
 from tidelog.cluster.quorum.config import ReplicaConfig
 from tidelog.cluster.quorum.control import kraft_version_record, voters_record
 from tidelog.cluster.quorum.membership import Membership
@@ -23,7 +23,7 @@ def membership(key: ReplicaKey, voters: VoterSet, log: MemoryLog | None = None) 
     return Membership(config, history, log)
 
 
-def test_a_voter_is_its_id_and_its_directory_when_that_is_known() -> None:
+def test_a_voter_matches_by_id_and_by_directory_id_if_known() -> None:
     assert membership(ReplicaKey(1, directory(1)), dynamic(1, 2)).is_voter
     assert not membership(ReplicaKey(1, directory(1, 2)), dynamic(1, 2)).is_voter
     assert not membership(ReplicaKey(1), dynamic(1, 2)).is_voter
@@ -31,7 +31,7 @@ def test_a_voter_is_its_id_and_its_directory_when_that_is_known() -> None:
     assert not membership(ReplicaKey(3), static(1, 2)).is_voter
 
 
-def test_a_removed_voter_is_electable_until_its_removal_is_committed() -> None:
+def test_a_removed_voter_is_electable_until_the_removal_is_committed() -> None:
     log = MemoryLog()
     log.append(control_of(1, 0, kraft_version_record(1), voters_record(dynamic(2, 3))), 1)
     removed = membership(ReplicaKey(1, directory(1)), dynamic(1, 2, 3), log)

@@ -10,7 +10,7 @@ from tidelog.protocol.messages.vote import VoteRequest
 FIRST, SECOND = QuorumRecord(leader_epoch=1), QuorumRecord(leader_epoch=2)
 
 
-def test_wishes_of_one_step_are_one_persist_before_what_depends_on_them() -> None:
+def test_changes_of_one_step_are_persisted_once_before_dependent_messages() -> None:
     outbox = Outbox()
     outbox.add(HighWatermark(1))
     ticket = outbox.persist(record=FIRST)
@@ -21,6 +21,6 @@ def test_wishes_of_one_step_are_one_persist_before_what_depends_on_them() -> Non
     assert outbox.persist(flush_to=8) != ticket
 
 
-def test_every_request_has_an_id_of_its_own() -> None:
+def test_request_ids_are_unique() -> None:
     outbox = Outbox()
     assert outbox.send(1, (), VoteRequest()) != outbox.send(1, (), VoteRequest())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.cluster.quorum.subject import static
+from tests.unit.cluster.quorum.replica_fixture import static
 from tidelog.cluster.quorum.states import TRANSITIONS, NomineeState, State
 
 

@@ -1,4 +1,4 @@
-"""Adding, removing and updating voters, and the way from static to dynamic ones."""
+"""AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter, and the upgrade from static to dynamic voters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.sim.quorum.safeguards import Safeguard
 from tests.unit.cluster.quorum.logs import bootstrap_log, log_of
-from tests.unit.cluster.quorum.subject import (
+from tests.unit.cluster.quorum.replica_fixture import (
     CLUSTER_ID,
-    Subject,
+    ReplicaFixture,
     control_of,
     directory,
     dynamic,
@@ -39,9 +39,9 @@ SUPPORTED = ApiVersionsResponse(
 )
 
 
-def leader_of(*voters: int, **options: Any) -> Subject:
-    """Node 1 leads dynamic voters and has committed all it has."""
-    subject = Subject(voters=VoterSet(), log=log_of(dynamic(*voters)), **options)
+def leader_of(*voters: int, **options: Any) -> ReplicaFixture:
+    """Return node 1 as the leader of dynamic voters with everything committed."""
+    subject = ReplicaFixture(voters=VoterSet(), log=log_of(dynamic(*voters)), **options)
     if len(voters) > 1:
         subject.lead()
         caught_up(subject, *voters[1:])
@@ -49,14 +49,14 @@ def leader_of(*voters: int, **options: Any) -> Subject:
     return subject
 
 
-def caught_up(subject: Subject, *numbers: int) -> None:
-    """Those have all of the log."""
+def caught_up(subject: ReplicaFixture, *numbers: int) -> None:
+    """Fetch as those nodes up to the end of the log."""
     for number in numbers:
         subject.fetched_by(number, subject.log.end_offset, subject.log.last_epoch, max_wait_ms=0)
 
 
 def add(number: int, *, disk: int = 1, ack_when_committed: bool = True, **fields: Any) -> AddRaftVoterRequest:
-    """An operator adds a voter."""
+    """Send AddRaftVoter as an operator."""
     listeners = tuple(
         add_raft_voter.Listener(name=name, host=host, port=port) for name, host, port in endpoints(number)
     )
@@ -69,7 +69,7 @@ def add(number: int, *, disk: int = 1, ack_when_committed: bool = True, **fields
 
 
 def remove(number: int, *, disk: int = 1) -> RemoveRaftVoterRequest:
-    """An operator removes one."""
+    """Send RemoveRaftVoter as an operator."""
     return RemoveRaftVoterRequest(
         cluster_id=CLUSTER_ID, voter_id=number, voter_directory_id=directory(number, disk)
     )
@@ -78,7 +78,7 @@ def remove(number: int, *, disk: int = 1) -> RemoveRaftVoterRequest:
 def update(
     number: int, epoch: int, host: str, *, versions: tuple[int, int] = (0, 1)
 ) -> UpdateRaftVoterRequest:
-    """A voter says where it is now."""
+    """Send UpdateRaftVoter as a voter."""
     return UpdateRaftVoterRequest(
         cluster_id=CLUSTER_ID,
         current_leader_epoch=epoch,
@@ -91,8 +91,8 @@ def update(
     )
 
 
-def begin_adding(subject: Subject, number: int, **options: Any) -> object:
-    """Ask for it, and have the new voter say what it supports; the source of the request."""
+def begin_adding(subject: ReplicaFixture, number: int, **options: Any) -> object:
+    """Send AddRaftVoter and the new voter's ApiVersions response; return the source of the request."""
     source = object()
     subject.step(RequestReceived(source, add(number, **options)))
     (send,) = subject.sent(ApiVersionsRequest)
@@ -101,7 +101,7 @@ def begin_adding(subject: Subject, number: int, **options: Any) -> object:
     return source
 
 
-def test_an_added_voter_counts_at_once_and_the_answer_waits_for_the_commit() -> None:
+def test_an_added_voter_counts_at_once_and_the_response_waits_for_the_commit() -> None:
     subject = leader_of(1, 2)
     caught_up(subject, 3)
     source = begin_adding(subject, 3)
@@ -119,7 +119,7 @@ def test_an_added_voter_can_be_acknowledged_before_the_commit() -> None:
     assert subject.quorum.high_watermark < subject.log.end_offset
 
 
-def test_a_leader_that_was_alone_for_long_waits_for_its_first_other_voter() -> None:
+def test_a_single_leader_gives_its_first_added_voter_the_full_fetch_timeout() -> None:
     subject = leader_of(1)
     for _ in range(20):
         subject.wait(1000)
@@ -130,7 +130,7 @@ def test_a_leader_that_was_alone_for_long_waits_for_its_first_other_voter() -> N
     assert subject.state is State.RESIGNED
 
 
-def test_a_voter_that_lags_or_is_silent_or_too_old_is_not_added() -> None:
+def test_a_voter_that_lags_is_silent_or_too_old_is_not_added() -> None:
     subject = leader_of(1, 2)
     source = begin_adding(subject, 3)
     assert subject.answer_to(source).error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -159,7 +159,7 @@ def test_voters_change_one_at_a_time() -> None:
     assert subject.quorum.voter_ids == (1, 2)
 
 
-def test_a_change_that_timed_out_still_blocks_the_next() -> None:
+def test_a_timed_out_change_still_blocks_the_next() -> None:
     subject = leader_of(1, 2, 3, voter_change_timeout_ms=1000)
     source = object()
     subject.step(RequestReceived(source, remove(3)))
@@ -168,22 +168,22 @@ def test_a_change_that_timed_out_still_blocks_the_next() -> None:
     assert subject.ask(remove(2)).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_new_leader_changes_nothing_before_it_has_committed_in_its_epoch() -> None:
-    subject = Subject(voters=VoterSet(), log=log_of(dynamic(1, 2, 3))).lead()
+def test_a_new_leader_changes_voters_only_after_a_commit_in_its_epoch() -> None:
+    subject = ReplicaFixture(voters=VoterSet(), log=log_of(dynamic(1, 2, 3))).lead()
     assert subject.ask(remove(3)).error_code == ErrorCode.REQUEST_TIMED_OUT
     caught_up(subject, 2)
     subject.step(RequestReceived(object(), remove(3)))
     assert subject.quorum.voter_ids == (1, 2)
 
 
-def test_without_the_safeguard_two_changes_are_under_way() -> None:
+def test_without_the_safeguard_two_changes_are_pending() -> None:
     subject = leader_of(1, 2, 3, disabled=[Safeguard.ONE_VOTER_CHANGE_AT_A_TIME])
     subject.step(RequestReceived(object(), remove(3)))
     subject.step(RequestReceived(object(), remove(2)))
     assert subject.quorum.voter_ids == (1,)
 
 
-def test_a_leader_that_removed_itself_leads_until_that_is_committed_by_the_others() -> None:
+def test_a_removed_leader_leads_until_the_other_voters_commit_the_removal() -> None:
     subject = leader_of(1, 2, 3)
     source = object()
     subject.step(RequestReceived(source, remove(1)))
@@ -195,10 +195,10 @@ def test_a_leader_that_removed_itself_leads_until_that_is_committed_by_the_other
     assert subject.state is State.RESIGNED
 
 
-def test_a_removed_voter_stands_until_the_removal_is_committed() -> None:
+def test_a_removed_voter_is_a_candidate_until_the_removal_is_committed() -> None:
     log = log_of(dynamic(1, 2))
     log.append(control_of(1, 2, voters_record(dynamic(2))), 1)
-    subject = Subject(voters=VoterSet(), log=log)
+    subject = ReplicaFixture(voters=VoterSet(), log=log)
     assert not subject.quorum.is_voter
     subject.lead()
     assert subject.quorum.voter_ids == (2,)
@@ -207,12 +207,12 @@ def test_a_removed_voter_stands_until_the_removal_is_committed() -> None:
     log = log_of(dynamic(1, 2))
     log.append(control_of(1, 2, voters_record(dynamic(2))), 1)
     log.advance_high_watermark(3)
-    subject = Subject(voters=VoterSet(), log=log)
+    subject = ReplicaFixture(voters=VoterSet(), log=log)
     subject.wait(60_000)
     assert subject.state is State.UNATTACHED
 
 
-def test_requests_that_cannot_be_done_report_the_reason() -> None:
+def test_invalid_requests_get_an_error_message() -> None:
     subject = leader_of(1, 2)
     assert subject.ask(add(2, disk=2)).error_code == ErrorCode.DUPLICATE_VOTER
     assert subject.ask(add(3, listeners=())).error_code == ErrorCode.INVALID_REQUEST
@@ -220,12 +220,12 @@ def test_requests_that_cannot_be_done_report_the_reason() -> None:
     assert subject.ask(remove(2, disk=2)).error_code == ErrorCode.VOTER_NOT_FOUND
     assert subject.ask(remove(9)).error_code == ErrorCode.VOTER_NOT_FOUND
     assert leader_of(1).ask(remove(1)).error_code == ErrorCode.INVALID_REQUEST
-    follower = Subject().follow(2)
+    follower = ReplicaFixture().follow(2)
     assert follower.ask(add(4)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_voter_that_names_more_endpoints_than_a_snapshots_head_holds_is_refused() -> None:
-    """In the log they would keep every controller from starting again."""
+def test_a_voter_with_too_many_endpoints_for_a_snapshot_header_is_refused() -> None:
+    """Once in the log, they would prevent every controller from starting."""
     subject = leader_of(1, 2)
     end_offset = subject.log.end_offset
     many = tuple(
@@ -239,8 +239,8 @@ def test_a_voter_that_names_more_endpoints_than_a_snapshots_head_holds_is_refuse
     assert subject.log.end_offset == end_offset
 
 
-def test_static_voters_cannot_be_changed_but_upgraded() -> None:
-    subject = Subject().lead()
+def test_static_voters_can_be_upgraded_but_not_changed() -> None:
+    subject = ReplicaFixture().lead()
     subject.fetched_by(2, 1, 1)
     assert subject.ask(add(4)).error_code == ErrorCode.UNSUPPORTED_VERSION
     subject.step(UpgradeVoters(subject.epoch, "upgrade"))
@@ -255,8 +255,8 @@ def test_static_voters_cannot_be_changed_but_upgraded() -> None:
     assert subject.all_of(AppendRejected)
 
 
-def test_what_static_voters_say_of_themselves_goes_into_the_upgrade() -> None:
-    subject = Subject().lead()
+def test_an_upgrade_records_endpoints_reported_by_static_voters() -> None:
+    subject = ReplicaFixture().lead()
     subject.fetched_by(2, 1, 1)
     end_offset = subject.log.end_offset
     assert subject.ask(update(2, subject.epoch, "moved")).error_code == ErrorCode.NONE
@@ -270,21 +270,21 @@ def test_what_static_voters_say_of_themselves_goes_into_the_upgrade() -> None:
     assert [each.endpoints[0].host for each in subject.quorum.voters] == ["host-1", "moved", "host-3"]
 
 
-def test_a_static_voter_tells_each_leader_once_what_it_is() -> None:
-    subject = Subject(own_endpoints=endpoints(1)).follow(2)
+def test_a_static_voter_sends_update_raft_voter_once_to_each_leader() -> None:
+    subject = ReplicaFixture(own_endpoints=endpoints(1)).follow(2)
     for expected in (1, 0, 0):
         subject.now += 1500
         subject.fetches()
         subject.now += 1600
         subject.fetches()
-        told = subject.sent(UpdateRaftVoterRequest)
-        assert len(told) == expected
-        for send in told:
+        reported = subject.sent(UpdateRaftVoterRequest)
+        assert len(reported) == expected
+        for send in reported:
             subject.answer(send, UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
             subject.wait(20)
 
 
-def test_a_voter_that_moved_is_recorded_when_it_reports_it() -> None:
+def test_changed_endpoints_of_a_voter_are_recorded() -> None:
     subject = leader_of(1, 2)
     answer = subject.ask(update(2, subject.epoch, "elsewhere"))
     assert (answer.error_code, answer.current_leader.leader_id) == (ErrorCode.NONE, 1)
@@ -295,9 +295,9 @@ def test_a_voter_that_moved_is_recorded_when_it_reports_it() -> None:
     assert subject.ask(update(2, 1, "old")).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_follower_tells_the_leader_when_the_voter_set_is_wrong_about_it() -> None:
+def test_a_follower_sends_update_raft_voter_when_its_entry_is_out_of_date() -> None:
     moved = (Endpoint("CONTROLLER", "new-host", 9093),)
-    subject = Subject(voters=VoterSet(), log=log_of(dynamic(1, 2)), own_endpoints=moved)
+    subject = ReplicaFixture(voters=VoterSet(), log=log_of(dynamic(1, 2)), own_endpoints=moved)
     subject.follow(2, epoch=3)
     subject.now += 3000
     subject.fetches()
@@ -305,9 +305,9 @@ def test_a_follower_tells_the_leader_when_the_voter_set_is_wrong_about_it() -> N
     assert send.message.listeners[0].host == "new-host"  # type: ignore[attr-defined]
 
 
-def test_an_observing_controller_joins_by_itself_in_place_of_its_lost_directory() -> None:
+def test_auto_join_replaces_the_voter_of_a_lost_directory() -> None:
     voters = VoterSet.of([voter(1, disk=7), voter(2)])
-    subject = Subject(
+    subject = ReplicaFixture(
         voters=VoterSet(), log=log_of(voters), own_endpoints=endpoints(1), auto_join=True
     ).follow(2, epoch=3)
     subject.fetches()
@@ -319,11 +319,11 @@ def test_an_observing_controller_joins_by_itself_in_place_of_its_lost_directory(
     assert removal.message.voter_directory_id == directory(1, 7)  # type: ignore[attr-defined]
 
 
-def test_a_bootstrap_snapshot_is_written_to_the_log_by_the_first_leader() -> None:
-    subject = Subject(voters=VoterSet(), log=bootstrap_log(dynamic(1)))
+def test_the_first_leader_writes_the_bootstrap_snapshot_to_the_log() -> None:
+    subject = ReplicaFixture(voters=VoterSet(), log=bootstrap_log(dynamic(1)))
     assert subject.state is State.LEADER
     assert subject.log.end_offset == 3, "leader change, version, voters"
-    again = Subject(voters=VoterSet(), log=subject.log, record=subject.record)
+    again = ReplicaFixture(voters=VoterSet(), log=subject.log, record=subject.record)
     assert again.log.end_offset == 4
-    follower = Subject(2, voters=static(1))
+    follower = ReplicaFixture(2, voters=static(1))
     assert follower.sent(FetchRequest)

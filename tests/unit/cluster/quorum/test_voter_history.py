@@ -1,10 +1,10 @@
-"""Which voter set was in force where."""
+"""The voter set at each offset of the log."""
 
 from __future__ import annotations
 
 from tests.sim.quorum.memory_log import MemoryLog
 from tests.unit.cluster.quorum.logs import bootstrap_log, snapshot_of
-from tests.unit.cluster.quorum.subject import control_of, dynamic, record_of, static
+from tests.unit.cluster.quorum.replica_fixture import control_of, dynamic, record_of, static
 from tidelog.cluster.quorum.control import (
     kraft_version_record,
     voters_record,
@@ -15,13 +15,13 @@ from tidelog.cluster.quorum.voter_set import VoterSet
 
 
 def loaded(log: MemoryLog) -> VoterHistory:
-    """The history of a log with static voters 1 and 2."""
+    """Return the history of a log with static voters 1 and 2."""
     history = VoterHistory(static(1, 2))
     history.load(log)
     return history
 
 
-def test_static_voters_hold_until_the_log_names_others() -> None:
+def test_static_voters_apply_until_the_log_has_a_voter_set() -> None:
     log = MemoryLog()
     log.append(record_of(1, 0), 1)
     history = loaded(log)
@@ -32,7 +32,7 @@ def test_static_voters_hold_until_the_log_names_others() -> None:
     assert history.before_last == static(1, 2)
 
 
-def test_a_truncated_change_never_was() -> None:
+def test_a_truncated_voter_set_is_forgotten() -> None:
     log = MemoryLog()
     log.append(control_of(1, 0, kraft_version_record(1), voters_record(dynamic(1))), 1)
     history = loaded(log)
@@ -45,7 +45,7 @@ def test_a_truncated_change_never_was() -> None:
     assert not history.read(record_of(1, 0))
 
 
-def test_a_snapshot_says_who_voted_where_it_ends() -> None:
+def test_a_snapshot_has_the_voter_set_of_its_end_offset() -> None:
     history = loaded(bootstrap_log(dynamic(3)))
     assert (history.last, history.last_offset, history.kraft_version) == (dynamic(3), -1, 1)
     assert history.at(0) == (1, dynamic(3))
@@ -55,7 +55,7 @@ def test_a_snapshot_says_who_voted_where_it_ends() -> None:
     assert loaded(log).last == static(1, 2)
 
 
-def test_a_snapshot_of_any_offset_names_the_voters_of_that_offset() -> None:
+def test_a_snapshot_at_any_offset_has_the_voter_set_of_that_offset() -> None:
     log = MemoryLog()
     log.append(control_of(1, 0, kraft_version_record(1), voters_record(dynamic(1))), 1)
     log.append(record_of(1, 2), 1)

@@ -1,4 +1,4 @@
-"""A follower whose leader has only the rest on its disk: what it asks, what the tier gives, when it waits."""
+"""A follower below the leader's local log start restores the remote log state (KIP-405, KIP-1023)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ EPOCH = 5
 
 
 class Segment(NamedTuple):
-    """A remote segment, its epochs as they were stored with it."""
+    """A remote segment with its leader epochs."""
 
     start_offset: int
     end_offset: int
@@ -61,7 +61,7 @@ class Segment(NamedTuple):
 
 
 class Tier:
-    """Looks among `segments`; keeps what it was asked for."""
+    """Finds segments among `segments` and records the requests."""
 
     def __init__(self, *segments: Segment) -> None:
         self.segments = list(segments)
@@ -86,7 +86,7 @@ def tiered(end: int = 0, *epochs: tuple[int, int]) -> FollowedLog:
 
 
 class Follower:
-    """A fetcher of the log of P0, and a leader that is played by hand; `ask` is (question, answer)."""
+    """A fetcher for the log of P0 and a scripted leader; `ask` is (request, response)."""
 
     def __init__(self, log: FollowedLog, tier: Tier | None, **arguments: object) -> None:
         self.fetcher = FollowerFetcher(SETTINGS, tier=tier, **arguments)  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ class Follower:
         return self.fetched(PartitionData(partition_index=0, error_code=code))
 
     def offset(self, timestamp: int, offset: int, epoch: int = -1, error: int = 0) -> list[Action]:
-        """The follower asks what `timestamp` stands for, and hears `offset`."""
+        """Expect a ListOffsets request for `timestamp` and respond with `offset`."""
         request = self.fetcher.build_offsets_request(self.now_ms)
         assert request is not None
         (asked,) = request.topics[0].partitions
@@ -119,7 +119,7 @@ class Follower:
         return self.fetcher.on_offsets(ListOffsetsResponse(topics=topics), self.now_ms)
 
     def epoch_end(self, asked_epoch: int, epoch: int, end_offset: int, error: int = 0) -> list[Action]:
-        """The follower asks where `asked_epoch` ends, and hears that `epoch` ends at `end_offset`."""
+        """Expect a request for the end of `asked_epoch` and respond with `epoch` and `end_offset`."""
         request = self.fetcher.build_epoch_request(self.now_ms)
         assert request is not None
         (asked,) = request.topics[0].partitions
@@ -131,7 +131,7 @@ class Follower:
     def auxiliary(
         self, action: Action, *epochs: tuple[int, int], producers: bytes | None = None
     ) -> RestartFromRemote | PartitionDelayed | None:
-        """The tier answers."""
+        """Respond as remote storage."""
         assert isinstance(action, FetchAuxiliary)
         return self.fetcher.on_auxiliary_fetched(action, epochs, producers, self.now_ms)
 
@@ -147,7 +147,7 @@ def producer(producer_id: int, last_offset: int) -> ProducerEntry:
     return entry
 
 
-def test_a_follower_takes_the_past_from_the_tier_and_continues_at_the_leaders_first_local_offset() -> None:
+def test_a_follower_restores_remote_log_state_and_fetches_from_the_leaders_local_log_start() -> None:
     tier = Tier(Segment(0, 2, ((0, 0),)), Segment(3, 5, ((1, 3), (2, 5))))
     follower = Follower(tiered(), tier)
     assert follower.refused() == []
@@ -167,7 +167,7 @@ def test_a_follower_takes_the_past_from_the_tier_and_continues_at_the_leaders_fi
     assert (follower.next_fetch().fetch_offset, follower.next_fetch().last_fetched_epoch) == (6, 2)
 
 
-def test_the_epoch_before_the_local_start_is_asked_for_when_that_begins_an_epoch() -> None:
+def test_the_previous_epoch_is_requested_when_the_local_log_starts_with_an_epoch() -> None:
     tier = Tier(Segment(0, 2, ((0, 0),)))
     follower = Follower(tiered(), tier)
     follower.refused()
@@ -177,10 +177,12 @@ def test_the_epoch_before_the_local_start_is_asked_for_when_that_begins_an_epoch
     assert tier.asked == [(0, 2)]
     restart = follower.auxiliary(action, (0, 0))
     assert isinstance(restart, RestartFromRemote)
-    assert restart.leader_epochs == ((0, 0), (3, 3)), "what comes next is of the epoch that the leader named"
+    assert restart.leader_epochs == ((0, 0), (3, 3)), (
+        "the next records have the epoch of the leader's response"
+    )
 
 
-def test_epochs_below_the_leaders_log_start_are_not_taken_over() -> None:
+def test_epochs_below_the_leaders_log_start_are_not_restored() -> None:
     follower = Follower(tiered(), Tier(Segment(3, 5, ((1, 3), (2, 5)))))
     follower.refused()
     follower.offset(-2, 4)
@@ -191,8 +193,8 @@ def test_epochs_below_the_leaders_log_start_are_not_taken_over() -> None:
     assert (restart.log_start_offset, restart.leader_epochs) == (4, ((1, 4), (2, 5)))
 
 
-def test_the_old_log_stays_until_all_of_the_past_is_there() -> None:
-    """Kafka cuts the log first, and is left without epochs when the tier fails after that."""
+def test_the_old_log_is_kept_until_the_remote_log_state_is_complete() -> None:
+    """Kafka truncates the log first; if remote storage then fails, it has no epochs left."""
     log = tiered(4, (0, 0), (1, 3))
     follower = Follower(log, Tier(Segment(0, 8, ((0, 0), (1, 3)))))
     follower.refused()
@@ -205,7 +207,7 @@ def test_the_old_log_stays_until_all_of_the_past_is_there() -> None:
     assert (log.log_end_offset, log.leader_epochs.entries) == (4, [(0, 0), (1, 3)])
 
 
-def test_metadata_that_is_not_there_yet_is_waited_for_and_the_leader_asked_again() -> None:
+def test_missing_remote_metadata_is_awaited_and_the_leader_queried_again() -> None:
     tier = Tier()
     follower = Follower(tiered(), tier)
     follower.refused()
@@ -223,13 +225,13 @@ def test_metadata_that_is_not_there_yet_is_waited_for_and_the_leader_asked_again
     assert waits == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
     tier.segments.append(Segment(0, 5, ((0, 0),)))
     follower.offset(-2, 0)
-    follower.offset(-4, 6, epoch=0)  # the leader has deleted more meanwhile
+    follower.offset(-4, 6, epoch=0)  # The leader has deleted more local segments in the meantime.
     (action,) = follower.epoch_end(0, 0, 9)
     assert tier.asked[-1] == (0, 5) and isinstance(action, FetchAuxiliary)
 
 
-def test_a_wait_that_ends_between_two_requests_of_a_round_is_not_forgotten() -> None:
-    """Else a fetcher with nothing else to do would sleep until the metadata changes."""
+def test_a_wait_that_ends_between_two_requests_of_a_round_continues() -> None:
+    """Otherwise a fetcher without other partitions would sleep until the metadata changes."""
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -242,10 +244,10 @@ def test_a_wait_that_ends_between_two_requests_of_a_round_is_not_forgotten() -> 
     follower.offset(-4, 3, epoch=0)
     follower.epoch_end(0, 0, 9)
     assert follower.fetcher.build_fetch(21) is None
-    assert follower.fetcher.next_ready_ms(21) is None, "the tier is waited for, not the clock"
+    assert follower.fetcher.next_ready_ms(21) is None, "it waits for remote storage, not for a time"
 
 
-def test_kafka_16105_a_partition_that_waits_for_the_tier_does_not_hold_up_the_others() -> None:
+def test_kafka_16105_a_partition_that_waits_for_remote_metadata_does_not_delay_others() -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     other = tiered()
     follower.fetcher.add(P1, ID, EPOCH, other)
@@ -262,13 +264,13 @@ def test_kafka_16105_a_partition_that_waits_for_the_tier_does_not_hold_up_the_ot
         actions = follower.fetcher.on_fetch(FetchResponse(session_id=9, responses=topics), 0)
         perform(follower.fetcher, actions, epoch=5)
     assert other.log_end_offset == 9
-    # Nor does a lost connection to the leader undo what is on its way from the tier.
+    # A lost connection to the leader does not cancel requests to remote storage.
     follower.fetcher.build_fetch(0)
     follower.fetcher.on_fetch_failed(0)
     assert isinstance(follower.auxiliary(action, (0, 0)), RestartFromRemote)
 
 
-def test_a_new_leader_epoch_makes_what_comes_from_the_tier_void() -> None:
+def test_a_new_leader_epoch_discards_restored_remote_log_state() -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
@@ -282,7 +284,7 @@ def test_a_new_leader_epoch_makes_what_comes_from_the_tier_void() -> None:
 
 
 @pytest.mark.parametrize("question", ["log start", "local start", "epoch"])
-def test_a_leader_of_another_epoch_ends_the_attempt(question: str) -> None:
+def test_a_leader_with_another_epoch_ends_the_attempt(question: str) -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     fenced = ErrorCode.FENCED_LEADER_EPOCH
@@ -298,7 +300,7 @@ def test_a_leader_of_another_epoch_ends_the_attempt(question: str) -> None:
     assert isinstance(action, PartitionFailed) and P0 in follower.fetcher.failed
 
 
-def test_an_error_in_between_begins_again_with_the_first_question() -> None:
+def test_an_error_restarts_the_attempt() -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
@@ -313,7 +315,7 @@ def test_an_error_in_between_begins_again_with_the_first_question() -> None:
     assert follower.offset(-2, 1) == []
 
 
-def test_a_leader_whose_whole_log_is_local_by_now_is_copied_from_its_start() -> None:
+def test_a_fully_local_log_is_fetched_from_its_start() -> None:
     follower = Follower(tiered(4, (0, 0)), Tier())
     follower.refused()
     follower.offset(-2, 9)
@@ -324,7 +326,7 @@ def test_a_leader_whose_whole_log_is_local_by_now_is_copied_from_its_start() -> 
 
 
 @pytest.mark.parametrize("is_tiered", [True, False])
-def test_without_a_tier_here_or_a_tiered_topic_the_follower_waits(is_tiered: bool) -> None:
+def test_a_follower_without_remote_storage_waits(is_tiered: bool) -> None:
     log = tiered()
     log.remote_log_enabled = is_tiered
     follower = Follower(log, None if is_tiered else Tier())
@@ -333,11 +335,11 @@ def test_without_a_tier_here_or_a_tiered_topic_the_follower_waits(is_tiered: boo
     assert follower.state is ReplicaState.FETCHING and follower.fetcher.next_ready_ms(0) == 1_000
 
 
-# -- segments that reach beyond the leader's first local offset
+# -- segments that extend beyond the leader's local log start
 
 
-def test_a_segment_of_the_leaders_own_history_is_begun_behind() -> None:
-    """Its producers are those at its end. Another replica has uploaded it, with other boundaries."""
+def test_a_follower_starts_after_a_segment_of_the_leaders_lineage() -> None:
+    """The producer state is that at the segment's end. Another replica copied it with other boundaries."""
     follower = Follower(tiered(), Tier(Segment(0, 7, ((0, 0), (1, 3)))))
     follower.refused()
     follower.offset(-2, 0)
@@ -349,8 +351,8 @@ def test_a_segment_of_the_leaders_own_history_is_begun_behind() -> None:
     assert (restart.offset, restart.leader_epochs) == (8, ((0, 0), (1, 3)))
 
 
-def test_a_segment_of_a_deposed_leader_counts_only_as_far_as_the_leader_has_it() -> None:
-    """An unclean election: epoch 1 wrote 3..5 and uploaded 0..5, the leader has epoch 2 from 3 on."""
+def test_a_segment_of_another_lineage_counts_only_up_to_the_divergence() -> None:
+    """An unclean election: epoch 1 wrote 3..5 and copied 0..5, the leader has epoch 2 from offset 3."""
     follower = Follower(tiered(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
     follower.refused()
     follower.offset(-2, 0)
@@ -365,7 +367,7 @@ def test_a_segment_of_a_deposed_leader_counts_only_as_far_as_the_leader_has_it()
     assert [each.producer_id for each in decode_snapshot(restart.producer_snapshot, "")] == [77]
 
 
-def test_without_the_comparison_a_follower_begins_behind_what_the_leader_never_had() -> None:
+def test_without_the_safeguard_a_follower_starts_after_records_the_leader_never_had() -> None:
     with without({Safeguard.REMOTE_SEGMENT_COMPARED}):
         follower = Follower(tiered(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
         follower.refused()
@@ -379,7 +381,7 @@ def test_without_the_comparison_a_follower_begins_behind_what_the_leader_never_h
 @pytest.mark.parametrize(
     "epochs", [(), ((3, 0),), ((0, 0), (1, 2)), ((-1, 0),), ((0, -5),)], ids=lambda epochs: str(epochs)
 )
-def test_leader_epochs_that_do_not_fit_are_not_taken(epochs: tuple[tuple[int, int], ...]) -> None:
+def test_inconsistent_leader_epochs_are_refused(epochs: tuple[tuple[int, int], ...]) -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
@@ -389,7 +391,7 @@ def test_leader_epochs_that_do_not_fit_are_not_taken(epochs: tuple[tuple[int, in
     assert isinstance(delayed, PartitionDelayed) and "leader epochs" in delayed.reason
 
 
-def test_producers_that_cannot_be_read_are_asked_for_again() -> None:
+def test_an_unreadable_producer_snapshot_is_fetched_again() -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
@@ -399,11 +401,11 @@ def test_producers_that_cannot_be_read_are_asked_for_again() -> None:
     assert isinstance(delayed, PartitionDelayed) and "snapshot" in delayed.reason
 
 
-# -- logs that part below what is local
+# -- logs that diverge below the local log start
 
 
 @pytest.mark.parametrize("fetch_version", [18, 11])
-def test_a_cut_below_the_local_start_takes_the_past_from_the_tier_again(fetch_version: int) -> None:
+def test_truncation_below_the_local_log_start_restores_the_remote_log_state(fetch_version: int) -> None:
     log = tiered(10, (0, 0), (1, 3), (3, 6))
     log.local_log_start_offset = 6
     follower = Follower(log, Tier(Segment(0, 3, ((0, 0), (1, 3)))), fetch_version=fetch_version)
@@ -421,7 +423,7 @@ def test_a_cut_below_the_local_start_takes_the_past_from_the_tier_again(fetch_ve
     assert (restart.offset, restart.leader_epochs) == (4, ((0, 0), (1, 3), (4, 4)))
 
 
-def test_without_the_rebuild_a_cut_below_the_local_start_forgets_the_producers() -> None:
+def test_without_the_safeguard_truncation_below_the_local_log_start_loses_producer_state() -> None:
     with without({Safeguard.REMOTE_CUT_REBUILDS}):
         log = tiered(10, (0, 0), (1, 3), (3, 6))
         log.local_log_start_offset = 6
@@ -431,7 +433,7 @@ def test_without_the_rebuild_a_cut_below_the_local_start_forgets_the_producers()
         assert isinstance(action, Truncate) and action.offset == 4
 
 
-def test_a_cut_at_or_above_the_local_start_is_a_cut() -> None:
+def test_truncation_within_the_local_log_is_local() -> None:
     log = tiered(10, (0, 0), (1, 3), (3, 6))
     log.local_log_start_offset = 6
     follower = Follower(log, Tier())
@@ -440,7 +442,7 @@ def test_a_cut_at_or_above_the_local_start_is_a_cut() -> None:
     assert isinstance(action, Truncate) and action.offset == 6
 
 
-def test_a_leader_that_ends_below_the_local_start_is_followed_from_the_tier() -> None:
+def test_a_leader_whose_log_ends_below_the_local_log_start_restores_the_remote_log_state() -> None:
     log = tiered(10, (0, 0))
     log.local_log_start_offset = 6
     follower = Follower(log, Tier())
@@ -458,7 +460,7 @@ def last_tiered(log: FollowedLog, tier: Tier) -> Follower:
     return follower
 
 
-def test_kip_1023_an_empty_follower_begins_behind_the_last_tiered_offset() -> None:
+def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset() -> None:
     tier = Tier(Segment(0, 99, ((0, 0),)), Segment(100, 199, ((0, 100),)))
     follower = last_tiered(tiered(), tier)
     follower.refused()
@@ -470,7 +472,7 @@ def test_kip_1023_an_empty_follower_begins_behind_the_last_tiered_offset() -> No
     assert isinstance(restart, RestartFromRemote) and (restart.log_start_offset, restart.offset) == (0, 200)
 
 
-def test_kip_1023_also_when_the_leaders_log_does_not_start_at_zero_any_more() -> None:
+def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset_of_a_nonzero_log_start() -> None:
     follower = last_tiered(tiered(), Tier(Segment(100, 199, ((0, 100),))))
     follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     follower.offset(-1, 300)
@@ -482,14 +484,14 @@ def test_kip_1023_also_when_the_leaders_log_does_not_start_at_zero_any_more() ->
     assert isinstance(restart, RestartFromRemote) and (restart.log_start_offset, restart.offset) == (100, 200)
 
 
-def test_kip_1023_a_follower_that_has_records_continues_at_the_local_start() -> None:
+def test_kip_1023_a_follower_with_records_continues_at_the_local_log_start() -> None:
     follower = last_tiered(tiered(4, (0, 0)), Tier(Segment(0, 99, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
     follower.offset(-4, 100, epoch=0)
 
 
-def test_kip_1023_a_leader_that_does_not_know_yet_what_is_remote_is_asked_again() -> None:
+def test_kip_1023_a_leader_with_unknown_remote_log_end_is_queried_again() -> None:
     follower = last_tiered(tiered(), Tier())
     follower.refused()
     follower.offset(-2, 0)
@@ -497,7 +499,7 @@ def test_kip_1023_a_leader_that_does_not_know_yet_what_is_remote_is_asked_again(
     assert isinstance(delayed, PartitionDelayed) and "does not know" in delayed.reason
 
 
-def test_kip_1023_a_leader_too_old_for_the_question_is_asked_for_its_local_start() -> None:
+def test_kip_1023_an_older_leader_is_queried_for_its_local_log_start() -> None:
     follower = last_tiered(tiered(), Tier(Segment(0, 99, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
@@ -505,7 +507,7 @@ def test_kip_1023_a_leader_too_old_for_the_question_is_asked_for_its_local_start
     follower.offset(-4, 100, epoch=0)
 
 
-def test_kip_1023_nothing_in_the_tier_means_the_leaders_log_start() -> None:
+def test_kip_1023_an_empty_remote_log_means_the_leaders_log_start() -> None:
     follower = last_tiered(tiered(), Tier())
     follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     follower.offset(-1, 300)
@@ -514,7 +516,7 @@ def test_kip_1023_nothing_in_the_tier_means_the_leaders_log_start() -> None:
     assert isinstance(action, RestartAt) and action.offset == 100
 
 
-def test_a_follower_that_builds_is_not_in_sync_and_records_are_appended_as_before() -> None:
+def test_a_follower_that_restores_is_not_in_sync_while_appends_continue() -> None:
     follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
     (append,) = follower.fetched(PartitionData(partition_index=0, high_watermark=0))
     perform(follower.fetcher, [append])

@@ -1,4 +1,4 @@
-"""What a follower asks its leader for, and what it makes of the answers."""
+"""The requests of a follower to its leader, and the actions after each response."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def end_of_epoch(epoch: int, end_offset: int, error: int = 0) -> OffsetForLeader
     )
 
 
-def test_a_fetch_says_who_asks_from_where_and_in_which_epochs() -> None:
+def test_a_fetch_has_replica_offsets_and_epochs() -> None:
     fetcher = following(FollowedLog.of((3, 0), (4, 6), end=10))
     request = fetcher.build_fetch(0, broker_epoch=77)
     assert request is not None
@@ -102,23 +102,27 @@ def test_a_fetch_says_who_asks_from_where_and_in_which_epochs() -> None:
         2,
         77,
     )
-    asked = named(request)[0]
-    assert (asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch) == (10, 4, 5)
+    requested = named(request)[0]
+    assert (requested.fetch_offset, requested.last_fetched_epoch, requested.current_leader_epoch) == (
+        10,
+        4,
+        5,
+    )
 
 
-def test_records_are_appended_where_the_log_ends_and_the_next_fetch_continues_behind_them() -> None:
+def test_records_are_appended_and_the_next_fetch_starts_after_them() -> None:
     log = FollowedLog.of((4, 0), end=10)
     fetcher = following(log)
     fetcher.build_fetch(0)
     actions = fetcher.on_fetch(answer(data(records=b"abc", high_watermark=12)), 0)
     assert [(type(each), each.offset) for each in actions if isinstance(each, Append)] == [(Append, 10)]
     perform(fetcher, actions, epoch=5)
-    asked = named(fetcher.build_fetch(0))[0]
-    assert (asked.fetch_offset, asked.last_fetched_epoch, log.high_watermark) == (13, 5, 12)
+    requested = named(fetcher.build_fetch(0))[0]
+    assert (requested.fetch_offset, requested.last_fetched_epoch, log.high_watermark) == (13, 5, 12)
     assert fetcher.partitions[P0].is_in_sync
 
 
-def test_a_session_names_only_what_changed() -> None:
+def test_an_incremental_fetch_has_only_changed_partitions() -> None:
     fetcher = following(FollowedLog(), FollowedLog(), FollowedLog())
     first = fetcher.build_fetch(0)
     assert first is not None and (first.session_epoch, len(named(first))) == (0, 3)
@@ -133,7 +137,7 @@ def test_a_session_names_only_what_changed() -> None:
     assert [t.partitions for t in third.forgotten_topics_data] == [(2,)]
 
 
-def test_a_topic_recreated_under_its_name_replaces_the_old_one_in_the_session() -> None:
+def test_a_recreated_topic_replaces_the_deleted_one_in_the_session() -> None:
     fetcher = following(FollowedLog())
     fetcher.build_fetch(0)
     fetcher.on_fetch(answer(), 0)
@@ -147,7 +151,7 @@ def test_a_topic_recreated_under_its_name_replaces_the_old_one_in_the_session() 
 @pytest.mark.parametrize(
     "code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH]
 )
-def test_a_session_that_the_leader_lost_starts_over_at_once(code: ErrorCode) -> None:
+def test_an_unknown_session_is_restarted_with_a_full_fetch(code: ErrorCode) -> None:
     fetcher = following(FollowedLog(), FollowedLog())
     fetcher.build_fetch(0)
     fetcher.on_fetch(answer(), 0)
@@ -157,35 +161,35 @@ def test_a_session_that_the_leader_lost_starts_over_at_once(code: ErrorCode) -> 
     assert request is not None and request.session_epoch == 0 and len(named(request)) == 2
 
 
-def test_those_that_gave_data_are_asked_for_last() -> None:
+def test_partitions_that_returned_data_move_to_the_end_of_the_request() -> None:
     fetcher = following(FollowedLog(), FollowedLog(), FollowedLog())
     fetcher.build_fetch(0)
     perform(fetcher, fetcher.on_fetch(answer(data(0, b"x"), session_id=0), 0))
     assert list(named(fetcher.build_fetch(0))) == [1, 2, 0]
 
 
-def test_divergence_that_a_fetch_shows_cuts_the_log_at_the_end_of_the_common_epoch() -> None:
+def test_a_diverging_epoch_truncates_the_log_to_the_end_of_the_common_epoch() -> None:
     log = FollowedLog.of((3, 0), (4, 6), end=10, high_watermark=5)
     fetcher = following(log)
     fetcher.build_fetch(0)
     (action,) = fetcher.on_fetch(answer(diverging(4, 8)), 0)
     assert isinstance(action, Truncate) and action.offset == 8 and action.is_complete
     perform(fetcher, [action])
-    asked = named(fetcher.build_fetch(0))[0]
-    assert (asked.fetch_offset, asked.last_fetched_epoch) == (8, 4)
+    requested = named(fetcher.build_fetch(0))[0]
+    assert (requested.fetch_offset, requested.last_fetched_epoch) == (8, 4)
 
 
-def test_an_epoch_that_the_follower_does_not_know_is_asked_about_again_from_below_it() -> None:
+def test_an_epoch_unknown_to_the_follower_is_queried_again_at_the_epoch_below() -> None:
     fetcher = following(FollowedLog.of((1, 0), (4, 6), end=10))
     fetcher.build_fetch(0)
     (action,) = fetcher.on_fetch(answer(diverging(3, 9)), 0)
     assert isinstance(action, Truncate) and action.offset == 6 and not action.is_complete
     perform(fetcher, [action])
-    asked = named(fetcher.build_fetch(0))[0]
-    assert (asked.fetch_offset, asked.last_fetched_epoch) == (6, 1)
+    requested = named(fetcher.build_fetch(0))[0]
+    assert (requested.fetch_offset, requested.last_fetched_epoch) == (6, 1)
 
 
-def test_an_old_leader_is_asked_where_the_last_epoch_ends_before_anything_is_fetched() -> None:
+def test_an_older_leader_is_queried_for_the_end_of_the_last_epoch_before_fetching() -> None:
     log = FollowedLog.of((1, 0), (4, 6), end=10, high_watermark=2)
     fetcher = following(log, fetch_version=11)
     assert fetcher.build_fetch(0) is None
@@ -197,27 +201,27 @@ def test_an_old_leader_is_asked_where_the_last_epoch_ends_before_anything_is_fet
     assert request is not None and request.topics[0].partitions[0].leader_epoch == 1
     perform(fetcher, fetcher.on_epochs(end_of_epoch(1, 5), 0))
     assert (log.log_end_offset, fetcher.partitions[P0].state) == (5, ReplicaState.FETCHING)
-    asked = named(fetcher.build_fetch(0))[0]
-    assert (asked.fetch_offset, asked.last_fetched_epoch) == (5, -1)
+    requested = named(fetcher.build_fetch(0))[0]
+    assert (requested.fetch_offset, requested.last_fetched_epoch) == (5, -1)
 
 
-def test_records_without_any_epoch_are_cut_to_the_high_watermark() -> None:
+def test_records_without_epochs_are_truncated_to_the_high_watermark() -> None:
     log = FollowedLog(log_end_offset=10, high_watermark=4)
     fetcher = following(log)
     assert log.log_end_offset == 4
     assert named(fetcher.build_fetch(0))[0].fetch_offset == 4
 
 
-def test_out_of_range_below_the_leaders_log_start_restarts_the_log_there() -> None:
+def test_an_offset_below_the_leaders_log_start_restarts_the_log_there() -> None:
     log = FollowedLog.of((1, 0), end=10)
     fetcher = following(log)
     fetcher.build_fetch(0)
     assert fetcher.on_fetch(answer(data(error=ErrorCode.OFFSET_OUT_OF_RANGE)), 0) == []
-    asked = fetcher.build_offsets_request(0)
-    assert asked is not None and asked.topics[0].partitions[0].timestamp == -1
+    requested = fetcher.build_offsets_request(0)
+    assert requested is not None and requested.topics[0].partitions[0].timestamp == -1
     assert fetcher.on_offsets(bound(90), 0) == []
-    asked = fetcher.build_offsets_request(0)
-    assert asked is not None and asked.topics[0].partitions[0].timestamp == -2
+    requested = fetcher.build_offsets_request(0)
+    assert requested is not None and requested.topics[0].partitions[0].timestamp == -2
     (action,) = fetcher.on_offsets(bound(50), 0)
     assert isinstance(action, RestartAt) and action.offset == 50
     perform(fetcher, [action])
@@ -225,7 +229,7 @@ def test_out_of_range_below_the_leaders_log_start_restarts_the_log_there() -> No
     assert (asked_next.fetch_offset, asked_next.last_fetched_epoch) == (50, -1)
 
 
-def test_out_of_range_above_the_leaders_log_end_cuts_the_log_there() -> None:
+def test_an_offset_above_the_leaders_log_end_truncates_the_log_there() -> None:
     log = FollowedLog.of((1, 0), end=10)
     fetcher = following(log)
     fetcher.build_fetch(0)
@@ -236,7 +240,7 @@ def test_out_of_range_above_the_leaders_log_end_cuts_the_log_there() -> None:
     assert named(fetcher.build_fetch(0))[0].fetch_offset == 7
 
 
-def test_out_of_range_within_the_leaders_log_tries_again() -> None:
+def test_an_offset_out_of_range_within_the_leaders_log_is_fetched_again() -> None:
     log = FollowedLog.of((1, 0), end=10)
     fetcher = following(log)
     fetcher.build_fetch(0)
@@ -272,9 +276,7 @@ def test_a_fenced_epoch_stops_a_partition_until_its_metadata_changes() -> None:
         (9_999, 1_000),
     ],
 )
-def test_any_other_error_is_tried_again_after_a_while_and_does_not_hold_up_the_others(
-    code: int, delay_ms: int
-) -> None:
+def test_another_error_is_retried_after_a_backoff_without_delaying_others(code: int, delay_ms: int) -> None:
     fetcher = following(FollowedLog(), FollowedLog())
     fetcher.build_fetch(0)
     (action,) = fetcher.on_fetch(answer(data(0, error=code)), 0)
@@ -285,7 +287,7 @@ def test_any_other_error_is_tried_again_after_a_while_and_does_not_hold_up_the_o
     assert list(named(fetcher.build_fetch(delay_ms))) == [0]
 
 
-def test_errors_that_last_are_tried_less_and_less_often() -> None:
+def test_repeated_errors_increase_the_backoff() -> None:
     fetcher = following(FollowedLog())
     now_ms, delays = 0, []
     for _ in range(8):
@@ -298,7 +300,7 @@ def test_errors_that_last_are_tried_less_and_less_often() -> None:
     assert delays == [20, 40, 80, 160, 320, 640, 1_000, 1_000]
 
 
-def test_what_is_damaged_or_has_no_room_is_fetched_again_and_a_failed_disk_gives_the_partition_up() -> None:
+def test_corrupt_records_and_a_full_disk_are_retried_and_a_failed_disk_ends_the_fetch() -> None:
     fetcher = following(FollowedLog(), FollowedLog())
     fetcher.build_fetch(0)
     damaged, failed = fetcher.on_fetch(answer(data(0, b"x"), data(1, b"y")), 0)
@@ -311,7 +313,7 @@ def test_what_is_damaged_or_has_no_room_is_fetched_again_and_a_failed_disk_gives
     assert isinstance(outcome, PartitionFailed) and list(fetcher.partitions) == [P0]
 
 
-def test_an_answer_from_before_a_change_of_leader_is_not_appended() -> None:
+def test_a_response_from_before_a_leader_change_is_discarded() -> None:
     log = FollowedLog()
     fetcher = following(log)
     fetcher.build_fetch(0)
@@ -321,14 +323,14 @@ def test_an_answer_from_before_a_change_of_leader_is_not_appended() -> None:
     assert named(fetcher.build_fetch(0))[0].current_leader_epoch == 7
 
 
-def test_the_same_leader_epoch_again_changes_nothing() -> None:
+def test_the_same_leader_epoch_changes_nothing() -> None:
     fetcher = following(FollowedLog())
     before = fetcher.partitions[P0]
     assert fetcher.add(P0, ID, 5, FollowedLog()) == []
     assert fetcher.partitions[P0] is before
 
 
-def test_a_lost_connection_makes_everything_wait_and_starts_the_session_over() -> None:
+def test_a_lost_connection_delays_all_partitions_and_restarts_the_session() -> None:
     fetcher = following(FollowedLog(), FollowedLog())
     fetcher.build_fetch(0)
     fetcher.on_fetch(answer(), 0)
@@ -339,7 +341,7 @@ def test_a_lost_connection_makes_everything_wait_and_starts_the_session_over() -
     assert request is not None and request.session_epoch == 0 and len(named(request)) == 2
 
 
-def test_a_lost_question_is_asked_again() -> None:
+def test_a_lost_epoch_request_is_sent_again() -> None:
     fetcher = following(FollowedLog.of((1, 0), end=3), fetch_version=11)
     assert fetcher.build_epoch_request(0) is not None
     fetcher.on_query_failed(0)
@@ -348,7 +350,7 @@ def test_a_lost_question_is_asked_again() -> None:
 
 
 class Exceeded:
-    """A throttle that has used up its rate for partition 0."""
+    """A throttle that is exceeded for partition 0."""
 
     def is_exceeded(self, now_ms: int) -> bool:
         return now_ms < 5_000
@@ -357,7 +359,7 @@ class Exceeded:
         return topic_partition == P0
 
 
-def test_throttled_partitions_are_left_out_unless_they_are_in_sync() -> None:
+def test_throttled_partitions_outside_the_isr_are_not_fetched() -> None:
     fetcher = following(FollowedLog(), FollowedLog(), throttle=Exceeded())
     assert list(named(fetcher.build_fetch(0))) == [1]
     assert fetcher.next_ready_ms(0) == 1_000
@@ -368,7 +370,7 @@ def test_throttled_partitions_are_left_out_unless_they_are_in_sync() -> None:
     assert request is not None and request.forgotten_topics_data == (), "in sync it is not held back"
 
 
-def test_without_truncation_by_epoch_a_follower_cuts_to_its_high_watermark() -> None:
+def test_without_the_safeguard_a_follower_truncates_to_its_high_watermark() -> None:
     log = FollowedLog.of((1, 0), end=10, high_watermark=4)
     with without({Safeguard.TRUNCATION_BY_EPOCH}):
         fetcher = following(log)
@@ -376,7 +378,7 @@ def test_without_truncation_by_epoch_a_follower_cuts_to_its_high_watermark() -> 
         assert named(fetcher.build_fetch(0))[0].last_fetched_epoch == -1
 
 
-def test_topics_that_are_gone_are_forgotten() -> None:
+def test_deleted_topics_are_removed_from_the_session() -> None:
     fetcher = FollowerFetcher(SETTINGS)
     for number in range(1_000):
         topic = TopicPartition(f"topic {number}", 0)

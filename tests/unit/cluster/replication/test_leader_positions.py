@@ -1,4 +1,4 @@
-"""What a leader learns from a follower's fetches."""
+"""Positions and caught-up times of followers, derived from their fetches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def fetch(position: FollowerPosition, offset: int, leader_end: int, now_ms: int,
     position.record_fetch(offset, 0, leader_end, epoch, now_ms)
 
 
-def test_a_follower_that_never_fetched_is_not_caught_up_whatever_the_clock_shows() -> None:
+def test_a_follower_that_never_fetched_is_not_caught_up() -> None:
     assert not follower().is_caught_up(0, now_ms=0, lag_time_max_ms=LAG_MS)
 
 
@@ -27,7 +27,7 @@ def test_a_fetch_at_the_log_end_is_caught_up_at_that_time() -> None:
     assert position.broker_epoch == 102
 
 
-def test_a_fetch_behind_the_log_end_is_caught_up_as_of_the_fetch_before_if_it_reaches_that_end() -> None:
+def test_a_fetch_that_reaches_the_previous_log_end_is_caught_up_as_of_the_previous_fetch() -> None:
     position = follower()
     fetch(position, 0, leader_end=10, now_ms=100)
     assert position.last_caught_up_ms == NEVER_MS
@@ -44,7 +44,7 @@ def test_a_follower_always_one_batch_behind_stays_caught_up() -> None:
     assert position.is_caught_up(1_000, now_ms=99_000, lag_time_max_ms=LAG_MS)
 
 
-def test_a_follower_that_fetches_slower_than_the_leader_writes_falls_out_after_the_lag() -> None:
+def test_a_follower_slower_than_the_appends_leaves_after_the_maximum_lag() -> None:
     position = follower()
     fetch(position, 100, leader_end=100, now_ms=0)
     for step in range(1, 40):
@@ -52,14 +52,14 @@ def test_a_follower_that_fetches_slower_than_the_leader_writes_falls_out_after_t
     assert not position.is_caught_up(1_000, now_ms=LAG_MS + 1_001, lag_time_max_ms=LAG_MS)
 
 
-def test_a_follower_at_the_log_end_is_caught_up_however_long_nothing_was_written() -> None:
+def test_a_follower_at_the_log_end_stays_caught_up_without_appends() -> None:
     position = follower()
     fetch(position, 10, leader_end=10, now_ms=0)
     assert position.is_caught_up(10, now_ms=10 * LAG_MS, lag_time_max_ms=LAG_MS)
     assert not position.is_caught_up(11, now_ms=10 * LAG_MS, lag_time_max_ms=LAG_MS)
 
 
-def test_a_new_leader_knows_no_offsets_and_gives_those_in_sync_the_whole_lag() -> None:
+def test_a_new_leader_has_no_offsets_and_gives_isr_members_the_full_lag_time() -> None:
     position = follower()
     fetch(position, 10, leader_end=10, now_ms=0)
     position.on_new_leader_epoch(50, is_new_leader=True, is_in_sync=True, now_ms=1_000)
@@ -69,13 +69,13 @@ def test_a_new_leader_knows_no_offsets_and_gives_those_in_sync_the_whole_lag() -
     assert not position.is_caught_up(50, now_ms=1_001 + LAG_MS, lag_time_max_ms=LAG_MS)
 
 
-def test_a_replica_that_is_not_in_sync_at_an_election_does_not_hold_back_the_high_watermark() -> None:
+def test_a_replica_outside_the_isr_at_election_does_not_hold_the_high_watermark() -> None:
     position = follower()
     position.on_new_leader_epoch(50, is_new_leader=True, is_in_sync=False, now_ms=1_000)
     assert not position.is_caught_up(50, now_ms=1_000, lag_time_max_ms=LAG_MS)
 
 
-def test_a_leader_that_is_elected_again_keeps_what_it_knows_of_offsets() -> None:
+def test_a_re_elected_leader_keeps_known_offsets() -> None:
     position = follower()
     fetch(position, 10, leader_end=12, now_ms=0)
     position.on_new_leader_epoch(12, is_new_leader=False, is_in_sync=False, now_ms=1_000)
@@ -84,7 +84,7 @@ def test_a_leader_that_is_elected_again_keeps_what_it_knows_of_offsets() -> None
     assert position.last_caught_up_ms == NEVER_MS
 
 
-def test_a_follower_certainly_followed_when_it_got_the_answer_before_its_last_fetch() -> None:
+def test_a_follower_followed_at_the_time_of_the_response_before_its_last_fetch() -> None:
     position = follower()
     fetch(position, 0, leader_end=0, now_ms=100)
     assert position.last_followed_ms == NEVER_MS
@@ -92,10 +92,10 @@ def test_a_follower_certainly_followed_when_it_got_the_answer_before_its_last_fe
     assert position.last_followed_ms == 100
 
 
-def test_a_leader_that_was_frozen_is_not_followed_by_the_fetch_that_it_had_not_read() -> None:
+def test_a_fetch_received_before_a_pause_of_the_leader_does_not_prove_following_after_it() -> None:
     position = follower()
     fetch(position, 0, leader_end=0, now_ms=100)
     fetch(position, 0, leader_end=0, now_ms=200)
-    # It slept for a minute; the fetch that lay in its socket is all it hears of the follower.
+    # The leader was paused for a minute; it has only the fetch that waited in its socket.
     fetch(position, 0, leader_end=0, now_ms=60_000)
     assert position.last_followed_ms == 200

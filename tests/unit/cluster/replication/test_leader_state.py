@@ -1,4 +1,4 @@
-"""The leader's side of one partition: ISR, its changes, high watermark."""
+"""The leader's state of one partition: the ISR, its changes, and the high watermark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LAG_MS = 30_000
 
 
 class Leading:
-    """A leader of a partition with three replicas, and the brokers that it sees."""
+    """A leader of a partition with three replicas, and the brokers known to it."""
 
     def __init__(
         self,
@@ -91,32 +91,32 @@ def test_the_high_watermark_is_the_smallest_log_end_of_the_isr() -> None:
     assert leading.high_watermark == 9
 
 
-def test_a_leader_alone_in_the_isr_commits_by_itself() -> None:
+def test_a_single_isr_member_commits_alone() -> None:
     leading = Leading(isr=(1,), log_end=10)
     assert leading.high_watermark == 10
     assert not leading.state.waits_for_followers
 
 
-def test_the_high_watermark_rests_while_the_isr_is_smaller_than_min_insync_replicas() -> None:
+def test_the_high_watermark_does_not_advance_below_min_insync_replicas() -> None:
     leading = Leading(isr=(1,), min_insync_replicas=2, log_end=10)
     assert leading.state.is_under_min_isr
     assert leading.high_watermark is None
 
 
-def test_without_the_rule_of_kip_966_a_lone_leader_commits_what_nobody_else_has() -> None:
+def test_without_kip_966_a_single_leader_commits_unreplicated_records() -> None:
     with without({Safeguard.MIN_ISR_FOR_HIGH_WATERMARK}):
         leading = Leading(isr=(1,), min_insync_replicas=2, log_end=10)
         assert leading.high_watermark == 10
 
 
-def test_min_insync_replicas_above_the_replication_factor_asks_for_all_replicas() -> None:
+def test_min_insync_replicas_above_the_replication_factor_means_all_replicas() -> None:
     leading = Leading(replicas=(1, 2), isr=(1, 2), min_insync_replicas=3)
     assert leading.state.effective_min_insync_replicas == 2
     assert not leading.state.is_under_min_isr
     assert leading.state.is_at_min_isr
 
 
-def test_the_high_watermark_waits_for_a_follower_that_is_about_to_join() -> None:
+def test_the_high_watermark_waits_for_a_follower_that_is_joining() -> None:
     leading = Leading(isr=(1,), log_end=10)
     leading.fetch(SECOND, 10)
     leading.log_end = 15
@@ -125,7 +125,7 @@ def test_the_high_watermark_waits_for_a_follower_that_is_about_to_join() -> None
     assert leading.high_watermark == 15
 
 
-def test_the_high_watermark_does_not_wait_for_a_follower_that_may_not_join() -> None:
+def test_the_high_watermark_does_not_wait_for_a_follower_that_cannot_join() -> None:
     leading = Leading(isr=(1,), log_end=10)
     leading.fetch(SECOND, 10)
     leading.log_end = 15
@@ -155,7 +155,7 @@ def test_a_follower_below_the_high_watermark_does_not_join() -> None:
     assert leading.expand(SECOND, high_watermark=8) is None
 
 
-def test_kafka_7128_a_follower_above_a_stale_high_watermark_but_below_the_epoch_start_does_not_join() -> None:
+def test_kafka_7128_a_follower_below_the_epoch_start_does_not_join() -> None:
     leading = Leading(isr=(1, 3), log_end=100)
     leading.fetch(SECOND, 80)
     assert leading.expand(SECOND, high_watermark=50) is None
@@ -163,7 +163,7 @@ def test_kafka_7128_a_follower_above_a_stale_high_watermark_but_below_the_epoch_
     assert leading.expand(SECOND, high_watermark=50) is not None
 
 
-def test_kafka_7128_without_the_rule_it_would_join() -> None:
+def test_kafka_7128_without_the_rule_a_follower_below_the_epoch_start_joins() -> None:
     leading = Leading(isr=(1, 3), log_end=100)
     leading.fetch(SECOND, 80)
     with without({Safeguard.EPOCH_START_BEFORE_JOINING}):
@@ -181,7 +181,7 @@ def test_kip_841_a_fenced_or_stopping_broker_does_not_join(fenced: bool) -> None
             assert (leading.expand(SECOND) is not None) is bool(disabled)
 
 
-def test_kip_903_a_broker_that_registered_again_since_it_fetched_does_not_join() -> None:
+def test_kip_903_a_broker_registered_again_after_its_fetch_does_not_join() -> None:
     for disabled in (frozenset[Safeguard](), frozenset({Safeguard.BROKER_EPOCH_BEFORE_JOINING})):
         leading = Leading(isr=(1,))
         leading.fetch(SECOND, 0)
@@ -190,7 +190,7 @@ def test_kip_903_a_broker_that_registered_again_since_it_fetched_does_not_join()
             assert (leading.expand(SECOND) is not None) is bool(disabled)
 
 
-def test_kip_903_a_late_fetch_of_an_earlier_incarnation_is_refused_and_changes_nothing() -> None:
+def test_kip_903_a_fetch_with_a_stale_broker_epoch_is_refused() -> None:
     leading = Leading(isr=(1,), log_end=10)
     leading.fetch(SECOND, 0)
     leading.brokers[SECOND] = replace(leading.brokers[SECOND], epoch=200)
@@ -202,7 +202,7 @@ def test_kip_903_a_late_fetch_of_an_earlier_incarnation_is_refused_and_changes_n
     assert leading.expand(SECOND) is not None
 
 
-def test_a_fetch_without_a_broker_epoch_is_taken_as_of_the_present_incarnation() -> None:
+def test_a_fetch_without_broker_epoch_counts_as_the_current_epoch() -> None:
     leading = Leading(isr=(1,))
     leading.fetch(SECOND, 0, epoch=-1)
     proposal = leading.expand(SECOND)
@@ -210,7 +210,7 @@ def test_a_fetch_without_a_broker_epoch_is_taken_as_of_the_present_incarnation()
     assert proposal.members[-1] == IsrMember(2, -1)
 
 
-def test_one_change_at_a_time() -> None:
+def test_one_isr_change_is_pending_at_a_time() -> None:
     leading = Leading(isr=(1,))
     leading.fetch(SECOND, 0)
     leading.fetch(THIRD, 0)
@@ -223,7 +223,7 @@ def test_one_change_at_a_time() -> None:
 # -- leaving
 
 
-def test_a_follower_that_was_not_caught_up_for_the_lag_leaves() -> None:
+def test_a_follower_behind_for_the_maximum_lag_leaves_the_isr() -> None:
     leading = Leading()
     leading.fetch(SECOND, 0)
     leading.log_end = 10
@@ -237,7 +237,7 @@ def test_a_follower_that_was_not_caught_up_for_the_lag_leaves() -> None:
     assert [member.broker_id for member in proposal.members] == [1, 3]
 
 
-def test_a_follower_at_the_log_end_stays_however_long_it_says_nothing() -> None:
+def test_a_follower_at_the_log_end_stays_without_fetches() -> None:
     leading = Leading(log_end=10)
     leading.fetch(SECOND, 10)
     leading.fetch(THIRD, 10)
@@ -245,7 +245,7 @@ def test_a_follower_at_the_log_end_stays_however_long_it_says_nothing() -> None:
     assert leading.shrink() is None
 
 
-def test_a_replica_that_leaves_holds_the_high_watermark_until_that_is_committed() -> None:
+def test_a_leaving_replica_holds_the_high_watermark_until_the_change_is_committed() -> None:
     leading = Leading(replicas=(1, 2), isr=(1, 2))
     leading.fetch(SECOND, 0)
     leading.log_end = 10
@@ -258,7 +258,7 @@ def test_a_replica_that_leaves_holds_the_high_watermark_until_that_is_committed(
     assert leading.high_watermark == 10
 
 
-def test_without_that_rule_the_high_watermark_runs_ahead_of_a_member() -> None:
+def test_without_the_rule_the_high_watermark_exceeds_the_log_end_of_an_isr_member() -> None:
     leading = Leading(replicas=(1, 2), isr=(1, 2))
     leading.log_end = 10
     leading.now_ms = LAG_MS + 1
@@ -267,7 +267,7 @@ def test_without_that_rule_the_high_watermark_runs_ahead_of_a_member() -> None:
     assert leading.high_watermark == 10
 
 
-# -- answers
+# -- responses
 
 
 def expanding() -> tuple[Leading, IsrProposal]:
@@ -278,7 +278,7 @@ def expanding() -> tuple[Leading, IsrProposal]:
     return leading, proposal
 
 
-def test_a_committed_change_is_the_new_isr_at_the_new_partition_epoch() -> None:
+def test_a_committed_change_sets_the_isr_and_the_partition_epoch() -> None:
     leading, proposal = expanding()
     assert leading.state.on_isr_response(proposal, committed(proposal)) is IsrOutcome.COMMITTED
     assert (leading.state.isr, leading.state.partition_epoch) == ((1, 2), 11)
@@ -286,7 +286,7 @@ def test_a_committed_change_is_the_new_isr_at_the_new_partition_epoch() -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-def test_a_change_that_was_certainly_not_made_is_taken_back(code: ErrorCode) -> None:
+def test_a_refused_change_is_reverted(code: ErrorCode) -> None:
     leading, proposal = expanding()
     assert leading.state.on_isr_response(proposal, code) is IsrOutcome.REJECTED
     assert leading.state.maximal_isr == {1}
@@ -304,7 +304,7 @@ def test_a_change_that_was_certainly_not_made_is_taken_back(code: ErrorCode) -> 
         ErrorCode.NEW_LEADER_ELECTED,
     ],
 )
-def test_a_change_that_may_have_been_made_stays_pending_until_the_metadata_tells(code: ErrorCode) -> None:
+def test_a_change_with_unknown_result_stays_pending_until_the_metadata_arrives(code: ErrorCode) -> None:
     leading, proposal = expanding()
     assert leading.state.on_isr_response(proposal, code) is IsrOutcome.UNKNOWN
     assert leading.state.pending is proposal
@@ -314,20 +314,20 @@ def test_a_change_that_may_have_been_made_stays_pending_until_the_metadata_tells
     assert leading.state.isr == (1, 2)
 
 
-def test_any_other_error_asks_again() -> None:
+def test_another_error_is_retried() -> None:
     leading, proposal = expanding()
     assert leading.state.on_isr_response(proposal, ErrorCode.UNKNOWN_SERVER_ERROR) is IsrOutcome.RETRY
     assert leading.state.pending is proposal
 
 
-def test_an_answer_to_a_proposal_that_the_metadata_overtook_says_nothing() -> None:
+def test_a_response_older_than_the_metadata_is_ignored() -> None:
     leading, proposal = expanding()
     leading.follow(replace(leading.partition_image, isr=(1, 3), partition_epoch=11))
     assert leading.state.on_isr_response(proposal, committed(proposal)) is IsrOutcome.STALE
     assert leading.state.isr == (1, 3)
 
 
-def test_an_answer_of_another_leader_epoch_or_an_older_partition_epoch_says_nothing() -> None:
+def test_a_response_with_another_leader_epoch_or_an_older_partition_epoch_is_ignored() -> None:
     leading, proposal = expanding()
     for answer in (committed(proposal, leader_epoch=6), committed(proposal, partition_epoch=9)):
         assert leading.state.on_isr_response(proposal, answer) is IsrOutcome.STALE
@@ -337,7 +337,7 @@ def test_an_answer_of_another_leader_epoch_or_an_older_partition_epoch_says_noth
 # -- the metadata
 
 
-def test_the_same_partition_epoch_again_does_not_end_a_pending_change() -> None:
+def test_the_same_partition_epoch_does_not_end_a_pending_change() -> None:
     """A delta names all partitions of a topic when one of them changed."""
     leading, proposal = expanding()
     assert leading.follow(leading.partition_image)
@@ -345,14 +345,14 @@ def test_the_same_partition_epoch_again_does_not_end_a_pending_change() -> None:
     assert leading.state.maximal_isr == {1, 2}
 
 
-def test_metadata_older_than_an_answer_changes_nothing() -> None:
+def test_metadata_older_than_a_response_is_ignored() -> None:
     leading, proposal = expanding()
     leading.state.on_isr_response(proposal, committed(proposal))
     assert not leading.follow(leading.partition_image)
     assert leading.state.isr == (1, 2)
 
 
-def test_a_reassignment_adds_and_removes_followers_and_keeps_the_positions_of_the_others() -> None:
+def test_a_reassignment_changes_followers_and_keeps_other_positions() -> None:
     leading = Leading(log_end=5)
     leading.fetch(SECOND, 5)
     leading.follow(
@@ -372,7 +372,7 @@ def test_a_reassignment_adds_and_removes_followers_and_keeps_the_positions_of_th
     assert sorted(leading.state.followers) == [2, 4]
 
 
-def test_a_new_leader_epoch_starts_at_the_log_end_and_keeps_positions_of_the_same_leader() -> None:
+def test_a_new_leader_epoch_starts_at_the_log_end_and_keeps_positions() -> None:
     leading = Leading(log_end=5)
     leading.fetch(SECOND, 5)
     leading.log_end = 8
@@ -381,7 +381,7 @@ def test_a_new_leader_epoch_starts_at_the_log_end_and_keeps_positions_of_the_sam
     assert leading.state.followers[SECOND].log_end_offset == 5
 
 
-def test_the_low_watermark_is_the_smallest_log_start_of_those_that_are_alive() -> None:
+def test_the_low_watermark_is_the_smallest_log_start_of_live_replicas() -> None:
     leading = Leading(log_end=10)
     assert leading.state.low_watermark(4) == -1
     leading.fetch(SECOND, 10, log_start=4)
@@ -391,14 +391,14 @@ def test_the_low_watermark_is_the_smallest_log_start_of_those_that_are_alive() -
     assert leading.state.low_watermark(4) == 4
 
 
-def test_what_is_reported_of_the_isr() -> None:
+def test_isr_metrics_are_reported() -> None:
     leading = Leading(isr=(1, 2), min_insync_replicas=2)
     assert leading.state.is_under_replicated
     assert leading.state.is_at_min_isr
     assert not leading.state.is_under_min_isr
 
 
-def test_a_leader_knows_since_when_it_may_have_a_successor() -> None:
+def test_is_followed_since_holds_up_to_the_last_proven_time() -> None:
     leading = Leading()
     leading.now_ms = 1_000
     for _ in range(2):
@@ -408,8 +408,8 @@ def test_a_leader_knows_since_when_it_may_have_a_successor() -> None:
     assert leading.state.is_followed_since(1_000)
     assert not leading.state.is_followed_since(1_001)
     assert Leading(isr=(LEADER,)).state.is_followed_since(10**9), (
-        "alone in the ISR nobody else can be elected"
+        "no other replica can be elected without another ISR member"
     )
     assert not Leading(isr=(LEADER,), min_insync_replicas=2).state.is_followed_since(0), (
-        "but for eligible replicas (KIP-966)"
+        "eligible replicas can be elected (KIP-966)"
     )

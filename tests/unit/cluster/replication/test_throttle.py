@@ -1,4 +1,4 @@
-"""The rate that throttled replicas share."""
+"""The replication throttle of a broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def quota(rate: int | None) -> ReplicationQuota:
     return made
 
 
-def test_the_config_of_a_topic_names_pairs_of_partition_and_broker_or_all() -> None:
+def test_throttled_replicas_are_pairs_of_partition_and_broker_or_all() -> None:
     assert throttled_indices(("0:1", "1:2", "3:1"), 1) == {0, 3}
     assert throttled_indices(("*",), 1) is None
     assert throttled_indices((), 1) == frozenset()
@@ -31,7 +31,7 @@ def test_a_partition_is_throttled_by_index_or_with_its_whole_topic() -> None:
     assert not limited.is_throttled(MOVED)
 
 
-def test_a_burst_exceeds_the_rate_at_once_and_is_forgiven_as_time_passes() -> None:
+def test_a_burst_exceeds_the_rate_until_time_passes() -> None:
     limited = quota(1_000)
     limited.record(MOVED, 3_000, 0)
     assert limited.is_exceeded(0)
@@ -45,13 +45,13 @@ def test_bytes_of_partitions_that_are_not_throttled_do_not_count() -> None:
     assert not limited.is_exceeded(0)
 
 
-def test_without_a_rate_nothing_is_exceeded() -> None:
+def test_nothing_is_throttled_without_a_rate() -> None:
     limited = quota(None)
     limited.record(MOVED, 1_000_000, 0)
     assert not limited.is_exceeded(0)
 
 
-def test_what_was_moved_before_the_windows_no_longer_counts() -> None:
+def test_bytes_older_than_the_windows_do_not_count() -> None:
     limited = quota(1_000)
     limited.record(MOVED, 1_000_000, 0)
     assert limited.is_exceeded(10_999)

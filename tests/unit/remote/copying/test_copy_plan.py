@@ -1,4 +1,4 @@
-"""Which sealed segments are copied next."""
+"""Selection of the sealed segments to copy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def chosen(
     return [segment.base_offset for segment in plan]
 
 
-def test_all_sealed_segments_are_copied_in_order_and_the_active_one_is_not() -> None:
+def test_sealed_segments_are_copied_in_order_and_the_active_one_is_not() -> None:
     assert chosen() == [0, 100, 200]
     assert chosen(segments=SEGMENTS[:1], stable=100) == []
 
@@ -45,25 +45,25 @@ def test_all_sealed_segments_are_copied_in_order_and_the_active_one_is_not() -> 
 @pytest.mark.parametrize(
     ("stable", "expected"), [(0, []), (99, []), (100, [0]), (299, [0, 100]), (300, [0, 100, 200])]
 )
-def test_only_what_is_wholly_below_the_last_stable_offset_is_copied(stable: int, expected: list[int]) -> None:
+def test_only_segments_below_the_last_stable_offset_are_copied(stable: int, expected: list[int]) -> None:
     assert chosen(stable=stable) == expected
 
 
-def test_copying_continues_behind_what_is_remote() -> None:
+def test_copying_continues_after_the_last_remote_offset() -> None:
     assert chosen(99) == [100, 200]
     assert chosen(299) == []
 
 
-def test_a_segment_that_is_remote_in_part_is_copied_whole_as_another_leader_had_other_boundaries() -> None:
+def test_a_partly_remote_segment_is_copied_completely() -> None:
     assert chosen(150) == [100, 200]
 
 
-def test_what_is_below_the_log_start_is_not_copied_any_more() -> None:
+def test_segments_below_the_log_start_are_not_copied() -> None:
     assert chosen(log_start=250) == [200]
     assert chosen(99, log_start=100) == [100, 200]
 
 
-def test_nothing_is_left_out_when_a_later_segment_could_go_before_an_earlier_one() -> None:
+def test_a_segment_that_has_to_wait_delays_the_later_ones() -> None:
     late_first = [SEGMENTS[0]._replace(largest_timestamp_ms=99), *SEGMENTS[1:]]
     assert chosen(segments=late_first, lag=CopyLag(50, None)) == []
 
@@ -73,25 +73,23 @@ def test_nothing_is_left_out_when_a_later_segment_could_go_before_an_earlier_one
     [
         (CopyLag(0, 10**9), [0, 100, 200]),
         (CopyLag(10**9, 0), [0, 100, 200]),
-        # old enough: 100 - 10, 100 - 20, 100 - 30
+        # Old enough: 100 - 10, 100 - 20, 100 - 30.
         (CopyLag(80, 10**9), [0, 100]),
         (CopyLag(80, None), [0, 100]),
-        # bytes behind it: 2500, 1500, 500
+        # Bytes after the segment: 2500, 1500, 500.
         (CopyLag(10**9, 1500), [0, 100]),
         (CopyLag(None, 1501), [0]),
-        # either of the two is enough
+        # One of the two conditions is sufficient.
         (CopyLag(90, 1500), [0, 100]),
-        # local retention keeps everything, and copies wait for it
+        # Local retention has no limit, and copies are delayed equally.
         (CopyLag(None, None), []),
     ],
 )
-def test_copies_wait_for_age_or_for_newer_bytes_whichever_comes_first(
-    lag: CopyLag, expected: list[int]
-) -> None:
+def test_a_copy_waits_for_its_age_or_for_newer_bytes(lag: CopyLag, expected: list[int]) -> None:
     assert chosen(lag=lag) == expected
 
 
-def test_a_lag_of_minus_one_is_what_local_retention_keeps() -> None:
+def test_a_copy_lag_of_minus_one_is_the_local_retention() -> None:
     assert CopyLag.of(
         log_config(remote_copy_lag_ms=-1, local_retention_ms=7, local_retention_bytes=9)
     ) == CopyLag(7, 9)
@@ -99,13 +97,13 @@ def test_a_lag_of_minus_one_is_what_local_retention_keeps() -> None:
     assert CopyLag.of(log_config()).lag_ms == 0
 
 
-def test_the_backlog_is_what_is_sealed_and_not_remote() -> None:
+def test_the_copy_lag_metrics_count_sealed_segments_that_are_not_remote() -> None:
     assert copy_backlog(SEGMENTS, -1) == CopyBacklog(3, 3000)
     assert copy_backlog(SEGMENTS, 99) == CopyBacklog(2, 2000)
     assert copy_backlog(SEGMENTS, 299) == CopyBacklog(0, 0)
 
 
-def test_no_byte_counts_as_local_only_that_is_remote() -> None:
+def test_bytes_of_remote_segments_do_not_count_as_local_only() -> None:
     assert local_only_bytes(SEGMENTS, -1) == 3500
     assert local_only_bytes(SEGMENTS, 99) == 2500
     assert local_only_bytes(SEGMENTS, 150) == 1500

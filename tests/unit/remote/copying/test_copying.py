@@ -1,4 +1,4 @@
-"""A leader copies its sealed segments: what is copied, what is published, and what is left after failures."""
+"""A leader copies its sealed segments: objects, metadata records, and failures."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from tests.support.logs.partition_logs import NOW_MS
-from tests.support.tier.replicas_over_tier import (
+from tests.support.tier.settings import remote_settings
+from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,
+    TierCluster,
     TierNode,
-    TierWorld,
     end_transaction,
     produce,
     replicate,
     run_to_end,
     sealed_segments,
 )
-from tests.support.tier.settings import remote_settings
 from tidelog.remote.copying.segment_copy import SegmentNotCopyable
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from tidelog.remote.ports.storage_manager import RemoteStorageError
@@ -27,14 +27,14 @@ from tidelog.storage.producers.producer_snapshot import decode_snapshot
 FINISHED = "COPY_SEGMENT_FINISHED"
 
 
-def leader(world: TierWorld, epoch: int = 0) -> TierNode:
+def leader(world: TierCluster, epoch: int = 0) -> TierNode:
     node = world.nodes[0]
     node.lead(epoch)
     return node
 
 
-def test_sealed_segments_are_copied_with_all_that_belongs_to_them() -> None:
-    world = TierWorld()
+def test_a_sealed_segment_is_copied_with_indexes_and_snapshots() -> None:
+    world = TierCluster()
     node = leader(world)
     log = node.log
     produce(log, 5, producer_id=9, sequence=0, is_transactional=True)
@@ -65,8 +65,8 @@ def test_sealed_segments_are_copied_with_all_that_belongs_to_them() -> None:
     world.assert_nothing_dangles()
 
 
-def test_what_an_open_transaction_holds_back_is_copied_once_it_is_decided() -> None:
-    world = TierWorld()
+def test_a_segment_with_an_open_transaction_is_copied_after_its_marker() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 1)
     produce(node.log, 5, producer_id=9, sequence=0, is_transactional=True)
@@ -82,8 +82,8 @@ def test_what_an_open_transaction_holds_back_is_copied_once_it_is_decided() -> N
     assert (lag.copy_lag_segments, lag.copy_lag_bytes) == (0, 0)
 
 
-def test_a_new_leader_continues_where_the_old_one_stopped_though_its_segments_end_elsewhere() -> None:
-    world = TierWorld(2)
+def test_a_new_leader_continues_copying_with_other_segment_boundaries() -> None:
+    world = TierCluster(2)
     first, second = world.nodes
     first.lead(0)
     sealed_segments(first.log, 2)
@@ -98,8 +98,8 @@ def test_a_new_leader_continues_where_the_old_one_stopped_though_its_segments_en
     world.assert_nothing_dangles()
 
 
-def test_before_the_metadata_is_read_nothing_is_copied_and_the_log_does_not_count_as_known() -> None:
-    world = TierWorld()
+def test_nothing_is_copied_before_the_remote_metadata_is_read() -> None:
+    world = TierCluster()
     node = world.nodes[0]
     sealed_segments(node.log, 2)
     node.metadata.inner.held_back.add(PARTITION)
@@ -114,7 +114,7 @@ def test_before_the_metadata_is_read_nothing_is_copied_and_the_log_does_not_coun
 
 
 def test_copying_is_disabled_and_enabled_per_topic() -> None:
-    world = TierWorld(config=replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2))
+    world = TierCluster(config=replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2))
     node = leader(world)
     sealed_segments(node.log, 2)
     node.run_copy()
@@ -125,8 +125,8 @@ def test_copying_is_disabled_and_enabled_per_topic() -> None:
     assert len(world.ranges()) == 2
 
 
-def test_copying_stops_when_it_is_disabled_in_the_middle() -> None:
-    world = TierWorld()
+def test_a_copy_in_progress_stops_when_copying_is_disabled() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 3)
     disabled = replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2)
@@ -136,8 +136,8 @@ def test_copying_stops_when_it_is_disabled_in_the_middle() -> None:
     world.assert_nothing_dangles()
 
 
-def test_young_segments_wait_when_the_topic_config_says_so() -> None:
-    world = TierWorld(config=replace(TIERED, remote_copy_lag_ms=60_000, local_retention_ms=100_000))
+def test_segments_younger_than_the_copy_lag_wait() -> None:
+    world = TierCluster(config=replace(TIERED, remote_copy_lag_ms=60_000, local_retention_ms=100_000))
     node = leader(world)
     sealed_segments(node.log, 2)
     node.run_copy()
@@ -147,8 +147,8 @@ def test_young_segments_wait_when_the_topic_config_says_so() -> None:
     assert len(world.ranges()) == 2
 
 
-def test_kafka_17062_a_copy_that_fails_half_way_leaves_nothing_behind_and_is_tried_again() -> None:
-    world = TierWorld()
+def test_kafka_17062_a_failed_copy_is_cleaned_up_and_retried() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 1)
     world.tier.faults.half_way = 1
@@ -161,17 +161,17 @@ def test_kafka_17062_a_copy_that_fails_half_way_leaves_nothing_behind_and_is_tri
     assert world.ranges() == [(0, 9, FINISHED)]
 
 
-def test_kafka_17428_what_could_not_be_cleaned_up_is_deleted_by_the_next_expiration() -> None:
-    world = TierWorld()
+def test_kafka_17428_a_failed_clean_up_is_repeated_by_the_next_expiration() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 1)
     world.tier.faults.answer_lost = 1
 
-    class GoneAway(RemoteStorageError):
+    class StoreUnavailable(RemoteStorageError):
         pass
 
     def delete_fails(metadata: object) -> None:
-        raise GoneAway
+        raise StoreUnavailable
 
     works, world.tier.delete_log_segment_data = world.tier.delete_log_segment_data, delete_fails  # type: ignore[method-assign]
     with pytest.raises(RemoteStorageError):
@@ -184,8 +184,8 @@ def test_kafka_17428_what_could_not_be_cleaned_up_is_deleted_by_the_next_expirat
     world.assert_nothing_dangles()
 
 
-def test_a_copy_whose_begin_was_not_answered_dangles_until_its_records_are_copied() -> None:
-    world = TierWorld()
+def test_a_copy_with_unknown_start_is_dangling_until_its_records_are_copied() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 1)
     world.metadata_faults.answer_lost = 1
@@ -201,8 +201,8 @@ def test_a_copy_whose_begin_was_not_answered_dangles_until_its_records_are_copie
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
-def test_an_end_that_was_not_answered_is_published_again_and_nothing_is_copied_twice(is_stored: bool) -> None:
-    world = TierWorld()
+def test_a_finish_record_without_response_is_published_again_without_a_second_copy(is_stored: bool) -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 2)
 
@@ -216,7 +216,7 @@ def test_an_end_that_was_not_answered_is_published_again_and_nothing_is_copied_t
     world.tier.before_copy = next_writes_fail
     with pytest.raises(RemoteMetadataError):
         node.run_copy()
-    # Meanwhile expiration leaves it alone.
+    # Expiration does not delete it meanwhile.
     node.run_expiration()
     node.run_copy()
     assert world.ranges() == [(0, 9, FINISHED), (10, 19, FINISHED)]
@@ -227,8 +227,8 @@ def test_an_end_that_was_not_answered_is_published_again_and_nothing_is_copied_t
 
 
 @pytest.mark.parametrize("steps", range(12))
-def test_a_leader_that_lost_its_epoch_finishes_nothing_and_takes_its_objects_away(steps: int) -> None:
-    world = TierWorld(2)
+def test_a_deposed_leader_finishes_no_copy_and_deletes_its_objects(steps: int) -> None:
+    world = TierCluster(2)
     old, new = world.nodes
     old.lead(0)
     sealed_segments(old.log, 1)
@@ -258,8 +258,8 @@ def test_a_leader_that_lost_its_epoch_finishes_nothing_and_takes_its_objects_awa
     world.assert_nothing_dangles()
 
 
-def test_kafka_16511_a_zombie_whose_copy_was_deleted_meanwhile_takes_its_objects_away() -> None:
-    world = TierWorld(2)
+def test_kafka_16511_a_zombie_leader_whose_copy_was_deleted_deletes_its_objects() -> None:
+    world = TierCluster(2)
     old, new = world.nodes
     old.lead(0)
     sealed_segments(old.log, 1)
@@ -268,20 +268,20 @@ def test_kafka_16511_a_zombie_whose_copy_was_deleted_meanwhile_takes_its_objects
     run = old.copy.run()
     while not world.ranges():
         run.send(None)
-    # The new leader copies the same, and then finds that the old one's copy is not needed.
+    # The new leader copies the same records; the former leader's copy is then not needed.
     new.lead(1)
     new.log.roll(NOW_MS)
     new.run_copy()
     new.run_expiration()
     assert world.ranges() == [(0, 9, FINISHED)]
-    # The old one has not heard of it, and writes its objects now. Its end is refused.
+    # The former leader is not notified of the election and writes its objects; its last record is refused.
     with pytest.raises(RemoteMetadataError):
         run_to_end(run)
     world.assert_nothing_dangles()
 
 
-def test_too_much_custom_metadata_deletes_the_copy_and_stops_copying_of_the_partition() -> None:
-    world = TierWorld()
+def test_oversized_custom_metadata_deletes_the_copy_and_stops_the_partition() -> None:
+    world = TierCluster()
     world.settings = remote_settings(remote_log_metadata_custom_metadata_max_bytes=4)
     node = world.nodes[0]
     node.restart()
@@ -308,10 +308,10 @@ def test_too_much_custom_metadata_deletes_the_copy_and_stops_copying_of_the_part
 
 
 @pytest.mark.parametrize("suffix", [".snapshot", ".timeindex"])
-def test_a_segment_without_its_producer_snapshot_or_time_index_is_not_copied_and_none_behind_it(
+def test_a_segment_without_producer_snapshot_or_time_index_stops_copying(
     suffix: str,
 ) -> None:
-    world = TierWorld()
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 3)
     name = f"{10:020d}{suffix}"
@@ -325,8 +325,8 @@ def test_a_segment_without_its_producer_snapshot_or_time_index_is_not_copied_and
     assert node.context.figures.topics["events"].copy_errors == 1
 
 
-def test_records_without_any_leader_epoch_are_not_copied() -> None:
-    world = TierWorld()
+def test_records_without_leader_epoch_are_not_copied() -> None:
+    world = TierCluster()
     node = leader(world)
     produce(node.log, 5, epoch=-1)
     node.log.roll(NOW_MS)
@@ -335,8 +335,8 @@ def test_records_without_any_leader_epoch_are_not_copied() -> None:
     assert world.ranges() == []
 
 
-def test_delete_records_inside_a_segment_leaves_it_copyable() -> None:
-    world = TierWorld()
+def test_a_segment_is_copied_after_delete_records_moved_the_log_start_into_it() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 2)
     node.log.advance_log_start_offset(15)
@@ -346,8 +346,8 @@ def test_delete_records_inside_a_segment_leaves_it_copyable() -> None:
     assert segment.segment_leader_epochs == ((0, 15),)
 
 
-def test_what_delete_records_takes_while_copies_are_under_way_is_not_copied() -> None:
-    world = TierWorld()
+def test_segments_removed_by_delete_records_during_copying_are_not_copied() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 3)
 
@@ -361,8 +361,8 @@ def test_what_delete_records_takes_while_copies_are_under_way_is_not_copied() ->
     assert world.ranges() == [(20, 29, FINISHED)]
 
 
-def test_copies_wait_for_the_quota_and_look_every_second_whether_they_are_still_wanted() -> None:
-    world = TierWorld()
+def test_a_copy_waits_for_the_quota_and_checks_every_second_for_cancellation() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 3)
     size = node.log.segments.first.size_bytes
@@ -376,8 +376,8 @@ def test_copies_wait_for_the_quota_and_look_every_second_whether_they_are_still_
     assert figures.copy_throttle_count >= 2
 
 
-def test_a_copy_that_waits_for_the_quota_when_leadership_is_lost_does_not_begin() -> None:
-    world = TierWorld()
+def test_a_copy_that_waits_for_the_quota_is_cancelled_by_loss_of_leadership() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 2)
     node.context.copy_quota.configure(1, 11, 1)
@@ -391,8 +391,8 @@ def test_a_copy_that_waits_for_the_quota_when_leadership_is_lost_does_not_begin(
     world.assert_nothing_dangles()
 
 
-def test_a_follower_learns_how_far_its_log_is_remote_and_may_delete_that() -> None:
-    world = TierWorld(2)
+def test_a_follower_reads_the_highest_remote_offset_and_may_delete_local_segments() -> None:
+    world = TierCluster(2)
     first, second = world.nodes
     first.lead(0)
     second.follow(0)
@@ -407,8 +407,8 @@ def test_a_follower_learns_how_far_its_log_is_remote_and_may_delete_that() -> No
     assert second.log.highest_offset_in_remote_storage == 19
 
 
-def test_kafka_19952_what_an_outage_kept_on_local_disk_is_copied_once_afterwards_and_leaves() -> None:
-    world = TierWorld()
+def test_kafka_19952_segments_kept_during_an_outage_are_copied_once_and_deleted_locally() -> None:
+    world = TierCluster()
     node = leader(world)
     sealed_segments(node.log, 3)
     world.tier.faults.before = 1 << 30

@@ -1,4 +1,4 @@
-"""What the tier holds of a topic, by the metadata topic and by the bucket alone: both say the same."""
+"""The remote segments of a topic, equal by the metadata topic and by the bucket."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def spans(tier: PartitionTier, start: int = 0) -> list[tuple[str, int, int]]:
     ]
 
 
-def test_metadata_and_manifests_tell_of_the_same_segments_and_what_is_new_is_read_alone(
+def test_metadata_and_manifests_give_the_same_segments_incrementally(
     cluster: EmbeddedCluster,
 ) -> None:
     topics = TieredTopics(cluster)
@@ -80,10 +80,10 @@ def test_metadata_and_manifests_tell_of_the_same_segments_and_what_is_new_is_rea
     asyncio.run(follow())
 
 
-def test_when_one_part_of_the_metadata_cannot_be_read_no_other_is_read_on(
+def test_an_unreadable_metadata_partition_stops_reading_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is asked again, and would meet what the first attempt still brings."""
+    """A second attempt must not meet records that the first attempt still reads."""
     names = {TopicIdPartition(UUID(int=1), "events", number) for number in range(30)}
     begun: set[int] = set()
     ended: set[int] = set()
@@ -115,7 +115,7 @@ def test_when_one_part_of_the_metadata_cannot_be_read_no_other_is_read_on(
     asyncio.run(follow())
 
 
-def test_of_a_topic_that_was_recreated_the_newer_one_is_read(cluster: EmbeddedCluster) -> None:
+def test_the_newer_topic_of_a_recreated_name_is_read(cluster: EmbeddedCluster) -> None:
     topics = TieredTopics(cluster)
     name = TopicPartition("again", 0)
     bucket = BucketTier(bucket_of(cluster))
@@ -139,7 +139,7 @@ def test_of_a_topic_that_was_recreated_the_newer_one_is_read(cluster: EmbeddedCl
     topics.delete("again")
 
 
-def test_aborted_transactions_come_from_later_segments_too_and_a_segment_that_is_gone_is_missed(
+def test_aborted_transactions_include_later_segments_and_a_missing_segment_is_reported(
     tmp_path: Path,
 ) -> None:
     tier = TierBucket(tmp_path)

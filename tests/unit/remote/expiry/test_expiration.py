@@ -1,4 +1,4 @@
-"""A leader deletes remote segments: in which order, what is resumed, and what stays."""
+"""Expiration of remote segments by a leader: order, resumption, retained segments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tests.support.logs.partition_logs import NOW_MS
-from tests.support.tier.replicas_over_tier import (
+from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,
+    TierCluster,
     TierNode,
-    TierWorld,
     produce,
     replicate,
     run_to_end,
@@ -31,8 +31,8 @@ from tidelog.storage.log.truncation import RemoteState
 FINISHED = "COPY_SEGMENT_FINISHED"
 
 
-def copied(world: TierWorld, segments: int, *, locally: bool = False) -> TierNode:
-    """A leader with `segments` remote segments of ten records, none of them on local disk any more."""
+def copied(world: TierCluster, segments: int, *, locally: bool = False) -> TierNode:
+    """Return a leader with `segments` remote segments of ten records, no longer on local disk."""
     node = world.nodes[0]
     node.lead(0)
     sealed_segments(node.log, segments)
@@ -43,12 +43,12 @@ def copied(world: TierWorld, segments: int, *, locally: bool = False) -> TierNod
     return node
 
 
-def starts(world: TierWorld) -> list[Offset]:
+def starts(world: TierCluster) -> list[Offset]:
     return [start for start, _, _ in world.ranges()]
 
 
-def test_what_is_too_old_goes_and_the_log_start_moves_first() -> None:
-    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+def test_expired_segments_are_deleted_after_the_log_start_moved() -> None:
+    world = TierCluster(config=replace(TIERED, retention_ms=1000))
     node = copied(world, 3)
     seen: list[tuple[FaultPoint, Offset, int]] = []
     node.context.faults = lambda point: seen.append(
@@ -71,8 +71,8 @@ def test_what_is_too_old_goes_and_the_log_start_moves_first() -> None:
     ]
 
 
-def test_segments_are_not_listed_again_while_nothing_has_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+def test_segments_are_not_listed_again_without_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TierCluster(config=replace(TIERED, retention_ms=1000))
     node = copied(world, 3)
     listings: list[None] = []
     list_segments = node.metadata.list_remote_log_segments
@@ -97,8 +97,8 @@ def test_segments_are_not_listed_again_while_nothing_has_happened(monkeypatch: p
     assert node.log.log_start_offset >= 30
 
 
-def test_what_is_too_much_goes_counting_both_places_once() -> None:
-    world = TierWorld()
+def test_retention_bytes_counts_records_that_are_local_and_remote_once() -> None:
+    world = TierCluster()
     node = copied(world, 4, locally=True)
     size = node.log.segments.first.size_bytes
     produce(node.log, 10)  # only local
@@ -114,8 +114,8 @@ def test_what_is_too_much_goes_counting_both_places_once() -> None:
     assert node.log.log_start_offset == 20
 
 
-def test_kafka_20732_a_new_leader_that_has_not_looked_yet_does_not_count_its_log_twice() -> None:
-    world = TierWorld(2)
+def test_kafka_20732_a_new_leader_does_not_count_its_log_twice_before_its_first_copy_run() -> None:
+    world = TierCluster(2)
     first, second = world.nodes
     copied(world, 4, locally=True)
     replicate(first.log, second.log)
@@ -131,8 +131,8 @@ def test_kafka_20732_a_new_leader_that_has_not_looked_yet_does_not_count_its_log
     assert starts(world) == [0, 10, 20, 30]
 
 
-def test_with_copying_disabled_the_remote_part_is_known_and_expires() -> None:
-    world = TierWorld()
+def test_remote_segments_expire_while_copying_is_disabled() -> None:
+    world = TierCluster()
     copied(world, 4)
     world.configure(replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2, retention_ms=500))
     node = world.nodes[0]
@@ -143,8 +143,8 @@ def test_with_copying_disabled_the_remote_part_is_known_and_expires() -> None:
     assert node.log.log_start_offset == 40
 
 
-def test_delete_records_takes_remote_segments_that_are_wholly_below() -> None:
-    world = TierWorld()
+def test_delete_records_deletes_remote_segments_below_the_log_start() -> None:
+    world = TierCluster()
     node = copied(world, 3)
     node.log.advance_log_start_offset(15)
     node.run_expiration()
@@ -154,8 +154,8 @@ def test_delete_records_takes_remote_segments_that_are_wholly_below() -> None:
     assert starts(world) == []
 
 
-def test_a_deletion_that_fails_is_tried_again_and_the_others_continue() -> None:
-    world = TierWorld(config=replace(TIERED, retention_ms=0))
+def test_a_failed_deletion_is_retried_and_others_continue() -> None:
+    world = TierCluster(config=replace(TIERED, retention_ms=0))
     node = copied(world, 4)
     world.tier.faults.half_way = 1
     with pytest.raises(RemoteStorageError):
@@ -169,14 +169,14 @@ def test_a_deletion_that_fails_is_tried_again_and_the_others_continue() -> None:
     assert (figures.delete_lag_segments, figures.delete_lag_bytes) == (0, 0)
 
 
-def test_when_remote_storage_is_away_not_every_segment_is_tried() -> None:
-    world = TierWorld(config=replace(TIERED, retention_ms=0))
+def test_an_unavailable_object_store_ends_the_run() -> None:
+    world = TierCluster(config=replace(TIERED, retention_ms=0))
     node = copied(world, 8)
     world.tier.faults.before = 100
     with pytest.raises(RemoteStorageError):
         node.run_expiration()
     assert world.tier.faults.before == 97
-    # The log start has moved all the same: nobody reads what is about to go.
+    # The log start has moved nevertheless: segments in deletion are not read.
     assert node.log.log_start_offset == 80
     world.tier.faults.clear()
     node.run_expiration()
@@ -184,9 +184,9 @@ def test_when_remote_storage_is_away_not_every_segment_is_tried() -> None:
     assert world.ranges() == []
 
 
-def test_segments_that_can_never_be_deleted_do_not_keep_the_others() -> None:
-    """Such as objects that somebody has locked, or custom metadata that nobody can read."""
-    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+def test_segments_that_cannot_be_deleted_do_not_delay_others() -> None:
+    """For example, locked objects, or custom metadata that cannot be decoded."""
+    world = TierCluster(config=replace(TIERED, retention_ms=1000))
     node = copied(world, 8)
     locked = {each.remote_log_segment_id.id for each in world.segments()[:4]}
     delete = world.tier.delete_log_segment_data
@@ -204,8 +204,8 @@ def test_segments_that_can_never_be_deleted_do_not_keep_the_others() -> None:
     assert world.tier.copies.keys() == locked
 
 
-def test_leftovers_that_can_never_be_deleted_do_not_keep_the_others() -> None:
-    world = TierWorld()
+def test_dangling_copies_that_cannot_be_deleted_do_not_delay_others() -> None:
+    world = TierCluster()
     node = copied(world, 4)
     node.context.undeleted_copies.update({each.remote_log_segment_id.id: each for each in world.segments()})
     locked, delete = next(iter(node.context.undeleted_copies)), world.tier.delete_log_segment_data
@@ -221,8 +221,8 @@ def test_leftovers_that_can_never_be_deleted_do_not_keep_the_others() -> None:
     assert node.context.undeleted_copies.keys() == world.tier.copies.keys() == {locked}
 
 
-def test_a_deletion_that_the_former_leader_began_is_finished_by_the_next_whose_log_start_follows() -> None:
-    world = TierWorld(2, replace(TIERED, retention_ms=0))
+def test_a_new_leader_finishes_the_deletion_of_the_former_one() -> None:
+    world = TierCluster(2, replace(TIERED, retention_ms=0))
     old, new = world.nodes
     old.lead(0)
     sealed_segments(old.log, 3)
@@ -232,22 +232,22 @@ def test_a_deletion_that_the_former_leader_began_is_finished_by_the_next_whose_l
     run = old.expiration.run()
     while "DELETE_SEGMENT_STARTED" not in [state for _, _, state in world.ranges()]:
         run.send(None)
-    run.close()  # it dies here
+    run.close()  # the node crashes here
     assert old.log.log_start_offset == 30
     new.lead(1)
     new.log.roll(NOW_MS)
-    world.configure(TIERED)  # retention asks for nothing any more
+    world.configure(TIERED)  # retention has no limit any more
     new.run_copy()
     new.log.apply_retention(NOW_MS + 1)
     new.run_expiration()
-    # The first segment is gone; it is below the log start offset, where something is to be read.
+    # The first segment is deleted; it is below the log start offset, which is readable.
     assert [each[:2] for each in world.ranges()] == [(10, 19), (20, 29)]
     assert new.log.log_start_offset == 10
     world.assert_nothing_dangles()
 
 
-def test_a_leader_that_lost_its_epoch_deletes_no_further_segment() -> None:
-    world = TierWorld(config=replace(TIERED, retention_ms=0))
+def test_a_deposed_leader_deletes_no_further_segment() -> None:
+    world = TierCluster(config=replace(TIERED, retention_ms=0))
     node = copied(world, 3)
     assert node.expiration is not None and node.role is not None
     run = node.expiration.run()
@@ -258,13 +258,13 @@ def test_a_leader_that_lost_its_epoch_deletes_no_further_segment() -> None:
     assert starts(world) == [10, 20]
 
 
-def test_kafka_15414_after_an_unclean_election_of_an_empty_replica_the_old_epochs_go() -> None:
-    world = TierWorld(2)
+def test_kafka_15414_unreachable_epochs_are_deleted_after_unclean_election_of_an_empty_replica() -> None:
+    world = TierCluster(2)
     old, new = world.nodes
     old.lead(0)
     sealed_segments(old.log, 3, epoch=0)
     old.run_copy()
-    # Nothing of it was replicated: the other one leads on with an empty log.
+    # None of the records was replicated: the other replica becomes leader with an empty log.
     new.lead(5)
     sealed_segments(new.log, 2, epoch=5, size=4)
     new.run_copy()
@@ -275,10 +275,8 @@ def test_kafka_15414_after_an_unclean_election_of_an_empty_replica_the_old_epoch
     world.assert_nothing_dangles()
 
 
-def test_after_an_unclean_election_of_a_shorter_replica_shared_segments_stay_and_others_are_not_read() -> (
-    None
-):
-    world = TierWorld(2)
+def test_after_unclean_election_of_a_shorter_replica_only_shared_segments_are_read() -> None:
+    world = TierCluster(2)
     old, new = world.nodes
     old.lead(0)
     sealed_segments(old.log, 2, epoch=0)
@@ -289,7 +287,7 @@ def test_after_an_unclean_election_of_a_shorter_replica_shared_segments_stay_and
     sealed_segments(new.log, 4, epoch=3, size=5)
     new.run_copy()
     new.run_expiration()
-    # 0-19 is common. 20-39 of epoch 0 is not part of the new log, which counts only its own.
+    # 0-19 is common. 20-39 of epoch 0 is not part of the new log, which counts only its own segments.
     segments = {each[:2] for each in world.ranges()}
     assert {(0, 9), (10, 19)} <= segments
     assert new.log.log_start_offset == 0
@@ -299,24 +297,22 @@ def test_after_an_unclean_election_of_a_shorter_replica_shared_segments_stay_and
         assert epoch is not None
         found = new.metadata.remote_log_segment_metadata(PARTITION, epoch, offset)
         assert found is not None and found.start_offset <= offset <= found.end_offset
-    # Once the log start passes them, the strangers go as well.
+    # When the log start passes them, segments of the other lineage are deleted, too.
     new.log.advance_log_start_offset(40)
     new.run_expiration()
     assert world.ranges() == []
     world.assert_nothing_dangles()
 
 
-def test_kafka_15414_a_reassigned_leader_with_a_short_epoch_cache_deletes_nothing_that_is_referenced() -> (
-    None
-):
-    world = TierWorld(2)
+def test_kafka_15414_a_reassigned_leader_with_a_short_epoch_cache_keeps_referenced_segments() -> None:
+    world = TierCluster(2)
     old, new = world.nodes
     for epoch in range(3):
         old.lead(epoch)
         sealed_segments(old.log, 1, epoch=epoch)
         old.run_copy()
     old.log.apply_retention(NOW_MS + 1)
-    # It was built from the tier and knows only the last epoch.
+    # The replica was built from the tier and has only the last epoch.
     new.log.restart_from_remote(
         RemoteState(
             log_start_offset=0,
@@ -335,8 +331,8 @@ def test_kafka_15414_a_reassigned_leader_with_a_short_epoch_cache_deletes_nothin
     assert new.log.log_start_offset == 0
 
 
-def test_a_copy_that_its_leader_may_still_finish_is_not_deleted_before_its_records_are_elsewhere() -> None:
-    world = TierWorld(2)
+def test_a_copy_in_progress_is_deleted_only_when_its_records_are_in_another_segment() -> None:
+    world = TierCluster(2)
     old, new = world.nodes
     old.lead(0)
     sealed_segments(old.log, 1)
@@ -347,14 +343,14 @@ def test_a_copy_that_its_leader_may_still_finish_is_not_deleted_before_its_recor
         copying.send(None)
     new.lead(1)
     new.log.roll(NOW_MS)
-    # The new leader looks for what can be deleted while the old one, which has not heard of it, finishes.
+    # The new leader searches for deletable segments while the former leader, not notified, finishes its copy.
     assert new.expiration is not None
     expiring = new.expiration.run()
     has_ended = False
     try:
         expiring.send(None)
     except StopIteration:
-        has_ended = True  # there was nothing to do for it
+        has_ended = True  # there was nothing to delete
     run_to_end(copying)
     if not has_ended:
         run_to_end(expiring)
@@ -365,8 +361,8 @@ def test_a_copy_that_its_leader_may_still_finish_is_not_deleted_before_its_recor
     world.assert_nothing_dangles()
 
 
-def test_figures_tell_what_is_remote() -> None:
-    world = TierWorld()
+def test_remote_log_metrics_are_reported() -> None:
+    world = TierCluster()
     node = copied(world, 3)
     node.run_expiration()
     figures = node.context.figures.partition(PARTITION)
@@ -375,12 +371,12 @@ def test_figures_tell_what_is_remote() -> None:
 
 
 @pytest.mark.parametrize("keeps_epoch", [True, False])
-def test_what_goes_of_very_many_segments_is_decided_in_a_thread_and_by_a_leader_only(
+def test_a_long_list_of_segments_is_evaluated_in_a_thread_by_the_leader_only(
     monkeypatch: pytest.MonkeyPatch, keeps_epoch: bool
 ) -> None:
-    """A hundred thousand segments would keep everything else on the loop waiting."""
+    """The evaluation of 100,000 segments would block the event loop."""
     monkeypatch.setattr(expiration_task, "SEGMENTS_PER_SLICE", 2)
-    world = TierWorld(config=replace(TIERED, retention_ms=1000))
+    world = TierCluster(config=replace(TIERED, retention_ms=1000))
     node = copied(world, 3)
     world.clock.now_ms += 1000
     called: list[object] = []

@@ -1,4 +1,4 @@
-"""Which remote segments a leader deletes, and where the log starts afterwards."""
+"""Selection of the remote segments to delete, and the log start after it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Segments = list[RemoteLogSegmentMetadata]
 def finished(
     number: int, start: int, end: int, epochs: int | tuple[tuple[int, int], ...] = 0, size_bytes: int = 1000
 ) -> RemoteLogSegmentMetadata:
-    """Its largest timestamp is 1000 + its last offset."""
+    """Return a finished segment whose largest timestamp is 1000 + its last offset."""
     return replace(started(number, start, end, epochs, size_bytes=size_bytes), state=FINISHED)
 
 
@@ -63,11 +63,11 @@ def test_without_limits_nothing_is_deleted() -> None:
         (3902, [], None),
         (3801, [1, 2], 200),
         (0, [1, 2, 3], 300),
-        # longer than the clock has run
+        # longer than the time since 0
         (5001, [], None),
     ],
 )
-def test_time_takes_the_oldest_segments_and_moves_the_log_start(
+def test_retention_ms_deletes_the_oldest_segments_and_moves_the_log_start(
     retention_ms: int, expected: list[int], log_start: int | None
 ) -> None:
     plan = plan_expiration(view(THREE, retention=Retention(retention_ms)))
@@ -79,7 +79,7 @@ def test_time_takes_the_oldest_segments_and_moves_the_log_start(
     ("retention_bytes", "local_only", "expected"),
     [
         (3000, 0, []),
-        (2001, 0, []),  # one byte less than a segment is too much: the segment stays
+        (2001, 0, []),  # the excess is one byte less than the segment: it is kept
         (2000, 0, [1]),
         (2000, 999, [1]),
         (2000, 1000, [1, 2]),
@@ -87,7 +87,7 @@ def test_time_takes_the_oldest_segments_and_moves_the_log_start(
         (0, 10**9, [1, 2, 3]),
     ],
 )
-def test_size_counts_what_is_remote_and_what_is_only_local(
+def test_retention_bytes_counts_remote_and_local_only_bytes(
     retention_bytes: int, local_only: int, expected: list[int]
 ) -> None:
     retention = Retention(None, retention_bytes)
@@ -95,19 +95,19 @@ def test_size_counts_what_is_remote_and_what_is_only_local(
     assert numbers(plan) == [(number, Reason.RETENTION_SIZE) for number in expected]
 
 
-def test_what_time_takes_counts_for_size() -> None:
+def test_segments_deleted_by_time_count_towards_the_size_reduction() -> None:
     plan = plan_expiration(view(THREE, retention=Retention(3901, 2000)))
     assert numbers(plan) == [(1, Reason.RETENTION_TIME)]
 
 
-def test_the_first_segment_that_stays_ends_the_search() -> None:
+def test_the_first_retained_segment_ends_the_search() -> None:
     young_first = [replace(THREE[0], max_timestamp_ms=9999), *THREE[1:]]
     assert numbers(plan_expiration(view(young_first, retention=Retention(1)))) == []
 
 
-def test_what_is_foretold_to_stay_stays_up_to_the_last_moment_and_no_longer() -> None:
+def test_the_predicted_expiry_is_exact() -> None:
     random = Random(4)
-    foretold = 0
+    predicted = 0
     for _ in range(300):
         count = random.randrange(4)
         limits = Retention(
@@ -117,7 +117,7 @@ def test_what_is_foretold_to_stay_stays_up_to_the_last_moment_and_no_longer() ->
         plan = plan_expiration(at)
         if plan.idle is None:
             continue
-        foretold += 1
+        predicted += 1
         assert plan == ExpirationPlan(None, ())
         for _ in range(30):
             later = replace(
@@ -130,7 +130,7 @@ def test_what_is_foretold_to_stay_stays_up_to_the_last_moment_and_no_longer() ->
             where = (later.now_ms, later.local_only_bytes, later.high_watermark, later.log_end_offset)
             if plan.idle.contains(*where):
                 assert plan_expiration(later) == ExpirationPlan(None, ())
-    assert foretold > 50
+    assert predicted > 50
     at = view(THREE, retention=Retention(3902, 3500))
     idle = plan_expiration(at).idle
     assert idle is not None
@@ -140,7 +140,7 @@ def test_what_is_foretold_to_stay_stays_up_to_the_last_moment_and_no_longer() ->
         assert plan_expiration(replace(at, now_ms=now_ms, local_only_bytes=local_bytes)).deletions
 
 
-def test_nothing_is_foretold_while_a_copy_or_a_deletion_is_under_way() -> None:
+def test_no_expiry_is_predicted_during_a_copy_or_deletion() -> None:
     for state in (STARTED, DELETING):
         unfinished = [*THREE, replace(finished(4, 300, 399), state=state)]
         assert plan_expiration(view(unfinished)).idle is None
@@ -148,35 +148,35 @@ def test_nothing_is_foretold_while_a_copy_or_a_deletion_is_under_way() -> None:
     assert plan_expiration(view(THREE)).idle is not None
 
 
-def test_a_topic_without_delete_in_its_cleanup_policy_keeps_its_records_for_ever() -> None:
+def test_records_without_the_delete_policy_are_kept() -> None:
     assert Retention.of(log_config(cleanup_policy=())) == Retention()
     assert Retention.of(log_config(retention_ms=-1, retention_bytes=5)) == Retention(None, 5)
 
 
-def test_kafka_17062_copies_that_did_not_finish_do_not_count_for_size() -> None:
+def test_kafka_17062_unfinished_copies_do_not_count_for_size() -> None:
     failed = [started(10 + attempt, 300, 399) for attempt in range(5)]
     plan = plan_expiration(view([*THREE, *failed], retention=Retention(None, 3000), local_only_bytes=0))
     assert numbers(plan) == []
 
 
-def test_kafka_20732_records_that_two_leaders_copied_count_once() -> None:
-    # Another leader had other boundaries: 100-199 is there twice.
+def test_kafka_20732_records_copied_by_two_leaders_count_once() -> None:
+    # Another leader had other segment boundaries: 100-199 is stored twice.
     overlapping = [finished(1, 0, 99), finished(2, 100, 199), finished(3, 100, 299, size_bytes=2000)]
     assert numbers(plan_expiration(view(overlapping, retention=Retention(None, 3000)))) == []
-    twins = [finished(1, 0, 99), finished(2, 0, 99), finished(3, 100, 199)]
-    assert numbers(plan_expiration(view(twins, retention=Retention(None, 2000)))) == []
-    plan = plan_expiration(view(twins, retention=Retention(None, 1000)))
+    copies = [finished(1, 0, 99), finished(2, 0, 99), finished(3, 100, 199)]
+    assert numbers(plan_expiration(view(copies, retention=Retention(None, 2000)))) == []
+    plan = plan_expiration(view(copies, retention=Retention(None, 1000)))
     assert numbers(plan) == [(1, Reason.RETENTION_SIZE)]
-    assert plan.log_start_offset == 100  # below it now, the twin goes next time
+    assert plan.log_start_offset == 100  # the other copy is below the log start now, and is deleted next time
 
 
-def test_segments_that_the_log_never_had_neither_count_nor_go_nor_end_the_search() -> None:
-    stranger = finished(9, 50, 150, ((0, 50), (3, 120)))
-    plan = plan_expiration(view([*THREE, stranger], retention=Retention(None, 2000)))
+def test_segments_of_another_lineage_are_ignored() -> None:
+    other_lineage = finished(9, 50, 150, ((0, 50), (3, 120)))
+    plan = plan_expiration(view([*THREE, other_lineage], retention=Retention(None, 2000)))
     assert numbers(plan) == [(1, Reason.RETENTION_SIZE)]
 
 
-def test_what_is_wholly_below_the_log_start_goes_as_delete_records_asks() -> None:
+def test_segments_below_the_log_start_are_deleted() -> None:
     plan = plan_expiration(view(THREE, log_start_offset=150, epochs=[(0, 150)]))
     assert numbers(plan) == [(1, Reason.LOG_START)]
     assert plan.log_start_offset is None
@@ -184,51 +184,51 @@ def test_what_is_wholly_below_the_log_start_goes_as_delete_records_asks() -> Non
     assert [number for number, _ in numbers(plan)] == [1, 2, 3]
 
 
-def test_epochs_that_the_log_start_has_passed_do_not_keep_their_segments() -> None:
+def test_epochs_below_the_log_start_do_not_retain_segments() -> None:
     segments = [finished(1, 0, 99, ((0, 0), (1, 50))), finished(2, 100, 199, 2)]
     plan = plan_expiration(view(segments, log_start_offset=100, epochs=[(2, 100)]))
     assert numbers(plan) == [(1, Reason.LOG_START)]
 
 
-def test_after_an_unclean_election_segments_of_epochs_before_the_logs_first_go() -> None:
-    # A replica without any record led on: its log starts at 0 in epoch 5.
+def test_after_unclean_election_segments_of_epochs_before_the_first_are_deleted() -> None:
+    # A replica without any record became leader: its log starts at 0 in epoch 5.
     segments = [finished(1, 0, 99, 3), finished(2, 100, 199, 4), finished(3, 0, 79, 5)]
     plan = plan_expiration(view(segments, epochs=[(5, 0)], copied_offset=79))
     assert numbers(plan) == [(1, Reason.UNREACHABLE_EPOCH), (2, Reason.UNREACHABLE_EPOCH)]
     assert plan.log_start_offset is None
 
 
-def test_kafka_15414_a_reassigned_leader_that_knows_only_late_epochs_keeps_what_is_in_use() -> None:
+def test_kafka_15414_a_reassigned_leader_with_only_late_epochs_keeps_segments_in_use() -> None:
     segments = [finished(1, 0, 99, 3), finished(2, 100, 499, 4), finished(3, 500, 599, 5)]
     plan = plan_expiration(view(segments, epochs=[(5, 500)], log_start_offset=0))
     assert plan == ExpirationPlan(None, ())
 
 
-def test_a_segment_with_an_epoch_that_the_log_knows_is_not_unreachable() -> None:
+def test_a_segment_with_a_known_epoch_is_reachable() -> None:
     segments = [finished(1, 0, 99, ((3, 0), (5, 40)))]
     assert numbers(plan_expiration(view(segments, epochs=[(5, 0)]))) == []
 
 
-def test_kafka_17428_a_dangling_copy_goes_once_its_records_are_in_another_segment() -> None:
+def test_kafka_17428_a_dangling_copy_is_deleted_once_another_segment_has_its_records() -> None:
     dangling = started(9, 200, 299)
     assert numbers(plan_expiration(view([*THREE, dangling]))) == [(9, Reason.DANGLING_COPY)]
-    # its leader may be alive and finish it: then others count on it
+    # its leader may be alive and finish the copy, on which others would rely
     assert numbers(plan_expiration(view([*THREE[:2], dangling]))) == []
 
 
-def test_a_dangling_copy_of_records_that_are_only_local_never_moves_the_log_start() -> None:
+def test_a_dangling_copy_of_local_records_does_not_move_the_log_start() -> None:
     dangling = started(9, 300, 399)
     plan = plan_expiration(view([*THREE, dangling], retention=Retention(0, 0), local_only_bytes=5000))
     assert plan.log_start_offset == 300
     assert [number for number, _ in numbers(plan)] == [1, 2, 3]
 
 
-def test_a_deletion_that_a_former_leader_began_is_finished_whatever_retention_says() -> None:
+def test_a_started_deletion_is_finished_regardless_of_retention() -> None:
     segments = [*THREE[:2], replace(THREE[2], state=DELETING)]
     assert numbers(plan_expiration(view(segments))) == [(3, Reason.UNFINISHED_DELETION)]
 
 
-def test_the_segment_of_a_running_task_is_unchanged_and_ends_the_search() -> None:
+def test_a_segment_with_a_running_task_ends_the_search() -> None:
     busy: set[UUID] = {segment_id(2).id}
     plan = plan_expiration(view(THREE, retention=Retention(0), in_progress=busy))
     assert numbers(plan) == [(1, Reason.RETENTION_TIME)]
@@ -237,11 +237,11 @@ def test_the_segment_of_a_running_task_is_unchanged_and_ends_the_search() -> Non
 
 
 def test_the_log_start_never_passes_the_high_watermark() -> None:
-    # A leader that was just elected does not know yet that all of this is committed.
+    # A leader that was just elected does not know yet that all records are committed.
     plan = plan_expiration(view(THREE, retention=Retention(0), high_watermark=200))
     assert [number for number, _ in numbers(plan)] == [1, 2]
     assert plan.log_start_offset == 200
 
 
-def test_a_log_without_epochs_gives_nothing_up() -> None:
+def test_a_log_without_epochs_deletes_nothing() -> None:
     assert plan_expiration(view(THREE, epochs=[], retention=Retention(0, 0))) == ExpirationPlan(None, ())

@@ -1,4 +1,4 @@
-"""Deletions of partitions whose topic is tiered again meanwhile (KIP-950): nobody deletes what is new."""
+"""Deletions of partitions whose topic is tiered again (KIP-950): new segments are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.logs.partition_logs import NOW_MS
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import loop_iterations
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
-from tests.support.tier.replicas_over_tier import PARTITION, TIERED, CopyingTier, sealed_segments
+from tests.support.tier.tier_cluster import PARTITION, TIERED, CopyingTier, sealed_segments
 from tests.support.waiting import eventually, remains
 from tests.unit.remote.log_manager.test_manager import QUICK, Site, replica
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
@@ -30,7 +30,7 @@ def step(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
 
 
 @on_both_loops
-async def test_a_follower_does_not_count_on_remote_segments_that_are_being_deleted() -> None:
+async def test_a_follower_does_not_rely_on_remote_segments_that_are_being_deleted() -> None:
     leading = Site()
     following = Site(site=leading)
     leading.manager.start()
@@ -51,7 +51,7 @@ async def test_a_follower_does_not_count_on_remote_segments_that_are_being_delet
 
 @on_both_loops
 @pytest.mark.parametrize("leads", [False, True])
-async def test_a_replica_that_hears_late_of_a_deletion_counts_on_the_remote_segments_no_more(
+async def test_a_replica_notified_late_of_a_deletion_stops_relying_on_remote_segments(
     leads: bool,
 ) -> None:
     site = Site()
@@ -72,32 +72,34 @@ async def test_a_replica_that_hears_late_of_a_deletion_counts_on_the_remote_segm
 
 
 @on_both_loops
-async def test_a_leader_that_reads_of_a_finished_deletion_while_it_catches_up_deletes_nothing_new() -> None:
+async def test_a_leader_that_replays_a_finished_deletion_deletes_nothing_newer() -> None:
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(3))], [])
     await eventually(lambda: len(site.finished()) == 3)
     await site.close()
 
-    reborn = Site(site=site)
-    reborn.metadata.held_back.add(PARTITION)
-    reborn.metadata.store.apply(step(MARKED))  # read already; the end of it, and the segments, are not
-    log = reborn.log()
+    restarted = Site(site=site)
+    restarted.metadata.held_back.add(PARTITION)
+    restarted.metadata.store.apply(
+        step(MARKED)
+    )  # read already, unlike the end of the deletion and the segments
+    log = restarted.log()
     sealed_segments(log, 3)
-    reborn.manager.start()
-    reborn.manager.on_leadership_change([replica(log)], [])
-    await eventually(lambda: PARTITION in reborn.manager.removing)
-    reborn.metadata.store.apply(step(FINISHED))
-    reborn.metadata.held_back.clear()
-    reborn.metadata.on_partition_leadership_changes((PARTITION,), ())
-    await eventually(lambda: not reborn.manager.removing and log.remote_border.is_remote_log_known)
-    assert len(reborn.finished()) == 3
-    assert len(reborn.tier.copies) == 3
-    await reborn.close()
+    restarted.manager.start()
+    restarted.manager.on_leadership_change([replica(log)], [])
+    await eventually(lambda: PARTITION in restarted.manager.removing)
+    restarted.metadata.store.apply(step(FINISHED))
+    restarted.metadata.held_back.clear()
+    restarted.metadata.on_partition_leadership_changes((PARTITION,), ())
+    await eventually(lambda: not restarted.manager.removing and log.remote_border.is_remote_log_known)
+    assert len(restarted.finished()) == 3
+    assert len(restarted.tier.copies) == 3
+    await restarted.close()
 
 
 @on_both_loops
-async def test_a_node_that_took_a_deletion_over_leaves_alone_what_came_after_another_has_ended_it() -> None:
+async def test_a_deletion_taken_over_spares_segments_written_after_it_ended() -> None:
     entered, door = threading.Event(), threading.Event()
     leading = Site()
     own_tier, leading.tier = leading.tier, CopyingTier(leading.fs)
@@ -122,7 +124,7 @@ async def test_a_node_that_took_a_deletion_over_leaves_alone_what_came_after_ano
     helping.clock.now_ms += 10 * QUICK.remote_log_manager_task_interval_ms
     helping.manager.start()
     await eventually(entered.is_set)
-    # The other node, which leads the partition again, comes to the end and copies anew.
+    # The other node, which leads the partition again, finishes the deletion and copies again.
     log.update_config(replace(TIERED, remote_storage_enable=False))
     log.update_config(TIERED)
     await eventually(lambda: not leading.metadata.partition_deletions() and len(leading.finished()) == 3)
@@ -135,18 +137,16 @@ async def test_a_node_that_took_a_deletion_over_leaves_alone_what_came_after_ano
 
 
 @on_both_loops
-async def test_a_deletion_that_this_node_still_has_to_do_ends_when_the_topic_is_tiered_again_elsewhere() -> (
-    None
-):
+async def test_a_pending_deletion_ends_when_the_topic_is_tiered_again_elsewhere() -> None:
     site = Site()
     site.manager.start()
     log = site.log(2)
     site.manager.on_leadership_change([replica(log)], [])
     await eventually(lambda: len(site.finished()) == 2)
-    site.metadata.failure = RemoteMetadataError("the metadata topic is away")
+    site.metadata.failure = RemoteMetadataError("the metadata topic is unavailable")
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     assert site.manager.removing == {PARTITION}
-    # Nothing has begun when the partition is elsewhere and tiered again; whoever leads it copies on.
+    # The deletion has not begun when the partition is tiered again elsewhere; its leader continues copying.
     site.manager.keep_partitions([PARTITION])
     await eventually(lambda: not site.manager.removing)
     site.metadata.failure = None
@@ -157,8 +157,8 @@ async def test_a_deletion_that_this_node_still_has_to_do_ends_when_the_topic_is_
 
 
 @on_both_loops
-async def test_what_followers_count_on_stays_when_a_topic_is_tiered_again_before_its_deletion_began() -> None:
-    """A copy that hangs keeps a deletion from beginning; until then followers take segments for in use."""
+async def test_remote_segments_stay_when_a_topic_is_tiered_again_before_its_deletion() -> None:
+    """A hanging copy delays the deletion; until it begins, followers treat the segments as in use."""
     entered, door = threading.Event(), threading.Event()
     leading = Site()
     following = Site(site=leading)
@@ -196,8 +196,8 @@ async def test_what_followers_count_on_stays_when_a_topic_is_tiered_again_before
 
 
 @on_both_loops
-async def test_a_node_that_the_controller_does_not_reach_begins_no_deletion() -> None:
-    """The topic may be tiered again by now, and others count on the segments."""
+async def test_a_node_without_contact_to_the_controller_starts_no_deletion() -> None:
+    """The topic may be tiered again meanwhile, and other nodes rely on the segments."""
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(2))], [])
@@ -212,13 +212,13 @@ async def test_a_node_that_the_controller_does_not_reach_begins_no_deletion() ->
 
 @on_both_loops
 @pytest.mark.parametrize("leads", [False, True])
-async def test_a_topic_that_is_tiered_again_and_no_more_at_once_loses_what_is_remote(leads: bool) -> None:
+async def test_a_topic_tiered_and_untiered_at_once_loses_its_remote_segments(leads: bool) -> None:
     site = Site()
     site.manager.start()
     log = site.log(3)
     site.manager.on_leadership_change([replica(log)], [])
     await eventually(lambda: len(site.finished()) == 3)
-    # All of it in one turn of the loop, as when a node catches up with the metadata.
+    # All in one iteration of the event loop, as when a node catches up with the metadata.
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     here = [replica(log, epoch=1)]
     site.manager.on_leadership_change(*((here, []) if leads else ([], here)))
@@ -229,7 +229,7 @@ async def test_a_topic_that_is_tiered_again_and_no_more_at_once_loses_what_is_re
 
 
 @on_both_loops
-async def test_segments_of_a_deleted_topic_that_can_never_be_deleted_do_not_keep_the_others() -> None:
+async def test_deletion_of_a_topic_continues_past_segments_that_cannot_be_deleted() -> None:
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(8))], [])

@@ -1,4 +1,4 @@
-"""The index cache: bounded, shared, kept over restarts, and no reason for a read to fail."""
+"""The index cache: bounds, sharing, restarts, and failures."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.index_cache.file_names import CachedFile, CachedIndex
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
+from tidelog.storage.disk.files import File
 from tidelog.storage.log.partition_log import PartitionLog
 
 CONFIG = log_config(segment_bytes=1000, index_interval_bytes=1, retention_ms=-1)
@@ -83,7 +84,7 @@ def test_an_index_is_fetched_once_and_then_read_from_disk(
     assert len(tier.index_fetches) == len(set(tier.index_fetches))
 
 
-def test_files_have_the_names_of_apache_kafka(
+def test_file_names_equal_kafkas(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
@@ -99,7 +100,7 @@ def test_files_have_the_names_of_apache_kafka(
     }
 
 
-def test_names_that_are_not_of_the_cache_are_not_taken_for_it() -> None:
+def test_other_file_names_are_ignored() -> None:
     file = CachedFile.parse("45_AAAAAAAAAAAAAAAAAAAAAQ.timeindex")
     assert file is not None
     assert (file.start_offset, file.segment_id.int, file.kind) == (45, 1, CachedIndex.TIME)
@@ -113,7 +114,7 @@ def test_names_that_are_not_of_the_cache_are_not_taken_for_it() -> None:
         assert CachedFile.parse(name) is None
 
 
-def test_a_segment_without_aborted_transactions_is_not_asked_for_its_index(
+def test_a_segment_without_aborted_transactions_has_no_index_request(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
@@ -126,7 +127,7 @@ def test_a_segment_without_aborted_transactions_is_not_asked_for_its_index(
     assert [kind for _, kind in tier.index_fetches] == [IndexType.TRANSACTION, IndexType.OFFSET]
 
 
-def test_a_segment_that_is_gone_is_not_one_in_which_nothing_was_aborted(
+def test_a_deleted_segment_is_an_error_and_not_an_empty_transaction_index(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     gone = replace(segments[1], is_txn_index_empty=False)
@@ -174,7 +175,7 @@ def test_a_damaged_file_is_fetched_again(
     assert positions(opened(fs, tier), segments[0]) == expected
 
 
-def test_a_damaged_index_in_the_tier_is_an_error_that_does_not_stay(
+def test_a_corrupt_remote_index_is_an_error_that_is_not_cached(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
@@ -187,7 +188,7 @@ def test_a_damaged_index_in_the_tier_is_an_error_that_does_not_stay(
     assert positions(cache, segments[0])
 
 
-def test_the_least_recently_used_files_go_when_there_are_too_many_bytes(
+def test_the_least_recently_used_files_are_evicted_beyond_the_size_limit(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
@@ -205,7 +206,7 @@ def test_the_least_recently_used_files_go_when_there_are_too_many_bytes(
     )
 
 
-def test_what_is_read_is_not_closed_under_the_reader(
+def test_an_index_in_use_is_not_closed(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
@@ -219,7 +220,7 @@ def test_what_is_read_is_not_closed_under_the_reader(
     assert not fs.listdir(cache.directory)
 
 
-def test_an_index_larger_than_the_cache_is_used_and_dropped(
+def test_an_index_larger_than_the_cache_is_used_and_not_kept(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier, size_bytes_max=1)
@@ -228,50 +229,67 @@ def test_an_index_larger_than_the_cache_is_used_and_dropped(
     assert cache.size_bytes == len(cache) == 0
 
 
-def test_few_files_are_open_however_many_there_are(
+def test_the_number_of_open_files_is_bounded(
     segments: list[RemoteLogSegmentMetadata],
     tier: MemoryTier,
     fs: CrashFileSystem,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    open_files: list[File] = []
+    open_file = fs.open
+
+    def open_counted(path: str, *, create: bool) -> File:
+        file = open_file(path, create=create)
+        close = file.close
+
+        def close_counted() -> None:
+            open_files.remove(file)
+            close()
+
+        monkeypatch.setattr(file, "close", close_counted)
+        open_files.append(file)
+        return file
+
+    monkeypatch.setattr(fs, "open", open_counted)
     monkeypatch.setattr(cache_module, "OPEN_FILES_MAX", 2)
     cache = opened(fs, tier)
     for metadata in segments:
         positions(cache, metadata)
+        assert len(open_files) <= 2
     fetched = len(tier.index_fetches)
     for metadata in segments:
         positions(cache, metadata)
     assert len(tier.index_fetches) == fetched
-    assert cache.openings == 2 * len(segments)
+    assert len(open_files) == 2
 
 
 def test_readers_of_one_segment_share_one_fetch(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
-    may_go_on = threading.Event()
+    may_continue = threading.Event()
 
     def wait() -> None:
-        assert may_go_on.wait(10)
+        assert may_continue.wait(10)
 
     tier.before_index_fetch = wait
     with ThreadPoolExecutor(8) as pool:
         readers = [pool.submit(positions, cache, segments[0]) for _ in range(8)]
         wait_until(lambda: tier.index_fetches)
-        may_go_on.set()
+        may_continue.set()
         assert len({tuple(reader.result(10)) for reader in readers}) == 1
     assert len(tier.index_fetches) == 1
 
 
-def test_readers_that_wait_for_a_fetch_learn_of_its_failure(
+def test_a_failed_fetch_is_reported_to_all_waiting_readers(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
-    tier.failure = RemoteStorageError("the bucket is on fire")
+    tier.failure = RemoteStorageError("the bucket is unavailable")
     with ThreadPoolExecutor(4) as pool:
         readers = [pool.submit(positions, cache, segments[0]) for _ in range(4)]
         for reader in readers:
-            with pytest.raises(RemoteStorageError, match="on fire"):
+            with pytest.raises(RemoteStorageError, match="the bucket is unavailable"):
                 reader.result(10)
     tier.failure = None
     assert positions(cache, segments[0])
@@ -289,7 +307,7 @@ def test_a_full_disk_does_not_prevent_reading(
     assert not fs.listdir(cache.directory)
 
 
-def test_a_partition_that_leaves_takes_its_indexes_along(
+def test_indexes_of_a_removed_partition_are_deleted(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)
@@ -302,7 +320,7 @@ def test_a_partition_that_leaves_takes_its_indexes_along(
     assert not fs.listdir(cache.directory)
 
 
-def test_a_closed_cache_gives_nothing(
+def test_a_closed_cache_refuses_reads(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
     cache = opened(fs, tier)

@@ -1,4 +1,4 @@
-"""fsck over a real S3 server: what is whole, and what was done to the bucket."""
+"""fsck of a real S3 server: a complete bucket, and a changed one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.remote.inspection.findings import Kind
 from tidelog.remote.inspection.offline import offline_views
 
 
-def test_a_bucket_of_s3_is_looked_at_like_any_other(tmp_path: Path) -> None:
+def test_a_bucket_in_s3_is_inspected(tmp_path: Path) -> None:
     with s3_server() as server, server.bucket() as name:
         tier = TierBucket(
             tmp_path,

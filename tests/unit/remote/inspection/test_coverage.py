@@ -1,4 +1,4 @@
-"""Which offsets are held how often: by scenario, and against a model that looks at each offset by itself."""
+"""Coverage of offsets by segments: scenarios, and a comparison with a model per offset."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def brief(found: Sequence[Finding]) -> list[tuple[Kind, str]]:
     return [(finding.kind, finding.place.partition(" AAA")[0]) for finding in found]
 
 
-def test_a_tier_that_holds_everything_once() -> None:
+def test_complete_coverage_without_duplicates() -> None:
     view = view_of(WHOLE, LINEAGE, local_start=150)
     assert metadata_findings(view) == []
 
 
-def test_a_segment_that_is_missing_below_the_local_start_and_above() -> None:
+def test_a_missing_segment_is_a_gap_below_the_local_log_start_only() -> None:
     events = WHOLE[:2] + WHOLE[4:]
     assert brief(coverage_findings(view_of(events, LINEAGE, local_start=200))) == [
         (Kind.GAP, "offsets 60-119")
@@ -47,17 +47,17 @@ def test_a_segment_that_is_missing_below_the_local_start_and_above() -> None:
     )
 
 
-def test_a_segment_that_is_being_deleted_holds_nothing() -> None:
+def test_a_segment_in_deletion_covers_nothing() -> None:
     view = view_of([*WHOLE, step(0, DELETING)], LINEAGE, local_start=200)
     assert brief(coverage_findings(view)) == [(Kind.GAP, "offsets 0-59")]
     assert coverage_findings(view.with_log_start(60)) == []
 
 
-def test_nothing_is_in_the_tier_and_nothing_has_to_be() -> None:
+def test_an_empty_tier_is_complete_for_a_fully_local_log() -> None:
     assert metadata_findings(view_of([], LINEAGE, local_start=0)) == []
 
 
-def test_another_leader_copied_some_records_again() -> None:
+def test_records_copied_again_by_another_leader_are_an_overlap() -> None:
     events = [*WHOLE, *copied(3, 150, 210, 7)]
     found = coverage_findings(view_of(events, LINEAGE, local_start=211))
     assert [(one.kind, one.place) for one in found] == [(Kind.OVERLAP, "offsets 150-199")]
@@ -65,25 +65,25 @@ def test_another_leader_copied_some_records_again() -> None:
     assert "segment 120-199" in found[0].detail and "segment 150-210" in found[0].detail
 
 
-def test_unclean_election_a_segment_of_records_that_the_log_never_had() -> None:
+def test_after_unclean_election_a_segment_of_another_lineage_is_unreachable() -> None:
     events = [*WHOLE, *copied(3, 120, 300, 6)]
     found = coverage_findings(view_of(events, LINEAGE, local_start=200))
     assert [one.kind for one in found] == [Kind.UNREACHABLE]
     assert found[0].place.startswith("segment 120-300 ")
 
 
-def test_log_divergence_an_epoch_that_continued_in_the_segment_leaves_a_gap_here() -> None:
+def test_a_divergent_segment_leaves_a_gap_at_the_divergence() -> None:
     events = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 110)]), *copied(2, 120, 199, 7)]
     found = coverage_findings(view_of(events, LINEAGE, local_start=200))
     assert brief(found) == [(Kind.GAP, "offsets 100-109")]
 
 
-def test_a_leader_without_the_epoch_of_the_oldest_records() -> None:
+def test_a_leader_without_the_oldest_epoch_is_reported() -> None:
     view = view_of(WHOLE, LINEAGE[1:], local_start=200)
     assert brief(coverage_findings(view))[0] == (Kind.UNKNOWN_EPOCH, "offsets 0-99")
 
 
-def test_a_segment_below_the_log_start_waits_for_its_deletion() -> None:
+def test_a_segment_below_the_log_start_awaits_deletion() -> None:
     found = coverage_findings(view_of(WHOLE, LINEAGE, log_start=60, local_start=200))
     assert [(one.kind, one.kind.severity) for one in found] == [(Kind.BELOW_START, Severity.NOTE)]
 
@@ -92,25 +92,25 @@ def test_a_segment_with_one_offset_left_is_not_below_the_log_start() -> None:
     assert coverage_findings(view_of(WHOLE, LINEAGE, log_start=59, local_start=200)) == []
 
 
-def test_what_the_same_segments_hold_in_two_epochs_is_reported_once() -> None:
+def test_an_overlap_in_two_epochs_is_reported_once() -> None:
     events = [*WHOLE, *copied(3, 60, 119, [(5, 60), (7, 100)])]
     found = coverage_findings(view_of(events, LINEAGE, local_start=200))
     assert [(one.kind, one.place) for one in found] == [(Kind.OVERLAP, "offsets 60-119")]
 
 
-@pytest.mark.parametrize(("told", "is_odd"), [(199, False), (150, True), (-1, True), (250, True)])
-def test_a_leader_that_counts_on_another_end(told: int, is_odd: bool) -> None:
+@pytest.mark.parametrize(("reported", "is_odd"), [(199, False), (150, True), (-1, True), (250, True)])
+def test_a_leader_with_another_remote_end_is_reported(reported: int, is_odd: bool) -> None:
     view = view_of(WHOLE, LINEAGE, local_start=200)
     offsets = view.offsets
-    object.__setattr__(offsets, "highest_offset_in_remote_storage", told)
+    object.__setattr__(offsets, "highest_offset_in_remote_storage", reported)
     assert (disagreement(view) is not None) is is_odd
 
 
-# --- against a model ----------------------------------------------------------------------
+# --- comparison with a model ---
 
 
 class History(NamedTuple):
-    """A log and a tier, drawn at random; `segments` are (start, end, epochs)."""
+    """A random log and its tier; `segments` are (start, end, epochs)."""
 
     lineage: list[tuple[int, int]]
     segments: list[tuple[int, int, list[tuple[int, int]]]]
@@ -141,7 +141,7 @@ def clean_histories(draw: st.DrawFn) -> History:
 
 @st.composite
 def any_histories(draw: st.DrawFn) -> History:
-    """A clean one with segments taken out, doubled, shifted, and written in other epochs."""
+    """Return a history with segments removed, extended, or written in other epochs."""
     history = draw(clean_histories())
     segments = []
     for start, end, epochs in history.segments:
@@ -176,7 +176,7 @@ def as_view(history: History) -> PartitionView:
 
 
 def held_by(history: History, offset: int) -> int:
-    """How many segments have `offset` in the epoch in which the log has it."""
+    """Return the number of segments that have `offset` in the log's epoch of this offset."""
     epoch = LeaderEpochCache.of(EpochEntry(*each) for each in history.lineage).epoch_for_offset(offset)
     return sum(
         start <= offset <= end
@@ -185,7 +185,7 @@ def held_by(history: History, offset: int) -> int:
     )
 
 
-def told_offsets(found: Sequence[Finding], kind: Kind) -> set[int]:
+def reported_offsets(found: Sequence[Finding], kind: Kind) -> set[int]:
     offsets: set[int] = set()
     for finding in found:
         if finding.kind is kind:
@@ -195,30 +195,30 @@ def told_offsets(found: Sequence[Finding], kind: Kind) -> set[int]:
 
 
 @given(clean_histories())
-def test_a_clean_tier_gives_no_finding(history: History) -> None:
+def test_a_complete_tier_has_no_findings(history: History) -> None:
     found = metadata_findings(as_view(history))
     assert {finding.kind for finding in found} <= {Kind.BELOW_START}
 
 
 @given(any_histories())
-def test_gaps_and_overlaps_are_found_where_they_are_and_nowhere_else(history: History) -> None:
+def test_gaps_and_overlaps_are_found_exactly(history: History) -> None:
     view = as_view(history)
     found = coverage_findings(view)
     counts = {offset: held_by(history, offset) for offset in range(history.log_start, history.end + 12)}
     gaps = {offset for offset, count in counts.items() if not count and offset < history.local_start}
-    assert told_offsets(found, Kind.GAP) == gaps
-    assert told_offsets(found, Kind.OVERLAP) == {offset for offset, count in counts.items() if count > 1}
+    assert reported_offsets(found, Kind.GAP) == gaps
+    assert reported_offsets(found, Kind.OVERLAP) == {offset for offset, count in counts.items() if count > 1}
     last_held = max((offset for offset, count in counts.items() if count), default=-1)
     ahead = {
         offset for offset, count in counts.items() if not count and history.local_start <= offset <= last_held
     }
-    assert told_offsets(found, Kind.GAP_AHEAD) == ahead
+    assert reported_offsets(found, Kind.GAP_AHEAD) == ahead
 
 
 @given(any_histories())
-def test_what_is_no_gap_is_served_by_the_metadata_cache(history: History) -> None:
+def test_offsets_outside_gaps_are_found_in_the_metadata_cache(history: History) -> None:
     view = as_view(history)
-    gaps = told_offsets(coverage_findings(view), Kind.GAP)
+    gaps = reported_offsets(coverage_findings(view), Kind.GAP)
     for offset in range(history.log_start, history.local_start):
         epoch = view.epoch_lineage.epoch_at(offset)
         assert epoch is not None
@@ -226,7 +226,7 @@ def test_what_is_no_gap_is_served_by_the_metadata_cache(history: History) -> Non
 
 
 @given(any_histories())
-def test_a_segment_is_unreachable_when_it_holds_nothing_of_the_log(history: History) -> None:
+def test_a_segment_without_records_of_the_log_is_unreachable(history: History) -> None:
     view = as_view(history)
     found = {finding.segment for finding in coverage_findings(view) if finding.kind is Kind.UNREACHABLE}
     for segment in finished(view.segments):

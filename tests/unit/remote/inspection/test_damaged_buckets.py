@@ -1,4 +1,4 @@
-"""Real segments in a real bucket: what is whole gives no finding, and every kind of damage gives its own."""
+"""Inspection of real segments: complete ones have no finding, each kind of damage has its own."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(data)
 
 
-# --- whole --------------------------------------------------------------------------------
+# --- no damage ---
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_was_copied_is_clean_in_every_way_of_storing_it(kind: str, tmp_path: Path) -> None:
+def test_copies_in_every_format_have_no_findings(kind: str, tmp_path: Path) -> None:
     fields = {"custom.metadata.fields.include": "REMOTE_SIZE,OBJECT_PREFIX,OBJECT_KEY", "key.prefix": "deep/"}
     tier = TierBucket(tmp_path, {**configs_of(kind, *write_key_pair(key_pair(), tmp_path)), **fields})
     tier.fill(2, epoch=0)
@@ -78,7 +78,7 @@ def test_what_was_copied_is_clean_in_every_way_of_storing_it(kind: str, tmp_path
 
 
 def _finds_every_batch(tier: TierBucket, segment: RemoteLogSegmentMetadata) -> None:
-    """Every batch is where `explain` says."""
+    """Check that every batch is stored where `explain` reports it."""
     log = tier.bucket.storage.fetch_log_segment(segment, 0).read()
     for position, header in iterate_headers(log):
         where = byte_range(tier.bucket, segment, header.base_offset + header.last_offset_delta // 2)
@@ -88,7 +88,7 @@ def _finds_every_batch(tier: TierBucket, segment: RemoteLogSegmentMetadata) -> N
         assert 0 <= where.stored_start < where.stored_end <= stored
 
 
-def test_a_deleted_segment_that_left_nothing_is_no_finding(tier: TierBucket) -> None:
+def test_a_segment_deleted_completely_is_not_a_finding(tier: TierBucket) -> None:
     tier.step(0, DELETING)
     tier.bucket.storage.delete_log_segment_data(tier.segments[0])
     tier.step(0, DELETED)
@@ -96,11 +96,11 @@ def test_a_deleted_segment_that_left_nothing_is_no_finding(tier: TierBucket) -> 
     assert tier.bucket.findings(view, tier.bucket.sizes(view.partition)) == []
 
 
-# --- objects ------------------------------------------------------------------------------
+# --- objects ---
 
 
 @pytest.mark.parametrize("suffix", ["log", "indexes", "rsm-manifest"])
-def test_an_object_that_is_gone(suffix: str, tier: TierBucket) -> None:
+def test_a_missing_object_is_reported(suffix: str, tier: TierBucket) -> None:
     tier.file(1, suffix).unlink()
     (finding,) = tier.findings()
     assert finding.kind is Kind.MISSING_OBJECT
@@ -110,19 +110,19 @@ def test_an_object_that_is_gone(suffix: str, tier: TierBucket) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["log", "indexes"])
-def test_an_object_that_was_cut_or_grew(suffix: str, tier: TierBucket) -> None:
+def test_an_object_of_another_size_is_reported(suffix: str, tier: TierBucket) -> None:
     data = tier.file(2, suffix).read_bytes()
     tier.file(2, suffix).write_bytes(data[:-1])
     tier.file(1, suffix).write_bytes(tier.file(1, suffix).read_bytes() + b"x")
     assert kinds(tier.findings()) == [Kind.WRONG_SIZE, Kind.WRONG_SIZE]
 
 
-def test_a_manifest_that_cannot_be_read(tier: TierBucket) -> None:
+def test_an_unreadable_manifest_is_reported(tier: TierBucket) -> None:
     tier.file(0, "rsm-manifest").write_bytes(b'{"version":"9"}')
     assert kinds(tier.findings()) == [Kind.BAD_MANIFEST]
 
 
-def test_a_manifest_of_another_log(tier: TierBucket) -> None:
+def test_a_manifest_of_another_log_is_reported(tier: TierBucket) -> None:
     fields = json.loads(tier.file(0, "rsm-manifest").read_bytes())
     fields["chunkIndex"]["originalFileSize"] += 1
     tier.file(0, "rsm-manifest").write_bytes(json.dumps(fields).encode())
@@ -131,7 +131,7 @@ def test_a_manifest_of_another_log(tier: TierBucket) -> None:
     assert "in the metadata it is" in found[0].detail
 
 
-def test_objects_that_no_metadata_names(tier: TierBucket) -> None:
+def test_objects_without_metadata_are_reported(tier: TierBucket) -> None:
     stray = tier.file(0, "log").with_name(f"{0:020d}-{uuid_text(tier.view().partition.topic_id)}.log")
     stray.write_bytes(b"left behind")
     (finding,) = tier.findings()
@@ -141,7 +141,7 @@ def test_objects_that_no_metadata_names(tier: TierBucket) -> None:
     assert kinds(tier.findings()) == [Kind.FOREIGN_OBJECT]
 
 
-def test_objects_of_a_segment_whose_deletion_was_noted_as_done(tier: TierBucket) -> None:
+def test_objects_left_by_a_finished_deletion_are_reported(tier: TierBucket) -> None:
     tier.step(0, DELETING)
     tier.step(0, DELETED)
     view = tier.view().with_log_start(tier.segments[1].start_offset)
@@ -149,7 +149,7 @@ def test_objects_of_a_segment_whose_deletion_was_noted_as_done(tier: TierBucket)
     assert [(one.kind, one.detail) for one in found] == [(Kind.ORPHAN, "its segment was deleted")] * 3
 
 
-def test_objects_of_unknown_partitions(tier: TierBucket) -> None:
+def test_objects_of_unknown_partitions_are_reported(tier: TierBucket) -> None:
     assert list(tier.bucket.stray_findings([tier.view().partition])) == []
     assert kinds(list(tier.bucket.stray_findings([]))) == [Kind.ORPHAN] * 9
 
@@ -166,21 +166,21 @@ def test_a_masked_prefix_is_not_shown(tmp_path: Path) -> None:
     tier.bucket.close()
 
 
-def test_a_bucket_that_does_not_answer_is_no_finding(
+def test_an_unavailable_bucket_is_an_error_and_not_a_finding(
     tier: TierBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def away(key: str, start: int | None = None, end: int | None = None) -> None:
-        raise RemoteStorageError(f"no answer about {key}")
+        raise RemoteStorageError(f"no response for {key}")
 
     monkeypatch.setattr(tier.bucket.storage.store, "get", away)
-    with pytest.raises(RemoteStorageError, match="no answer"):
+    with pytest.raises(RemoteStorageError, match="no response for"):
         tier.findings()
 
 
-# --- every byte ---------------------------------------------------------------------------
+# --- single bytes ---
 
 
-def test_a_flipped_byte_of_a_batch(tier: TierBucket) -> None:
+def test_a_flipped_byte_of_a_batch_is_reported(tier: TierBucket) -> None:
     path = tier.file(1, "log")
     second = list(iterate_headers(path.read_bytes()))[1][0]
     flip(path, second + 70)
@@ -191,7 +191,7 @@ def test_a_flipped_byte_of_a_batch(tier: TierBucket) -> None:
 
 
 @pytest.mark.parametrize("kind", ["compressed", "encrypted"])
-def test_a_flipped_byte_of_a_chunk(kind: str, tmp_path: Path) -> None:
+def test_a_flipped_byte_of_a_chunk_is_reported(kind: str, tmp_path: Path) -> None:
     tier = TierBucket(tmp_path, configs_of(kind, *write_key_pair(key_pair(), tmp_path)))
     tier.fill(1)
     tier.copy()
@@ -200,7 +200,7 @@ def test_a_flipped_byte_of_a_chunk(kind: str, tmp_path: Path) -> None:
     tier.bucket.close()
 
 
-def test_every_flipped_byte_of_the_small_files_is_found_or_without_effect(tier: TierBucket) -> None:
+def test_every_flipped_byte_of_small_files_is_reported_or_has_no_effect(tier: TierBucket) -> None:
     path = tier.file(0, "indexes")
     whole = path.read_bytes()
     missed = []
@@ -220,7 +220,7 @@ def test_every_flipped_byte_of_the_small_files_is_found_or_without_effect(tier: 
     assert len(missed) < len(whole) // 8
 
 
-# --- what segments say, byte by byte, against their metadata -------------------------------
+# --- content of segments compared with their metadata ---
 
 
 Change = Callable[[StoredSegment], None]
@@ -236,7 +236,7 @@ def with_aborts(tmp_path: Path) -> Iterator[TierBucket]:
 
 
 def in_memory(tier: TierBucket) -> tuple[MemoryTier, StoredSegment]:
-    """The first segment in a tier that can be changed at will."""
+    """Return the first segment in a tier in memory, which tests can change."""
     metadata, storage = tier.segments[0], tier.bucket.storage
     indexes = {}
     for index_type in IndexType:
@@ -246,7 +246,7 @@ def in_memory(tier: TierBucket) -> tuple[MemoryTier, StoredSegment]:
     return MemoryTier({metadata.remote_log_segment_id.id: stored}, bytes_at_most=777), stored
 
 
-def test_small_reads_of_a_stream_are_put_together(with_aborts: TierBucket) -> None:
+def test_short_reads_of_a_stream_are_combined(with_aborts: TierBucket) -> None:
     memory, stored = in_memory(with_aborts)
     seen: list[int] = []
     assert inspect_segment(memory, with_aborts.segments[0], seen.append) == []
@@ -254,7 +254,7 @@ def test_small_reads_of_a_stream_are_put_together(with_aborts: TierBucket) -> No
     assert len([one for one in memory.ranges if one[1] == 0]) == 1
 
 
-def test_an_aborted_transaction_that_no_index_names(with_aborts: TierBucket) -> None:
+def test_an_aborted_transaction_missing_in_the_index_is_reported(with_aborts: TierBucket) -> None:
     memory, stored = in_memory(with_aborts)
     whole = stored.indexes[IndexType.TRANSACTION]
     assert len(whole) == 2 * 34
@@ -267,7 +267,7 @@ def test_an_aborted_transaction_that_no_index_names(with_aborts: TierBucket) -> 
     assert "it lacks the abort at offset 4, 2 in total" in finding.detail
 
 
-def test_an_abort_of_what_was_never_written_here_needs_no_entry(tmp_path: Path) -> None:
+def test_an_abort_marker_without_records_needs_no_index_entry(tmp_path: Path) -> None:
     tier = TierBucket(tmp_path)
     tier.fill_with_aborts(roll=False)
     append_marker(tier.log, 7, is_abort=True)
@@ -279,19 +279,19 @@ def test_an_abort_of_what_was_never_written_here_needs_no_entry(tmp_path: Path) 
     tier.bucket.close()
 
 
-def test_a_transaction_index_that_brokers_believe_empty(with_aborts: TierBucket) -> None:
+def test_a_transaction_index_marked_empty_is_reported(with_aborts: TierBucket) -> None:
     memory, _ = in_memory(with_aborts)
     (finding,) = inspect_segment(memory, replace(with_aborts.segments[0], is_txn_index_empty=True))
     assert finding.detail == "it has 2 entries, in the metadata it is empty"
 
 
-def test_a_transaction_index_that_names_a_committed_one(with_aborts: TierBucket) -> None:
+def test_a_committed_transaction_in_the_index_is_reported(with_aborts: TierBucket) -> None:
     memory, stored = in_memory(with_aborts)
     stored.indexes[IndexType.TRANSACTION] = struct.pack(">hqqqq", 0, 8, 5, 9, 9)
     assert Kind.BAD_TRANSACTION_INDEX in kinds(inspect_segment(memory, with_aborts.segments[0]))
 
 
-def test_offsets_that_are_not_those_of_the_metadata(tier: TierBucket) -> None:
+def test_offsets_that_differ_from_the_metadata_are_reported(tier: TierBucket) -> None:
     memory, stored = in_memory(tier)
     metadata = tier.segments[0]
     positions = [position for position, _ in iterate_headers(stored.log)]
@@ -308,7 +308,7 @@ def test_offsets_that_are_not_those_of_the_metadata(tier: TierBucket) -> None:
     assert Kind.WRONG_OFFSETS in kinds(found)
 
 
-def test_epochs_and_timestamps_that_are_not_those_of_the_metadata(tier: TierBucket) -> None:
+def test_epochs_and_timestamps_that_differ_from_the_metadata_are_reported(tier: TierBucket) -> None:
     memory, _ = in_memory(tier)
     metadata = replace(
         tier.segments[0],
@@ -323,7 +323,7 @@ def test_epochs_and_timestamps_that_are_not_those_of_the_metadata(tier: TierBuck
     ]
 
 
-def test_a_segment_of_which_a_part_was_below_the_log_start_when_it_was_copied(tier: TierBucket) -> None:
+def test_a_segment_partly_below_the_log_start_at_copy_time_is_valid(tier: TierBucket) -> None:
     memory, stored = in_memory(tier)
     stored.indexes[IndexType.LEADER_EPOCH] = encode_leader_epochs([EpochEntry(0, 5)])
     assert inspect_segment(memory, replace(tier.segments[0], segment_leader_epochs=(EpochStart(0, 5),))) == []
@@ -338,7 +338,7 @@ def test_a_segment_of_which_a_part_was_below_the_log_start_when_it_was_copied(ti
         (IndexType.LEADER_EPOCH, Kind.BAD_LEADER_EPOCHS),
     ],
 )
-def test_a_small_file_that_is_not_there_or_no_such_file(
+def test_a_missing_or_invalid_small_file_is_reported(
     index_type: IndexType, kind: Kind, tier: TierBucket
 ) -> None:
     memory, stored = in_memory(tier)
@@ -348,26 +348,26 @@ def test_a_small_file_that_is_not_there_or_no_such_file(
     assert kinds(inspect_segment(memory, tier.segments[0])) == [kind]
 
 
-def test_a_producer_snapshot_of_a_later_segment(with_aborts: TierBucket) -> None:
+def test_a_producer_snapshot_of_a_later_segment_is_reported(with_aborts: TierBucket) -> None:
     memory, _ = in_memory(with_aborts)
     metadata = replace(with_aborts.segments[0], end_offset=9)
     found = [one for one in inspect_segment(memory, metadata) if one.kind is Kind.BAD_PRODUCER_SNAPSHOT]
     assert [one.detail for one in found] == ["it has offset 13, the segment ends with 9"]
 
 
-def test_a_stream_that_ends_early_is_damage_and_a_store_that_fails_is_not(tier: TierBucket) -> None:
+def test_a_truncated_stream_is_corruption_and_a_failing_store_is_not(tier: TierBucket) -> None:
     memory, _ = in_memory(tier)
     memory.cut_after = 500
     assert kinds(inspect_segment(memory, tier.segments[0])) == [Kind.BAD_BATCH]
-    memory.failure = RemoteStorageError("the store is away")
-    with pytest.raises(RemoteStorageError, match="is away"):
+    memory.failure = RemoteStorageError("the store is unavailable")
+    with pytest.raises(RemoteStorageError, match="is unavailable"):
         inspect_segment(memory, tier.segments[0])
 
 
-# --- a second look --------------------------------------------------------------------------
+# --- second inspection ---
 
 
-def test_only_what_a_second_look_finds_again_is_reported(tier: TierBucket) -> None:
+def test_only_findings_confirmed_by_a_second_inspection_are_reported(tier: TierBucket) -> None:
     tier.file(0, "log").unlink()
     flip(tier.file(1, "log"), 100)
     first = tier.findings()
@@ -379,7 +379,7 @@ def test_only_what_a_second_look_finds_again_is_reported(tier: TierBucket) -> No
     assert confirmed(first, first, [tier.view()]) == first[:1]
 
 
-def test_a_segment_whose_objects_are_damaged_is_not_read(tier: TierBucket) -> None:
+def test_a_segment_with_damaged_objects_is_not_read(tier: TierBucket) -> None:
     tier.file(0, "log").unlink()
     shallow = tier.findings(deep=False)
     ids = [segment.remote_log_segment_id for segment in tier.segments]
@@ -389,10 +389,10 @@ def test_a_segment_whose_objects_are_damaged_is_not_read(tier: TierBucket) -> No
     assert [segment.remote_log_segment_id for segment in read] == ids
 
 
-# --- without a broker ----------------------------------------------------------------------
+# --- without a broker ---
 
 
-def test_offline_a_hole_and_objects_without_a_manifest(tier: TierBucket) -> None:
+def test_offline_gaps_and_objects_without_manifest_are_reported(tier: TierBucket) -> None:
     tier.file(1, "rsm-manifest").unlink()
     views, found = offline_views(tier.bucket, ["events"])
     assert kinds(found) == [Kind.UNFINISHED_OBJECTS] * 2
@@ -405,7 +405,7 @@ def test_offline_a_hole_and_objects_without_a_manifest(tier: TierBucket) -> None
     )
 
 
-def test_offline_a_manifest_that_says_it_is_another(tier: TierBucket) -> None:
+def test_offline_a_manifest_of_another_segment_is_reported(tier: TierBucket) -> None:
     tier.file(0, "rsm-manifest").write_bytes(tier.file(1, "rsm-manifest").read_bytes())
     tier.file(2, "rsm-manifest").write_bytes(b"{}")
     _, found = offline_views(tier.bucket, ())

@@ -1,4 +1,4 @@
-"""Leader epochs found by asking, against the epochs that the leader has."""
+"""Leader epochs found by requests, compared with those of the leader."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from tidelog.remote.inspection.lineage_walk import LineageWalk
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 
-def walk(entries: list[tuple[int, int]], log_start: int, end: int, asked: int | None = None) -> LineageWalk:
-    """Ask a leader that has these epochs, until nothing is left to ask."""
+def walk(
+    entries: list[tuple[int, int]], log_start: int, end: int, requested: int | None = None
+) -> LineageWalk:
+    """Query a leader that has these epochs until no query is left."""
     cache = LeaderEpochCache.of(EpochEntry(*entry) for entry in entries)
-    walking = LineageWalk(entries[-1][0] if asked is None else asked, log_start)
+    walking = LineageWalk(entries[-1][0] if requested is None else requested, log_start)
     while walking.next_epoch is not None:
         walking.add_response(*cache.end_offset_for(walking.next_epoch, end))
     return walking
@@ -29,7 +31,7 @@ def walk(entries: list[tuple[int, int]], log_start: int, end: int, asked: int | 
         ([(4, 100)], 0, [(4, 100)]),
     ],
 )
-def test_the_epochs_of_a_log(
+def test_the_epochs_of_a_log_are_queried(
     entries: list[tuple[int, int]], log_start: int, found: list[tuple[int, int]]
 ) -> None:
     walking = walk(entries, log_start, 30 + log_start)
@@ -37,19 +39,19 @@ def test_the_epochs_of_a_log(
     assert walking.log_end_offset == 30 + log_start
 
 
-def test_a_leader_that_has_not_begun_its_epoch() -> None:
-    walking = walk([(2, 0), (3, 5)], 0, 9, asked=6)
+def test_a_leader_without_its_own_epoch_is_handled() -> None:
+    walking = walk([(2, 0), (3, 5)], 0, 9, requested=6)
     assert list(walking.entries) == [(2, 0), (3, 5)]
     assert walking.log_end_offset == 9
 
 
-def test_a_partition_without_a_leader_is_not_asked() -> None:
+def test_a_partition_without_leader_is_not_queried() -> None:
     walking = LineageWalk(-1, 0)
     assert (walking.next_epoch, walking.entries, walking.log_end_offset) == (None, (), None)
 
 
 @given(st.data())
-def test_every_offset_is_of_the_epoch_in_which_the_leader_has_it(data: st.DataObject) -> None:
+def test_every_offset_belongs_to_the_leaders_epoch(data: st.DataObject) -> None:
     epochs = sorted(data.draw(st.sets(st.integers(0, 30), min_size=1, max_size=8)))
     starts = sorted(data.draw(st.sets(st.integers(0, 60), min_size=len(epochs), max_size=len(epochs))))
     entries = list(zip(epochs, starts, strict=True))

@@ -1,4 +1,4 @@
-"""Names and descriptions of objects, back to what they stand for."""
+"""Object names and descriptions, and the segments they belong to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ TOPICS = st.text("abc.-_09", min_size=1, max_size=12)
 
 
 @given(TOPICS, UUIDS, st.integers(0, 99), st.integers(0, 2**50), st.sampled_from(["", "p/", "a-b/0/"]))
-def test_a_key_says_whose_it_is(topic: str, topic_id: UUID, number: int, start: int, prefix: str) -> None:
+def test_an_object_key_gives_partition_and_segment(
+    topic: str, topic_id: UUID, number: int, start: int, prefix: str
+) -> None:
     partition = TopicIdPartition(topic_id, topic, number)
     metadata = started(1, start, start + 5, partition=partition)
     keys = ObjectKeys(prefix).of(metadata)
@@ -45,7 +47,7 @@ def test_a_key_says_whose_it_is(topic: str, topic_id: UUID, number: int, start: 
         "tides-AAAAAAAAAAAAAAAAAAAAAA/0/00000000000000000000-AAAAAAAAAAAAAAAAAAAAAA.log",
     ],
 )
-def test_other_keys_say_nothing(key: str) -> None:
+def test_other_keys_are_not_parsed(key: str) -> None:
     assert parse_key(key, "p/") is None
 
 
@@ -61,12 +63,12 @@ def test_a_manifest_describes_its_segment() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"chunkIndex":{"originalFileSize":"x"}}', b"\xff"])
-def test_what_is_no_manifest_describes_nothing(data: bytes) -> None:
+def test_an_invalid_manifest_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         described_segment(data)
 
 
-def test_every_kind_has_its_words() -> None:
+def test_every_kind_of_finding_has_a_description() -> None:
     assert len({kind.meaning for kind in Kind}) == len(Kind)
     finding = Finding(Kind.GAP, None, offsets_text(3, 3), "see there")
     assert str(finding) == (

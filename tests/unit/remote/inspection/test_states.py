@@ -1,4 +1,4 @@
-"""Copies and deletions that stand still, records that make no sense, partitions of topics that are gone."""
+"""Unfinished copies and deletions, invalid records, and partitions of deleted topics."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ def kinds(found: list[Finding]) -> list[Kind]:
     return [finding.kind for finding in found]
 
 
-def test_a_copy_that_is_under_way() -> None:
+def test_a_copy_in_progress_is_not_a_finding() -> None:
     view = view_of([*WHOLE, started(2, 20, 29)], local_start=10)
     assert state_findings(view, patience_ms=NOW_MS) == []
     copying = copy_in_progress(view, patience_ms=NOW_MS)
     assert copying is not None and ids([copying]) == [2]
 
 
-def test_a_copy_that_takes_too_long() -> None:
+def test_a_copy_in_progress_for_too_long_is_reported() -> None:
     view = view_of([*WHOLE, started(2, 20, 29)], local_start=10)
     (finding,) = state_findings(view, PATIENCE_MS)
     assert (finding.kind, finding.detail) == (Kind.DANGLING_COPY, "since 9997 s")
     assert copy_in_progress(view) is None
 
 
-def test_a_copy_whose_records_another_one_holds_is_given_up() -> None:
+def test_a_copy_whose_records_are_in_another_segment_is_abandoned() -> None:
     view = view_of([*copied(0, 0, 9), started(2, 10, 19), *copied(1, 10, 19)], local_start=10)
     (finding,) = state_findings(view, patience_ms=NOW_MS)
     assert (finding.kind, finding.detail) == (Kind.DANGLING_COPY, "another segment contains the same records")
 
 
-def test_a_copy_after_which_another_began_is_given_up() -> None:
+def test_a_copy_followed_by_another_is_abandoned() -> None:
     view = view_of([*WHOLE, started(2, 20, 29), started(3, 20, 25)], local_start=10)
     (finding,) = state_findings(view, patience_ms=NOW_MS)
     assert finding.detail == "another copy has begun since"
@@ -59,7 +59,7 @@ def test_a_copy_after_which_another_began_is_given_up() -> None:
     assert copying is not None and ids([copying]) == [3]
 
 
-def test_a_deletion_that_does_not_end() -> None:
+def test_a_deletion_that_does_not_finish_is_reported() -> None:
     view = view_of([*WHOLE, step(0, DELETING)], log_start=10, local_start=20)
     assert kinds(state_findings(view)) == [Kind.UNFINISHED_DELETION]
     assert state_findings(view, patience_ms=NOW_MS) == []
@@ -67,7 +67,7 @@ def test_a_deletion_that_does_not_end() -> None:
     assert state_findings(ended) == []
 
 
-def test_a_partition_whose_deletion_does_not_end() -> None:
+def test_a_partition_deletion_that_does_not_finish_is_reported() -> None:
     view = view_of([*WHOLE, deletion(MARKED), deletion(DELETING_PARTITION)])
     (finding,) = state_findings(view)
     assert (finding.kind, finding.place) == (
@@ -76,7 +76,7 @@ def test_a_partition_whose_deletion_does_not_end() -> None:
     )
 
 
-def test_a_partition_that_was_deleted_has_no_segments_and_knows_which_it_had() -> None:
+def test_a_deleted_partition_keeps_the_list_of_its_segments() -> None:
     history = history_of([*WHOLE, deletion(MARKED), deletion(GONE)])
     assert (len(history.cache), len(history.deleted), history.deletion) == (0, 2, None)
 
@@ -86,7 +86,7 @@ def test_a_partition_that_was_deleted_has_no_segments_and_knows_which_it_had() -
     [step(0, FINISHED), step(9, FINISHED), started(0, 0, 9)],
     ids=["after its deletion", "never begun", "begun again"],
 )
-def test_a_record_that_does_not_follow_is_reported_and_ignored(event: RemoteLogEvent) -> None:
+def test_an_invalid_transition_is_reported_and_ignored(event: RemoteLogEvent) -> None:
     before = [*WHOLE, step(0, DELETING)]
     view = view_of([*before, event], log_start=10, local_start=20)
     assert kinds(state_findings(view, NOW_MS)) == [Kind.ILLEGAL_RECORD]
@@ -94,21 +94,21 @@ def test_a_record_that_does_not_follow_is_reported_and_ignored(event: RemoteLogE
 
 
 @pytest.mark.parametrize("event", [step(0, FINISHED), step(0, DELETING), started(0, 0, 9)])
-def test_a_record_about_a_segment_that_is_gone_is_reported_and_ignored(event: RemoteLogEvent) -> None:
+def test_a_record_of_a_deleted_segment_is_reported_and_ignored(event: RemoteLogEvent) -> None:
     events = [*WHOLE, step(0, DELETING), step(0, DELETED), event]
     view = view_of(events, log_start=10, local_start=20)
     assert kinds(state_findings(view, NOW_MS)) == [Kind.ILLEGAL_RECORD]
     assert ids(view.segments) == [1]
 
 
-def test_records_that_come_twice_are_nothing_to_tell() -> None:
+def test_repeated_records_are_not_reported() -> None:
     twice = [event for event in (*WHOLE, step(0, DELETING), step(0, DELETED)) for _ in range(2)]
-    # A start that comes again after the end would not follow.
+    # A copy start that follows the copy end would be invalid.
     del twice[1], twice[4]
     assert state_findings(view_of(twice, log_start=10, local_start=20), NOW_MS) == []
 
 
-# --- the topic as a whole -------------------------------------------------------------------
+# --- the whole topic ---
 
 
 def metadata(*events: RemoteLogEvent) -> MetadataHistory:
@@ -118,7 +118,7 @@ def metadata(*events: RemoteLogEvent) -> MetadataHistory:
     return history
 
 
-def test_segments_of_a_topic_that_is_gone() -> None:
+def test_segments_of_a_deleted_topic_are_reported() -> None:
     live, gone = {PARTITION.topic_id}, set[object]()
     assert history_findings(metadata(*WHOLE), live, NOW_MS) == []
     (finding,) = history_findings(metadata(*WHOLE), gone, NOW_MS)  # type: ignore[arg-type]
@@ -129,7 +129,7 @@ def test_segments_of_a_topic_that_is_gone() -> None:
     assert history_findings(metadata(*WHOLE, deletion(GONE)), frozenset(), NOW_MS) == []
 
 
-def test_records_that_cannot_be_decoded_and_a_topic_that_was_truncated() -> None:
+def test_undecodable_records_and_a_truncated_topic_are_reported() -> None:
     history = metadata(*WHOLE)
     history.record(RecordPlace(4, 77), b"\x01\x63\x00")
     history.record(RecordPlace(4, 78), None)
@@ -140,7 +140,7 @@ def test_records_that_cannot_be_decoded_and_a_topic_that_was_truncated() -> None
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 1, 2, 3])), max_size=40))
-def test_any_order_of_records_is_taken_and_a_segment_is_known_or_gone(steps: list[tuple[int, int]]) -> None:
+def test_records_in_any_order_give_a_known_or_deleted_segment(steps: list[tuple[int, int]]) -> None:
     events: list[RemoteLogEvent] = []
     for number, state in steps:
         if state == 0:

@@ -1,4 +1,4 @@
-"""The node dies at every step, and a new RemoteLogManager over the same remote state goes on rightly."""
+"""Crashes of a node at every step, after which a new RemoteLogManager continues with the remote state."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tests.support.disks.crash_file_system import SimulatedCrash
-from tests.support.tier.replicas_over_tier import (
+from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,
+    TierCluster,
     TierNode,
-    TierWorld,
     replicate,
     run_to_end,
     sealed_segments,
@@ -26,7 +26,7 @@ Dies = Callable[[FaultPoint], None]
 
 
 class DiesAt:
-    """Ends the process when `point` is reached for the `nth` time."""
+    """Crashes the process when `point` is reached for the `nth` time."""
 
     def __init__(self, point: FaultPoint, nth: int) -> None:
         self.point = point
@@ -42,7 +42,7 @@ class DiesAt:
 
 
 class Recorder:
-    """Notes which points a run passes."""
+    """Records the points that a run passes."""
 
     def __init__(self) -> None:
         self.passed: list[FaultPoint] = []
@@ -51,18 +51,18 @@ class Recorder:
         self.passed.append(point)
 
 
-def written(world: TierWorld, node: TierNode, segments: int) -> None:
+def written(world: TierCluster, node: TierNode, segments: int) -> None:
     sealed_segments(node.log, segments)
     for other in world.nodes:
         replicate(node.log, other.log)
 
 
-def copy_three(world: TierWorld, node: TierNode) -> None:
+def copy_three(world: TierCluster, node: TierNode) -> None:
     written(world, node, 3)
     node.run_copy()
 
 
-def copy_with_a_failure(world: TierWorld, node: TierNode) -> None:
+def copy_with_a_failure(world: TierCluster, node: TierNode) -> None:
     written(world, node, 2)
     world.tier.faults.half_way = 1
     try:
@@ -71,13 +71,13 @@ def copy_with_a_failure(world: TierWorld, node: TierNode) -> None:
         node.run_copy()
 
 
-def expire(world: TierWorld, node: TierNode) -> None:
+def expire(world: TierCluster, node: TierNode) -> None:
     copy_three(world, node)
     world.configure(replace(TIERED, retention_ms=0))
     node.run_expiration()
 
 
-def remove(world: TierWorld, node: TierNode) -> None:
+def remove(world: TierCluster, node: TierNode) -> None:
     try:
         copy_three(world, node)
     finally:
@@ -86,56 +86,58 @@ def remove(world: TierWorld, node: TierNode) -> None:
 
 
 def stop_leading(node: TierNode) -> None:
-    """What the manager does before a partition is removed."""
+    """Stop copying, as the manager does before a partition is removed."""
     assert node.role is not None and node.copy is not None
     node.role.is_current = False
     node.copy.release()
 
 
-STORIES = [copy_three, copy_with_a_failure, expire, remove]
+SCENARIOS = [copy_three, copy_with_a_failure, expire, remove]
 
 
-def points_of(story: Callable[[TierWorld, TierNode], None]) -> list[FaultPoint]:
-    world = TierWorld()
+def points_of(scenario: Callable[[TierCluster, TierNode], None]) -> list[FaultPoint]:
+    world = TierCluster()
     recorder = Recorder()
     node = world.nodes[0]
     node.restart(recorder)
     node.lead(0)
-    story(world, node)
+    scenario(world, node)
     return recorder.passed
 
 
 CRASHES = [
-    pytest.param(story, point, passed[: index + 1].count(point), id=f"{story.__name__}-{index}-{point.name}")
-    for story in STORIES
-    for passed in (points_of(story),)
+    pytest.param(
+        scenario, point, passed[: index + 1].count(point), id=f"{scenario.__name__}-{index}-{point.name}"
+    )
+    for scenario in SCENARIOS
+    for passed in (points_of(scenario),)
     for index, point in enumerate(passed)
 ]
 
 
-def test_the_stories_pass_every_fault_point() -> None:
-    assert {point for story in STORIES for point in points_of(story)} == set(FaultPoint)
+def test_the_workloads_pass_every_fault_point() -> None:
+    assert {point for scenario in SCENARIOS for point in points_of(scenario)} == set(FaultPoint)
 
 
-def bring_to_rest(world: TierWorld, node: TierNode) -> None:
-    """Let the tasks run as often as they need."""
+def run_tasks_to_completion(world: TierCluster, node: TierNode) -> None:
+    """Run the tasks as often as necessary."""
     for _ in range(3):
         node.run_copy()
         node.run_expiration()
 
 
-@pytest.mark.parametrize(("story", "point", "nth"), CRASHES)
+@pytest.mark.parametrize(("scenario", "point", "nth"), CRASHES)
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["same node", "other node"])
-def test_the_next_leader_finishes_what_a_crash_left(
-    story: Callable[[TierWorld, TierNode], None], point: FaultPoint, nth: int, elsewhere: bool
+def test_the_next_leader_finishes_the_work_of_a_crashed_one(
+    scenario: Callable[[TierCluster, TierNode], None], point: FaultPoint, nth: int, elsewhere: bool
 ) -> None:
-    world = TierWorld(2)
+    world = TierCluster(2)
     node, other = world.nodes
     dies = DiesAt(point, nth)
     node.restart(dies)
     node.lead(0)
     with pytest.raises(SimulatedCrash):
-        story(world, node)
+        scenario(world, node)
     assert dies.has_died
     world.tier.faults.clear()
     next_leader = other if elsewhere else node
@@ -144,29 +146,29 @@ def test_the_next_leader_finishes_what_a_crash_left(
         other.log.roll(world.clock.now_ms)
     next_leader.restart()
     next_leader.lead(1)
-    if story is remove:
-        # The topic is gone; what is left of it goes, whoever does it and however often.
+    if scenario is remove:
+        # The topic was deleted; any node deletes the remaining objects, repeatedly if necessary.
         run_to_end(remove_partition(next_leader.context, PARTITION))
         run_to_end(remove_partition(next_leader.context, PARTITION))
         assert next_leader.metadata.partition_deletions() == []
         assert world.ranges() == []
         assert world.tier.copies == {}
         return
-    bring_to_rest(world, next_leader)
+    run_tasks_to_completion(world, next_leader)
     world.assert_nothing_dangles()
     log = next_leader.log
     assert log.highest_offset_in_remote_storage == log.log_end_offset - 1
     covered = {o for start, end, _ in world.ranges() for o in range(start, end + 1)}
-    # All that is not on local disk is remote. (What is remote no more has expired, and may be local yet.)
+    # All records that are not local are remote. (Records that are no longer remote have expired.)
     assert set(range(log.log_start_offset, log.local_log_start_offset)) <= covered
     log.apply_retention(world.clock.now_ms + 1)
-    bring_to_rest(world, next_leader)
+    run_tasks_to_completion(world, next_leader)
     assert set(range(log.log_start_offset, log.local_log_start_offset)) <= covered
-    if story is expire:
+    if scenario is expire:
         assert log.log_start_offset in (0, 10, 20, 30) if elsewhere else log.log_start_offset >= 0
         world.configure(replace(TIERED, retention_ms=0))
         world.clock.now_ms += 1
-        bring_to_rest(world, next_leader)
+        run_tasks_to_completion(world, next_leader)
         assert log.log_start_offset == 30
         assert world.ranges() == []
 
@@ -174,41 +176,41 @@ def test_the_next_leader_finishes_what_a_crash_left(
 @pytest.mark.parametrize("kind", ["before", "half_way", "answer_lost"])
 @pytest.mark.parametrize("store", ["tier", "metadata"])
 @pytest.mark.parametrize("nth", range(12))
-@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
-def test_any_single_call_may_fail_and_the_next_runs_bring_all_to_rest(
-    story: Callable[[TierWorld, TierNode], None], nth: int, store: str, kind: str
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_after_any_single_failed_call_the_next_runs_complete_all_work(
+    scenario: Callable[[TierCluster, TierNode], None], nth: int, store: str, kind: str
 ) -> None:
-    world = TierWorld()
+    world = TierCluster()
     node = world.nodes[0]
     node.lead(0)
     faults = world.tier.faults if store == "tier" else world.metadata_faults
     countdown = nth
     take = faults.take
 
-    wanted = kind
+    expected = kind
 
     def take_nth(kind: str) -> bool:
         nonlocal countdown
         if take(kind):
             return True
-        if kind != wanted:
+        if kind != expected:
             return False
         countdown -= 1
         return countdown == -1
 
     faults.take = take_nth  # type: ignore[method-assign]
     try:
-        story(world, node)
+        scenario(world, node)
     except (RemoteStorageError, RemoteMetadataError):
         pass
     faults.take = take  # type: ignore[method-assign]
     faults.clear()
-    if story is remove:
+    if scenario is remove:
         run_to_end(remove_partition(node.context, PARTITION))
         assert world.tier.copies == {}
         assert node.metadata.partition_deletions() == []
         return
-    bring_to_rest(world, node)
+    run_tasks_to_completion(world, node)
     world.assert_nothing_dangles()
     assert node.context.in_progress == set()
     assert node.log.highest_offset_in_remote_storage == node.log.log_end_offset - 1

@@ -16,14 +16,14 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, open_log
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
-from tests.support.tier.replicas_over_tier import (
+from tests.support.tier.settings import remote_settings
+from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,
     CopyingTier,
     produce,
     sealed_segments,
 )
-from tests.support.tier.settings import remote_settings
 from tests.support.waiting import eventually
 from tidelog.remote.log_manager.manager import RemoteLogManager
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
@@ -48,7 +48,7 @@ SLOW = replace(QUICK, remote_log_manager_task_interval_ms=3_600_000)
 
 
 class Site:
-    """One node: its manager over storage and metadata that outlive it."""
+    """One node: its manager, on storage and metadata that outlive it."""
 
     def __init__(self, settings: RemoteLogManagerSettings = QUICK, site: Site | None = None) -> None:
         self.fs: CrashFileSystem = CrashFileSystem() if site is None else site.fs
@@ -93,7 +93,7 @@ def replica(log: PartitionLog, epoch: int = 0, partition: TopicIdPartition = PAR
 
 
 @on_both_loops
-async def test_a_leader_copies_again_and_again_and_a_follower_keeps_track() -> None:
+async def test_a_leader_copies_repeatedly_and_a_follower_tracks_the_remote_end() -> None:
     site = Site()
     other = Site(site=site)
     log, follower_log = site.log(2), other.log(2)
@@ -113,7 +113,7 @@ async def test_a_leader_copies_again_and_again_and_a_follower_keeps_track() -> N
 
 
 @on_both_loops
-async def test_a_failure_is_tried_again_after_a_backoff_that_is_shorter_than_the_interval() -> None:
+async def test_a_failure_is_retried_after_a_backoff_shorter_than_the_interval() -> None:
     site = Site(SLOW)
     site.metadata.failure = RemoteMetadataError("away")
     site.manager.start()
@@ -125,7 +125,7 @@ async def test_a_failure_is_tried_again_after_a_backoff_that_is_shorter_than_the
 
 
 @on_both_loops
-async def test_a_task_of_a_partition_never_overlaps_itself_when_epochs_follow_each_other() -> None:
+async def test_tasks_of_a_partition_never_overlap_across_epochs() -> None:
     site = Site()
     inside, most = 0, 0
     lock, door = threading.Lock(), threading.Event()
@@ -144,19 +144,19 @@ async def test_a_task_of_a_partition_never_overlaps_itself_when_epochs_follow_ea
     log = site.log(2)
     for epoch in range(5):
         site.manager.on_leadership_change([replica(log, epoch)], [])
-        site.manager.on_leadership_change([replica(log, epoch)], [])  # heard twice
+        site.manager.on_leadership_change([replica(log, epoch)], [])  # notified twice
         await eventually(lambda: inside == 1)
     door.set()
     await eventually(lambda: len(site.finished()) == 2)
     assert most == 1
-    # What the epochs before had begun was discarded by themselves.
+    # Work of earlier epochs was discarded by their own tasks.
     await eventually(lambda: len(site.tier.copies) == 2)
     assert len(site.listed()) == 2
     await site.close()
 
 
 @on_both_loops
-async def test_a_deleted_topic_leaves_nothing_behind_even_when_a_copy_is_under_way() -> None:
+async def test_a_topic_deleted_during_a_copy_leaves_no_objects() -> None:
     site = Site()
     entered, door = threading.Event(), threading.Event()
     log = site.log(3)
@@ -187,7 +187,7 @@ async def test_a_deleted_topic_leaves_nothing_behind_even_when_a_copy_is_under_w
 
 
 @on_both_loops
-async def test_what_was_counted_of_a_deleted_topic_is_forgotten_with_it() -> None:
+async def test_metrics_of_a_deleted_topic_are_removed() -> None:
     site = Site()
     manager = site.manager
     manager.start()
@@ -200,7 +200,7 @@ async def test_what_was_counted_of_a_deleted_topic_is_forgotten_with_it() -> Non
 
 
 @on_both_loops
-async def test_a_topic_of_the_same_name_recreated_at_once_keeps_its_own_segments() -> None:
+async def test_a_recreated_topic_keeps_its_own_segments() -> None:
     site = Site()
     again = TopicIdPartition(UUID(int=99), PARTITION.topic, PARTITION.partition)
     site.manager.start()
@@ -216,7 +216,7 @@ async def test_a_topic_of_the_same_name_recreated_at_once_keeps_its_own_segments
 
 
 @on_both_loops
-async def test_a_partition_that_moves_away_keeps_its_remote_data() -> None:
+async def test_a_reassigned_partition_keeps_its_remote_segments() -> None:
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(2))], [])
@@ -229,7 +229,7 @@ async def test_a_partition_that_moves_away_keeps_its_remote_data() -> None:
 
 
 @on_both_loops
-async def test_a_deletion_that_was_broken_off_is_resumed_by_the_node_that_began_it() -> None:
+async def test_an_interrupted_deletion_is_resumed_by_the_node_that_began_it() -> None:
     site = Site()
     site.manager.start()
     site.manager.on_leadership_change([replica(site.log(3))], [])
@@ -241,19 +241,19 @@ async def test_a_deletion_that_was_broken_off_is_resumed_by_the_node_that_began_
     site.tier.faults.clear()
     assert len(site.tier.copies) == 3
 
-    reborn = Site(site=site)
-    reborn.metadata.on_partition_leadership_changes((), ())
-    for event in site.events.events:  # a manager that was just made has read the topic
-        reborn.metadata.on_record(event)
-    reborn.clock.now_ms += 1_000_000
-    reborn.manager.start()
-    await eventually(lambda: not reborn.tier.copies and not reborn.manager.removing)
-    assert reborn.metadata.partition_deletions() == []
-    await reborn.close()
+    restarted = Site(site=site)
+    restarted.metadata.on_partition_leadership_changes((), ())
+    for event in site.events.events:  # a new manager has read the topic
+        restarted.metadata.on_record(event)
+    restarted.clock.now_ms += 1_000_000
+    restarted.manager.start()
+    await eventually(lambda: not restarted.tier.copies and not restarted.manager.removing)
+    assert restarted.metadata.partition_deletions() == []
+    await restarted.close()
 
 
 @on_both_loops
-async def test_a_deletion_of_another_node_is_left_to_it_for_a_while() -> None:
+async def test_a_deletion_of_another_node_is_not_taken_over_at_once() -> None:
     site = Site()
     mark = RemotePartitionDeleteMetadata(
         PARTITION, RemotePartitionDeleteState.DELETE_PARTITION_MARKED, NOW_MS, broker_id=77
@@ -269,7 +269,7 @@ async def test_a_deletion_of_another_node_is_left_to_it_for_a_while() -> None:
 
 
 @on_both_loops
-async def test_followers_of_a_deleted_topic_do_it_when_the_leader_did_not() -> None:
+async def test_a_follower_deletes_a_topic_when_the_leader_did_not() -> None:
     leading = Site()
     following = Site(site=leading)
     leading.manager.start()
@@ -277,7 +277,7 @@ async def test_followers_of_a_deleted_topic_do_it_when_the_leader_did_not() -> N
     leading.manager.on_leadership_change([replica(leading.log(2))], [])
     following.manager.on_leadership_change([], [replica(following.log(2))])
     await eventually(lambda: len(leading.finished()) == 2)
-    await leading.close()  # the leader is gone when the topic is deleted
+    await leading.close()  # the leader is stopped when the topic is deleted
     following.manager.stop_partitions([PARTITION], deletes_remote=True)
     await eventually(lambda: not following.manager.removing)
     assert following.tier.copies == {}
@@ -285,7 +285,7 @@ async def test_followers_of_a_deleted_topic_do_it_when_the_leader_did_not() -> N
 
 
 @on_both_loops
-async def test_remote_storage_switched_off_and_on_again_starts_from_nothing() -> None:
+async def test_disabling_and_enabling_remote_storage_starts_from_an_empty_tier() -> None:
     site = Site()
     site.manager.start()
     log = site.log(3)
@@ -297,7 +297,7 @@ async def test_remote_storage_switched_off_and_on_again_starts_from_nothing() ->
     assert log.log_start_offset == 30
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     await eventually(site.metadata.partition_deletions)
-    # Switched on again before the deletion is over: copies wait for it.
+    # Enabled again before the deletion has ended: copies wait for its end.
     log.update_config(TIERED)
     sealed_segments(log, 1)
     site.manager.on_leadership_change([replica(log)], [])
@@ -308,7 +308,7 @@ async def test_remote_storage_switched_off_and_on_again_starts_from_nothing() ->
 
 
 @on_both_loops
-async def test_a_replica_that_is_not_tiered_is_passed_over() -> None:
+async def test_an_untiered_replica_is_skipped() -> None:
     site = Site()
     site.manager.start()
     plain = replica(site.log(2, log_config()))
@@ -319,7 +319,7 @@ async def test_a_replica_that_is_not_tiered_is_passed_over() -> None:
 
 
 @on_both_loops
-async def test_pools_and_quotas_follow_changed_settings() -> None:
+async def test_thread_pools_and_quotas_follow_dynamic_configs() -> None:
     site = Site()
     manager = site.manager
     assert (manager.copier_pool.threads, manager.expiration_pool.threads) == (10, 10)
@@ -343,7 +343,7 @@ async def test_pools_and_quotas_follow_changed_settings() -> None:
 
 
 @on_both_loops
-async def test_no_more_copies_are_begun_than_there_are_copier_threads() -> None:
+async def test_at_most_one_copy_per_copier_thread_is_started() -> None:
     site = Site(replace(QUICK, remote_log_manager_copier_thread_pool_size=2))
     door = threading.Event()
     site.tier.before_copy = lambda _: assert_open(door)
@@ -352,7 +352,7 @@ async def test_no_more_copies_are_begun_than_there_are_copier_threads() -> None:
     logs = [site.log(1, directory=f"/data/many/events-{number}") for number in range(6)]
     leaders = [replica(log, 0, partition) for log, partition in zip(logs, partitions, strict=True)]
     site.manager.on_leadership_change(leaders, [])
-    await eventually(lambda: site.manager.copier_pool.busy == 2)
+    await eventually(lambda: site.manager.copier_pool.idle_share == 0.0)
     assert sum(len(site.listed(partition)) for partition in partitions) == 2
     door.set()
     await eventually(lambda: all(len(site.finished(partition)) == 1 for partition in partitions))
@@ -364,7 +364,7 @@ def assert_open(door: threading.Event) -> None:
 
 
 @on_both_loops
-async def test_closing_waits_for_running_work_but_not_longer_than_the_timeout() -> None:
+async def test_close_waits_for_running_work_up_to_the_timeout() -> None:
     site = Site()
     entered, door = threading.Event(), threading.Event()
 
@@ -379,14 +379,14 @@ async def test_closing_waits_for_running_work_but_not_longer_than_the_timeout() 
     await site.manager.close(timeout_s=0.01)
     assert site.finished() == []
     door.set()
-    site.manager.on_leadership_change([replica(site.log(1))], [])  # too late: nothing happens
+    site.manager.on_leadership_change([replica(site.log(1))], [])  # too late: it has no effect
     assert not site.manager.is_assigned(PARTITION)
     await site.manager.close()
     await site.metadata.close()
 
 
 @on_both_loops
-async def test_closing_lets_a_copy_come_to_its_end_and_takes_its_objects_away() -> None:
+async def test_close_lets_a_copy_end_and_deletes_its_objects() -> None:
     site = Site()
     entered, door = threading.Event(), threading.Event()
 
@@ -408,7 +408,7 @@ async def test_closing_lets_a_copy_come_to_its_end_and_takes_its_objects_away() 
 
 
 @on_both_loops
-async def test_a_manager_is_closed_before_it_was_started() -> None:
+async def test_a_manager_can_be_closed_before_its_start() -> None:
     site = Site()
     site.manager.on_leadership_change([replica(site.log(1))], [])
     await site.close()

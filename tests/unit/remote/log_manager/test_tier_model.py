@@ -1,7 +1,7 @@
 """Random histories of a tiered partition: elections, zombies, crashes, transactions, failures at any step.
 
-After every step nothing that is to be kept is lost; when all is well again, all that can be is remote, and
-remote storage holds nothing else.
+After every step, no retained record is lost. When all faults have ended, everything that can be remote
+is remote, and remote storage contains nothing else.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.logs.partition_logs import NOW_MS
-from tests.support.tier.replicas_over_tier import (
+from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,
+    TierCluster,
     TierNode,
-    TierWorld,
     batches_of,
     end_transaction,
     produce,
@@ -48,26 +48,26 @@ T = TypeVar("T")
 
 
 def picked(choices: Sequence[T], pick: int) -> T:
-    """One of `choices`, by a number that does not know how many there are."""
+    """Return one of `choices`, selected by a number that is independent of their count."""
     return choices[pick % len(choices)]
 
 
 class TieredPartition(RuleBasedStateMachine):
-    """Three replicas. Who has not heard of an election goes on as before; who has is in sync again."""
+    """Three replicas; those not notified of an election continue as before, the others are in sync again."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = TierWorld(REPLICAS)
+        self.world = TierCluster(REPLICAS)
         self.epoch = 0
         self.leader = 0
         self.in_sync = set(range(REPLICAS))
-        self.heard = set(range(REPLICAS))
+        self.notified = set(range(REPLICAS))
         self.runs: dict[tuple[int, str], Run] = {}
         self.batches: dict[Offset, tuple[bytes, int]] = {}
-        """What the leaders wrote and never took back: the bytes and the timestamp, by base offset."""
+        """The records that leaders wrote and that were not truncated: bytes and timestamp, by base offset."""
         self.transactions: dict[int, tuple[Offset, Offset | None]] = {}
         self.floor = 0
-        """The furthest that any replica has moved its log start."""
+        """The highest log start offset of any replica."""
         self.next_producer = 1
 
     @initialize()
@@ -136,23 +136,23 @@ class TieredPartition(RuleBasedStateMachine):
 
     @rule(segments=st.integers(1, 3), batches=st.integers(1, 2))
     def fill(self, segments: int, batches: int) -> None:
-        """Some whole segments, replicated to all that know the leader."""
+        """Write complete segments and replicate them to all replicas that know the leader."""
         for _ in range(segments):
             for _ in range(batches):
                 self.write(2, False, False)
             self.head.log.roll(self.world.clock.now_ms)
-        for index in sorted(self.heard):
+        for index in sorted(self.notified):
             self.catch_up(index)
 
     # -- replication
 
     @rule(index=nodes)
     def catch_up(self, index: int) -> None:
-        """The node hears who leads, takes over its log, and is in sync."""
+        """Notify the node of the leader and replicate the leader's log; the node is in sync afterwards."""
         if index != self.leader:
             node, head = self.world.nodes[index], self.head
-            if index not in self.heard:
-                self._hear(index)
+            if index not in self.notified:
+                self._notify(index)
             if node.log.log_end_offset < head.log.local_log_start_offset:
                 self._restart_from_remote(node)
             replicate(head.log, node.log)
@@ -165,10 +165,10 @@ class TieredPartition(RuleBasedStateMachine):
         logs = self.world.nodes
         self.head.log.advance_high_watermark(min(logs[i].log.log_end_offset for i in self.in_sync))
 
-    def _hear(self, index: int) -> None:
+    def _notify(self, index: int) -> None:
         node, log = self.world.nodes[index], self.head.log
         node.follow(self.epoch)
-        self.heard.add(index)
+        self.notified.add(index)
         end = _common_end(log, node.log)
         if end < node.log.log_end_offset:
             node.log.truncate_to(end, NOW_MS, below_high_watermark=True)
@@ -193,13 +193,13 @@ class TieredPartition(RuleBasedStateMachine):
 
     @rule(pick=picks)
     def elect(self, pick: int) -> None:
-        """One that is in sync leads; nobody else has heard of it, and the old leader goes on."""
+        """Elect an in-sync replica; other replicas are not notified, and the former leader continues."""
         self._elect(picked(sorted(self.in_sync), pick))
 
     def _elect(self, index: int) -> None:
         self.epoch += 1
         self.leader = index
-        self.heard, self.in_sync = {index}, {index}
+        self.notified, self.in_sync = {index}, {index}
         self.head.lead(self.epoch)
         log = self.head.log
         log.note_leader_epoch(self.epoch, log.log_end_offset)
@@ -212,7 +212,7 @@ class TieredPartition(RuleBasedStateMachine):
 
     @rule(index=nodes)
     def crash(self, index: int) -> None:
-        """The node forgets all but what is stored; a leader that comes back leads in another epoch."""
+        """Restart the node with its durable state; a restarted leader leads in another epoch."""
         for kind in KINDS:
             run = self.runs.pop((index, kind), None)
             if run is not None:
@@ -221,10 +221,10 @@ class TieredPartition(RuleBasedStateMachine):
         node.restart()
         if index == self.leader:
             self._elect(index)
-        elif index in self.heard:
+        elif index in self.notified:
             node.follow(self.epoch)
         else:
-            self._hear(index)
+            self._notify(index)
 
     # -- tasks
 
@@ -237,7 +237,7 @@ class TieredPartition(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(["copy", "expiration"]))
     def work(self, kind: str) -> None:
-        """The leader's task runs, until it ends or something fails."""
+        """Run the leader's task until it ends or fails."""
         key = (self.leader, kind)
         if key not in self.runs:
             self.start(self.leader, kind, 0)
@@ -246,9 +246,9 @@ class TieredPartition(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.runs) > 0)
     @rule(pick=picks)
-    def elect_amid_work(self, pick: int) -> None:
-        """The leader is replaced by one that has all, while its tasks are at work."""
-        for index in sorted(self.heard):
+    def elect_during_tasks(self, pick: int) -> None:
+        """Replace the leader by a replica with all records while its tasks run."""
+        for index in sorted(self.notified):
             self.catch_up(index)
         self._elect(picked(sorted(self.in_sync - {self.leader}) or [self.leader], pick))
         self.head.log.roll(self.world.clock.now_ms)
@@ -311,7 +311,7 @@ class TieredPartition(RuleBasedStateMachine):
         log.advance_log_start_offset(offset)
         self.floor = max(self.floor, offset)
 
-    # -- what always holds
+    # -- invariants
 
     @invariant()
     def offsets_are_in_order(self) -> None:
@@ -324,7 +324,7 @@ class TieredPartition(RuleBasedStateMachine):
         assert log.highest_offset_in_remote_storage < max(log.last_stable_offset, log.log_end_offset)
         committed = max(node.log.high_watermark for node in self.world.nodes)
         for segment in self.world.segments():
-            assert segment.end_offset < max(committed, self.floor, 1), "what is remote is committed"
+            assert segment.end_offset < max(committed, self.floor, 1), "remote records are committed"
 
     @invariant()
     def what_is_not_local_is_remote(self) -> None:
@@ -332,7 +332,7 @@ class TieredPartition(RuleBasedStateMachine):
         self._check_remote(self.head, max(log.log_start_offset, self.floor), log.local_log_start_offset)
 
     def _check_remote(self, node: TierNode, start: Offset, end: Offset) -> None:
-        """Every offset of [start, end) is served by one segment, which is whole and has the right bytes."""
+        """Check that every offset of [start, end) is in one complete segment with the right bytes."""
         offset = start
         while offset < end:
             epoch = node.log.leader_epochs.epoch_for_offset(offset)
@@ -352,7 +352,7 @@ class TieredPartition(RuleBasedStateMachine):
                 assert self.batches[first][0] == data
 
     def _check_floor(self, node: TierNode) -> None:
-        """Nobody moves a log start behind what retention keeps."""
+        """Check that a log start moved only as far as retention allows."""
         log = node.log
         start = log.log_start_offset
         if start <= self.floor:
@@ -368,15 +368,15 @@ class TieredPartition(RuleBasedStateMachine):
         assert is_old or is_large, (self.floor, start, kept, config.retention_bytes)
         self.floor = start
 
-    # -- all is well again
+    # -- the end, without faults
 
     def teardown(self) -> None:
         world = self.world
         world.tier.faults.clear()
         world.metadata_faults.clear()
         for index in range(REPLICAS):
-            if index not in self.heard:
-                self._hear(index)
+            if index not in self.notified:
+                self._notify(index)
         for key in sorted(self.runs):
             while key in self.runs:
                 self._step(key, 100)
@@ -404,18 +404,18 @@ class TieredPartition(RuleBasedStateMachine):
 
 
 def _common_end(leader: PartitionLog, follower: PartitionLog) -> Offset:
-    """Where a follower's log ceases to be the leader's, by leader epochs (KIP-279)."""
+    """Return the offset at which a follower's log diverges from the leader's (KIP-279)."""
     end = follower.log_end_offset
     epoch = follower.leader_epochs.latest_epoch
     while epoch is not None:
-        theirs = leader.leader_epochs.end_offset_for(epoch, leader.log_end_offset)
-        if theirs.epoch == epoch:
-            return min(end, theirs.end_offset)
-        if theirs.epoch < 0 or theirs.epoch > epoch:
+        leader_end = leader.leader_epochs.end_offset_for(epoch, leader.log_end_offset)
+        if leader_end.epoch == epoch:
+            return min(end, leader_end.end_offset)
+        if leader_end.epoch < 0 or leader_end.epoch > epoch:
             return min(end, leader.log_start_offset)
-        own = follower.leader_epochs.end_offset_for(theirs.epoch, follower.log_end_offset)
-        if own.epoch == theirs.epoch:
-            return min(end, theirs.end_offset, own.end_offset)
+        own = follower.leader_epochs.end_offset_for(leader_end.epoch, follower.log_end_offset)
+        if own.epoch == leader_end.epoch:
+            return min(end, leader_end.end_offset, own.end_offset)
         end = min(end, own.end_offset)
         epoch = own.epoch if 0 <= own.epoch < epoch else follower.leader_epochs.previous_epoch(epoch)
     return min(end, leader.log_end_offset)
@@ -428,12 +428,12 @@ TestTieredPartition.settings = settings(
 
 
 class Walk:
-    """A long history drawn from one seed, with more of what matters than Hypothesis would choose."""
+    """A long history from one seed, with more relevant steps than Hypothesis would choose."""
 
     def __init__(self, seed: int) -> None:
         self.machine = TieredPartition()
         self._random = random.Random(seed)
-        # Each walk has a temper of its own: how often things fail, how soon records expire.
+        # Each walk has its own frequencies of faults, elections and retention.
         self._fault_weight = self._random.choice([0, 1, 4])
         self._election_weight = self._random.choice([0, 2, 6])
         self._retention_weight = self._random.choice([0, 2, 5])
@@ -469,7 +469,7 @@ class Walk:
             (lambda: m.apply_local_retention(below(REPLICAS)), 4),
             (lambda: m.pass_time(1 + below(400)), 3),
             (lambda: m.elect(below(99)), self._election_weight),
-            (lambda: m.elect_amid_work(below(99)) if m.runs else None, self._election_weight),
+            (lambda: m.elect_during_tasks(below(99)) if m.runs else None, self._election_weight),
             (lambda: m.crash(below(REPLICAS)), self._election_weight),
             (lambda: m.fail_next(("tier", "metadata")[below(2)], FAULTS[below(3)]), self._fault_weight),
             (lambda: m.delete_records(below(99)), min(1, self._retention_weight)),
@@ -482,5 +482,5 @@ class Walk:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_long_history_loses_nothing_and_leaves_nothing_behind(seed: int) -> None:
+def test_a_random_history_loses_no_record_and_leaves_no_object(seed: int) -> None:
     Walk(seed).run(120)

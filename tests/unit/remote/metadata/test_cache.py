@@ -1,4 +1,4 @@
-"""What is known of the segments of one partition."""
+"""The cache of segment metadata of one partition."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNKNOWN, ILLEGAL = Outcome.UNKNOWN_SEGMENT, Outcome.ILLEGAL_MOVE
 
 
 def cache_of(*segments: RemoteLogSegmentMetadata) -> RemoteLogMetadataCache:
-    """A cache in which these copies have come to their ends, one after the other."""
+    """Return a cache in which these copies were finished one after the other."""
     cache = RemoteLogMetadataCache(PARTITION)
     for metadata in segments:
         cache.add(metadata)
@@ -26,7 +26,7 @@ def cache_of(*segments: RemoteLogSegmentMetadata) -> RemoteLogMetadataCache:
 
 
 def number_of(metadata: RemoteLogSegmentMetadata | None) -> int:
-    """The number that stands for the segment; -1 for none."""
+    """Return the number of the segment, or -1 for None."""
     return -1 if metadata is None else metadata.remote_log_segment_id.id.int - 1
 
 
@@ -38,30 +38,29 @@ def numbers(cache: RemoteLogMetadataCache, epoch: int | None = None) -> list[int
     return [number_of(metadata) for metadata in cache.segments(epoch)]
 
 
-def test_a_segment_of_several_epochs_answers_for_each_within_its_bounds() -> None:
+def test_a_segment_with_several_epochs_is_found_in_each_within_its_offsets() -> None:
     cache = cache_of(started(1, 0, 299, ((0, 0), (1, 100), (4, 250))), started(2, 300, 399, 4))
     assert serving(cache, 0, (0, 99, 100)) == [1, 1, -1]
     assert serving(cache, 1, (99, 100, 249, 250)) == [-1, 1, 1, -1]
     assert serving(cache, 4, (249, 250, 299, 300, 399, 400)) == [-1, 1, 1, 2, 2, -1]
     assert [cache.highest_offset(epoch) for epoch in (0, 1, 2, 4)] == [99, 249, None, 399]
-    assert [cache.size_bytes(epoch) for epoch in (0, 1, 2, 4)] == [1000, 1000, 0, 2000]
     assert numbers(cache, 4) == [1, 2]
     assert numbers(cache) == [1, 2]
 
 
-def test_kafka_16890_of_overlapping_segments_the_one_that_holds_the_offset_is_found() -> None:
+def test_kafka_16890_the_overlapping_segment_with_the_offset_is_found() -> None:
     """The old leader copied 10-90; the new one began at 5 and copied 5-100, then 101-200."""
     cache = cache_of(started(1, 10, 90), started(2, 5, 100), started(3, 101, 200))
     assert serving(cache, 0, (5, 10, 90, 95, 101)) == [2, 2, 2, 2, 3]
-    assert numbers(cache, 0) == [2, 1, 3], "what was replaced is known until it is deleted"
+    assert numbers(cache, 0) == [2, 1, 3], "replaced segments are known until they are deleted"
 
 
-def test_an_epochs_segments_are_listed_by_where_they_start_and_not_by_where_the_epoch_does() -> None:
+def test_segments_of_an_epoch_are_ordered_by_their_start_in_it() -> None:
     cache = cache_of(started(1, 9, 9, 2), started(2, 8, 10, [(0, 8), (1, 9), (2, 10)]))
     assert numbers(cache, 2) == [2, 1]
 
 
-def test_a_copy_of_the_same_start_replaces_the_older_one() -> None:
+def test_a_copy_with_the_same_start_replaces_the_older_one() -> None:
     cache = cache_of(started(1, 0, 100), started(2, 0, 200))
     assert serving(cache, 0, (0, 100, 200)) == [2, 2, 2]
     cache.update(step(1, DELETING))
@@ -70,43 +69,40 @@ def test_a_copy_of_the_same_start_replaces_the_older_one() -> None:
     assert numbers(cache) == [2]
 
 
-def test_a_shorter_copy_that_ends_later_hides_nothing_behind_its_end() -> None:
-    """The old leader's copy of 0-200 ends after the new one has begun to copy 0-100."""
+def test_a_shorter_copy_does_not_hide_later_offsets() -> None:
+    """The former leader's copy of 0-200 ends after the new leader has begun to copy 0-100."""
     cache = cache_of(started(1, 0, 200), started(2, 0, 100))
     assert serving(cache, 0, (50, 100, 101, 200)) == [2, 2, 1, 1]
     assert cache.highest_offset(0) == 200
 
 
-def test_after_an_unclean_election_the_new_lineage_is_read() -> None:
-    """Epoch 0 had reached 200 in the tier; epoch 1 began at 150 on a replica that was behind."""
+def test_after_unclean_election_the_new_lineage_is_used() -> None:
+    """Epoch 0 has reached offset 200 in the tier; epoch 1 began at 150 on a lagging replica."""
     cache = cache_of(started(1, 0, 200), started(2, 0, 250, ((0, 0), (1, 150))))
     assert serving(cache, 0, (149,)) == [2]
     assert serving(cache, 1, (149, 150, 250)) == [-1, 2, 2]
 
 
-def test_kafka_17062_copies_that_did_not_end_count_for_nothing() -> None:
+def test_kafka_17062_unfinished_copies_are_ignored() -> None:
     cache = cache_of(started(1, 0, 99))
     cache.add(started(2, 100, 199))
-    assert cache.size_bytes(0) == 1000
     assert cache.highest_offset(0) == 99
     assert serving(cache, 0, (100,)) == [-1]
-    assert numbers(cache, 0) == [1, 2], "who cleans up finds it"
+    assert numbers(cache, 0) == [1, 2], "clean-up finds it"
     cache.update(step(2, DELETING))
-    assert cache.size_bytes(0) == 1000
     cache.update(step(2, DELETED))
     assert numbers(cache, 0) == [1]
 
 
-def test_deletions_do_not_lower_the_highest_offset() -> None:
+def test_deletions_do_not_decrease_the_highest_offset() -> None:
     cache = cache_of(started(1, 0, 99))
     for state in (DELETING, DELETED):
         assert cache.update(step(1, state)) is APPLIED
         assert cache.highest_offset(0) == 99
-        assert cache.size_bytes(0) == 0
     assert len(cache) == 0
 
 
-def test_records_that_come_again_change_nothing() -> None:
+def test_repeated_records_change_nothing() -> None:
     cache = RemoteLogMetadataCache(PARTITION)
     segment = started(1, 0, 99)
     assert [cache.add(segment), cache.add(segment)] == [APPLIED, REPEATED]
@@ -118,14 +114,14 @@ def test_records_that_come_again_change_nothing() -> None:
     assert len(cache) == 0
 
 
-def test_a_copy_cannot_be_deleted_without_a_deletion_that_began() -> None:
+def test_a_deletion_is_finished_only_after_it_started() -> None:
     cache = cache_of(started(1, 0, 99))
     assert cache.update(step(1, DELETED)) is ILLEGAL
     assert serving(cache, 0, (50,)) == [1]
     assert cache.update(step(2, FINISHED)) is UNKNOWN
 
 
-def test_updates_keep_the_custom_metadata_unless_they_bring_other() -> None:
+def test_updates_without_custom_metadata_keep_it() -> None:
     cache = RemoteLogMetadataCache(PARTITION)
     cache.add(started(1, 0, 99))
     cache.update(step(1, FINISHED, custom_metadata=b"here"))
@@ -136,7 +132,7 @@ def test_updates_keep_the_custom_metadata_unless_they_bring_other() -> None:
     assert [metadata.custom_metadata for metadata in cache.segments()] == [b"here"]
 
 
-def test_kafka_16780_segments_without_aborted_transactions_are_passed_over() -> None:
+def test_kafka_16780_segments_without_aborted_transactions_are_skipped() -> None:
     cache = cache_of(
         *(
             started(number, number * 10, number * 10 + 9, is_txn_index_empty=number not in (2, 5))
@@ -148,7 +144,7 @@ def test_kafka_16780_segments_without_aborted_transactions_are_passed_over() -> 
     assert cache.next_with_txn_index(1, 0) is None
 
 
-def test_what_is_listed_stays_right_while_segments_come_and_go() -> None:
+def test_a_listing_is_correct_during_concurrent_changes() -> None:
     cache = cache_of(*(started(number, number * 10, number * 10 + 9) for number in range(4)))
     listed = cache.segments(0)
     assert number_of(next(listed)) == 0
@@ -159,7 +155,7 @@ def test_what_is_listed_stays_right_while_segments_come_and_go() -> None:
     assert [(number_of(metadata), metadata.state) for metadata in listed] == [(2, DELETING), (3, FINISHED)]
 
 
-def test_what_is_under_a_deleted_copy_serves_again() -> None:
+def test_a_covered_segment_is_used_again_after_the_covering_copy_is_deleted() -> None:
     cache = cache_of(started(1, 0, 100), started(2, 101, 200), started(3, 50, 150), started(4, 60, 70))
     assert serving(cache, 0, (49, 50, 65, 150, 151)) == [1, 3, 4, 3, 2]
     cache.update(step(3, DELETING))
@@ -168,8 +164,8 @@ def test_what_is_under_a_deleted_copy_serves_again() -> None:
     assert serving(cache, 0, (65,)) == [1]
 
 
-def test_segments_take_a_hundred_bytes_each() -> None:
-    """KIP-405 counts 100 bytes a segment; a table of 20,000 is measured with all that belongs to it."""
+def test_a_segment_uses_about_a_hundred_bytes() -> None:
+    """KIP-405 estimates 100 bytes per segment; a table of 20,000 is measured with all its parts."""
     tracemalloc.start()
     cache = RemoteLogMetadataCache(PARTITION)
     for number in range(20_000):
@@ -181,7 +177,7 @@ def test_segments_take_a_hundred_bytes_each() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_next_segment_with_aborted_transactions_is_the_one_that_going_through_all_would_find(
+def test_the_next_segment_with_aborted_transactions_equals_a_linear_search(
     seed: int,
 ) -> None:
     random, cache = Random(seed), RemoteLogMetadataCache(PARTITION)

@@ -1,4 +1,4 @@
-"""What can be told to the topic-based metadata manager."""
+"""The configuration of the topic-based metadata manager."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.tier.metadata_managers import metadata_topic_config
 from tidelog.remote.metadata.config import MetadataTopicConfig, client_options
 
 
-def test_defaults_are_kafkas() -> None:
+def test_defaults_equal_kafkas() -> None:
     assert MetadataTopicConfig.of({}) == MetadataTopicConfig(
         partitions=50,
         replication_factor=3,
@@ -26,7 +26,7 @@ def test_defaults_are_kafkas() -> None:
     }
 
 
-def test_kafkas_names_are_understood_and_others_are_unchanged() -> None:
+def test_kafkas_keys_are_read_and_others_passed_on() -> None:
     values = {
         "remote.log.metadata.topic.num.partitions": "3",
         "remote.log.metadata.topic.replication.factor": "1",
@@ -35,7 +35,7 @@ def test_kafkas_names_are_understood_and_others_are_unchanged() -> None:
         "remote.log.metadata.consume.wait.ms": "6",
         "remote.log.metadata.initialization.retry.max.timeout.ms": "7",
         "remote.log.metadata.initialization.retry.interval.ms": "8",
-        "somebody.elses": "x",
+        "other.component": "x",
     }
     assert MetadataTopicConfig.of(values) == metadata_topic_config(
         partitions=3,
@@ -52,12 +52,12 @@ def test_kafkas_names_are_understood_and_others_are_unchanged() -> None:
     ("key", "value"),
     [("topic.num.partitions", "0"), ("topic.retention.ms", "0"), ("consume.wait.ms", "soon")],
 )
-def test_what_cannot_be_is_refused_by_name(key: str, value: str) -> None:
+def test_an_invalid_value_is_refused_with_its_key(key: str, value: str) -> None:
     with pytest.raises(ValueError, match=f"remote.log.metadata.{key}={value}; allowed is "):
         MetadataTopicConfig.of({f"remote.log.metadata.{key}": value})
 
 
-def test_options_of_one_kind_of_client_come_before_those_of_all() -> None:
+def test_options_of_one_client_override_common_ones() -> None:
     values = {
         "remote.log.metadata.common.client.request.timeout.ms": "1",
         "remote.log.metadata.common.client.retry.backoff.ms": "2",

@@ -1,4 +1,4 @@
-"""The metadata manager that keeps everything in memory."""
+"""The metadata manager in memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidelog.remote.ports.metadata_manager import (
 from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState
 
 
-async def test_a_segment_is_readable_from_the_end_of_its_copy_to_the_begin_of_its_deletion() -> None:
+async def test_a_segment_is_readable_from_copy_finished_to_deletion_started() -> None:
     manager: RemoteLogMetadataManager = InMemoryRemoteLogMetadataManager()
     manager.on_partition_leadership_changes([PARTITION], [])
     readable = []
@@ -38,7 +38,7 @@ async def test_a_segment_is_readable_from_the_end_of_its_copy_to_the_begin_of_it
     assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
 
 
-async def test_managers_of_one_log_see_each_others_writes_and_a_late_one_reads_them_all() -> None:
+async def test_managers_of_one_log_read_all_writes_of_each_other() -> None:
     log = InMemoryMetadataLog()
     writer, early = InMemoryRemoteLogMetadataManager(log), InMemoryRemoteLogMetadataManager(log)
     writer.on_partition_leadership_changes([PARTITION], [])
@@ -53,7 +53,7 @@ async def test_managers_of_one_log_see_each_others_writes_and_a_late_one_reads_t
         assert found.remote_log_segment_id == segment_id(1)
 
 
-async def test_what_is_not_here_or_does_not_follow_is_refused() -> None:
+async def test_invalid_transitions_are_refused() -> None:
     manager = InMemoryRemoteLogMetadataManager()
     with pytest.raises(RemoteMetadataError, match="not assigned to this node"):
         await manager.add_remote_log_segment_metadata(started(1, 0, 99))
@@ -68,7 +68,7 @@ async def test_what_is_not_here_or_does_not_follow_is_refused() -> None:
         manager.list_remote_log_segments(PARTITION)
 
 
-async def test_a_partition_that_is_held_back_is_not_ready() -> None:
+async def test_a_paused_partition_is_not_ready() -> None:
     manager = InMemoryRemoteLogMetadataManager()
     manager.held_back.add(PARTITION)
     manager.on_partition_leadership_changes([PARTITION], [])
@@ -80,7 +80,7 @@ async def test_a_partition_that_is_held_back_is_not_ready() -> None:
     assert manager.highest_offset_for_epoch(PARTITION, 0) is None
 
 
-async def test_a_deletion_of_a_partition_is_known_until_it_has_ended() -> None:
+async def test_a_partition_deletion_is_pending_until_it_is_finished() -> None:
     manager = InMemoryRemoteLogMetadataManager()
     manager.on_partition_leadership_changes([PARTITION], [])
     await manager.add_remote_log_segment_metadata(started(1, 0, 99))

@@ -1,4 +1,4 @@
-"""Deletions of partitions in a metadata partition that is read by several, by some for the second time."""
+"""Partition deletions in a metadata partition that several nodes read, some repeatedly."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKED, DELETION_STARTED, DELETION_FINISHED = RemotePartitionDeleteState
 
 
 async def switched_off_and_on(manager: TopicBasedRemoteLogMetadataManager) -> None:
-    """KIP-950: the topic of PARTITION was tiered, was not for a while, and is again: segment 1 is in use."""
+    """Tier the topic of PARTITION, disable tiering and enable it again (KIP-950): segment 1 is in use."""
     await copy(manager, 0)
     await manager.put_remote_partition_delete_metadata(deletion(MARKED))
     await manager.put_remote_partition_delete_metadata(deletion(DELETION_STARTED))
@@ -32,7 +32,7 @@ async def switched_off_and_on(manager: TopicBasedRemoteLogMetadataManager) -> No
     await copy(manager, 1)
 
 
-async def test_an_old_deletion_that_is_read_again_for_a_newcomer_takes_nothing_away(
+async def test_a_replayed_deletion_for_a_new_replica_removes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = MemoryTopic(1)
@@ -54,7 +54,7 @@ async def test_an_old_deletion_that_is_read_again_for_a_newcomer_takes_nothing_a
         assert True not in seen
 
 
-async def test_an_old_deletion_that_is_read_again_after_a_restart_takes_nothing_away() -> None:
+async def test_a_replayed_deletion_after_a_restart_removes_nothing() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
     async with running(topic, PARTITION, disk=disk) as manager:
         await switched_off_and_on(manager)
@@ -63,9 +63,7 @@ async def test_an_old_deletion_that_is_read_again_after_a_restart_takes_nothing_
         assert not manager.partition_deletions()
 
 
-async def test_a_deletion_elsewhere_that_has_ended_is_not_known_as_pending_by_who_reads_its_past_later() -> (
-    None
-):
+async def test_a_deletion_finished_elsewhere_is_not_pending_after_replay() -> None:
     topic, third = MemoryTopic(1), TopicIdPartition(UUID(int=0xCAB), "flow", 0)
     async with running(topic, PARTITION) as past:
         await past.put_remote_partition_delete_metadata(deletion(MARKED, third))
@@ -85,7 +83,7 @@ async def test_a_deletion_elsewhere_that_has_ended_is_not_known_as_pending_by_wh
 
 
 @pytest.mark.parametrize("late", [DELETION_STARTED, DELETION_FINISHED])
-async def test_a_node_that_comes_late_to_a_deletion_neither_opens_it_again_nor_takes_what_is_new(
+async def test_a_late_node_neither_repeats_a_deletion_nor_removes_newer_segments(
     late: RemotePartitionDeleteState,
 ) -> None:
     topic = MemoryTopic(1)
@@ -97,9 +95,7 @@ async def test_a_node_that_comes_late_to_a_deletion_neither_opens_it_again_nor_t
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 199
 
 
-async def test_the_end_of_a_deletion_that_is_known_already_still_empties_what_an_older_snapshot_told() -> (
-    None
-):
+async def test_the_end_of_a_known_deletion_removes_segments_of_an_older_snapshot() -> None:
     """The deletions on disk may be ahead of the snapshots."""
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:

@@ -96,22 +96,22 @@ SNAPSHOT_ENTRIES = {
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_records_of_the_metadata_topic_have_kafkas_bytes(name: str) -> None:
+def test_records_of_the_metadata_topic_equal_kafkas_bytes(name: str) -> None:
     assert encode_event(EVENTS[name]) == LINES[name]
     assert decode_event(LINES[name]) == EVENTS[name]
 
 
 @pytest.mark.parametrize("name", SNAPSHOT_ENTRIES)
-def test_entries_of_snapshots_have_kafkas_bytes(name: str) -> None:
+def test_snapshot_entries_equal_kafkas_bytes(name: str) -> None:
     assert encode_snapshot_entry(SNAPSHOT_ENTRIES[name]) == LINES[name]
     assert decode_snapshot_entry(LINES[name], TIDES) == SNAPSHOT_ENTRIES[name]
 
 
-def test_every_golden_record_is_read_here() -> None:
+def test_every_golden_record_is_read() -> None:
     assert set(LINES) == {*EVENTS, *SNAPSHOT_ENTRIES}
 
 
-def test_metadata_partitions_are_those_that_kafka_chooses() -> None:
+def test_metadata_partitions_equal_kafkas_choice() -> None:
     for line in golden("partitions.jsonl"):
         partition = TopicIdPartition(UUID(line["topic_id"]), "whatever", line["partition"])
         assert metadata_partition(partition, 50) == line["of_50"]
@@ -129,15 +129,13 @@ def test_metadata_partitions_are_those_that_kafka_chooses() -> None:
         (lambda value: value[:-2] + b"\x09\x00", "9 is not a RemoteLogSegmentState"),
     ],
 )
-def test_a_record_that_cannot_be_is_refused_by_what_is_wrong_with_it(
-    damage: Callable[[bytes], bytes], says: str
-) -> None:
+def test_an_invalid_record_is_refused_with_its_reason(damage: Callable[[bytes], bytes], says: str) -> None:
     with pytest.raises(DecodeError, match=says):
         decode_event(damage(LINES["started"]))
 
 
 @pytest.mark.parametrize("name", EVENTS)
-def test_what_tells_of_the_segments_of_other_topics_need_not_be_decoded(name: str) -> None:
+def test_records_of_other_topics_need_not_be_decoded(name: str) -> None:
     value = LINES[name]
     is_of_segments = isinstance(EVENTS[name], RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate)
     assert is_worth_decoding(value, {TIDES.topic_id.bytes})
@@ -145,7 +143,7 @@ def test_what_tells_of_the_segments_of_other_topics_need_not_be_decoded(name: st
     assert is_worth_decoding(value[:9], {kafka_uuid(1).bytes})
 
 
-def test_a_record_has_its_place_in_the_topic_or_in_a_snapshot_not_in_both() -> None:
+def test_topic_records_and_snapshot_entries_are_distinct() -> None:
     with pytest.raises(DecodeError, match="not a record of a snapshot"):
         decode_snapshot_entry(LINES["started"], TIDES)
     with pytest.raises(DecodeError, match="not a record of the metadata topic"):
@@ -153,7 +151,7 @@ def test_a_record_has_its_place_in_the_topic_or_in_a_snapshot_not_in_both() -> N
 
 
 @given(st.binary(max_size=120))
-def test_arbitrary_bytes_are_a_record_or_refused(data: bytes) -> None:
+def test_random_bytes_are_a_record_or_refused(data: bytes) -> None:
     try:
         event = decode_event(b"\x01" + data)
     except DecodeError:

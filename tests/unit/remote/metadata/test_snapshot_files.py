@@ -1,4 +1,4 @@
-"""What a node keeps of remote segments on disk, and what is left of it after a crash."""
+"""Snapshot files of remote segment metadata, also after a crash."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NUMBER = 7
 
 
 def cache_with(count: int, partition: TopicIdPartition = PARTITION) -> RemoteLogMetadataCache:
-    """`count` segments, of which the last was deleted again."""
+    """Return a cache with `count` segments, of which the last one was deleted."""
     cache = RemoteLogMetadataCache(partition)
     for number in range(count):
         cache.add(started(number, number * 10, number * 10 + 9, partition=partition))
@@ -52,7 +52,7 @@ def kafka_uuid(low: int) -> UUID:
 
 
 class SlowDisk(OsFileSystem):
-    """Syncs a partition's directory only when as many are synced at once as there are writers."""
+    """A disk that syncs a directory of a partition only while all writers sync one."""
 
     def __init__(self, writers: int) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class SlowDisk(OsFileSystem):
         super().fsync_dir(path)
 
 
-def test_a_node_that_stops_with_many_partitions_does_not_wait_for_the_disk_for_each_in_turn(
+def test_snapshots_of_many_partitions_are_written_concurrently_at_stop(
     tmp_path: Path,
 ) -> None:
     partitions = [TopicIdPartition(UUID(int=1), "many", number) for number in range(32)]
@@ -75,7 +75,7 @@ def test_a_node_that_stops_with_many_partitions_does_not_wait_for_the_disk_for_e
     assert all(each is not None and each.next_offset == 10 and len(each.segments) == 2 for each in loaded)
 
 
-def test_a_snapshot_has_kafkas_bytes() -> None:
+def test_a_snapshot_equals_kafkas_bytes() -> None:
     data = (GOLDEN / "remote_log_snapshot").read_bytes()
     found = decode_snapshot(data, PARTITION)
     assert (found.metadata_partition, found.metadata_offset) == (17, 12345678901)
@@ -89,7 +89,7 @@ def test_a_snapshot_has_kafkas_bytes() -> None:
     assert encode_snapshot(found.segments, 17, 12345678901) == data
 
 
-def test_committed_offsets_have_kafkas_bytes() -> None:
+def test_committed_offsets_equal_kafkas_bytes() -> None:
     disk = CrashFileSystem()
     SnapshotFiles(disk, "/logs").write([], [], {0: 10, 7: 12345678901, 49: 0})
     written = disk.read(f"/logs/{DIRECTORY}/{COMMITTED_OFFSETS_FILE}")
@@ -97,7 +97,7 @@ def test_committed_offsets_have_kafkas_bytes() -> None:
 
 
 @pytest.mark.parametrize("cut", range(0, 190, 7))
-def test_a_snapshot_that_is_cut_is_refused(cut: int) -> None:
+def test_a_truncated_snapshot_is_refused(cut: int) -> None:
     data = (GOLDEN / "remote_log_snapshot").read_bytes()
     with pytest.raises(DecodeError):
         decode_snapshot(data[:cut], PARTITION)
@@ -105,7 +105,7 @@ def test_a_snapshot_that_is_cut_is_refused(cut: int) -> None:
         decode_snapshot(data + data[:1], PARTITION)
 
 
-def test_the_later_of_its_own_offset_and_the_committed_one_counts() -> None:
+def test_the_larger_of_snapshot_offset_and_committed_offset_applies() -> None:
     disk = CrashFileSystem()
     files = SnapshotFiles(disk, "/logs")
     files.write([PARTITION, IDLE], [planned(3, 40), planned(2, 20, IDLE)], {NUMBER: 30})
@@ -118,8 +118,8 @@ def test_the_later_of_its_own_offset_and_the_committed_one_counts() -> None:
         assert each.load(PARTITION, NUMBER + 1) is None, "the number of metadata partitions has changed"
 
 
-def test_after_a_crash_at_any_point_nothing_counts_as_known_that_is_not_there() -> None:
-    """Offsets 0-39 are of the first run; the partition that leaves comes back after the crash."""
+def test_after_a_crash_at_any_operation_no_missing_record_counts_as_read() -> None:
+    """The first run writes offsets 0-39; the removed partition returns after the crash."""
 
     def prepare(disk: CrashFileSystem) -> None:
         snapshots = [planned(3, 40), planned(2, 40, IDLE), planned(2, 40, LEAVING)]
@@ -143,7 +143,7 @@ def test_after_a_crash_at_any_point_nothing_counts_as_known_that_is_not_there() 
             assert (found.next_offset, idle.next_offset, leaving) == (90, 90, None), point
 
 
-def test_a_damaged_table_counts_for_nothing() -> None:
+def test_a_corrupt_file_is_ignored() -> None:
     disk = CrashFileSystem()
     SnapshotFiles(disk, "/logs").write([PARTITION], [planned(3, 40)], {NUMBER: 90})
     for damaged in (
@@ -161,7 +161,7 @@ def test_a_damaged_table_counts_for_nothing() -> None:
         assert found.next_offset == 40, damaged
 
 
-def test_what_overlaps_is_served_after_a_restart_as_before() -> None:
+def test_overlapping_segments_are_found_equally_after_a_restart() -> None:
     cache = RemoteLogMetadataCache(PARTITION)
     for number, start, end in ((0, 0, 100), (1, 50, 150), (2, 0, 60)):
         cache.add(started(number, start, end))

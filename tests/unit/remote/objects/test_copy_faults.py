@@ -1,7 +1,7 @@
-"""Every call to the store is made to fail, one after the other, in every way: nothing half-written is seen.
+"""Every call to the store fails, one after the other, in every way; readers never see a partial segment.
 
-After any failure of a copy the segment is either wholly readable or not there for readers; a deletion that is
-tried until it succeeds leaves no object behind.
+After any failure of a copy, the segment is either completely readable or absent for readers. A deletion
+that is repeated until it succeeds leaves no object.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def read_all(manager: ObjectStorageManager, segment: StoredSegment) -> None:
         assert manager.fetch_index(segment.metadata, index_type).read() == segment.indexes[index_type]
 
 
-def over(store: MemoryStore, kind: str) -> ObjectStorageManager:
+def manager_of(store: MemoryStore, kind: str) -> ObjectStorageManager:
     return ObjectStorageManager(store, SETTINGS[kind])
 
 
-def check_what_readers_see(store: MemoryStore, kind: str, segment: StoredSegment) -> bool:
-    """Whole or not there; the answer is whether it is there."""
-    calm = MemoryStore()
-    calm.objects = dict(store.objects)
+def check_readable_or_absent(store: MemoryStore, kind: str, segment: StoredSegment) -> bool:
+    """Check that the segment is complete or absent for readers; return whether it is present."""
+    copy_of_store = MemoryStore()
+    copy_of_store.objects = dict(store.objects)
     try:
-        read_all(over(calm, kind), segment)
+        read_all(manager_of(copy_of_store, kind), segment)
     except RemoteResourceNotFound:
         return False
     return True
@@ -58,7 +58,7 @@ def check_what_readers_see(store: MemoryStore, kind: str, segment: StoredSegment
 def delete_until_done(store: FailingStore, kind: str, segment: StoredSegment) -> None:
     for _ in range(3 * CALLS_OF_A_CLEAN_UP):
         try:
-            over(store, kind).delete_log_segment_data(segment.metadata)
+            manager_of(store, kind).delete_log_segment_data(segment.metadata)
             return
         except RemoteStorageError:
             pass
@@ -66,11 +66,11 @@ def delete_until_done(store: FailingStore, kind: str, segment: StoredSegment) ->
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_a_copy_makes_as_many_calls_as_are_made_to_fail_here(kind: str, segment: StoredSegment) -> None:
+def test_the_number_of_injected_faults_covers_every_call_of_a_copy(kind: str, segment: StoredSegment) -> None:
     store = FailingStore(lambda number: None)
-    over(store, kind).copy_log_segment_data(segment.metadata, segment.files)
+    manager_of(store, kind).copy_log_segment_data(segment.metadata, segment.files)
     assert store.counted == CALLS_OF_A_COPY
-    over(store, kind).delete_log_segment_data(segment.metadata)
+    manager_of(store, kind).delete_log_segment_data(segment.metadata)
     assert store.counted == CALLS_OF_A_COPY + CALLS_OF_A_CLEAN_UP
 
 
@@ -78,25 +78,25 @@ def test_a_copy_makes_as_many_calls_as_are_made_to_fail_here(kind: str, segment:
 @pytest.mark.parametrize("how", How)
 @pytest.mark.parametrize("call", range(CALLS_OF_A_COPY))
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_a_copy_that_fails_at_any_call_leaves_nothing_half_readable(
+def test_a_copy_that_fails_at_any_call_is_not_readable(
     kind: str, call: int, how: How, clean_up_fails: int | None, segment: StoredSegment
 ) -> None:
-    """`clean_up_fails`: at which of its calls the clean-up of the failed copy fails too, in the same way."""
+    """`clean_up_fails` is the number of the call at which the clean-up of the failed copy fails, too."""
     second = None if clean_up_fails is None else call + 1 + clean_up_fails
     store = FailingStore(lambda number: how if number in (call, second) else None)
-    manager = over(store, kind)
+    manager = manager_of(store, kind)
     is_cut = how is How.SHORT and call >= PUTS_OF_A_COPY
     with pytest.raises(RemoteStorageError, match="bytes" if is_cut else "made to fail"):
         manager.copy_log_segment_data(segment.metadata, segment.files)
     if clean_up_fails is None:
         assert store.objects == {}
-    check_what_readers_see(store, kind, segment)
+    check_readable_or_absent(store, kind, segment)
     delete_until_done(store, kind, segment)
     assert store.objects == {}
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_a_segment_whose_manifest_was_written_is_whole_even_when_the_answer_was_lost(
+def test_a_segment_with_a_manifest_is_complete_after_a_lost_response(
     kind: str, segment: StoredSegment
 ) -> None:
     last = PUTS_OF_A_COPY - 1
@@ -104,23 +104,23 @@ def test_a_segment_whose_manifest_was_written_is_whole_even_when_the_answer_was_
         lambda number: How.AFTER if number == last else How.BEFORE if number > last else None
     )
     with pytest.raises(RemoteStorageError):
-        over(store, kind).copy_log_segment_data(segment.metadata, segment.files)
-    assert check_what_readers_see(store, kind, segment)
+        manager_of(store, kind).copy_log_segment_data(segment.metadata, segment.files)
+    assert check_readable_or_absent(store, kind, segment)
 
 
 @pytest.mark.parametrize("how", How)
 @pytest.mark.parametrize("call", range(CALLS_OF_A_CLEAN_UP))
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_a_deletion_that_fails_at_any_call_is_whole_or_gone_for_readers(
+def test_a_deletion_that_fails_at_any_call_leaves_a_complete_or_deleted_segment(
     kind: str, call: int, how: How, segment: StoredSegment
 ) -> None:
     at = CALLS_OF_A_COPY + call
     store = FailingStore(lambda number: how if number == at else None)
-    manager = over(store, kind)
+    manager = manager_of(store, kind)
     manager.copy_log_segment_data(segment.metadata, segment.files)
     with pytest.raises(RemoteStorageError):
         manager.delete_log_segment_data(segment.metadata)
-    check_what_readers_see(store, kind, segment)
+    check_readable_or_absent(store, kind, segment)
     delete_until_done(store, kind, segment)
     assert store.objects == {}
 
@@ -132,14 +132,14 @@ def test_a_read_that_fails_at_any_call_raises_and_the_next_one_succeeds(
 ) -> None:
     failing_at = -1
     store = FailingStore(lambda number: how if number == failing_at else None)
-    over(store, kind).copy_log_segment_data(segment.metadata, segment.files)
+    manager_of(store, kind).copy_log_segment_data(segment.metadata, segment.files)
     calls = store.counted
-    read_all(over(store, kind), segment)
+    read_all(manager_of(store, kind), segment)
     of_a_read = store.counted - calls
     assert of_a_read == 3
     for number in range(of_a_read):
         failing_at = store.counted + number
-        manager = over(store, kind)
+        manager = manager_of(store, kind)
         with pytest.raises(RemoteStorageError):
             read_all(manager, segment)
         read_all(manager, segment)

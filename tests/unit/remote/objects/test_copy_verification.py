@@ -1,4 +1,4 @@
-"""A store that says it has an object and has not: the copy fails, so that the local segment stays."""
+"""A store that acknowledges an object without storing it fails the copy, so that the local segment stays."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def copied(store: MemoryStore, settings: ManagerSettings, segment: StoredSegment
 @pytest.mark.parametrize("settings", [PLAIN, TRANSFORMED], ids=["plain", "transformed"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("keeps", [lost, cut])
-def test_a_store_that_silently_loses_or_cuts_an_object_fails_the_copy(
+def test_a_copy_fails_when_the_store_silently_loses_or_truncates_an_object(
     settings: ManagerSettings,
     suffix: str,
     keeps: Callable[[bytes], bytes | None],
@@ -61,7 +61,7 @@ def test_a_store_that_silently_loses_or_cuts_an_object_fails_the_copy(
 
 @pytest.mark.parametrize("settings", [PLAIN, TRANSFORMED], ids=["plain", "transformed"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_store_that_silently_changes_a_byte_fails_the_copy_when_contents_are_verified(
+def test_content_verification_detects_a_silently_changed_byte(
     settings: ManagerSettings, suffix: str, segment: StoredSegment
 ) -> None:
     store = ForgetfulStore(suffix, flipped)
@@ -71,14 +71,14 @@ def test_a_store_that_silently_changes_a_byte_fails_the_copy_when_contents_are_v
 
 
 @pytest.mark.parametrize("settings", [PLAIN, TRANSFORMED], ids=["plain", "transformed"])
-def test_a_sound_store_passes_every_verification(settings: ManagerSettings, segment: StoredSegment) -> None:
+def test_a_correct_store_passes_every_verification(settings: ManagerSettings, segment: StoredSegment) -> None:
     for verification in Verification:
         store = MemoryStore()
         copied(store, replace(settings, verification=verification), segment)
         assert len(store.objects) == len(SUFFIXES)
 
 
-def test_sizes_cost_no_get_of_the_log(segment: StoredSegment) -> None:
+def test_size_verification_needs_no_get_of_the_log(segment: StoredSegment) -> None:
     store = MemoryStore()
     copied(store, PLAIN, segment)
     assert [call.key.rpartition(".")[2] for call in store.calls if call.name == "get"] == ["rsm-manifest"]

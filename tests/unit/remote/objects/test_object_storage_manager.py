@@ -1,4 +1,4 @@
-"""Segments go through the storage manager and come back as they were, whatever is done to them on the way."""
+"""Segments round trip through the storage manager in every format."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def make_manager(
 
 
 def copy(manager: RemoteStorageManager, segment: StoredSegment) -> RemoteLogSegmentMetadata:
-    """Copy; the answer is the metadata to read by."""
+    """Copy the segment and return the metadata with which it is read."""
     return segment.with_custom_metadata(manager.copy_log_segment_data(segment.metadata, segment.files))
 
 
@@ -58,7 +58,7 @@ def segment(tmp_path: Path) -> Iterator[StoredSegment]:
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_any_range_of_any_segment_is_the_slice_of_its_log(data: st.DataObject) -> None:
+def test_any_range_of_a_segment_is_the_slice_of_its_log(data: st.DataObject) -> None:
     log = compressible(data.draw(st.integers(1, 900)), seed=data.draw(st.integers(0, 3)))
     settings = manager_settings(
         keys=ObjectKeys("p/"),
@@ -103,7 +103,7 @@ def test_the_manifest_is_written_last_and_deleted_first(segment: StoredSegment) 
     assert suffixes == [("put", "log"), ("put", "indexes"), ("put", "rsm-manifest"), *deleted, *deleted]
 
 
-def test_a_segment_that_was_never_copied_is_not_found(segment: StoredSegment) -> None:
+def test_an_unknown_segment_is_not_found(segment: StoredSegment) -> None:
     manager = make_manager(MemoryStore())
     with pytest.raises(RemoteResourceNotFound):
         manager.fetch_log_segment(segment.metadata, 0)
@@ -113,14 +113,14 @@ def test_a_segment_that_was_never_copied_is_not_found(segment: StoredSegment) ->
 
 
 @pytest.mark.parametrize(("start", "end"), [(-1, None), (5, 4), (3456, None), (4000, 5000)])
-def test_positions_that_are_no_range_are_refused(start: int, end: int | None, segment: StoredSegment) -> None:
+def test_invalid_ranges_are_refused(start: int, end: int | None, segment: StoredSegment) -> None:
     manager = make_manager(MemoryStore())
     metadata = copy(manager, segment)
     with pytest.raises(ValueError, match=r"is not a range of bytes|is beyond the end of the segment"):
         manager.fetch_log_segment(metadata, start, end)
 
 
-def test_an_absent_transaction_index_is_not_found_and_an_empty_index_is_empty(tmp_path: Path) -> None:
+def test_an_absent_transaction_index_is_not_found_and_an_empty_one_is_empty(tmp_path: Path) -> None:
     manager = make_manager(MemoryStore(), manager_settings(key_ring=RING))
     made = make_segment(tmp_path, b"x" * 10, empty=frozenset({IndexType.PRODUCER_SNAPSHOT}))
     metadata = copy(manager, made)
@@ -129,7 +129,7 @@ def test_an_absent_transaction_index_is_not_found_and_an_empty_index_is_empty(tm
     assert manager.fetch_index(metadata, IndexType.PRODUCER_SNAPSHOT).read() == b""
 
 
-def test_all_small_files_of_a_segment_come_by_one_get(segment: StoredSegment) -> None:
+def test_all_small_files_of_a_segment_are_fetched_by_one_get(segment: StoredSegment) -> None:
     store = MemoryStore()
     manager = make_manager(store, manager_settings(key_ring=RING, verification=Verification.NONE))
     metadata = copy(manager, segment)
@@ -139,7 +139,7 @@ def test_all_small_files_of_a_segment_come_by_one_get(segment: StoredSegment) ->
     assert len(store.gets(".indexes")) == len(store.gets(".rsm-manifest")) == 1
 
 
-def test_a_large_small_file_comes_alone(tmp_path: Path) -> None:
+def test_a_large_index_is_fetched_alone(tmp_path: Path) -> None:
     made = make_segment(tmp_path, b"x" * 10)
     Path(made.files.time_index).write_bytes(bytes(5 << 20))
     store = MemoryStore()
@@ -151,7 +151,9 @@ def test_a_large_small_file_comes_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
-def test_a_read_without_a_cache_is_one_get_of_what_it_needs(encrypted: bool, segment: StoredSegment) -> None:
+def test_a_read_without_cache_is_one_get_of_the_needed_chunks(
+    encrypted: bool, segment: StoredSegment
+) -> None:
     store = MemoryStore()
     manager = make_manager(store, manager_settings(chunk_size=1000, key_ring=RING if encrypted else None))
     metadata = copy(manager, segment)
@@ -163,7 +165,7 @@ def test_a_read_without_a_cache_is_one_get_of_what_it_needs(encrypted: bool, seg
 
 
 class CountingFile(io.FileIO):
-    """Notes the largest piece that was asked for."""
+    """Records the largest size of a read."""
 
     largest = 0
 
@@ -175,7 +177,7 @@ class CountingFile(io.FileIO):
 
 
 @pytest.mark.parametrize("transformed", [False, True])
-def test_a_copy_never_holds_the_whole_log(
+def test_a_copy_never_buffers_the_whole_log(
     transformed: bool, segment: StoredSegment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opened(path: str, mode: str) -> Any:
@@ -193,7 +195,7 @@ def test_a_copy_never_holds_the_whole_log(
 
 
 def log_with_codec(codec: Compression) -> bytes:
-    """A log that begins with the header of a batch of that codec; what follows is of no batch."""
+    """Return a log that begins with a batch header of that codec, followed by other bytes."""
     log = bytearray(compressible(500))
     write_header(log, 0, data_header(1, 0, 0)._replace(attributes=codec))
     return bytes(log)
@@ -202,7 +204,7 @@ def log_with_codec(codec: Compression) -> bytes:
 @pytest.mark.parametrize(
     ("codec", "is_compressed"), [(Compression.NONE, True), (Compression.LZ4, False), (None, False)]
 )
-def test_by_the_heuristic_a_log_that_is_compressed_already_is_stored_as_it_is(
+def test_the_compression_heuristic_stores_a_compressed_log_unchanged(
     codec: Compression | None, is_compressed: bool, tmp_path: Path
 ) -> None:
     log = b"no batch at all" * 20 if codec is None else log_with_codec(codec)
@@ -215,16 +217,16 @@ def test_by_the_heuristic_a_log_that_is_compressed_already_is_stored_as_it_is(
     assert manager.fetch_log_segment(metadata, 0).read() == log
 
 
-def test_custom_metadata_holds_the_fields_asked_for(segment: StoredSegment) -> None:
+def test_custom_metadata_has_the_configured_fields(segment: StoredSegment) -> None:
     store = MemoryStore()
     manager = make_manager(store, manager_settings(custom_fields=(CustomField.REMOTE_SIZE,)))
-    noted = copy(manager, segment).custom_metadata
-    assert noted is not None
-    assert decode_custom_metadata(noted) == (sum(map(len, store.objects.values())), None, None)
+    custom_metadata = copy(manager, segment).custom_metadata
+    assert custom_metadata is not None
+    assert decode_custom_metadata(custom_metadata) == (sum(map(len, store.objects.values())), None, None)
     assert make_manager(store).copy_log_segment_data(segment.metadata, segment.files) is None
 
 
-def test_a_segment_is_found_and_deleted_by_the_prefix_that_it_was_written_with(
+def test_a_segment_is_found_and_deleted_by_the_prefix_of_its_custom_metadata(
     segment: StoredSegment,
 ) -> None:
     store = MemoryStore()
@@ -237,12 +239,12 @@ def test_a_segment_is_found_and_deleted_by_the_prefix_that_it_was_written_with(
     assert store.objects == {}
 
 
-def test_damaged_custom_metadata_is_an_error_of_the_storage(segment: StoredSegment) -> None:
+def test_corrupt_custom_metadata_is_a_storage_error(segment: StoredSegment) -> None:
     with pytest.raises(RemoteStorageError, match="custom metadata"):
         make_manager(MemoryStore()).fetch_log_segment(replace(segment.metadata, custom_metadata=b"\x05"), 0)
 
 
-def test_a_log_file_of_another_size_than_noted_is_not_copied(segment: StoredSegment) -> None:
+def test_a_log_file_of_another_size_than_its_metadata_is_not_copied(segment: StoredSegment) -> None:
     store = MemoryStore()
     metadata = replace(segment.metadata, segment_size_bytes=3000)
     with pytest.raises(RemoteStorageError, match="has 3456 bytes, but 3000 bytes in its metadata"):
@@ -250,7 +252,7 @@ def test_a_log_file_of_another_size_than_noted_is_not_copied(segment: StoredSegm
     assert store.objects == {}
 
 
-def test_a_local_file_that_is_missing_is_an_error_of_the_storage_and_leaves_nothing(
+def test_a_missing_local_file_is_a_storage_error_without_leftovers(
     segment: StoredSegment,
 ) -> None:
     store = MemoryStore()
@@ -262,7 +264,9 @@ def test_a_local_file_that_is_missing_is_an_error_of_the_storage_and_leaves_noth
 
 @pytest.mark.parametrize("suffix", [".log", ".indexes", ".rsm-manifest"])
 @pytest.mark.parametrize("kind", ["compressed", "encrypted"])
-def test_damage_names_the_object_and_is_not_kept(kind: str, suffix: str, segment: StoredSegment) -> None:
+def test_corruption_names_the_object_and_is_not_cached(
+    kind: str, suffix: str, segment: StoredSegment
+) -> None:
     store = MemoryStore()
     cache = make_cache(store)
     compressed = kind == "compressed"
@@ -274,7 +278,7 @@ def test_damage_names_the_object_and_is_not_kept(kind: str, suffix: str, segment
     (key,) = [key for key in store.objects if key.endswith(suffix)]
     whole = store.objects[key]
     if compressed and suffix == ".indexes":
-        store.objects[key] = whole[:-1]  # not encrypted, so only their length tells
+        store.objects[key] = whole[:-1]  # not encrypted: only a wrong length is detectable
     else:
         store.objects[key] = whole[:-200] + bytes([whole[-200] ^ 1]) + whole[-199:]
     if suffix == ".rsm-manifest":
@@ -293,7 +297,7 @@ def test_damage_names_the_object_and_is_not_kept(kind: str, suffix: str, segment
     manager.close()
 
 
-def test_a_hint_has_the_next_segment_read_ahead(tmp_path: Path) -> None:
+def test_a_hint_starts_reading_ahead_of_the_next_segment(tmp_path: Path) -> None:
     store = MemoryStore()
     cache = make_cache(store, read_ahead=2000)
     manager = make_manager(store, cache=cache)
@@ -308,7 +312,7 @@ def test_a_hint_has_the_next_segment_read_ahead(tmp_path: Path) -> None:
     assert store.is_closed
 
 
-def test_a_hint_brings_the_indexes_so_that_the_first_read_of_a_segment_waits_for_nothing(
+def test_a_hint_fetches_the_indexes_before_the_first_read(
     tmp_path: Path,
 ) -> None:
     store = MemoryStore()
@@ -324,7 +328,7 @@ def test_a_hint_brings_the_indexes_so_that_the_first_read_of_a_segment_waits_for
     manager.close()
 
 
-def test_a_hint_for_a_segment_that_is_gone_harms_no_reader(segment: StoredSegment) -> None:
+def test_a_hint_for_a_deleted_segment_has_no_effect(segment: StoredSegment) -> None:
     store = MemoryStore()
     manager = make_manager(store, cache=make_cache(store, read_ahead=2000))
     manager.prefetch_log_segment(segment.metadata)
@@ -333,7 +337,7 @@ def test_a_hint_for_a_segment_that_is_gone_harms_no_reader(segment: StoredSegmen
     manager.prefetch_log_segment(segment.metadata)
 
 
-def test_what_was_deleted_is_not_read_out_of_a_cache(segment: StoredSegment) -> None:
+def test_a_deleted_segment_is_not_read_from_a_cache(segment: StoredSegment) -> None:
     store = MemoryStore()
     manager = make_manager(store, cache=make_cache(store))
     metadata = copy(manager, segment)

@@ -1,4 +1,4 @@
-"""Segments in a real S3 server, configured by the names that Aiven's plugin has."""
+"""Segments in a real S3 server, configured by the keys of Aiven's plugin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def s3() -> Iterator[S3Server]:
 
 @pytest.fixture
 def storage(s3: S3Server) -> Iterator[dict[str, str]]:
-    """The configs of a store in an empty bucket."""
+    """Return the configs of a store in an empty bucket."""
     with s3.bucket() as bucket:
         yield {
             "storage.backend.class": "io.aiven.kafka.tieredstorage.storage.s3.S3Storage",
@@ -36,14 +36,14 @@ def storage(s3: S3Server) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_segment_goes_to_s3_and_back(
+def test_a_segment_round_trips_in_s3(
     kind: str, storage: dict[str, str], s3: S3Server, tmp_path: Path
 ) -> None:
     configs = configs_of(kind, *write_key_pair(key_pair(), tmp_path))
     manager = storage_manager_from_config({**storage, **configs, "chunk.size": "100000"})
     segment = make_segment(tmp_path / "segment", compressible(1_234_567), with_transactions=True)
-    noted = manager.copy_log_segment_data(segment.metadata, segment.files)
-    metadata = segment.with_custom_metadata(noted)
+    custom_metadata = manager.copy_log_segment_data(segment.metadata, segment.files)
+    metadata = segment.with_custom_metadata(custom_metadata)
     stream = manager.fetch_log_segment(metadata, 0)
     assert b"".join(iter(lambda: stream.read(77_777), b"")) == segment.log
     assert manager.fetch_log_segment(metadata, 99_999, 100_000).read() == segment.log[99_999:100_001]

@@ -1,4 +1,4 @@
-"""The storage manager's configuration: Aiven's names and ours, one-line errors, unknown keys passed over."""
+"""The storage manager's configuration: Aiven's keys, one-line errors, unknown keys."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made(values: dict[str, str]) -> ObjectStorageManager:
     return manager
 
 
-def test_a_directory_is_all_that_must_be_said(root: Path) -> None:
+def test_a_directory_is_the_only_required_setting(root: Path) -> None:
     manager = made(base(root))
     assert manager.settings.chunk_size == 4 * 1024 * 1024
     assert manager.settings.key_ring is None and not manager.settings.compression
@@ -53,7 +53,7 @@ def test_a_directory_is_all_that_must_be_said(root: Path) -> None:
         "none",
     ],
 )
-def test_a_configuration_of_the_plugin_is_taken_as_it_is(name: str, root: Path, tmp_path: Path) -> None:
+def test_a_configuration_of_the_aiven_plugin_is_accepted(name: str, root: Path, tmp_path: Path) -> None:
     values = {
         "storage.backend.class": f"{AIVEN}storage.filesystem.FileSystemStorage",
         "storage.root": str(root),
@@ -72,14 +72,14 @@ def test_a_configuration_of_the_plugin_is_taken_as_it_is(name: str, root: Path, 
     manager = storage_manager_from_config(values)
     assert manager.settings.custom_fields == (CustomField.REMOTE_SIZE, CustomField.OBJECT_KEY)
     segment = make_segment(tmp_path / "segment", compressible(12_345))
-    noted = manager.copy_log_segment_data(segment.metadata, segment.files)
-    metadata = segment.with_custom_metadata(noted)
+    custom_metadata = manager.copy_log_segment_data(segment.metadata, segment.files)
+    metadata = segment.with_custom_metadata(custom_metadata)
     assert manager.fetch_log_segment(metadata, 0).read() == segment.log
     assert (manager.read_ahead_bytes == 8000) is (name != "none")
     manager.close()
 
 
-def test_the_former_name_of_the_manifest_cache_is_understood(root: Path) -> None:
+def test_the_former_key_of_the_manifest_cache_is_accepted(root: Path) -> None:
     manager = made(
         {**base(root), "segment.manifest.cache.size": "7", "segment.manifest.cache.retention.ms": "-1"}
     )
@@ -87,9 +87,7 @@ def test_the_former_name_of_the_manifest_cache_is_understood(root: Path) -> None
     assert manager.settings.manifest_cache.retention_ms is None
 
 
-def test_unknown_keys_are_named_in_the_log_and_passed_over(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unknown_keys_are_logged_and_ignored(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     values = {**base(root), "chunk.sise": "5", "encryption.key.pairs.gone.public.key.file": "x"}
     with caplog.at_level(logging.WARNING):
         made(values)
@@ -132,7 +130,9 @@ def test_unknown_keys_are_named_in_the_log_and_passed_over(
         ),
     ],
 )
-def test_a_wrong_value_is_reported_in_one_line(change: dict[str, str | None], line: str, root: Path) -> None:
+def test_an_invalid_value_is_reported_in_one_line(
+    change: dict[str, str | None], line: str, root: Path
+) -> None:
     values = {key: text for key, text in {**base(root), **change}.items() if text is not None}
     with pytest.raises(ConfigError) as raised:
         made(values)
@@ -140,17 +140,17 @@ def test_a_wrong_value_is_reported_in_one_line(change: dict[str, str | None], li
     assert "\n" not in str(raised.value)
 
 
-def test_key_files_must_hold_the_two_halves_of_one_rsa_pair(root: Path, tmp_path: Path) -> None:
+def test_key_files_must_hold_a_matching_rsa_key_pair(root: Path, tmp_path: Path) -> None:
     public, private = write_key_pair(key_pair(0), tmp_path)
     (tmp_path / "other").mkdir()
     other_public, _ = write_key_pair(key_pair(1), tmp_path / "other")
-    rubbish = tmp_path / "rubbish.pem"
-    rubbish.write_text("rubbish")
+    invalid_file = tmp_path / "invalid_file.pem"
+    invalid_file.write_text("not a key")
     ring = made({**base(root), **encryption_configs(public, private)}).settings.key_ring
     assert ring is not None and ring.unwrap(ring.wrap(b"k" * 32)) == b"k" * 32
     for wrong, line in (
         ((other_public, private), "private.key.file=.*allowed is the RSA private key that belongs to"),
-        ((rubbish, private), "public.key.file=.*allowed is a PEM file of an RSA key"),
+        ((invalid_file, private), "public.key.file=.*allowed is a PEM file of an RSA key"),
         ((public, public), "private.key.file=.*allowed is a PEM file of an RSA key"),
         ((tmp_path / "none", private), "public.key.file=.*cannot read the file"),
     ):
@@ -158,7 +158,7 @@ def test_key_files_must_hold_the_two_halves_of_one_rsa_pair(root: Path, tmp_path
             made({**base(root), **encryption_configs(*wrong)})
 
 
-def test_a_masked_prefix_is_shown_by_no_error(root: Path, tmp_path: Path) -> None:
+def test_a_masked_prefix_is_not_in_errors(root: Path, tmp_path: Path) -> None:
     manager = storage_manager_from_config(
         {**base(root), "key.prefix": "tenant-7/", "key.prefix.mask": "true"}
     )

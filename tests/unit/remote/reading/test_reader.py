@@ -1,4 +1,4 @@
-"""What is read from the tier is what the local log had: bytes, timestamps, aborted transactions."""
+"""Remote reads equal those of the local log: bytes, timestamps, aborted transactions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidelog.base.bounded_pool import BoundedPool, PoolFull
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
@@ -41,7 +41,7 @@ CONFIG = log_config(segment_bytes=2500, index_interval_bytes=300, retention_ms=-
 
 @dataclass
 class Fixture:
-    """A log, the tier that has its sealed segments, and a reader that knows nothing but the tier of them."""
+    """A log, the tier with its sealed segments, and a reader that has access only to the tier."""
 
     log: PartitionLog
     tier: MemoryTier
@@ -65,7 +65,7 @@ class Fixture:
 
 
 def fill(log: PartitionLog, random: Random) -> None:
-    """Batches of all compressions and sizes, in rising epochs, with transactions that end in both ways."""
+    """Append batches of all codecs and sizes, in increasing epochs, with both results of transactions."""
     epoch, now, open_producers = 0, 1000, dict[int, int]()
     for _ in range(150):
         if random.random() < 0.08:
@@ -123,7 +123,7 @@ async def fixture_of(log: PartitionLog) -> Fixture:
 # -- offsets
 
 
-async def test_every_offset_with_every_size_gives_the_bytes_of_the_local_log(tiered: Fixture) -> None:
+async def test_every_offset_and_size_returns_the_bytes_of_the_local_log(tiered: Fixture) -> None:
     assert len(tiered.segments) > 4
     random = Random(1)
     end = tiered.segments[-1].end_offset + 1
@@ -140,7 +140,7 @@ async def test_every_offset_with_every_size_gives_the_bytes_of_the_local_log(tie
                 assert found.next_offset == (headers[-1].next_offset if headers else offset)
 
 
-async def test_reading_on_from_the_first_offset_gives_all_that_is_sealed(tiered: Fixture) -> None:
+async def test_sequential_reading_returns_all_sealed_segments(tiered: Fixture) -> None:
     tiered.tier.bytes_at_most = 97
     parts, offset = [], 0
     while offset < tiered.local.local_log_start_offset:
@@ -152,7 +152,7 @@ async def test_reading_on_from_the_first_offset_gives_all_that_is_sealed(tiered:
     assert b"".join(parts) == b"".join(sealed)
 
 
-async def test_a_read_asks_the_tier_for_one_range_no_longer_than_needed(tiered: Fixture) -> None:
+async def test_a_read_requests_one_minimal_range(tiered: Fixture) -> None:
     await tiered.read(tiered.segments[1].end_offset, 1)
     longest_batch = 2500
     for offset in range(0, tiered.local.local_log_start_offset, 7):
@@ -164,7 +164,7 @@ async def test_a_read_asks_the_tier_for_one_range_no_longer_than_needed(tiered: 
             assert end - start < 500 + 2 * (CONFIG.index_interval_bytes + longest_batch)
 
 
-async def test_a_batch_larger_than_asked_for_is_read_whole() -> None:
+async def test_a_batch_larger_than_the_requested_size_is_read_completely() -> None:
     log = open_log(CrashFileSystem(), replace(CONFIG, index_interval_bytes=1, segment_bytes=1 << 20))
     for size in (10, 5000, 400_000, 10):
         append(log, "x" * size)
@@ -175,13 +175,13 @@ async def test_a_batch_larger_than_asked_for_is_read_whole() -> None:
         assert bytes(found.records) == tiered.expected(offset, 1, True, 4)
 
 
-async def test_offsets_that_the_tier_does_not_have_are_out_of_range(tiered: Fixture) -> None:
+async def test_offsets_missing_in_the_tier_are_out_of_range(tiered: Fixture) -> None:
     with pytest.raises(KafkaError, match="not in remote storage") as raised:
         await tiered.read(tiered.local.local_log_start_offset)
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def test_kafka_15405_metadata_that_is_not_read_yet_is_an_error_that_clients_try_again(
+async def test_kafka_15405_unread_remote_metadata_is_a_retriable_error(
     tiered: Fixture,
 ) -> None:
     tiered.manager.on_stop_partitions([PARTITION])
@@ -192,7 +192,7 @@ async def test_kafka_15405_metadata_that_is_not_read_yet_is_an_error_that_client
     assert raised.value.code is ErrorCode.REPLICA_NOT_AVAILABLE
 
 
-async def test_a_tier_that_fails_is_an_error_and_works_again_afterwards(tiered: Fixture) -> None:
+async def test_a_failing_store_is_an_error_until_it_recovers(tiered: Fixture) -> None:
     tiered.tier.failure = RemoteStorageError("503 slow down")
     with pytest.raises(KafkaError, match="slow down") as raised:
         await tiered.read(0)
@@ -201,7 +201,7 @@ async def test_a_tier_that_fails_is_an_error_and_works_again_afterwards(tiered: 
     assert (await tiered.read(0)).records
 
 
-async def test_a_body_that_ends_early_gives_its_whole_batches_or_an_error(tiered: Fixture) -> None:
+async def test_a_truncated_body_returns_its_complete_batches_or_an_error(tiered: Fixture) -> None:
     whole = bytes((await tiered.read(0, 1000)).records)
     first = next(iterate_headers(whole))[1].size_bytes
     tiered.tier.cut_after = first + 20
@@ -212,7 +212,7 @@ async def test_a_body_that_ends_early_gives_its_whole_batches_or_an_error(tiered
     assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_damaged_headers_are_a_corrupt_message_and_never_handed_out(tiered: Fixture) -> None:
+async def test_corrupt_headers_are_corrupt_message_and_never_returned(tiered: Fixture) -> None:
     stored = tiered.tier.segments[tiered.segments[0].remote_log_segment_id.id]
     for at, value in ((16, 1), (8, 0x7F), (0, 0x10), (23, 0x7F)):
         whole = stored.log
@@ -223,7 +223,7 @@ async def test_damaged_headers_are_a_corrupt_message_and_never_handed_out(tiered
         stored.log = whole
 
 
-async def test_a_wrong_index_on_the_disk_is_fetched_again_when_it_leads_nowhere(tiered: Fixture) -> None:
+async def test_a_wrong_cached_index_is_fetched_again_when_no_batch_is_found(tiered: Fixture) -> None:
     stored = {segment_id: stored.indexes for segment_id, stored in tiered.tier.segments.items()}
     segment = next(
         each for each in tiered.segments if stored[each.remote_log_segment_id.id][IndexType.OFFSET]
@@ -237,29 +237,29 @@ async def test_a_wrong_index_on_the_disk_is_fetched_again_when_it_leads_nowhere(
 
 
 @pytest.mark.parametrize("by_time", [False, True])
-async def test_an_index_on_the_disk_that_leads_behind_the_wanted_records_is_fetched_again(
+async def test_a_cached_index_that_skips_the_requested_offset_is_fetched_again(
     tiered: Fixture, by_time: bool
 ) -> None:
-    """A flipped bit in the offset of an entry: it points to a batch, but readers would miss some before."""
+    """A flipped bit in the offset of an entry: it points to a batch, but readers would miss earlier ones."""
     with_entries = []
     for each in tiered.segments:
         with tiered.cache.offset_index(each) as index:
             if index.entry_count > 1:
                 with_entries.append(each)
     segment = with_entries[-1]
-    wanted = segment.start_offset + 1
-    search = TimestampSearch(PARTITION, 0, wanted, tiered.local)
-    expected = bytes((await tiered.read(wanted)).records)
+    offset = segment.start_offset + 1
+    search = TimestampSearch(PARTITION, 0, offset, tiered.local)
+    expected = bytes((await tiered.read(offset)).records)
     with tiered.cache.offset_index(segment) as index:
         index.file.pwrite((0).to_bytes(4, "big"), 0)
     if by_time:
         place = await tiered.reader.offset_for_timestamp(search)
-        assert place is not None and place.offset == wanted
+        assert place is not None and place.offset == offset
     else:
-        assert bytes((await tiered.read(wanted)).records) == expected
+        assert bytes((await tiered.read(offset)).records) == expected
 
 
-async def test_an_index_of_an_older_kafka_names_the_last_offset_of_several_batches() -> None:
+async def test_an_older_kafka_index_with_last_offsets_of_several_batches_is_read() -> None:
     log = open_log(CrashFileSystem(), replace(CONFIG, index_interval_bytes=1, segment_bytes=1 << 20))
     for number in range(40):
         append(log, f"{number:200}")
@@ -278,8 +278,8 @@ async def test_an_index_of_an_older_kafka_names_the_last_offset_of_several_batch
         assert index.entry_count == 3
 
 
-async def test_a_segment_without_the_wanted_offset_passes_the_reader_on_to_the_next() -> None:
-    """A topic that was compacted once may end a segment with offsets that no batch has."""
+async def test_a_read_continues_in_the_next_segment_when_the_offset_is_absent() -> None:
+    """A topic that was compacted may have a segment that ends with offsets without a batch."""
     log = open_log(CrashFileSystem(), CONFIG)
     for number in range(3):
         append(log, f"value {number}")
@@ -302,8 +302,8 @@ async def test_a_segment_without_the_wanted_offset_passes_the_reader_on_to_the_n
     assert bytes(found.records) == tiered.expected(3, 1000, True, 4)
 
 
-async def test_the_tier_is_read_only_up_to_where_the_lineages_part() -> None:
-    """KIP-405, log divergence: a leader copied what the log lost in an unclean election."""
+async def test_remote_reads_stop_at_the_end_of_the_common_lineage() -> None:
+    """KIP-405, log divergence: a leader copied records that the log lost in an unclean election."""
     log = open_log(CrashFileSystem(), CONFIG)
     for number in range(6):
         append(log, f"value {number}")
@@ -319,7 +319,7 @@ async def test_the_tier_is_read_only_up_to_where_the_lineages_part() -> None:
     assert await search(tiered, -1, 4) is None
 
 
-async def test_more_readers_than_may_wait_are_refused(tiered: Fixture) -> None:
+async def test_reads_beyond_the_queue_limit_are_refused(tiered: Fixture) -> None:
     pool = BoundedPool("reader", 1, 0)
     reader = RemoteLogReader(tiered.tier, tiered.manager, tiered.cache, pool)
     waiting = reader.read(tiered.request(0))
@@ -333,7 +333,7 @@ async def test_more_readers_than_may_wait_are_refused(tiered: Fixture) -> None:
 # -- transactions
 
 
-async def test_aborted_transactions_are_those_of_the_local_log(tiered: Fixture) -> None:
+async def test_aborted_transactions_equal_those_of_the_local_log(tiered: Fixture) -> None:
     random, seen = Random(3), 0
     for offset in range(tiered.local.local_log_start_offset):
         found = await tiered.read(offset, random.choice((1, 300, 1 << 20)), with_aborted=True)
@@ -344,7 +344,7 @@ async def test_aborted_transactions_are_those_of_the_local_log(tiered: Fixture) 
     assert seen
 
 
-async def test_kafka_16780_segments_without_aborted_transactions_are_not_asked() -> None:
+async def test_kafka_16780_segments_without_aborted_transactions_are_skipped() -> None:
     log = open_log(CrashFileSystem(), CONFIG)
     append(log, "lost", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     for number in range(200):
@@ -355,11 +355,11 @@ async def test_kafka_16780_segments_without_aborted_transactions_are_not_asked()
     assert len(tiered.segments) > 5
     (aborted,) = (await tiered.read(0, with_aborted=True)).aborted_transactions or []
     assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (5, 0, 201)
-    asked = [segment_id for segment_id, kind in tiered.tier.index_fetches if kind.value == "transaction"]
-    assert asked == [tiered.segments[-1].remote_log_segment_id.id]
+    requested = [segment_id for segment_id, kind in tiered.tier.index_fetches if kind.value == "transaction"]
+    assert requested == [tiered.segments[-1].remote_log_segment_id.id]
 
 
-async def test_kafka_17801_what_begins_behind_the_read_is_left_out() -> None:
+async def test_kafka_17801_transactions_that_begin_after_the_read_are_omitted() -> None:
     log = open_log(CrashFileSystem(), replace(CONFIG, segment_bytes=1 << 20))
     for producer in (1, 2):
         append(log, "lost", producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -370,7 +370,7 @@ async def test_kafka_17801_what_begins_behind_the_read_is_left_out() -> None:
     assert [transaction.producer_id for transaction in found.aborted_transactions or []] == [1]
 
 
-async def test_a_marker_that_only_the_local_log_has_is_found_there(tiered: Fixture) -> None:
+async def test_a_marker_in_the_local_log_is_found(tiered: Fixture) -> None:
     log = open_log(CrashFileSystem(), CONFIG)
     append(log, "lost", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     log.roll(0)
@@ -380,7 +380,7 @@ async def test_a_marker_that_only_the_local_log_has_is_found_there(tiered: Fixtu
     assert [transaction.last_offset for transaction in found.aborted_transactions or []] == [1]
 
 
-async def test_a_marker_that_the_log_lost_aborts_nothing() -> None:
+async def test_a_marker_of_another_lineage_aborts_nothing() -> None:
     log = open_log(CrashFileSystem(), CONFIG)
     append(log, "kept", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     append_marker(log, 5, is_abort=True)
@@ -402,12 +402,12 @@ async def search(tiered: Fixture, timestamp: int, start: int = 0) -> tuple[int, 
     )
 
 
-async def test_every_timestamp_finds_the_record_that_the_local_log_finds(tiered: Fixture) -> None:
+async def test_every_timestamp_finds_the_same_record_as_the_local_log(tiered: Fixture) -> None:
     log, local_start = tiered.log, tiered.local.local_log_start_offset
     for start in (0, 1, local_start // 2, local_start - 1):
         log.advance_log_start_offset(start)
         for timestamp in (*range(900, 9000, 37), NOW_MS, NOW_MS + 1):
-            expected = completed(log.timestamps.first_record_from(timestamp))
+            expected = run_steps(log.timestamps.first_record_from(timestamp))
             found = await search(tiered, timestamp, start)
             if expected is None or expected.offset >= local_start:
                 assert found is None
@@ -415,14 +415,14 @@ async def test_every_timestamp_finds_the_record_that_the_local_log_finds(tiered:
                 assert found == expected, (timestamp, start)
 
 
-async def test_a_search_that_the_local_log_can_answer_does_not_go_to_the_tier(tiered: Fixture) -> None:
+async def test_a_timestamp_search_within_the_local_log_does_not_read_the_tier(tiered: Fixture) -> None:
     tiered.local.local_log_start_offset = 0
     assert await search(tiered, 0) is None
     assert not tiered.tier.ranges
 
 
-async def test_a_search_finds_what_a_segment_serves_behind_a_later_copy_of_its_first_part() -> None:
-    """KAFKA-16890: a leader in between copied 5-14 again, in its own pieces; 15-19 are in 10-19 alone."""
+async def test_a_timestamp_search_finds_the_segment_that_serves_the_offset() -> None:
+    """KAFKA-16890: a later leader copied 5-14 again, in other segments; 15-19 are only in 10-19."""
     first, between = (
         log_with_segments_at(CrashFileSystem(), starts) for starts in ((0, 10, 20), (0, 5, 15, 20))
     )
@@ -449,7 +449,7 @@ def log_with_segments_at(fs: CrashFileSystem, starts: tuple[int, ...]) -> Partit
     return log
 
 
-async def test_a_batch_that_does_not_expand_is_a_corrupt_message() -> None:
+async def test_a_batch_that_cannot_be_decompressed_is_corrupt_message() -> None:
     log = open_log(CrashFileSystem(), CONFIG)
     append(log, "x" * 500, compression=Compression.ZSTD)
     log.roll(0)
@@ -464,21 +464,21 @@ async def test_a_batch_that_does_not_expand_is_a_corrupt_message() -> None:
 # -- followers, read-ahead
 
 
-async def test_a_follower_gets_epochs_and_producers_of_a_segment(tiered: Fixture) -> None:
+async def test_a_follower_reads_epochs_and_producers_of_a_segment(tiered: Fixture) -> None:
     last = tiered.segments[-1]
     epochs, producers = await tiered.reader.fetch_auxiliary(last)
     assert epochs == tiered.log.leader_epochs.entries_in_range(0, last.end_offset + 1)
     assert producers == b"producers"
 
 
-async def test_a_follower_is_notified_when_a_segment_was_deleted(tiered: Fixture) -> None:
+async def test_a_follower_gets_an_error_for_a_deleted_segment(tiered: Fixture) -> None:
     tiered.tier.delete_log_segment_data(tiered.segments[0])
     with pytest.raises(KafkaError):
         await tiered.reader.fetch_auxiliary(tiered.segments[0])
 
 
 class PrefetchingTier(MemoryTier):
-    """Notes which segments it was told of."""
+    """Records the segments that it is to prefetch."""
 
     announced: list[UUID]
     read_ahead_bytes = 1
@@ -489,20 +489,20 @@ class PrefetchingTier(MemoryTier):
         self.announced.append(metadata.remote_log_segment_id.id)
 
 
-async def test_a_reader_that_continues_has_the_next_segment_announced_once(tiered: Fixture) -> None:
+async def test_sequential_reading_announces_the_next_segment_once(tiered: Fixture) -> None:
     tier = PrefetchingTier(segments=tiered.tier.segments)
     tier.announced = []
     reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
     ids = [segment.remote_log_segment_id.id for segment in tiered.segments]
     await reader.read(tiered.request(0, 300))
-    assert tier.announced == ids[:1], "its first chunks come beside its indexes"
+    assert tier.announced == ids[:1], "its first chunks are fetched together with its indexes"
     offset = 0
     while offset < tiered.local.local_log_start_offset:
         offset = (await reader.read(tiered.request(offset, 300))).next_offset
     assert tier.announced == ids
 
 
-async def test_segments_behind_the_next_are_announced_as_far_as_reads_look_ahead(tiered: Fixture) -> None:
+async def test_segments_within_the_read_ahead_are_announced(tiered: Fixture) -> None:
     tier = PrefetchingTier(segments=tiered.tier.segments)
     tier.announced, tier.read_ahead_bytes = [], sum(each.segment_size_bytes for each in tiered.segments[:3])
     reader = RemoteLogReader(tier, tiered.manager, tiered.cache, tiered.pool)
@@ -510,10 +510,10 @@ async def test_segments_behind_the_next_are_announced_as_far_as_reads_look_ahead
     await reader.read(tiered.request(offset, 300))
     ids = [segment.remote_log_segment_id.id for segment in tiered.segments]
     assert tier.announced == ids[: len(tier.announced)]
-    assert len(tier.announced) >= 3, "a store with latency has too little to do with one"
+    assert len(tier.announced) >= 3, "one segment is too little for a store with latency"
 
 
-def test_epochs_without_records_are_no_part_of_a_lineage() -> None:
+def test_epochs_without_records_are_not_in_a_lineage() -> None:
     from tests.support.tier.segment_metadata import started
     from tidelog.remote.reading.lineage import common_end
     from tidelog.storage.leader_epoch import LeaderEpochCache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import random
+import tracemalloc
 from base64 import b64decode, b64encode
 from typing import Any
 
@@ -17,11 +18,12 @@ from tidelog.security.scram.credentials import (
     ScramCredential,
     ScramKeys,
     ScramMechanism,
+    ScramToken,
     derive_keys,
     random_text,
     salt_password,
 )
-from tidelog.security.scram.messages import MESSAGE_BYTES_MAX
+from tidelog.security.scram.messages import MESSAGE_BYTES_MAX, parse_client_first
 from tidelog.security.scram.server import ScramServer, ScramState
 
 SHA_256, SHA_512 = ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512
@@ -41,11 +43,15 @@ def credential(
     return ScramCredential(SALT, iterations, derive_keys(mechanism, salted))
 
 
+def no_token(token_id: str) -> ScramToken:
+    raise AssertionError("the client does not use a token")
+
+
 def server(
     mechanism: ScramMechanism = SHA_256, stored: ScramCredential | None = None, nonce: str = SERVER_NONCE
 ) -> ScramServer:
-    found = stored or credential(mechanism)
-    return ScramServer(mechanism, nonce, lambda user: found)
+    credentials = stored or credential(mechanism)
+    return ScramServer(mechanism, nonce, lambda user: credentials, no_token)
 
 
 def test_the_example_of_rfc_7677_as_a_client() -> None:
@@ -56,38 +62,73 @@ def test_the_example_of_rfc_7677_as_a_client() -> None:
 
 
 def test_the_example_of_rfc_7677_as_a_server() -> None:
-    found = server()
-    assert found.evaluate(CLIENT_FIRST) == SERVER_FIRST
-    assert found.evaluate(CLIENT_FINAL) == SERVER_FINAL
-    assert (found.state, found.user) == (ScramState.COMPLETE, "user")
+    exchange = server()
+    assert exchange.evaluate(CLIENT_FIRST) == SERVER_FIRST
+    assert exchange.evaluate(CLIENT_FINAL) == SERVER_FINAL
+    assert (exchange.state, exchange.user) == (ScramState.COMPLETE, "user")
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 @pytest.mark.parametrize("user", ["alice", "a,b=c", "=2C", "=3D,"])
 def test_both_sides_agree(mechanism: ScramMechanism, user: str) -> None:
-    asked: list[str] = []
+    requested: list[str] = []
 
     def credential_of(name: str) -> ScramCredential:
-        asked.append(name)
+        requested.append(name)
         return credential(mechanism, "lösen ord")
 
-    found = ScramServer(mechanism, random_text(random.Random(1)), credential_of)
+    exchange = ScramServer(mechanism, random_text(random.Random(1)), credential_of, no_token)
     client = ScramClient(mechanism, user, "lösen ord", random_text(random.Random(2)))
-    client.verify(found.evaluate(client.respond(found.evaluate(client.first()))))
-    assert (asked, found.user) == ([user], user)
+    client.verify(exchange.evaluate(client.respond(exchange.evaluate(client.first()))))
+    assert (requested, exchange.user) == ([user], user)
+
+
+# The characters of Kafka's extension, which Java parses with Boolean.parseBoolean.
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+@pytest.mark.parametrize("mechanism", ScramMechanism)
+def test_a_client_with_a_token_is_its_owner(mechanism: ScramMechanism, value: str) -> None:
+    token = ScramToken(credential(mechanism, "aGVsbG8="), "alice", 99)
+    exchange = ScramServer(
+        mechanism, SERVER_NONCE, lambda user: credential(mechanism), {"token-1": token}.__getitem__
+    )
+    client = ScramClient(mechanism, "token-1", "aGVsbG8=", CLIENT_NONCE, is_token=True)
+    first = client.first()
+    assert first == f"n,,n=token-1,r={CLIENT_NONCE},tokenauth=true".encode()
+    client.verify(exchange.evaluate(client.respond(exchange.evaluate(first))))
+    assert (exchange.user, exchange.token) == ("alice", token)
+    other = ScramServer(
+        mechanism, SERVER_NONCE, lambda user: credential(mechanism), {"token-1": token}.__getitem__
+    )
+    assert other.evaluate(first.replace(b"=true", b"=" + value.encode())).startswith(b"r=")
+    assert other.token is token
+
+
+@pytest.mark.parametrize("extension", ["", ",tokenauth=false", ",tokenauth=1", ",other=true"])
+def test_a_client_without_the_extension_uses_a_password(extension: str) -> None:
+    exchange = server()
+    exchange.evaluate(CLIENT_FIRST + extension.encode())
+    assert exchange.token is None
+
+
+def test_a_token_is_no_password_of_its_owner() -> None:
+    token = ScramToken(credential(password="hmac"), "user", 99)
+    exchange = ScramServer(SHA_256, SERVER_NONCE, lambda user: credential(), lambda token_id: token)
+    client = ScramClient(SHA_256, "user", "hmac", CLIENT_NONCE)
+    with pytest.raises(AuthenticationError):
+        exchange.evaluate(client.respond(exchange.evaluate(client.first())))
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 def test_a_wrong_password_fails(mechanism: ScramMechanism) -> None:
-    found = server(mechanism)
+    exchange = server(mechanism)
     client = ScramClient(mechanism, "user", "pencil2", "abc")
-    final = client.respond(found.evaluate(client.first()))
+    final = client.respond(exchange.evaluate(client.first()))
     with pytest.raises(AuthenticationError) as raised:
-        found.evaluate(final)
+        exchange.evaluate(final)
     assert raised.value.client_text is None
-    assert found.state is ScramState.FAILED
+    assert exchange.state is ScramState.FAILED
     with pytest.raises(AuthenticationError):
-        found.evaluate(client.first())
+        exchange.evaluate(client.first())
 
 
 def test_cve_2017_12610_a_user_cannot_act_as_another_one() -> None:
@@ -103,10 +144,10 @@ def test_the_own_name_is_allowed_as_authorization_id() -> None:
     "nonce", [CLIENT_NONCE, SERVER_NONCE, "x" + NONCE, NONCE + "x", NONCE.swapcase(), "x"]
 )
 def test_cve_2024_56128_the_final_nonce_must_be_that_of_the_exchange(nonce: str) -> None:
-    found = server()
-    found.evaluate(CLIENT_FIRST)
+    exchange = server()
+    exchange.evaluate(CLIENT_FIRST)
     with pytest.raises(AuthenticationError, match="nonce"):
-        found.evaluate(CLIENT_FINAL.replace(NONCE.encode(), nonce.encode()))
+        exchange.evaluate(CLIENT_FINAL.replace(NONCE.encode(), nonce.encode()))
 
 
 def test_cve_2021_38153_secrets_are_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,33 +159,33 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(monkeypatch: pytes
         return compare(one, other)
 
     monkeypatch.setattr(hmac, "compare_digest", recorded)
-    found = server()
-    found.evaluate(CLIENT_FIRST)
-    found.evaluate(CLIENT_FINAL)
+    exchange = server()
+    exchange.evaluate(CLIENT_FIRST)
+    exchange.evaluate(CLIENT_FINAL)
     assert compared == [NONCE, credential().keys.stored_key]
 
 
 def test_a_final_message_cannot_be_replayed_in_another_exchange() -> None:
-    found = server(nonce="another")
-    found.evaluate(CLIENT_FIRST)
+    exchange = server(nonce="another")
+    exchange.evaluate(CLIENT_FIRST)
     with pytest.raises(AuthenticationError, match="nonce"):
-        found.evaluate(CLIENT_FINAL)
+        exchange.evaluate(CLIENT_FINAL)
 
 
 def test_the_channel_binding_must_be_that_of_the_first_message() -> None:
-    found = server()
-    found.evaluate(CLIENT_FIRST)
+    exchange = server()
+    exchange.evaluate(CLIENT_FIRST)
     with pytest.raises(AuthenticationError, match="channel binding"):
-        found.evaluate(CLIENT_FINAL.replace(b"biws", b64encode(b"y,,")))
+        exchange.evaluate(CLIENT_FINAL.replace(b"biws", b64encode(b"y,,")))
 
 
 def test_an_exchange_ends_with_its_last_message() -> None:
-    found = server()
-    found.evaluate(CLIENT_FIRST)
-    found.evaluate(CLIENT_FINAL)
+    exchange = server()
+    exchange.evaluate(CLIENT_FIRST)
+    exchange.evaluate(CLIENT_FINAL)
     with pytest.raises(AuthenticationError, match="unexpected"):
-        found.evaluate(CLIENT_FIRST)
-    assert found.state is ScramState.COMPLETE
+        exchange.evaluate(CLIENT_FIRST)
+    assert exchange.state is ScramState.COMPLETE
 
 
 @pytest.mark.parametrize(
@@ -164,16 +205,15 @@ def test_an_exchange_ends_with_its_last_message() -> None:
         b"n,,n=user,r=abc\n",
         b"n,,n=user,r=abc,",
         b"n,,n=user,r=abc,1=2",
-        b"n,,n=user,r=abc,tokenauth=true",
         b"n,,n=" + b"=2C" * MESSAGE_BYTES_MAX + b",r=abc",
         b"n,,n=user,r=" + b"a" * MESSAGE_BYTES_MAX,
     ],
 )
 def test_an_invalid_first_message_fails(message: bytes) -> None:
-    found = server()
+    exchange = server()
     with pytest.raises(AuthenticationError) as raised:
-        found.evaluate(message)
-    assert found.state is ScramState.FAILED
+        exchange.evaluate(message)
+    assert exchange.state is ScramState.FAILED
     assert raised.value.__cause__ is None
 
 
@@ -194,11 +234,11 @@ def test_an_invalid_first_message_fails(message: bytes) -> None:
     ],
 )
 def test_an_invalid_final_message_fails(message: bytes) -> None:
-    found = server()
-    found.evaluate(CLIENT_FIRST)
+    exchange = server()
+    exchange.evaluate(CLIENT_FIRST)
     with pytest.raises(AuthenticationError):
-        found.evaluate(message)
-    assert found.state is ScramState.FAILED
+        exchange.evaluate(message)
+    assert exchange.state is ScramState.FAILED
 
 
 def test_a_credential_with_few_iterations_fails() -> None:
@@ -243,4 +283,16 @@ def test_names_of_mechanisms() -> None:
 
 def test_credentials_do_not_show_their_keys() -> None:
     stored = credential()
-    assert repr(stored) == "ScramCredential(iterations=4096)"
+    assert repr(stored) == "ScramCredential(iterations=4096, keys=ScramKeys())"
+
+
+@pytest.mark.parametrize("character", ["x", "=2C"])
+def test_a_long_user_name_without_an_end_is_rejected_without_keeping_positions(character: str) -> None:
+    message = b"n,,n=" + character.encode() * ((MESSAGE_BYTES_MAX - 5) // len(character))
+    tracemalloc.start()
+    try:
+        with pytest.raises(AuthenticationError):
+            parse_client_first(message)
+        assert tracemalloc.get_traced_memory()[1] < 8 * len(message)
+    finally:
+        tracemalloc.stop()

@@ -17,11 +17,11 @@ from tidelog.security.tls.settings import KeyNames, parse_tls_settings
 AUTHORITY = Authority.create()
 SERVER = AUTHORITY.issue("broker")
 CLIENT = AUTHORITY.issue("alice", ())
-STRANGER = Authority.create("Another CA")
+OTHER_AUTHORITY = Authority.create("Another CA")
 
 
 def inline(identity: Identity, **more: str) -> dict[str, str]:
-    """A key store in the configuration."""
+    """Return settings with a key store inside the configuration."""
     return {
         "ssl.keystore.type": "PEM",
         "ssl.keystore.key": identity.key_pem(),
@@ -31,7 +31,7 @@ def inline(identity: Identity, **more: str) -> dict[str, str]:
 
 
 def trusting(authority: Authority, **more: str) -> dict[str, str]:
-    """A trust store in the configuration."""
+    """Return settings with a trust store inside the configuration."""
     return {
         "ssl.truststore.type": "PEM",
         "ssl.truststore.certificates": authority.pem(),
@@ -57,7 +57,7 @@ def test_the_own_certificate_is_returned() -> None:
 
 def test_an_untrusted_certificate_is_rejected() -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer"):
-        handshake(server(inline(SERVER)), client(trusting(STRANGER)))
+        handshake(server(inline(SERVER)), client(trusting(OTHER_AUTHORITY)))
 
 
 def test_an_expired_certificate_is_rejected() -> None:
@@ -81,14 +81,14 @@ def test_a_required_certificate_of_the_client_is_verified() -> None:
     with pytest.raises(ssl.SSLError, match="did not return a certificate"):
         handshake(listener, client(trusting(AUTHORITY)))
     with pytest.raises(ssl.SSLError, match="unable to get local issuer"):
-        handshake(listener, client({**inline(STRANGER.issue("mallory")), **trusting(AUTHORITY)}))
+        handshake(listener, client({**inline(OTHER_AUTHORITY.issue("mallory")), **trusting(AUTHORITY)}))
 
 
 def test_a_requested_certificate_of_the_client_may_be_missing() -> None:
     listener = server({**inline(SERVER), **trusting(AUTHORITY), "ssl.client.auth": "requested"})
     assert handshake(listener, client(trusting(AUTHORITY))).client_certificate is None
     with pytest.raises(ssl.SSLError, match="unable to get local issuer"):
-        handshake(listener, client({**inline(STRANGER.issue("mallory")), **trusting(AUTHORITY)}))
+        handshake(listener, client({**inline(OTHER_AUTHORITY.issue("mallory")), **trusting(AUTHORITY)}))
 
 
 def test_a_listener_that_verifies_clients_needs_a_trust_store() -> None:

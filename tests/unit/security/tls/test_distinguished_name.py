@@ -68,7 +68,7 @@ NAMES = {
         "CN=a/b:c'(d)?*&%$@!_~",
     ),
 }
-"""The encoded name and its text in Java."""
+"""By case: the encoded name, and its text in Java."""
 
 
 @pytest.mark.parametrize("encoded, text", NAMES.values(), ids=NAMES)

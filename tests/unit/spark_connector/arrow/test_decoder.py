@@ -1,4 +1,4 @@
-"""The Arrow decoder gives, record for record and byte for byte, what the plain decoder gives."""
+"""The Arrow decoder returns the same records, byte by byte, as the plain decoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.protocol.batch import read_header, write_header
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.control_batch import end_transaction_batch
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.protocol.record import BatchBuilder, BatchProducer, read_records
 from tidelog.spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
 from tidelog.spark_connector.arrow.schema import RECORD_SCHEMA, RECORD_SCHEMA_WITH_HEADERS
 
@@ -34,7 +34,7 @@ records = st.tuples(timestamps, blobs, blobs, header_lists)
 
 @st.composite
 def logs(draw: st.DrawFn) -> bytes:
-    """Batches as a log holds them: growing offsets with gaps, every codec, markers between them."""
+    """Batches of a log: increasing offsets with gaps, every codec, markers in between."""
     log = b""
     offset = draw(st.integers(0, 2**40))
     for contents in draw(st.lists(st.lists(records, max_size=8), min_size=1, max_size=5)):
@@ -52,7 +52,9 @@ def logs(draw: st.DrawFn) -> bytes:
 
 @settings(deadline=None)
 @given(logs(), st.integers(1, 9), st.sampled_from([1, 100, 10**6]))
-def test_any_log_is_decoded_as_the_plain_decoder_does(log: bytes, max_rows: int, max_bytes: int) -> None:
+def test_random_logs_are_decoded_as_by_the_reference_decoder(
+    log: bytes, max_rows: int, max_bytes: int
+) -> None:
     batches = decode(log, max_rows=max_rows, max_bytes=max_bytes)
     assert rows_of(batches) == plain_rows(log)
     assert all(0 < batch.num_rows <= max_rows for batch in batches)
@@ -60,7 +62,7 @@ def test_any_log_is_decoded_as_the_plain_decoder_does(log: bytes, max_rows: int,
 
 @settings(deadline=None)
 @given(logs(), st.data())
-def test_a_range_of_offsets_is_cut_out_even_within_batches(log: bytes, data: st.DataObject) -> None:
+def test_a_range_of_offsets_is_cut_within_batches(log: bytes, data: st.DataObject) -> None:
     everything = plain_rows(log)
     first = read_header(log).base_offset
     start = data.draw(st.integers(first, first + 50))
@@ -72,7 +74,7 @@ def test_a_range_of_offsets_is_cut_out_even_within_batches(log: bytes, data: st.
 @settings(deadline=None)
 @given(logs(), st.data())
 @example(b"", None)
-def test_a_log_in_pieces_is_the_same_log(log: bytes, data: st.DataObject | None) -> None:
+def test_a_log_in_parts_is_decoded_equally(log: bytes, data: st.DataObject | None) -> None:
     """A fetched range may end within a batch; the next one begins with that batch again."""
     decoder = ArrowDecoder(TIDES, 0, 2**62, DecoderSettings(include_headers=True, max_rows=5))
     batches: list[pa.RecordBatch] = []
@@ -88,14 +90,14 @@ def test_a_log_in_pieces_is_the_same_log(log: bytes, data: st.DataObject | None)
 
 
 @pytest.mark.parametrize(("name", "batch"), golden_batches())
-def test_batches_of_apache_kafka(name: str, batch: bytes) -> None:
+def test_batches_of_apache_kafka_are_decoded(name: str, batch: bytes) -> None:
     assert rows_of(decode(batch)) == plain_rows(batch), name
 
 
 def flat_log(
     batches: int, records_each: int, size: int, compression: Compression = Compression.NONE
 ) -> bytes:
-    """Records of one size or nearly, as producers of events write them."""
+    """Return records of about one size, like those of producers of events."""
     randomness = random.Random(size)
     log = b""
     for number in range(batches):
@@ -113,14 +115,14 @@ def flat_log(
     ("batches", "records_each", "size"),
     [(150, 5, 20), (150, 1, 70), (3, 500, 50), (3, 60, 50), (2, 2000, 101)],
 )
-def test_every_shape_of_log_and_codec(
+def test_every_kind_of_log_and_codec_is_decoded(
     batches: int, records_each: int, size: int, compression: Compression
 ) -> None:
     log = flat_log(batches, records_each, size, compression)
     assert rows_of(decode(log)) == plain_rows(log)
 
 
-def test_records_with_very_many_and_very_few_headers_are_stored_together() -> None:
+def test_records_with_many_and_few_headers_are_stored_together() -> None:
     builder = BatchBuilder()
     for number in range(30):
         headers = [(f"h{index}", b"x" * index) for index in range(400 if number == 17 else number % 4)]
@@ -129,7 +131,7 @@ def test_records_with_very_many_and_very_few_headers_are_stored_together() -> No
     assert rows_of(decode(log)) == plain_rows(log)
 
 
-def test_null_and_empty_stay_apart() -> None:
+def test_null_and_empty_are_distinct() -> None:
     builder = BatchBuilder()
     builder.append(0, None, None)
     builder.append(0, b"", b"")
@@ -144,7 +146,7 @@ def test_null_and_empty_stay_apart() -> None:
     ]
 
 
-def test_types_are_exactly_those_that_spark_accepts() -> None:
+def test_types_equal_sparks_schema() -> None:
     log = flat_log(1, 3, 10)
     (with_headers,) = decode(log)
     (without,) = decode(log, include_headers=False)
@@ -153,7 +155,7 @@ def test_types_are_exactly_those_that_spark_accepts() -> None:
     with_headers.validate(full=True)
 
 
-def test_arrow_batches_are_bounded_by_bytes_but_hold_a_record_of_any_size() -> None:
+def test_arrow_batches_are_bounded_by_bytes_but_hold_any_record() -> None:
     builder = BatchBuilder()
     for size in (10, 10, 5000, 10, 400, 400, 400):
         builder.append(0, None, bytes(size))
@@ -161,7 +163,7 @@ def test_arrow_batches_are_bounded_by_bytes_but_hold_a_record_of_any_size() -> N
     assert [batch.num_rows for batch in batches] == [2, 1, 3, 1]
 
 
-def test_what_is_gathered_is_handed_out_when_it_is_enough() -> None:
+def test_collected_rows_are_returned_at_the_batch_size() -> None:
     log = flat_log(40, 10, 100)
     decoder = ArrowDecoder(TIDES, 0, 2**62, DecoderSettings(max_rows=100))
     seen = [(decoder.next_offset, batch.num_rows) for batch in decoder.add(log)]
@@ -169,7 +171,7 @@ def test_what_is_gathered_is_handed_out_when_it_is_enough() -> None:
     assert not list(decoder.finish())
 
 
-def test_a_log_that_shows_nothing_gives_no_batch_but_moves_on() -> None:
+def test_a_log_without_visible_records_advances_the_offset() -> None:
     marker = bytes(
         end_transaction_batch(
             committed=True, coordinator_epoch=0, producer_id=7, producer_epoch=0, timestamp=0, base_offset=41
@@ -180,19 +182,22 @@ def test_a_log_that_shows_nothing_gives_no_batch_but_moves_on() -> None:
     assert decoder.next_offset == 42
 
 
-def test_reading_ends_at_the_end_offset_and_reports_that() -> None:
+def test_reading_stops_at_the_end_offset_and_reports_it() -> None:
     decoder = ArrowDecoder(TIDES, 0, 15)
     log = flat_log(4, 10, 10)
     rows = sum(batch.num_rows for batch in [*decoder.add(log), *decoder.finish()])
     assert (rows, decoder.is_done, decoder.next_offset) == (15, True, 20)
 
 
-# --- transactions -----------------------------------------------------------------------------
+# --- transactions ---
 
 
 def transactional(offset: int, producer_id: int, *values: bytes) -> bytes:
     builder = BatchBuilder(
-        base_offset=offset, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+        base_offset=offset,
+        producer=BatchProducer(
+            producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+        ),
     )
     for value in values:
         builder.append(0, None, value)
@@ -214,7 +219,9 @@ def marker(offset: int, producer_id: int, *, committed: bool) -> bytes:
 
 def interleaved() -> bytes:
     """Producer 7 aborts and then commits, producer 8 commits, producer 9 uses no transactions."""
-    plain = BatchBuilder(base_offset=5, producer_id=9, producer_epoch=0, base_sequence=0)
+    plain = BatchBuilder(
+        base_offset=5, producer=BatchProducer(producer_id=9, producer_epoch=0, base_sequence=0)
+    )
     plain.append(0, None, b"plain")
     return b"".join(
         (
@@ -234,24 +241,24 @@ def values_of(batches: list[pa.RecordBatch]) -> list[bytes]:
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 
-def test_read_committed_leaves_out_what_was_aborted_and_nothing_else() -> None:
+def test_read_committed_omits_only_aborted_records() -> None:
     assert values_of(decode(interleaved(), aborted=[(7, 0)])) == [b"kept", b"plain", b"kept"]
 
 
-def test_read_uncommitted_shows_every_record_but_no_marker() -> None:
+def test_read_uncommitted_returns_every_record_and_no_marker() -> None:
     assert len(values_of(decode(interleaved()))) == 6
 
 
-def test_a_range_that_begins_within_an_aborted_transaction_leaves_its_rest_out() -> None:
+def test_a_range_that_starts_in_an_aborted_transaction_omits_the_rest_of_it() -> None:
     log = interleaved()[len(transactional(0, 7, b"aborted", b"aborted")) :]
     assert values_of(decode(log, start=2, aborted=[(7, 0)])) == [b"kept", b"plain", b"kept"]
 
 
-# --- damage -----------------------------------------------------------------------------------
+# --- corruption ---
 
 
 def with_records(payload: bytes, count: int) -> bytes:
-    """A batch whose checksum holds, with any bytes for records."""
+    """Return a batch with these bytes as records, and a valid checksum."""
     builder = BatchBuilder()
     builder.append(0, None, None)
     header = read_header(builder.build())
@@ -270,7 +277,7 @@ def payload_of(count: int = 20, headers: bool = False) -> bytes:
 
 @settings(deadline=None, max_examples=300)
 @given(st.data())
-def test_damaged_records_are_refused_whenever_the_plain_decoder_refuses(data: st.DataObject) -> None:
+def test_the_decoder_refuses_the_same_damaged_records_as_the_reference(data: st.DataObject) -> None:
     payload = bytearray(payload_of(headers=data.draw(st.booleans())))
     for _ in range(data.draw(st.integers(1, 3))):
         payload[data.draw(st.integers(0, len(payload) - 1))] = data.draw(st.integers(0, 255))
@@ -287,7 +294,7 @@ def test_damaged_records_are_refused_whenever_the_plain_decoder_refuses(data: st
 
 @settings(deadline=None, max_examples=300)
 @given(st.binary(max_size=400), st.integers(0, 40))
-def test_any_bytes_for_records_are_decoded_or_refused_and_never_crash(payload: bytes, count: int) -> None:
+def test_random_bytes_are_decoded_or_refused(payload: bytes, count: int) -> None:
     one = with_records(payload, count)
     many = b"".join(bytes(_moved(one, number * 100)) for number in range(120))
     for log in (one, many):
@@ -306,7 +313,7 @@ def _moved(batch: bytes, offset: int) -> bytes:
     return bytes(moved)
 
 
-def test_a_checksum_that_does_not_hold_names_partition_and_offset() -> None:
+def test_a_wrong_checksum_is_reported_with_partition_and_offset() -> None:
     log = bytearray(flat_log(3, 5, 20))
     log[-1] ^= 1
     with pytest.raises(DecodeError, match="tides-3: the batch at offset 10 has a wrong checksum"):
@@ -314,7 +321,7 @@ def test_a_checksum_that_does_not_hold_names_partition_and_offset() -> None:
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
-def test_a_count_of_records_that_cannot_be_takes_no_memory(compression: Compression) -> None:
+def test_an_impossible_record_count_allocates_no_memory(compression: Compression) -> None:
     builder = BatchBuilder(compression=compression)
     builder.append(0, None, b"value")
     batch = builder.build()
@@ -323,29 +330,29 @@ def test_a_count_of_records_that_cannot_be_takes_no_memory(compression: Compress
         decode(bytes(batch))
 
 
-def test_batches_out_of_order_are_refused() -> None:
+def test_batches_in_wrong_order_are_refused() -> None:
     log = flat_log(3, 5, 20)
     third = len(log) // 3
     with pytest.raises(DecodeError, match="begins at offset 5, below 15"):
         decode(log[:third] + log[2 * third :] + transactional(5, 1, *[b""] * 12))
 
 
-def test_a_timestamp_that_spark_cannot_hold_is_named() -> None:
+def test_a_timestamp_beyond_sparks_range_is_reported() -> None:
     builder = BatchBuilder(base_offset=70)
     builder.append(MILLISECONDS_MAX + 1, None, b"")
     with pytest.raises(DecodeError, match="offset 70 has a timestamp beyond Spark's range"):
         decode(bytes(builder.build()))
 
 
-def test_a_batch_that_expands_too_far_is_refused() -> None:
+def test_a_batch_that_decompresses_beyond_the_bound_is_refused() -> None:
     builder = BatchBuilder(compression=Compression.ZSTD)
     builder.append(0, None, bytes(1_000_000))
     with pytest.raises(DecodeError, match="expands to more than 1000 bytes"):
         decode(bytes(builder.build()), max_decompressed_bytes=1000)
 
 
-def test_header_keys_that_are_no_text_are_read_with_replacements() -> None:
-    """A stream that fails at such a record would fail there for ever."""
+def test_header_keys_with_invalid_utf_8_get_replacement_characters() -> None:
+    """A stream that failed at such a record would fail there permanently."""
     builder = BatchBuilder()
     builder.append(0, None, b"value", [("good", b"1"), ("ab", b"")])
     builder.append(0, None, b"other", [("gr\u00fcn", None)])

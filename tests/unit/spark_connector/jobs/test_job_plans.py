@@ -1,4 +1,4 @@
-"""What jobs decide without Spark: commits of an archive, groups of segments, figures, times, words."""
+"""Decisions of jobs without Spark: commits of an archive, groups of segments, figures, times, messages."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def commit(**changed: object) -> Commit:
     return Commit(**{**values, **changed})  # type: ignore[arg-type]
 
 
-# --- where a run goes on --------------------------------------------------------------------
+# --- the start of a run ---
 
 
 class Bucket:
-    """What of `tides` is in a bucket: one partition, up to `end`."""
+    """The records of `tides` in a bucket: one partition, up to `end`."""
 
     def __init__(self, end: int) -> None:
         self.end = end
@@ -63,7 +63,7 @@ class Bucket:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """Do nothing: the bucket has no resources."""
 
     def partitions(self, *, all_must_exist: bool) -> frozenset[TopicPartition]:
         return frozenset({ZERO})
@@ -80,8 +80,10 @@ class Bucket:
         return dict.fromkeys(partitions, 0 if is_start else self.end)
 
 
-def test_a_run_that_continues_offline_knows_that_the_tier_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was read through brokers before, which know of a partition that has no segment yet."""
+def test_a_run_that_continues_offline_accepts_a_smaller_end_in_the_tier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Earlier runs read through brokers, which know a partition that has no segment yet."""
     monkeypatch.setattr("tidelog.spark_connector.jobs.topic_span.offset_source", lambda _: Bucket(9))
     store = {"rsm.config.storage.backend.class": "filesystem", "rsm.config.storage.root": "."}
     source = TopicSource(servers="localhost:1", topics=("tides",), options={"tier": "offline", **store})
@@ -91,24 +93,24 @@ def test_a_run_that_continues_offline_knows_that_the_tier_has_less(monkeypatch: 
         find_span(source, None, None, {ZERO: 12})
 
 
-# --- archive ------------------------------------------------------------------------------
+# --- archive ---
 
 
-def test_a_manifest_is_read_as_it_was_written() -> None:
+def test_a_manifest_round_trips() -> None:
     one = commit(from_ms=17)
     assert read_commit(one.to_text(), "here") == one
     assert (one.rows, one.size_bytes) == (3, 99)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 2}', commit().to_text()[:-9]])
-def test_what_is_no_manifest_is_refused_by_its_place(text: str) -> None:
+def test_an_invalid_manifest_is_refused_with_its_path(text: str) -> None:
     with pytest.raises(JobFailure, match=r"^/archive/000000004.json is not a manifest of an archive: "):
         read_commit(text, "/archive/000000004.json")
 
 
-def test_names_tell_the_commit() -> None:
+def test_file_names_contain_the_commit() -> None:
     assert manifest_number(manifest_name(12)) == file_number(file_name(12, 3)) == 12
-    # A leftover that is not known as one is read for ever, beside the file that takes its place.
+    # A file of an incomplete commit that is not recognized would be read permanently, as a duplicate.
     assert file_number(file_name(12, 123_456)) == 12
     assert [manifest_number(name) for name in (".000000012.json.crc", "000000012.json.draft", "x")] == [
         None
@@ -116,7 +118,7 @@ def test_names_tell_the_commit() -> None:
     assert [file_number(name) for name in ("part-00000.parquet", "commit-12.parquet")] == [None] * 2
 
 
-def test_commits_follow_each_other_without_a_hole_until_everything_is_archived() -> None:
+def test_commits_are_contiguous_until_the_archive_is_complete() -> None:
     starts, ends = {ZERO: 5, ONE: 40}, {ZERO: 105, ONE: 50}
     seen: dict[TopicPartition, list[int]] = {ZERO: [], ONE: []}
     while ranges := next_ranges(starts, ends, 30):
@@ -128,7 +130,7 @@ def test_commits_follow_each_other_without_a_hole_until_everything_is_archived()
     assert seen == {ZERO: list(range(5, 105)), ONE: list(range(40, 50))}
 
 
-def test_files_are_counted_over_partitions_and_those_without_rows_are_there_too() -> None:
+def test_files_are_counted_over_all_partitions() -> None:
     found = file_offsets([("a", 0, 3, 7, 9), ("a", 1, 2, 0, 1)], {"a": 10, "b": 4})
     assert found["a"] == ArchivedFile(path="a", rows=5, size_bytes=10, offsets={0: (7, 9), 1: (0, 1)})
     assert (found["b"].rows, found["b"].offsets) == (0, {})
@@ -138,7 +140,7 @@ def test_files_are_counted_over_partitions_and_those_without_rows_are_there_too(
             require_within(found.values(), wrong)
 
 
-def test_an_archive_keeps_its_beginning() -> None:
+def test_an_archive_keeps_its_start() -> None:
     require_same_start("tides", None, 5)
     require_same_start("tides", commit(from_ms=5), None)
     require_same_start("tides", commit(from_ms=5), 5)
@@ -146,10 +148,10 @@ def test_an_archive_keeps_its_beginning() -> None:
         require_same_start("tides", commit(), 5)
 
 
-# --- verify -------------------------------------------------------------------------------
+# --- verify ---
 
 
-def test_a_topic_that_was_recreated_does_not_continue_in_the_archive_of_the_former() -> None:
+def test_a_recreated_topic_does_not_continue_the_archive() -> None:
     require_same_topic(None, UUID(int=5))
     require_same_topic(commit(), UUID(int=5))
     require_same_topic(commit(), None)
@@ -158,14 +160,14 @@ def test_a_topic_that_was_recreated_does_not_continue_in_the_archive_of_the_form
         require_same_topic(commit(), UUID(int=6))
 
 
-def test_manifests_of_old_name_no_topic_id() -> None:
+def test_older_manifests_have_no_topic_id() -> None:
     old = json.loads(commit().to_text())
     del old["topic_id"]
     assert read_commit(json.dumps(old), "x") == commit(topic_id=None)
     assert read_commit(commit(topic_id=None).to_text(), "x") == commit(topic_id=None)
 
 
-def test_small_segments_share_a_task_and_large_ones_do_not() -> None:
+def test_small_segments_share_a_task_and_large_ones_are_single() -> None:
     sizes = [900, 10, 20, 30, 800, 40]
     segments = [started(number, number, number, size_bytes=size) for number, size in enumerate(sizes)]
     groups = [[one.segment_size_bytes for one in group] for group in grouped(segments, 3, 10_000)]
@@ -176,7 +178,7 @@ def test_small_segments_share_a_task_and_large_ones_do_not() -> None:
     assert grouped([], 8) == []
 
 
-# --- stats --------------------------------------------------------------------------------
+# --- stats ---
 
 
 def test_partitions_without_records_count_for_the_skew() -> None:
@@ -191,7 +193,7 @@ def test_partitions_without_records_count_for_the_skew() -> None:
     assert (skew([5, 5]), skew([0, 0]), skew([])) == (1.0, None, None)
 
 
-# --- what is common -----------------------------------------------------------------------
+# --- shared parts ---
 
 
 @pytest.mark.parametrize(
@@ -206,25 +208,25 @@ def test_partitions_without_records_count_for_the_skew() -> None:
         ("2023-11-14T23:13:20+01:00", 1_700_000_000_000),
     ],
 )
-def test_times_as_people_write_them(text: str, time_ms: int) -> None:
+def test_times_are_read_in_common_formats(text: str, time_ms: int) -> None:
     assert read_time_ms("--from", text) == time_ms
 
 
 @pytest.mark.parametrize("text", ["yesterday", "1969-12-31T23:59:59.999Z", "1969-12-31", str(2**63)])
-def test_a_time_that_is_none_or_no_records_is_refused_by_its_option(text: str) -> None:
-    """-1 and other negative times mean ends of the log to brokers."""
+def test_an_invalid_time_is_refused_with_its_option(text: str) -> None:
+    """For brokers, -1 and other negative times mean ends of the log."""
     with pytest.raises(OptionError, match=f"^Invalid option: --to='{text}'; expected a date"):
         read_time_ms("--to", text)
 
 
-def test_times_are_shown_as_dates_where_there_is_one() -> None:
-    """Some producers write microseconds: the year 55840."""
+def test_times_are_shown_as_dates_where_possible() -> None:
+    """Some producers write microseconds, which gives the year 55840."""
     assert time_text(1_700_000_000_000_125) == "1700000000000125 ms"
     assert time_text(-1) == "1969-12-31T23:59:59.999Z"
     assert time_text(1_700_000_000_125) == "2023-11-14T22:13:20.125Z"
 
 
-def test_options_that_jobs_choose_themselves_are_refused() -> None:
+def test_options_set_by_jobs_are_refused() -> None:
     with pytest.raises(OptionError, match="option StartingOffsets is set by the job"):
         TopicSource(servers="a:1", topics=("tides",), options={"StartingOffsets": "latest"})
 
@@ -260,7 +262,7 @@ Caused by: org.apache.spark.SparkException: Job aborted due to stage failure
         ("\n", "no reason was given"),
     ],
 )
-def test_the_cause_is_found_in_what_spark_says(text: str, cause: str) -> None:
+def test_the_cause_is_extracted_from_sparks_message(text: str, cause: str) -> None:
     assert cause_in(text) == cause
 
 
@@ -273,11 +275,11 @@ def test_the_cause_is_found_in_what_spark_says(text: str, cause: str) -> None:
         ("sh: java: not found", None),
     ],
 )
-def test_versions_of_java(text: str, major: int | None) -> None:
+def test_java_versions_are_parsed(text: str, major: int | None) -> None:
     assert java_major(text) == major
 
 
-def test_java_is_that_of_java_home_before_that_of_the_path() -> None:
+def test_java_home_takes_precedence_over_the_path() -> None:
     assert java_command({"JAVA_HOME": "/opt/java", "PATH": ""}) == "/opt/java/bin/java"
     assert java_command({"PATH": "/nowhere"}) is None
     with pytest.raises(JobFailure, match=r"/nowhere/bin/java does not run .*install Java 17 or later"):

@@ -1,4 +1,4 @@
-"""What filters leave out is never a row that fits, whatever order timestamps are in."""
+"""Filters never omit a matching row, whatever the order of timestamps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOLDS: Final = {
 
 
 class Row(NamedTuple):
-    """What filters look at."""
+    """The columns that filters use."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ FILTERS = st.lists(
     | comparisons("timestampType", st.integers(0, 1)),
     max_size=4,
 )
-# In ms, of the records of two partitions of two topics each; in no order. -1 is that of a record without one.
+# In ms, of the records of two partitions of two topics each, in no order. -1: a record without timestamp.
 LOGS = st.fixed_dictionaries(
     {
         TopicPartition(topic, partition): st.lists(st.integers(-1, 8), max_size=10)
@@ -84,7 +84,7 @@ def rows_of(logs: dict[TopicPartition, list[int]], ranges: list[OffsetRange]) ->
 
 
 @given(LOGS, FILTERS, st.integers(0, 3))
-def test_what_is_left_holds_every_row_that_fits(
+def test_pruned_ranges_hold_every_matching_row(
     logs: dict[TopicPartition, list[int]], filters: list[Comparison], start: int
 ) -> None:
     ranges = [OffsetRange(one, min(start, len(log)), len(log)) for one, log in sorted(logs.items())]
@@ -97,8 +97,8 @@ def test_what_is_left_holds_every_row_that_fits(
         }
     left = pruning.narrow(ranges, firsts)
     assert all(one.size > 0 for one in left)
-    wanted = {row for row in rows_of(logs, ranges) if fits(row, filters)}
-    assert {row for row in rows_of(logs, left) if fits(row, filters)} == wanted
+    expected = {row for row in rows_of(logs, ranges) if fits(row, filters)}
+    assert {row for row in rows_of(logs, left) if fits(row, filters)} == expected
 
 
 def test_filters_narrow_topics_partitions_and_offsets() -> None:
@@ -119,7 +119,7 @@ def test_filters_narrow_topics_partitions_and_offsets() -> None:
     assert one.narrow(ranges[:1], {}) == [OffsetRange(TopicPartition("a", 0), 7, 8)]
 
 
-def test_a_time_narrows_the_start_alone_and_is_rounded_up_to_what_records_have() -> None:
+def test_a_timestamp_filter_narrows_the_start_rounded_up_to_milliseconds() -> None:
     def first_ms(relation: Relation, micros: int) -> int | None:
         return read_pruning([Comparison("timestamp", relation, (at(micros),))]).first_timestamp_ms
 
@@ -132,7 +132,7 @@ def test_a_time_narrows_the_start_alone_and_is_rounded_up_to_what_records_have()
     assert first_ms(Relation.LESS, 5_000) is None
 
 
-def test_filters_that_say_nothing_about_places_leave_everything() -> None:
+def test_filters_on_other_columns_narrow_nothing() -> None:
     odd = [
         Comparison("key", Relation.ONE_OF, (b"k",)),
         Comparison("topic", Relation.GREATER, ("a",)),

@@ -1,4 +1,4 @@
-"""Offsets as text, as questions and as ranges."""
+"""Offsets as text, queries for offsets, and ranges."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_topics_are_sorted_by_name_and_partitions_by_number() -> None:
 
 
 @given(offsets, st.randoms())
-def test_text_is_the_same_in_whatever_order_offsets_come_and_is_read_back(
+def test_offsets_json_is_canonical_and_read_back(
     found: dict[TopicPartition, int], randomness: object
 ) -> None:
     shuffled = list(found.items())
@@ -45,11 +45,11 @@ def test_text_is_the_same_in_whatever_order_offsets_come_and_is_read_back(
     assert from_json_object(to_json_object(found)) == found
 
 
-def test_what_sparks_own_source_wrote_is_read() -> None:
+def test_offsets_json_of_sparks_source_is_read() -> None:
     assert from_json_object(json.loads('{"tides":{"1":7,"0":23}}')) == {FIRST: 23, SECOND: 7}
 
 
-def test_bounds_and_timestamps_are_asked_and_offsets_are_known() -> None:
+def test_starting_bounds_and_timestamps_are_queried_and_offsets_are_not() -> None:
     mixed = required_lookups(AtOffsets("startingOffsets", {FIRST: 5, SECOND: -2}), [FIRST, SECOND])
     assert (mixed.known, mixed.bounds) == ({FIRST: 5}, {SECOND: -2})
     assert required_lookups(Bound.LATEST, [FIRST]).bounds == {FIRST: -1}
@@ -60,21 +60,19 @@ def test_bounds_and_timestamps_are_asked_and_offsets_are_known() -> None:
     ("there", "text"),
     [([FIRST, SECOND], "it lacks tides-1"), ([SECOND], "lacks tides-1"), ([], "names tides-0")],
 )
-def test_offsets_have_to_be_given_for_just_the_partitions_that_are_read(
-    there: list[TopicPartition], text: str
-) -> None:
+def test_offsets_are_required_for_exactly_the_read_partitions(there: list[TopicPartition], text: str) -> None:
     with pytest.raises(OptionError, match=f"startingOffsets.*{text}"):
         required_lookups(AtOffsets("startingOffsets", {FIRST: 5}), there)
 
 
-def test_a_timestamp_without_a_record_behind_it_says_how_to_continue() -> None:
+def test_a_timestamp_after_the_last_record_is_an_error_with_the_required_option() -> None:
     lookups = required_lookups(AtTimestamp("startingTimestamp", 9), [FIRST])
     require_match(lookups, [])
     with pytest.raises(OptionError, match="tides-0 has no record at or after 9 ms; set starting"):
         require_match(lookups, [FIRST])
 
 
-# --- ranges -----------------------------------------------------------------------------------
+# --- ranges ---
 
 
 def sizes(*numbers: int, **options: int | None) -> list[int]:
@@ -87,18 +85,18 @@ def sizes(*numbers: int, **options: int | None) -> list[int]:
     return [one.size for one in cut]
 
 
-def test_without_limits_each_partition_is_one_range_and_empty_ones_none() -> None:
+def test_each_nonempty_partition_is_one_range_without_limits() -> None:
     assert sizes(5, 0, 7) == [5, 7]
 
 
-def test_large_partitions_are_cut_and_small_ones_stay_whole() -> None:
-    """SPARK-36576: small partitions beside a large one do not eat up its parts."""
+def test_large_partitions_are_split_and_small_ones_are_not() -> None:
+    """SPARK-36576: small partitions do not reduce the number of parts of a large one."""
     assert sizes(100, min=4) == [25, 25, 25, 25]
     assert sizes(1, 1, 10_000, min=6) == [1, 1, 2500, 2500, 2500, 2500]
     assert sizes(5, 7, min=2) == [5, 7]
 
 
-def test_no_range_is_longer_than_the_most_records() -> None:
+def test_a_range_has_at_most_the_maximum_of_records() -> None:
     assert sizes(10, 3, most=4) == [3, 3, 4, 3]
     assert sizes(10, 3, most=4, min=2) == [3, 3, 4, 3]
     assert sizes(4, most=4, min=2) == [2, 2]
@@ -109,9 +107,7 @@ def test_no_range_is_longer_than_the_most_records() -> None:
     st.none() | st.integers(1, 40),
     st.none() | st.integers(1, 500),
 )
-def test_parts_together_are_the_whole_without_gap_or_overlap(
-    numbers: list[int], least: int | None, most: int | None
-) -> None:
+def test_split_ranges_are_contiguous(numbers: list[int], least: int | None, most: int | None) -> None:
     ranges = [OffsetRange(TopicPartition("t", at), 3, 3 + size) for at, size in enumerate(numbers)]
     cut = split_ranges(ranges, min_partitions=least, max_records_per_partition=most)
     assert all(one.size > 0 for one in cut)
@@ -126,20 +122,20 @@ def test_parts_together_are_the_whole_without_gap_or_overlap(
     assert most is None or all(one.size <= most for one in cut)
 
 
-# --- limits -----------------------------------------------------------------------------------
+# --- limits ---
 
 
-def test_each_partition_gets_its_share_of_the_limit_and_one_offset_at_least() -> None:
+def test_each_partition_gets_its_share_of_the_limit_and_at_least_one_offset() -> None:
     start, end = {FIRST: 0, SECOND: 100}, {FIRST: 900, SECOND: 101}
     assert limited(100, start, end, {}) == {FIRST: 99, SECOND: 101}
     assert limited(10_000, start, end, {}) == end
 
 
-def test_new_partitions_share_from_where_they_begin() -> None:
+def test_new_partitions_share_the_limit_from_their_start() -> None:
     assert limited(10, {FIRST: 0}, {FIRST: 100, SECOND: 150}, {SECOND: 50}) == {FIRST: 5, SECOND: 55}
 
 
-def test_nothing_new_is_nothing_to_limit() -> None:
+def test_a_limit_without_new_records_is_empty() -> None:
     assert limited(5, {FIRST: 9}, {FIRST: 9}, {}) == {FIRST: 9}
     assert limited(5, {FIRST: 9}, {FIRST: 7}, {}) == {FIRST: 7}
 
@@ -148,9 +144,7 @@ def test_nothing_new_is_nothing_to_limit() -> None:
     st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=8),
     st.integers(1, 10**6),
 )
-def test_a_limited_batch_moves_on_and_takes_hardly_more_than_the_limit(
-    places: list[tuple[int, int]], most: int
-) -> None:
+def test_a_limited_batch_advances_and_stays_near_the_limit(places: list[tuple[int, int]], most: int) -> None:
     start = {TopicPartition("t", at): begin for at, (begin, _) in enumerate(places)}
     end = {TopicPartition("t", at): begin + size for at, (begin, size) in enumerate(places)}
     cut = limited(most, start, end, {})
@@ -160,7 +154,7 @@ def test_a_limited_batch_moves_on_and_takes_hardly_more_than_the_limit(
     assert taken > 0 or start == end
 
 
-def test_a_batch_waits_for_enough_offsets_but_not_for_ever() -> None:
+def test_a_batch_waits_for_the_minimum_of_offsets_up_to_the_maximum_delay() -> None:
     def is_waiting(end: int, waited_ms: int) -> bool:
         return waits(10, {FIRST: 5}, {FIRST: end}, waited_ms=waited_ms, max_trigger_delay_ms=1000)
 
@@ -169,23 +163,23 @@ def test_a_batch_waits_for_enough_offsets_but_not_for_ever() -> None:
     assert not is_waiting(14, 1000)
 
 
-# --- data loss --------------------------------------------------------------------------------
+# --- data loss ---
 
 
-def test_ranges_of_a_batch_begin_where_the_last_one_ended() -> None:
+def test_ranges_of_a_batch_start_at_the_end_of_the_previous_one() -> None:
     planned = plan_batch({FIRST: 5, SECOND: 7}, {FIRST: 9, SECOND: 7}, {})
     assert planned.ranges == [OffsetRange(FIRST, 5, 9)]
     assert not planned.losses
 
 
-def test_new_partitions_are_read_from_their_start_which_should_be_0() -> None:
+def test_new_partitions_are_read_from_offset_0() -> None:
     assert plan_batch({}, {FIRST: 9}, {FIRST: 0}).ranges == [OffsetRange(FIRST, 0, 9)]
     late = plan_batch({}, {FIRST: 9}, {FIRST: 4})
     assert late.ranges == [OffsetRange(FIRST, 4, 9)]
     assert late.losses == ["new partition tides-0 starts at offset 4 instead of 0"]
 
 
-def test_partitions_that_went_and_ends_that_went_back_are_losses() -> None:
+def test_deleted_partitions_and_decreased_ends_are_data_loss() -> None:
     planned = plan_batch({FIRST: 5, SECOND: 7}, {SECOND: 3}, {})
     assert not planned.ranges
     assert planned.losses == [
@@ -197,7 +191,7 @@ def test_partitions_that_went_and_ends_that_went_back_are_losses() -> None:
 
 
 @pytest.mark.parametrize(("log_start", "left"), [(0, 5), (5, 5), (8, 8), (12, 10)])
-def test_retention_that_passed_the_start_leaves_the_rest(log_start: int, left: int) -> None:
+def test_a_log_start_beyond_the_start_offset_leaves_the_remaining_records(log_start: int, left: int) -> None:
     rest, loss = after_retention(OffsetRange(FIRST, 5, 10), log_start)
     assert rest.start_offset == left
     assert (loss is None) == (log_start <= 5)

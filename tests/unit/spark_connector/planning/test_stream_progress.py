@@ -1,4 +1,4 @@
-"""Spark's calls about a stream's offsets, in the order in which it makes them."""
+"""Spark's calls about a stream's offsets, in Spark's order."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ def end_of(
     return stream.next_end(start, ends, {}, max_offsets=max_offsets, min_offsets=min_offsets, now_ms=now_ms)
 
 
-def test_a_query_that_fails_in_its_first_data_batch_loses_nothing() -> None:
-    """Batch 0 is the empty anchor, so "latest" is not asked again when the query comes back."""
+def test_a_query_that_fails_in_its_first_batch_with_data_loses_no_record() -> None:
+    """Batch 0 is the empty anchor, so "latest" is not queried again when the query restarts."""
     first_run = progress()
     first_run.begin({FIRST: 20})
     assert first_run.is_anchor({FIRST: 20})
     logged_end_of_batch_0 = {FIRST: 20}
     assert not first_run.is_anchor({FIRST: 20})
     assert end_of(first_run, {FIRST: 20}, {FIRST: 35}) == {FIRST: 35}
-    # It failed in batch 1; what comes back goes on from batch 0's end and is not asked where to begin.
+    # The query failed in batch 1; it restarts from the end of batch 0 and does not query its start.
     second_run = progress()
     assert not second_run.is_anchor(logged_end_of_batch_0)
     assert end_of(second_run, logged_end_of_batch_0, {FIRST: 40}) == {FIRST: 40}
 
 
-def test_batch_0_that_is_done_again_from_a_later_start_is_empty() -> None:
-    """The query failed before the anchor was committed, and "latest" has moved on since."""
+def test_batch_0_repeated_from_a_later_start_is_empty() -> None:
+    """The query failed before the anchor was committed, and "latest" has increased since."""
     second_run = progress()
     second_run.begin({FIRST: 35})
     assert second_run.start_of({FIRST: 35}, {FIRST: 20}) == {FIRST: 20}
@@ -70,15 +70,15 @@ def test_batch_0_that_is_done_again_from_a_later_start_is_empty() -> None:
         (AtTimestamp("startingTimestamp", 5), False),
     ],
 )
-def test_only_a_start_that_may_move_costs_an_empty_batch(starting: OffsetSpec, may_move: bool) -> None:
+def test_only_a_start_that_may_change_adds_an_empty_batch(starting: OffsetSpec, may_move: bool) -> None:
     assert start_may_move(starting, latest_without_match=False) is may_move
 
 
-def test_a_timestamp_that_falls_back_on_the_end_may_move() -> None:
+def test_a_timestamp_resolved_to_the_end_may_change() -> None:
     assert start_may_move(AtTimestamp("startingTimestamp", 5), latest_without_match=True)
 
 
-def test_available_now_reads_up_to_the_pinned_ends_and_then_answers_with_the_start() -> None:
+def test_available_now_reads_up_to_the_fixed_ends_and_then_returns_the_start() -> None:
     stream = progress(startingOffsets="earliest", maxOffsetsPerTrigger="10")
     stream.pin({FIRST: 25})
     start: Offsets = {FIRST: 0}
@@ -89,16 +89,16 @@ def test_available_now_reads_up_to_the_pinned_ends_and_then_answers_with_the_sta
     assert seen == [10, 20, 25]
 
 
-def test_available_now_does_not_begin_behind_its_start() -> None:
-    """The ends were pinned before "latest" was asked where to begin."""
+def test_available_now_never_ends_before_its_start() -> None:
+    """The ends were pinned before "latest" was queried as the start."""
     stream = progress()
     stream.pin({FIRST: 25})
     stream.begin({FIRST: 30})
     assert end_of(stream, {FIRST: 30}, {FIRST: 25}) == {FIRST: 30}
 
 
-def test_available_now_asks_again_for_an_end_that_went_back_and_does_not_hide_it() -> None:
-    """The topic was made anew, or cut: to answer with the start would say that there is nothing new."""
+def test_available_now_queries_a_decreased_end_again_and_reports_it() -> None:
+    """The topic was re-created or truncated: returning the start would mean that there are no new records."""
     stream = progress()
     stream.pin({FIRST: 25, SECOND: 4})
     start = {FIRST: 30, SECOND: 4}
@@ -111,7 +111,7 @@ def test_available_now_asks_again_for_an_end_that_went_back_and_does_not_hide_it
 
 
 class Brokers:
-    """One partition that ends at 25; `known` are those that were asked about as known."""
+    """Brokers with one partition that ends at 25."""
 
     def partitions(
         self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
@@ -126,10 +126,10 @@ class Brokers:
 
 
 @pytest.mark.parametrize("is_pinned", [True, False])
-def test_an_end_that_is_data_loss_does_not_get_into_the_checkpoint(
+def test_an_end_that_is_data_loss_is_not_checkpointed(
     monkeypatch: pytest.MonkeyPatch, is_pinned: bool
 ) -> None:
-    """It would fail there again and again, also when everything has come back."""
+    """Otherwise the query would fail there at each restart, even when all brokers are available again."""
     monkeypatch.setattr("tidelog.spark_connector.reading.stream_reader.offset_source", lambda _: Brokers())
     values = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides"}
     for fails in ("true", "false"):
@@ -137,22 +137,22 @@ def test_an_end_that_is_data_loss_does_not_get_into_the_checkpoint(
         reader = TidelogStreamReader(read)
         if is_pinned:
             reader.prepareForTriggerAvailableNow()
-        for start, words in (
+        for start, message in (
             ({"tides": {"0": 30}}, "the end offset of tides-0 decreased from 30 to 25"),
             ({"tides": {"0": 25, "1": 7}}, "tides-1 no longer exists; it was read up to offset 7"),
         ):
             if fails == "true":
-                with pytest.raises(DataLossError, match=words):
+                with pytest.raises(DataLossError, match=message):
                     reader.latestOffset(start, ReadAllAvailable())
             else:
                 assert reader.latestOffset(start, ReadAllAvailable()) == {"tides": {"0": 25}}
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_batch_that_is_repeated_skips_a_topic_that_was_deleted_since_or_reports_it(
+def test_a_repeated_batch_skips_or_reports_a_deleted_topic(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
 ) -> None:
-    """Its end is in the checkpoint: tasks would look for the topic, in vain, at every start of the query."""
+    """Its end is in the checkpoint: tasks would search for the topic in vain at each start of the query."""
     monkeypatch.setattr("tidelog.spark_connector.reading.stream_reader.offset_source", lambda _: Brokers())
     values = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides"}
     values["failOnDataLoss"] = str(fails).lower()
@@ -169,12 +169,12 @@ def test_a_batch_that_is_repeated_skips_a_topic_that_was_deleted_since_or_report
 
 
 @pytest.mark.parametrize("starting", ["earliest", "latest"])
-def test_batch_0_that_is_done_again_after_a_partition_was_added_is_no_data_loss(
+def test_batch_0_repeated_after_a_partition_was_added_is_no_data_loss(
     monkeypatch: pytest.MonkeyPatch, starting: str
 ) -> None:
-    """Its end is in the checkpoint and lacks the partition; the start is asked anew and has it."""
+    """Its end is in the checkpoint and lacks the partition; the start is queried again and has it."""
 
-    class Grown(Brokers):
+    class BrokersWithNewPartition(Brokers):
         def partitions(
             self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
         ) -> set[TopicPartition]:
@@ -183,18 +183,20 @@ def test_batch_0_that_is_done_again_after_a_partition_was_added_is_no_data_loss(
         def resolve(self, spec: OffsetSpec, partitions: set[TopicPartition], *, is_start: bool) -> Offsets:
             return dict.fromkeys(partitions, 3 if spec is Bound.EARLIEST else 25)
 
-    monkeypatch.setattr("tidelog.spark_connector.reading.stream_reader.offset_source", lambda _: Grown())
+    monkeypatch.setattr(
+        "tidelog.spark_connector.reading.stream_reader.offset_source", lambda _: BrokersWithNewPartition()
+    )
     values = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "tides", "startingOffsets": starting}
     reader = TidelogStreamReader(read_source_options(values, is_streaming=True))
     start = reader.initialOffset()
     tasks = reader.partitions(start, {"tides": {"0": 20}})
-    wanted = [OffsetRange(FIRST, 3, 20)] if starting == "earliest" else []
-    assert [task.offset_range for task in tasks if isinstance(task, RangePartition)] == wanted
+    expected = [OffsetRange(FIRST, 3, 20)] if starting == "earliest" else []
+    assert [task.offset_range for task in tasks if isinstance(task, RangePartition)] == expected
 
 
 @pytest.mark.parametrize("is_pinned", [True, False])
-def test_a_stream_that_was_ahead_of_the_tier_reads_nothing_twice_offline(is_pinned: bool) -> None:
-    """It was read through brokers before: what the tier has not got yet comes when it has."""
+def test_an_offline_stream_ahead_of_the_tier_repeats_no_record(is_pinned: bool) -> None:
+    """Earlier batches were read through brokers: records not yet in the tier are read when they are there."""
     store = {"tier": "offline", "rsm.config.storage.backend.class": "filesystem"}
     store |= {"rsm.config.storage.root": "."}
     for fails, end in (("false", 30), ("true", 25)):
@@ -204,13 +206,13 @@ def test_a_stream_that_was_ahead_of_the_tier_reads_nothing_twice_offline(is_pinn
         assert end_of(stream, {FIRST: 30}, {FIRST: 25}) == {FIRST: end}
 
 
-def test_available_now_does_not_wait_for_enough_records() -> None:
+def test_available_now_does_not_wait_for_the_minimum_of_records() -> None:
     stream = progress(minOffsetsPerTrigger="100", maxOffsetsPerTrigger="200")
     stream.pin({FIRST: 25})
     assert end_of(stream, {FIRST: 0}, {FIRST: 25}, min_offsets=100) == {FIRST: 25}
 
 
-def test_a_batch_waits_for_the_least_and_takes_no_more_than_the_most() -> None:
+def test_a_batch_waits_for_the_minimum_and_is_limited_by_the_maximum() -> None:
     stream = progress(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="20", maxTriggerDelay="1s")
     assert end_of(stream, {FIRST: 0}, {FIRST: 3}, min_offsets=10, now_ms=0) == {FIRST: 3}
     assert end_of(stream, {FIRST: 3}, {FIRST: 5}, min_offsets=10, now_ms=500) == {FIRST: 3}
@@ -218,5 +220,5 @@ def test_a_batch_waits_for_the_least_and_takes_no_more_than_the_most() -> None:
     assert end_of(stream, {FIRST: 5}, {FIRST: 90}, min_offsets=10, now_ms=1001) == {FIRST: 25}
 
 
-def test_without_limits_a_batch_takes_everything() -> None:
+def test_a_batch_without_limits_reads_to_the_end() -> None:
     assert end_of(progress(maxOffsetsPerTrigger="5"), {FIRST: 0}, {FIRST: 90}) == {FIRST: 90}

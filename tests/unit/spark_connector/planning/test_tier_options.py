@@ -1,4 +1,4 @@
-"""Where remote segments are read from is said in one option, where they are by the names that brokers use."""
+"""One option selects the source of remote segments; the store's options have the names of broker configs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def read(options: dict[str, str]) -> SourceOptions:
     return read_source_options({**LEAST, **options}, is_streaming=False)
 
 
-def test_brokers_read_the_tier_unless_it_is_said_otherwise() -> None:
+def test_brokers_read_the_tier_by_default() -> None:
     assert read({}).tier.mode is TierMode.BROKER
     assert read(STORE).tier == read({}).tier
     assert not read({"tier": "Broker"}).tier.reads_segments
 
 
-def test_the_store_has_the_names_of_a_brokers_configuration_without_its_chunk_cache() -> None:
+def test_store_options_have_the_broker_keys_without_the_chunk_cache() -> None:
     tier = read(
         {
             "tier": "direct",
@@ -47,7 +47,7 @@ def test_the_store_has_the_names_of_a_brokers_configuration_without_its_chunk_ca
     }
 
 
-def test_offline_needs_no_brokers_and_may_choose_a_life_of_a_topic() -> None:
+def test_offline_reading_needs_no_brokers_and_may_select_a_topic_id() -> None:
     topic_id = UUID(int=77)
     ids = f'{{"tides":"{uuid_text(topic_id)}"}}'
     options = read_source_options(
@@ -75,6 +75,6 @@ def test_offline_needs_no_brokers_and_may_choose_a_life_of_a_topic() -> None:
         ({"tier": "offline", **STORE, "tierTopicIds": '{"tides":1}'}, "tierTopicIds=.* expected JSON"),
     ],
 )  # fmt: skip
-def test_what_is_missing_or_wrong_is_named(given: dict[str, str], message: str) -> None:
+def test_missing_and_invalid_options_are_reported(given: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         read(given)

@@ -1,4 +1,4 @@
-"""A range is read to its end although the partition's leader dies meanwhile."""
+"""A range is read to its end although the partition's leader fails meanwhile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
         yield running
 
 
-def test_a_leader_that_dies_during_a_batch_costs_no_record(cluster: EmbeddedCluster) -> None:
+def test_a_leader_failure_during_a_batch_loses_no_record(cluster: EmbeddedCluster) -> None:
     servers = cluster.bootstrap_servers
     create_topic(servers, "tides")
     produce(servers, "tides", RECORDS, acks="all")
@@ -32,7 +32,7 @@ def test_a_leader_that_dies_during_a_batch_costs_no_record(cluster: EmbeddedClus
         "kafka.bootstrap.servers": servers,
         "subscribe": "tides",
         "includeHeaders": "true",
-        # So little at a time that most is still to be fetched when the leader dies.
+        # Small fetches, so that most records are still to be fetched when the leader fails.
         "kafka.max.partition.fetch.bytes": "20000",
     }
     settings = replace(ReadSettings.of(read_source_options(values, is_streaming=False)), max_rows=100)

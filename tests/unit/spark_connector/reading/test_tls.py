@@ -15,7 +15,7 @@ from tidelog.spark_connector.reading.tls import tls_context, tls_values
 AUTHORITY = Authority.create()
 
 
-def test_stores_are_pem_files_by_default(tmp_path: Path) -> None:
+def test_key_and_trust_stores_are_pem_files_by_default(tmp_path: Path) -> None:
     context = tls_context(
         {
             "ssl.truststore.location": str(AUTHORITY.write(tmp_path / "ca.pem")),
@@ -28,7 +28,7 @@ def test_stores_are_pem_files_by_default(tmp_path: Path) -> None:
     assert context.cert_store_stats()["x509"] == 1
 
 
-def test_without_tls_there_is_no_context() -> None:
+def test_no_tls_context_without_tls() -> None:
     assert tls_values(ClientOptions({"security_protocol": "PLAINTEXT"})) == {}
 
 
@@ -40,6 +40,6 @@ def test_without_tls_there_is_no_context() -> None:
         ({"ssl.truststore.location": "a", "ssl.truststore.type": "JKS"}, "keytool -importkeystore"),
     ],
 )
-def test_a_bad_option_is_refused(options: dict[str, str], problem: str) -> None:
+def test_an_invalid_option_is_refused(options: dict[str, str], problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
         tls_context(options)

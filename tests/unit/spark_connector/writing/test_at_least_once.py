@@ -1,4 +1,4 @@
-"""A task's rows are in the log when it reports them, or the task fails and says which and why."""
+"""A task's rows are in the log when it reports them; otherwise the task fails and names rows and reason."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def log_end(cluster: EmbeddedCluster, topic: str) -> int:
     return asyncio.run(ask())
 
 
-def test_what_is_reported_is_written_though_memory_holds_little_of_it(
-    cluster: EmbeddedCluster, topic: str
-) -> None:
+def test_acknowledged_rows_are_written_with_a_small_buffer(cluster: EmbeddedCluster, topic: str) -> None:
     writer = delivery(cluster, topic, buffer_memory="65536", batch_size="16384")
     with closing(writer.open_task(TASK)) as task:
         for _ in range(3):
@@ -68,7 +66,7 @@ def test_what_is_reported_is_written_though_memory_holds_little_of_it(
     assert log_end(cluster, topic) == 4500
 
 
-def test_a_record_over_the_clients_limit_is_refused_with_topic_and_limit(
+def test_a_record_above_the_clients_limit_is_refused_with_topic_and_limit(
     cluster: EmbeddedCluster, topic: str
 ) -> None:
     refusal = rf"{topic}.*5136 bytes is larger than max_request_size=5000; limits are"
@@ -77,7 +75,7 @@ def test_a_record_over_the_clients_limit_is_refused_with_topic_and_limit(
         task.write(rows([b"fits", bytes(5100)]))
 
 
-def test_a_record_over_the_brokers_limit_fails_the_task_with_partition_and_limit(
+def test_a_record_above_the_brokers_limit_fails_the_task_with_partition_and_limit(
     cluster: EmbeddedCluster, topic: str
 ) -> None:
     with closing(delivery(cluster, topic).open_task(TASK)) as task:
@@ -86,7 +84,7 @@ def test_a_record_over_the_brokers_limit_fails_the_task_with_partition_and_limit
             task.finish()
 
 
-def test_a_failure_is_noticed_while_rows_arrive(cluster: EmbeddedCluster, topic: str) -> None:
+def test_a_failure_is_raised_while_rows_are_added(cluster: EmbeddedCluster, topic: str) -> None:
     with closing(delivery(cluster, topic).open_task(TASK)) as task:
         task.write(rows([bytes(30_000)]))
         with pytest.raises(SinkError, match="MESSAGE_TOO_LARGE"):
@@ -94,13 +92,13 @@ def test_a_failure_is_noticed_while_rows_arrive(cluster: EmbeddedCluster, topic:
                 task.write(rows([b"x"] * 5_000))
 
 
-def test_a_partition_that_is_not_there_is_named(cluster: EmbeddedCluster, topic: str) -> None:
+def test_an_unknown_partition_is_reported(cluster: EmbeddedCluster, topic: str) -> None:
     refusal = rf"'{topic}', partition 3: .* has no partition 3, only 0\.\.0"
     with closing(delivery(cluster, topic).open_task(TASK)) as task, pytest.raises(SinkError, match=refusal):
         task.write(rows([b"x"], partition=3))
 
 
-def test_a_cluster_that_does_not_answer_fails_a_task_that_has_rows() -> None:
+def test_an_unavailable_cluster_fails_a_task_that_has_rows() -> None:
     options = read_sink_options(
         {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.max.block.ms": "300", "topic": "tides"}
     )
@@ -112,7 +110,7 @@ def test_a_cluster_that_does_not_answer_fails_a_task_that_has_rows() -> None:
         assert task.finish() == TaskReport(TASK, 0)
 
 
-def test_rows_that_were_written_stay_when_the_batch_is_given_up(cluster: EmbeddedCluster, topic: str) -> None:
+def test_written_rows_stay_when_the_batch_is_aborted(cluster: EmbeddedCluster, topic: str) -> None:
     writer = delivery(cluster, topic)
     with closing(writer.open_task(TASK)) as task:
         task.write(rows([b"x"] * 10))

@@ -1,4 +1,4 @@
-"""Arrow rows become what a producer is given, or are refused by column."""
+"""Arrow rows are converted to records of the producer, or refused by column."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def records(topic_option: str | None = None, /, **columns: list[Any]) -> list[Ou
     return [one for part in outgoing_slices(rows, SinkColumns(positions, topic_option)) for one in part]
 
 
-def test_every_column_goes_where_it_belongs() -> None:
+def test_every_column_is_written() -> None:
     sent = records(
         headers=[[{"key": "a", "value": b"1"}, {"key": "a", "value": None}], None, []],
         timestamp=[1_700_000_000_000_999, None, 0],
@@ -44,11 +44,11 @@ def test_every_column_goes_where_it_belongs() -> None:
     ]
 
 
-def test_the_topic_of_the_option_goes_before_the_column() -> None:
+def test_the_topic_option_takes_precedence_over_the_column() -> None:
     assert records("suns", value=[b"x"], topic=[None]) == [("suns", b"x", None, (), None, None)]
 
 
-def test_large_types_and_many_rows_are_written_like_others() -> None:
+def test_large_types_and_many_rows_are_written() -> None:
     rows = pa.RecordBatch.from_pydict(
         {
             "value": pa.array([str(number) for number in range(3 * SLICE_ROWS + 1)], pa.large_string()),
@@ -60,7 +60,7 @@ def test_large_types_and_many_rows_are_written_like_others() -> None:
     assert parts[3][0].value == b"%d" % (3 * SLICE_ROWS)
 
 
-def test_the_timestamp_of_records_that_have_none_is_left_to_the_producer() -> None:
+def test_a_missing_timestamp_is_set_by_the_producer() -> None:
     rows = pa.RecordBatch.from_pydict(
         {"topic": ["t", "t", "t"], "timestamp": pa.array([-1, 0, 7], pa.timestamp("ms", tz="UTC"))}
     )
@@ -79,8 +79,6 @@ def test_the_timestamp_of_records_that_have_none_is_left_to_the_producer() -> No
         ({"topic": ["t", "t"], "headers": [[], [{"key": None, "value": b""}]]}, "header without a key"),
     ],
 )
-def test_rows_that_can_be_no_records_are_refused_by_column(
-    columns: dict[str, list[Any]], refusal: str
-) -> None:
+def test_invalid_rows_are_refused_with_their_column(columns: dict[str, list[Any]], refusal: str) -> None:
     with pytest.raises(RowError, match=refusal):
         records(value=[b"x", b"y"], **columns)

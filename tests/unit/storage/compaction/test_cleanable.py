@@ -1,4 +1,4 @@
-"""Which part of a log compaction may touch, and when it is due."""
+"""The cleanable range of a log, and when compaction is required."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 
 def log_with(*timestamps: int, **config: Any) -> PartitionLog:
-    """A sealed segment with one record for each timestamp, and an empty active one."""
+    """Return a log with a sealed segment of one record per timestamp, and an empty active segment."""
     log = open_log(CrashFileSystem(), replace(COMPACTED, **config))
     for number, timestamp in enumerate(timestamps):
         append_keyed(log, (f"{number}", "x"), timestamps=timestamp)
@@ -21,7 +21,7 @@ def log_with(*timestamps: int, **config: Any) -> PartitionLog:
     return log
 
 
-def test_the_active_segment_is_never_touched() -> None:
+def test_the_active_segment_is_not_compacted() -> None:
     log = log_with(NOW_MS)
     append_keyed(log, ("a", "1"))
     found = find_cleanable(log, NOW_MS)
@@ -29,7 +29,7 @@ def test_the_active_segment_is_never_touched() -> None:
     assert found.dirty_bytes == log.segments.first.size_bytes
 
 
-def test_nothing_beyond_high_watermark_or_recovery_point_is_touched() -> None:
+def test_records_beyond_the_high_watermark_or_recovery_point_are_not_compacted() -> None:
     log = log_with(NOW_MS, NOW_MS)
     log.append_as_leader(bytearray(log.segments.first.file.pread(1000, 0)), 0, NOW_MS)
     log.roll(NOW_MS)
@@ -40,15 +40,17 @@ def test_nothing_beyond_high_watermark_or_recovery_point_is_touched() -> None:
     assert find_cleanable(log, NOW_MS).end_offset == 3
 
 
-def test_young_records_are_safe_from_compaction() -> None:
+def test_records_younger_than_min_compaction_lag_are_not_compacted() -> None:
     log = log_with(NOW_MS, NOW_MS + 50, NOW_MS + 10, min_compaction_lag_ms=60)
     assert find_cleanable(log, NOW_MS + 59).end_offset == 0
     assert find_cleanable(log, NOW_MS + 60).end_offset == 1
-    assert find_cleanable(log, NOW_MS + 109).end_offset == 1, "the second keeps the third safe, too"
+    assert find_cleanable(log, NOW_MS + 109).end_offset == 1, (
+        "the second record also prevents compaction of the third"
+    )
     assert find_cleanable(log, NOW_MS + 110).end_offset == 3
 
 
-def test_a_log_is_due_by_its_dirty_share() -> None:
+def test_a_log_is_cleanable_by_its_dirty_ratio() -> None:
     log = log_with(NOW_MS, NOW_MS)
     assert find_cleanable(log, NOW_MS).ratio == 1.0
     compact(log)
@@ -62,7 +64,7 @@ def test_a_log_is_due_by_its_dirty_share() -> None:
     assert not is_due(log, dirty)
 
 
-def test_a_log_is_due_when_a_dirty_record_is_too_old() -> None:
+def test_a_log_is_cleanable_when_a_dirty_record_exceeds_max_compaction_lag() -> None:
     log = log_with(NOW_MS, NOW_MS + 50, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=100)
     assert not is_due(log, find_cleanable(log, NOW_MS + 100))
     late = find_cleanable(log, NOW_MS + 107)
@@ -71,7 +73,7 @@ def test_a_log_is_due_when_a_dirty_record_is_too_old() -> None:
     assert find_cleanable(log, NOW_MS + 10**6).delay_ms == 0
 
 
-def test_the_longest_lag_seals_segments() -> None:
+def test_max_compaction_lag_rolls_segments() -> None:
     log = log_with(NOW_MS, max_compaction_lag_ms=1000)
     append_keyed(log, ("a", "1"), timestamps=NOW_MS)
     append_keyed(log, ("a", "2"), timestamps=NOW_MS + 1001)
@@ -81,7 +83,7 @@ def test_the_longest_lag_seals_segments() -> None:
     assert len(log.segments) == 3
 
 
-def test_an_offset_that_is_not_in_the_log_is_not_believed() -> None:
+def test_a_checkpointed_offset_outside_the_log_is_ignored() -> None:
     log = log_with(NOW_MS, NOW_MS)
     for given, believed in ((None, 0), (1, 1), (2, 2), (3, 0)):
         log.set_first_dirty_offset(given)
@@ -91,7 +93,7 @@ def test_an_offset_that_is_not_in_the_log_is_not_believed() -> None:
     assert find_cleanable(log, NOW_MS).first_dirty_offset == 1
 
 
-def test_logs_that_are_not_compacted_or_may_be_remote_are_unchanged() -> None:
+def test_uncompacted_and_tiered_logs_are_unchanged() -> None:
     log = log_with(NOW_MS)
     assert is_cleaned(log)
     log.update_config(replace(COMPACTED, remote_storage_enable=True))

@@ -1,4 +1,4 @@
-"""Which batches belong to aborted transactions, and which markers are needed no more."""
+"""Batches of aborted transactions, and markers that can be removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def aborted(first: int, last: int, producer_id: int = 1) -> AbortedTransaction:
     return AbortedTransaction(producer_id, first, last, last + 1)
 
 
-def test_data_of_an_aborted_transaction_goes_and_its_marker_is_kept() -> None:
+def test_records_of_an_aborted_transaction_are_removed_and_its_marker_is_kept() -> None:
     transactions, kept = CleanedTransactions([aborted(1, 4)]), list[AbortedTransaction]()
     assert not transactions.saw_data(data(0, is_transactional=False))
     assert transactions.saw_data(data(1))
@@ -37,7 +37,7 @@ def test_data_of_an_aborted_transaction_goes_and_its_marker_is_kept() -> None:
     assert not transactions.saw_data(data(5)), "the producer's next transaction"
 
 
-def test_a_marker_of_which_nothing_was_seen_is_needless() -> None:
+def test_a_marker_without_records_is_removed() -> None:
     transactions, kept = CleanedTransactions([aborted(1, 4)]), list[AbortedTransaction]()
     assert transactions.saw_marker(marker(4), ABORT, kept.append)
     assert transactions.saw_marker(marker(6), COMMIT, kept.append)
@@ -48,7 +48,7 @@ def test_a_marker_of_which_nothing_was_seen_is_needless() -> None:
     assert transactions.saw_marker(marker(10), COMMIT)
 
 
-def test_each_of_a_producers_aborted_transactions_counts_by_itself() -> None:
+def test_each_aborted_transaction_of_a_producer_is_separate() -> None:
     transactions, kept = CleanedTransactions([aborted(10, 12), aborted(1, 4)]), list[AbortedTransaction]()
     assert transactions.saw_data(data(2))
     assert not transactions.saw_marker(marker(4), ABORT, kept.append)
@@ -59,6 +59,6 @@ def test_each_of_a_producers_aborted_transactions_counts_by_itself() -> None:
     assert kept == [aborted(1, 4), aborted(10, 12)]
 
 
-def test_an_aborted_transaction_whose_marker_is_gone_ends_where_it_was() -> None:
+def test_an_aborted_transaction_without_marker_ends_at_its_last_offset() -> None:
     transactions = CleanedTransactions([aborted(1, 4)])
     assert not transactions.saw_data(data(5))

@@ -1,4 +1,4 @@
-"""A whole round of compaction on one log: what is left, and what readers get of it."""
+"""A complete compaction round of one log, and what readers get after it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def offsets(log: PartitionLog) -> list[int]:
 
 
 @pytest.mark.parametrize("codec", list(Compression))
-def test_only_the_latest_record_of_each_key_stays_at_its_offset(
+def test_only_the_latest_record_of_each_key_is_kept_at_its_offset(
     log: PartitionLog, codec: Compression
 ) -> None:
     append_keyed(log, ("a", "1"), ("b", "1"), ("a", "2"), compression=codec)
@@ -68,7 +68,7 @@ def test_only_the_latest_record_of_each_key_stays_at_its_offset(
     check_log(log)
 
 
-def test_batches_that_lose_nothing_stay_byte_for_byte(log: PartitionLog) -> None:
+def test_unchanged_batches_keep_their_bytes(log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"), ("b", "1"))
     roll(log)
     before = log.segments.first.file.pread(1000, 0)
@@ -76,7 +76,7 @@ def test_batches_that_lose_nothing_stay_byte_for_byte(log: PartitionLog) -> None
     assert log.segments.first.file.pread(1000, 0) == before
 
 
-def test_segments_are_put_together_up_to_the_size_of_one(log: PartitionLog) -> None:
+def test_segments_are_merged_up_to_the_segment_size(log: PartitionLog) -> None:
     for number in range(10):
         append_keyed(log, (f"key {number}", "x" * 100))
         roll(log)
@@ -87,7 +87,7 @@ def test_segments_are_put_together_up_to_the_size_of_one(log: PartitionLog) -> N
     check_log(log)
 
 
-def test_what_was_replaced_goes_after_a_delay(disk: CrashFileSystem, log: PartitionLog) -> None:
+def test_replaced_segments_are_deleted_after_a_delay(disk: CrashFileSystem, log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"))
     roll(log)
     append_keyed(log, ("a", "2"))
@@ -100,7 +100,7 @@ def test_what_was_replaced_goes_after_a_delay(disk: CrashFileSystem, log: Partit
     assert "00000000000000000001.snapshot" not in left
 
 
-def test_a_reader_of_a_replaced_segment_still_gets_the_bytes_it_was_promised(log: PartitionLog) -> None:
+def test_a_reader_of_a_replaced_segment_gets_its_bytes(log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"), ("a", "2"))
     roll(log)
     records = log.read(0, 1000).records
@@ -111,7 +111,7 @@ def test_a_reader_of_a_replaced_segment_still_gets_the_bytes_it_was_promised(log
     assert records.read() == before
 
 
-def test_tombstones_stay_until_their_horizon_and_then_go(log: PartitionLog) -> None:
+def test_tombstones_are_kept_until_their_delete_horizon(log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"), ("b", "1"), timestamps=[NOW_MS - 9, NOW_MS - 7])
     append_keyed(log, ("a", None), ("b", "2"), timestamps=[NOW_MS - 5, NOW_MS - 3])
     roll(log)
@@ -133,7 +133,7 @@ def test_tombstones_stay_until_their_horizon_and_then_go(log: PartitionLog) -> N
     check_log(log)
 
 
-def test_records_without_a_key_go(log: PartitionLog) -> None:
+def test_records_without_a_key_are_removed(log: PartitionLog) -> None:
     log.update_config(replace(COMPACTED, cleanup_policy=("delete",)))
     append_keyed(log, (None, "x"), ("a", "1"), (None, "y"))
     append_keyed(log, (None, "z"))
@@ -152,7 +152,7 @@ def test_long_keys_are_distinguished(log: PartitionLog) -> None:
     assert pairs(log) == [(long + "2", "1"), (long + "1", "2")]
 
 
-def test_a_map_without_room_for_all_keys_takes_several_rounds(log: PartitionLog) -> None:
+def test_an_offset_map_that_is_too_small_takes_several_rounds(log: PartitionLog) -> None:
     for number in range(6):
         append_keyed(log, (f"{number % 4}", "old"), (f"{number}", "x"))
         roll(log)
@@ -167,7 +167,7 @@ def test_a_map_without_room_for_all_keys_takes_several_rounds(log: PartitionLog)
     assert len(read_log(log)) == len(expected)
 
 
-def test_a_batch_with_more_keys_than_the_map_has_room_for_is_compacted_all_the_same(
+def test_a_batch_with_more_keys_than_the_map_holds_is_compacted(
     log: PartitionLog,
 ) -> None:
     append_keyed(log, *((f"{number % 5}", f"{number}") for number in range(10)))
@@ -178,7 +178,7 @@ def test_a_batch_with_more_keys_than_the_map_has_room_for_is_compacted_all_the_s
     assert [value for _, value in pairs(log)] == ["5", "6", "7", "8", "9", "1"]
 
 
-def test_the_last_batch_of_a_producer_stays_empty_so_that_its_sequence_survives(
+def test_the_last_batch_of_a_producer_is_kept_empty_for_its_sequence(
     disk: CrashFileSystem, log: PartitionLog
 ) -> None:
     append_keyed(log, ("a", "1"), ("a", "2"), producer_id=7, producer_epoch=0, base_sequence=0)
@@ -195,11 +195,11 @@ def test_the_last_batch_of_a_producer_stays_empty_so_that_its_sequence_survives(
     append_keyed(reopened, ("a", "4"), producer_id=7, producer_epoch=0, base_sequence=2)
     roll(reopened)
     compact(reopened)
-    # Now that batch is not the last any more.
+    # That batch is no longer the last one.
     assert [header.base_offset for _, header in reopened.segments.first.batches()] == [3]
 
 
-def test_the_end_of_the_compacted_range_stays_so_that_readers_get_there(log: PartitionLog) -> None:
+def test_the_last_batch_of_the_compacted_range_is_kept_for_its_offset(log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"))
     append_keyed(log, ("b", None))
     roll(log)
@@ -212,7 +212,7 @@ def test_the_end_of_the_compacted_range_stays_so_that_readers_get_there(log: Par
     assert records is not None and read_header(records.read()).record_count == 0
 
 
-def test_records_of_aborted_transactions_go_and_their_markers_later(log: PartitionLog) -> None:
+def test_records_of_aborted_transactions_are_removed_before_their_markers(log: PartitionLog) -> None:
     append_keyed(log, ("a", "old"))
     append_keyed(
         log, ("a", "aborted"), producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True
@@ -225,7 +225,7 @@ def test_records_of_aborted_transactions_go_and_their_markers_later(log: Partiti
     compact(log)
     assert pairs(log) == pairs(log, committed=True) == [("a", "old"), ("b", "1")]
     assert [one.producer_id for one in log.segments.first.txn_index.entries()] == [5]
-    # Nothing of the aborted one is seen any more (its producer's last batch is empty, though, and kept).
+    # The aborted records are removed; the last batch of the producer is kept empty.
     log.producers.remove_expired(NOW_MS + 10**12)
     for later_ms in (1, COMPACTED.delete_retention_ms + 1, 2 * COMPACTED.delete_retention_ms + 2):
         append_keyed(log, ("c", f"{later_ms}"))
@@ -237,7 +237,7 @@ def test_records_of_aborted_transactions_go_and_their_markers_later(log: Partiti
     check_indexes(log.segments.first, is_sealed=True)
 
 
-def test_nothing_of_an_open_transaction_is_compacted(log: PartitionLog) -> None:
+def test_records_of_an_open_transaction_are_not_compacted(log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"))
     roll(log)
     append_keyed(log, ("a", "2"), producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -249,7 +249,7 @@ def test_nothing_of_an_open_transaction_is_compacted(log: PartitionLog) -> None:
     assert pairs(log) == [("a", "1"), ("a", "2"), ("a", "3")]
 
 
-def test_records_below_the_log_start_do_not_count(log: PartitionLog) -> None:
+def test_records_below_the_log_start_are_ignored(log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"), ("b", "1"))
     append_keyed(log, ("b", "2"))
     roll(log)
@@ -259,7 +259,9 @@ def test_records_below_the_log_start_do_not_count(log: PartitionLog) -> None:
     assert log.log_start_offset == 1
 
 
-def test_damage_is_named_and_nothing_is_left_behind(disk: CrashFileSystem, log: PartitionLog) -> None:
+def test_corruption_is_reported_and_leaves_no_temporary_file(
+    disk: CrashFileSystem, log: PartitionLog
+) -> None:
     append_keyed(log, ("a", "1"), ("a", "2"))
     roll(log)
     path = log.segments.first.file.path
@@ -269,7 +271,7 @@ def test_damage_is_named_and_nothing_is_left_behind(disk: CrashFileSystem, log: 
     assert not [name for name in disk.listdir(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
 
 
-def test_a_full_disk_does_no_harm(disk: CrashFileSystem, log: PartitionLog) -> None:
+def test_a_full_disk_leaves_the_log_unchanged(disk: CrashFileSystem, log: PartitionLog) -> None:
     for number in range(40):
         append_keyed(log, (f"{number}", "x" * 200), ("a", "y"))
     roll(log)
@@ -284,7 +286,7 @@ def test_a_full_disk_does_no_harm(disk: CrashFileSystem, log: PartitionLog) -> N
     assert latest_of(read_log(log)).keys() == {record.key for record in read_log(log)}
 
 
-def test_compaction_that_is_stopped_leaves_nothing_behind(disk: CrashFileSystem, log: PartitionLog) -> None:
+def test_an_interrupted_compaction_leaves_no_temporary_file(disk: CrashFileSystem, log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"), ("a", "2"))
     append_keyed(log, ("b", "1"))
     roll(log)
@@ -302,7 +304,7 @@ def test_compaction_that_is_stopped_leaves_nothing_behind(disk: CrashFileSystem,
     assert len(read_log(log)) == 3
 
 
-def test_a_second_round_with_nothing_new_changes_nothing(log: PartitionLog) -> None:
+def test_a_second_round_without_new_records_changes_nothing(log: PartitionLog) -> None:
     append_keyed(log, ("a", "1"), ("b", "1"), ("a", "2"))
     append_keyed(log, ("c", None))
     roll(log)
@@ -313,9 +315,7 @@ def test_a_second_round_with_nothing_new_changes_nothing(log: PartitionLog) -> N
     assert log.segments.first.file.pread(10_000, 0) == before
 
 
-def test_a_compacted_log_is_the_same_after_it_was_opened_again(
-    disk: CrashFileSystem, log: PartitionLog
-) -> None:
+def test_a_compacted_log_is_equal_after_it_is_reopened(disk: CrashFileSystem, log: PartitionLog) -> None:
     for number in range(30):
         append_keyed(log, (f"{number % 7}", f"{number}"), (f"{number % 3}", "x"))
         if number % 10 == 9:
@@ -331,7 +331,7 @@ def test_a_compacted_log_is_the_same_after_it_was_opened_again(
         reopened.close(clean=False)
 
 
-def test_a_batch_of_more_records_than_can_be_looked_at_is_refused_before_it_fills_the_memory(
+def test_a_batch_with_too_many_records_is_refused_before_it_uses_memory(
     log: PartitionLog,
 ) -> None:
     record_count = 40 * RECORDS_MAX
@@ -342,7 +342,7 @@ def test_a_batch_of_more_records_than_can_be_looked_at_is_refused_before_it_fill
         batch_length=len(data) - LOG_OVERHEAD, record_count=record_count, last_offset_delta=record_count - 1
     )
     write_header(data, 0, header)
-    log.update_config(replace(COMPACTED, cleanup_policy=("delete",)))  # its batches are opaque
+    log.update_config(replace(COMPACTED, cleanup_policy=("delete",)))  # batches are not parsed
     log.append_as_leader(data, 0, NOW_MS)
     log.advance_high_watermark(log.log_end_offset)
     log.update_config(COMPACTED)
@@ -352,10 +352,10 @@ def test_a_batch_of_more_records_than_can_be_looked_at_is_refused_before_it_fill
 
 
 @pytest.mark.parametrize("base_timestamp", [-(2**63), 2**63 - 1])
-def test_a_base_timestamp_that_makes_no_sense_does_not_keep_a_log_from_being_compacted(
+def test_an_invalid_base_timestamp_does_not_prevent_compaction(
     log: PartitionLog, base_timestamp: int
 ) -> None:
-    log.update_config(replace(COMPACTED, cleanup_policy=("delete",)))  # its batches are opaque
+    log.update_config(replace(COMPACTED, cleanup_policy=("delete",)))  # batches are not parsed
     for records in ((("a", "1"), ("b", None)), (("a", "2"),)):
         data = keyed_batch(records, timestamps=[NOW_MS, NOW_MS + 1][: len(records)])
         write_header(data, 0, read_header(data)._replace(base_timestamp=base_timestamp))
@@ -368,7 +368,7 @@ def test_a_base_timestamp_that_makes_no_sense_does_not_keep_a_log_from_being_com
     assert found == [(0, 1), (2, 1)]
 
 
-def test_a_few_small_batches_that_stay_do_not_hold_what_was_read_around_them(log: PartitionLog) -> None:
+def test_kept_batches_do_not_retain_the_read_buffer(log: PartitionLog) -> None:
     for number in range(64):
         append_keyed(log, (f"{number}", "stays"))
         append_keyed(log, ("a", "x" * 50_000))

@@ -7,7 +7,7 @@ import tracemalloc
 from tidelog.storage.compaction.offset_map import ENTRY_BYTES, WHOLE_KEY_BYTES_MAX, OffsetMap, represented
 
 
-def test_later_offsets_win() -> None:
+def test_the_larger_offset_of_a_key_is_kept() -> None:
     offsets = OffsetMap(10)
     assert offsets.put_all([b"a", b"b", b"a"], [1, 2, 3])
     assert offsets.put_all([b"b"], [7])
@@ -26,7 +26,7 @@ def test_a_full_map_stops_within_a_batch_but_never_within_the_first() -> None:
     assert exact.put_all([b"a"], [0]) and exact.put_all([b"a", b"b"], [1, 2])
 
 
-def test_what_is_taken_in_never_goes_back() -> None:
+def test_an_offset_of_a_key_never_decreases() -> None:
     offsets = OffsetMap(1)
     assert offsets.latest_offset == -1
     offsets.taken_up_to(5)
@@ -34,7 +34,7 @@ def test_what_is_taken_in_never_goes_back() -> None:
     assert offsets.latest_offset == 5
 
 
-def test_keys_take_no_more_memory_than_is_said() -> None:
+def test_memory_per_key_is_as_documented() -> None:
     offsets = OffsetMap.within(2_000_000, 0.9)
     assert offsets.key_count_max == 1_800_000 // ENTRY_BYTES
     tracemalloc.start()
@@ -46,7 +46,7 @@ def test_keys_take_no_more_memory_than_is_said() -> None:
     assert most_bytes < 1_800_000
 
 
-def test_long_keys_are_represented_by_what_no_key_is_equal_to() -> None:
+def test_long_keys_are_hashed_to_values_no_short_key_has() -> None:
     short, long = b"k" * WHOLE_KEY_BYTES_MAX, b"k" * (WHOLE_KEY_BYTES_MAX + 1)
     assert represented([short]) == [short]
     (kept, digest) = represented([short, long])

@@ -1,4 +1,4 @@
-"""Small neighbours become one segment, as far as its bounds allow."""
+"""Adjacent small segments are merged within the bounds of a segment."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidelog.storage.segment.segment import LogSegment
 
 
 class Named:
-    """All that grouping asks a segment for."""
+    """The attributes of a segment that grouping reads."""
 
     def __init__(self, base_offset: int) -> None:
         self.base_offset = base_offset
@@ -34,15 +34,15 @@ def grouped(found: list[list[SourceSegment]]) -> list[list[int]]:
     return [[source.size_bytes for source in group] for group in found]
 
 
-def test_groups_are_filled_up_to_the_size_of_a_segment() -> None:
+def test_groups_are_limited_by_the_segment_size() -> None:
     assert grouped(group_segments(sources(3, 3, 4, 1, 20, 1, 1), 10, 1000)) == [[3, 3, 4], [1], [20], [1, 1]]
 
 
-def test_indexes_must_fit_too() -> None:
+def test_groups_are_limited_by_the_index_size() -> None:
     assert grouped(group_segments(sources(1, 1, 1, 1, 1), 10, 16)) == [[1], [1], [1], [1], [1]]
     assert grouped(group_segments(sources(1, 1, 1, 1, 1), 10, 24)) == [[1, 1], [1, 1], [1]]
 
 
-def test_offsets_must_be_within_what_an_index_can_name() -> None:
+def test_groups_are_limited_by_the_relative_offset_of_an_index() -> None:
     assert grouped(group_segments(sources(1, 1, 1, step=2**30), 10, 1000)) == [[1, 1], [1]]
     assert grouped(group_segments(sources(1, 0, 0, step=2**31), 10, 1000)) == [[1, 0, 0]]

@@ -1,4 +1,4 @@
-"""Cleaned segments take the place of others: with the power cut at every step, and when the disk fails."""
+"""Segment replacement by compaction: power failures at every operation, and disk failures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXPECTED = {b"a": (9, b"4"), b"b": (8, b"3"), b"c": (7, b"1"), b"t": (5, b"1")}
 
 
 def fill(disk: CrashFileSystem) -> PartitionLog:
-    """Three sealed segments, with a transaction of each outcome that spans two of them."""
+    """Append three sealed segments with transactions of both results across two of them."""
     log = open_log(disk, CONFIG)
     append_keyed(log, ("a", "1"), ("b", "1"))
     append_keyed(log, ("a", "x"), producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -51,7 +51,7 @@ def fill(disk: CrashFileSystem) -> PartitionLog:
     return log
 
 
-def test_no_crash_while_segments_are_replaced_loses_or_revives_anything() -> None:
+def test_no_crash_during_segment_replacement_loses_or_restores_a_record() -> None:
     def prepare(disk: CrashFileSystem) -> None:
         fill(disk).close(clean=True)
 
@@ -85,7 +85,7 @@ def test_no_crash_while_segments_are_replaced_loses_or_revives_anything() -> Non
 
 
 def fill_with_a_deleted_key(disk: CrashFileSystem) -> None:
-    """A value and its tombstone in segments of their own; the leader has given the tombstone a horizon."""
+    """Append a value and its tombstone in two segments; the tombstone has a delete horizon."""
     log = open_log(disk, CONFIG)
     append_keyed(log, ("a", "1"))
     roll(log)
@@ -103,7 +103,7 @@ def fill_with_a_deleted_key(disk: CrashFileSystem) -> None:
     log.close(clean=True)
 
 
-def test_no_crash_brings_a_key_back_whose_tombstone_went_in_the_same_round() -> None:
+def test_no_crash_restores_a_key_whose_tombstone_was_removed_in_the_same_round() -> None:
     config = replace(CONFIG, segment_bytes=3 * 90)  # the first three become one, which ends with the first
 
     def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
@@ -124,7 +124,7 @@ def test_no_crash_brings_a_key_back_whose_tombstone_went_in_the_same_round() -> 
     assert seen == {True, False}
 
 
-def test_a_full_disk_before_the_swap_leaves_the_log_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_before_the_swap_leaves_the_log_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = CrashFileSystem()
     log = fill(disk)
     before = read_log(log)
@@ -146,7 +146,7 @@ def test_a_full_disk_before_the_swap_leaves_the_log_as_it_was(monkeypatch: pytes
     assert latest_of(read_log(log, committed=True)) == EXPECTED
 
 
-def test_nothing_is_taken_out_for_a_cleaned_segment_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_cleaned_segment_removes_nothing_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = CrashFileSystem()
     log = fill(disk)
     before = read_log(log)
@@ -166,7 +166,7 @@ def test_nothing_is_taken_out_for_a_cleaned_segment_that_is_gone(monkeypatch: py
 
 
 @pytest.mark.parametrize("step", [".deleted", ".log"])
-def test_a_disk_that_fails_half_way_ends_the_writing(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_failure_during_the_swap_ends_writing(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = CrashFileSystem()
     log = fill(disk)
     rename = disk.rename
@@ -188,7 +188,7 @@ def test_a_disk_that_fails_half_way_ends_the_writing(step: str, monkeypatch: pyt
     assert latest_of(read_log(reopened, committed=True)) == EXPECTED
 
 
-def test_a_truncation_lowers_where_compaction_continues() -> None:
+def test_a_truncation_lowers_the_compaction_checkpoint() -> None:
     log = fill(CrashFileSystem())
     compact(log)
     assert log.first_dirty_offset == 9

@@ -76,7 +76,7 @@ LOWEST = {
 }
 
 
-def test_keys_and_defaults_are_those_of_kafka() -> None:
+def test_keys_and_defaults_equal_kafkas() -> None:
     listed = {key: d.default_text for key, d in TOPIC_CONFIGS.items() if not d.internal}
     assert listed == KAFKAS_DEFAULTS
 
@@ -86,20 +86,20 @@ def test_every_field_of_the_log_config_is_a_topic_config() -> None:
     assert {field.name for field in fields(LogConfig)} == names
 
 
-def test_every_topic_config_is_described_in_words() -> None:
+def test_every_topic_config_has_a_documentation() -> None:
     assert all(len(definition.documentation) > 20 for definition in TOPIC_CONFIGS.values())
 
 
-def test_no_values_give_the_defaults() -> None:
+def test_an_empty_config_has_the_defaults() -> None:
     assert log_config_from({}) == log_config()
 
 
-def test_kafkas_printed_defaults_give_the_defaults() -> None:
+def test_kafkas_formatted_defaults_are_parsed_to_the_defaults() -> None:
     assert log_config_from(KAFKAS_DEFAULTS) == log_config()
 
 
 @pytest.mark.parametrize(("key", "lowest"), LOWEST.items())
-def test_the_lowest_value_is_allowed_and_one_less_is_not(key: str, lowest: int) -> None:
+def test_the_minimum_is_allowed_and_a_smaller_value_is_refused(key: str, lowest: int) -> None:
     definition = TOPIC_CONFIGS[key]
     assert definition.parse(str(lowest)) == lowest
     with pytest.raises(ConfigError) as error:
@@ -123,7 +123,7 @@ def test_the_lowest_value_is_allowed_and_one_less_is_not(key: str, lowest: int) 
         ("segment.bytes", str(2**31)),
     ],
 )
-def test_other_bounds_are_kafkas_too(key: str, text: str) -> None:
+def test_other_bounds_equal_kafkas(key: str, text: str) -> None:
     with pytest.raises(ConfigError):
         log_config_from({key: text})
 
@@ -162,30 +162,30 @@ def test_an_unknown_key_is_an_error() -> None:
         log_config_from({"retention.hours": "1"})
 
 
-def test_the_shortest_compaction_lag_is_not_above_the_longest() -> None:
+def test_min_compaction_lag_cannot_exceed_max_compaction_lag() -> None:
     with pytest.raises(ConfigError, match=r"min\.compaction\.lag\.ms=10"):
         log_config_from({"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"})
 
 
-def test_the_test_only_key_sets_segments_below_the_bound() -> None:
+def test_internal_segment_bytes_allows_segments_below_the_bound() -> None:
     assert log_config_from({"internal.segment.bytes": "100"}).segment_bytes == 100
 
 
-def test_the_longest_copy_lag_is_local_retention() -> None:
+def test_the_default_of_the_maximum_copy_lag_is_local_retention() -> None:
     config = log_config(local_retention_ms=10, local_retention_bytes=20, remote_copy_lag_ms=-1)
     assert (config.effective_remote_copy_lag_ms, config.effective_remote_copy_lag_bytes) == (10, 20)
     config = replace(config, remote_copy_lag_ms=1, remote_copy_lag_bytes=0)
     assert (config.effective_remote_copy_lag_ms, config.effective_remote_copy_lag_bytes) == (1, 0)
 
 
-def test_local_retention_follows_the_total_unless_set() -> None:
+def test_local_retention_defaults_to_the_total_retention() -> None:
     config = log_config(retention_ms=10, retention_bytes=20)
     assert (config.effective_local_retention_ms, config.effective_local_retention_bytes) == (10, 20)
     config = log_config(retention_ms=10, retention_bytes=20, local_retention_ms=1, local_retention_bytes=2)
     assert (config.effective_local_retention_ms, config.effective_local_retention_bytes) == (1, 2)
 
 
-def test_retention_takes_its_default_from_three_broker_keys() -> None:
+def test_retention_ms_takes_its_default_from_three_broker_keys() -> None:
     synonyms = {synonym.key: synonym.factor for synonym in TOPIC_CONFIGS["retention.ms"].synonyms}
     assert synonyms == {
         "log.retention.ms": 1,
@@ -194,7 +194,7 @@ def test_retention_takes_its_default_from_three_broker_keys() -> None:
     }
 
 
-def test_every_default_survives_printing_and_parsing() -> None:
+def test_every_default_is_read_back_from_its_text() -> None:
     for definition in TOPIC_CONFIGS.values():
         if definition.default is not None:
             assert definition.parse(value_text(definition.default) or "") == definition.default

@@ -1,4 +1,4 @@
-"""All logs of a node over several directories: starts, where new ones are made, shutdown, upkeep."""
+"""The logs of a node in several directories: start, placement, shutdown, maintenance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.logs.partition_logs import NOW_MS, append, batch, values_of
 from tidelog.base.config_definition import ConfigError
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import TopicPartition
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_dir_description import PartitionSize, describe_log_dir
@@ -35,11 +35,11 @@ def disk() -> CrashFileSystem:
 
 
 class TestStartsThatFail:
-    """What a start leaves that came to an end half-way, by a fault or because it was told to stop."""
+    """A start that ends early, by an error or by a stop."""
 
     def fail_at_b(self, topic: str) -> LogConfig:
         if topic == "b":
-            raise ValueError("settings that mean nothing")
+            raise ValueError("invalid settings")
         return CONFIG
 
     def test_logs_that_were_not_loaded_are_not_marked_clean_and_keep_their_checkpoints(
@@ -53,7 +53,7 @@ class TestStartsThatFail:
             create(manager, name).advance_log_start_offset(1)
         manager.shutdown(NOW_MS)
         failing = new_log_manager(disk, ["/a"])
-        with pytest.raises(ValueError, match="mean nothing"):
+        with pytest.raises(ValueError, match="invalid settings"):
             failing.start(NOW_MS, self.fail_at_b)
         failing.shutdown(NOW_MS)
         assert not disk.exists("/a/.kafka_cleanshutdown")
@@ -64,9 +64,11 @@ class TestStartsThatFail:
 
 
 class TestPlacement:
-    """Where partitions are made and found."""
+    """Placement and discovery of partitions."""
 
-    def test_a_new_partition_is_stored_in_the_directory_with_the_fewest(self, disk: CrashFileSystem) -> None:
+    def test_a_new_partition_is_placed_in_the_directory_with_the_fewest_partitions(
+        self, disk: CrashFileSystem
+    ) -> None:
         manager = started(disk, "/a", "/b", "/c")
         for partition in range(7):
             create(manager, partition=partition)
@@ -75,24 +77,24 @@ class TestPlacement:
         manager.delete_all([TopicPartition("events", 1)], NOW_MS)
         assert create(manager, "other").directory == "/b/other-0"
 
-    def test_a_cordoned_directory_gets_no_new_partition_while_there_is_another(
+    def test_a_cordoned_directory_gets_a_new_partition_only_without_another(
         self, disk: CrashFileSystem
     ) -> None:
         manager = started(disk, "/a", "/b")
         create(manager, "old")
-        manager.cordoned = frozenset({"/b"})
+        manager.cordon(frozenset({"/b"}))
         assert [create(manager, partition=each).directory[:2] for each in range(3)] == ["/a"] * 3
-        manager.cordoned = frozenset({"/a", "/b"})
+        manager.cordon(frozenset({"/a", "/b"}))
         assert create(manager, "anyway").directory == "/b/anyway-0"
 
-    def test_a_partition_is_made_once(self, disk: CrashFileSystem) -> None:
+    def test_a_partition_is_created_once(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         log = create(manager)
         config = replace(CONFIG, retention_ms=5)
         assert manager.get_or_create(EVENTS, TOPIC_ID, config, NOW_MS) is log
         assert log.config is config
 
-    def test_everything_is_found_again(self, disk: CrashFileSystem) -> None:
+    def test_logs_are_reopened_after_a_restart(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         for partition in range(4):
             append(create(manager, "a.b-c", partition), str(partition))
@@ -109,7 +111,7 @@ class TestPlacement:
             assert log.topic_id == TOPIC_ID
             assert log.high_watermark == 1
 
-    def test_topics_are_opened_with_their_own_settings(self, disk: CrashFileSystem) -> None:
+    def test_logs_are_opened_with_their_topic_configs(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         create(manager)
         create(manager, "other")
@@ -125,9 +127,9 @@ class TestPlacement:
 
 
 class TestShutdown:
-    """Clean and unclean ends."""
+    """Clean and unclean shutdown."""
 
-    def test_after_a_clean_shutdown_nothing_is_lost_and_nothing_is_recovered(
+    def test_after_a_clean_shutdown_no_log_is_recovered(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
         manager = started(disk)
@@ -142,7 +144,7 @@ class TestShutdown:
         assert not after.exists("/a/.kafka_cleanshutdown"), "the next start must know that this one crashed"
         assert not caplog.records
 
-    def test_after_a_crash_the_checkpoints_say_where_to_begin(self, disk: CrashFileSystem) -> None:
+    def test_after_a_crash_recovery_starts_at_the_checkpoints(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         log = create(manager)
         append(log, "a", "b")
@@ -176,7 +178,7 @@ class TestShutdown:
         "name",
         ["recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"],
     )
-    def test_a_damaged_checkpoint_is_reported_and_counts_as_empty(
+    def test_a_corrupt_checkpoint_is_reported_and_ignored(
         self, disk: CrashFileSystem, name: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         manager = started(disk)
@@ -188,9 +190,9 @@ class TestShutdown:
 
 
 class TestUpkeep:
-    """What the scheduler calls."""
+    """Periodic jobs."""
 
-    def test_retention_of_one_log_does_not_hold_up_the_others(
+    def test_retention_of_a_failing_log_does_not_delay_others(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
         manager = started(disk, "/a")
@@ -204,7 +206,7 @@ class TestUpkeep:
         disk.free_bytes = None
         assert manager.maintenance.apply_retention(NOW_MS + 1) == 2
 
-    def test_logs_to_flush_are_those_that_are_due(self, disk: CrashFileSystem) -> None:
+    def test_logs_are_flushed_by_flush_ms(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         idle, rolled = create(manager, "idle"), create(manager, "rolled")
         append(idle, "a")
@@ -213,7 +215,7 @@ class TestUpkeep:
         append(rolled, "b")
         assert manager.maintenance.logs_to_flush(NOW_MS) == [rolled]
 
-    def test_idle_producers_are_forgotten(self, disk: CrashFileSystem) -> None:
+    def test_inactive_producers_expire(self, disk: CrashFileSystem) -> None:
         manager = started(disk, producer_id_expiration_ms=1_000)
         log = create(manager)
         append(log, "a", producer_id=1, producer_epoch=0, base_sequence=0)
@@ -226,13 +228,13 @@ class TestUpkeep:
         manager = started(disk)
         log = create(manager)
         log.append_as_leader(batch(["a"]), 0, NOW_MS)
-        first, second = (completed(describe_log_dir(each)) for each in manager.directories)
+        first, second = (run_steps(describe_log_dir(each)) for each in manager.directories)
         assert (first.path, first.error_code) == ("/a", ErrorCode.NONE)
         assert first.partitions == [PartitionSize(EVENTS, log.size_bytes, 0)]
         assert first.total_bytes == disk.space("/a").total_bytes
         assert second.partitions == []
         manager.directories.take_offline(manager.directories[0], "gone")
-        assert completed(describe_log_dir(manager.directories[0])) == (
+        assert run_steps(describe_log_dir(manager.directories[0])) == (
             "/a",
             ErrorCode.KAFKA_STORAGE_ERROR,
             [],
@@ -240,9 +242,7 @@ class TestUpkeep:
             -1,
         )
 
-    def test_a_log_start_is_written_down_where_it_is_not_the_first_segment(
-        self, disk: CrashFileSystem
-    ) -> None:
+    def test_a_log_start_is_checkpointed_unless_it_is_the_first_segment(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
         log = create(manager)
         append(log, "a", "b", "c")
@@ -254,8 +254,8 @@ class TestUpkeep:
         check_log(again)
 
 
-def test_a_node_whose_remote_storage_is_switched_off_does_not_open_tiered_logs() -> None:
-    """They would start where their local part does, and remote storage would be emptied later."""
+def test_a_node_without_remote_storage_does_not_open_tiered_logs() -> None:
+    """They would start at their local log start, and remote segments would be deleted later."""
     disk = CrashFileSystem()
     config = replace(CONFIG, remote_storage_enable=True)
     first = new_log_manager(disk, ["/a"], config)
@@ -266,7 +266,7 @@ def test_a_node_whose_remote_storage_is_switched_off_does_not_open_tiered_logs()
         new_log_manager(disk, ["/a"], config, remote_storage_system_enable=False).start(NOW_MS)
 
 
-def test_the_log_start_of_a_tiered_log_is_in_the_checkpoint_wherever_its_segments_start() -> None:
+def test_the_log_start_of_a_tiered_log_is_always_checkpointed() -> None:
     disk = CrashFileSystem()
     config = replace(CONFIG, remote_storage_enable=True)
     manager = new_log_manager(disk, ["/a"], config)

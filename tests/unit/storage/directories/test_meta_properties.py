@@ -32,7 +32,7 @@ def test_kafkas_file_is_read() -> None:
     assert file_with((GOLDEN / "meta.properties").read_bytes()).read() == KAFKAS
 
 
-def test_it_is_written_as_kafka_writes_it_but_for_the_date() -> None:
+def test_the_file_equals_kafkas_except_for_the_date() -> None:
     disk = CrashFileSystem()
     file = MetaPropertiesFile(disk, "")
     assert not file.exists()
@@ -42,13 +42,13 @@ def test_it_is_written_as_kafka_writes_it_but_for_the_date() -> None:
     assert (file.exists(), file.read()) == (True, KAFKAS)
 
 
-def test_version_0_calls_the_node_a_broker() -> None:
+def test_version_0_has_broker_id_instead_of_node_id() -> None:
     read = file_with((GOLDEN / "meta.properties.version0").read_bytes()).read()
     assert read == MetaProperties(version=0, cluster_id="a b:c=d", node_id=7)
     assert file_with(b"# nothing\n").read() == MetaProperties(version=0)
 
 
-def test_everything_that_a_properties_file_allows_is_understood() -> None:
+def test_the_properties_file_syntax_is_supported() -> None:
     content = (
         b"  ! comment\n\n version : 1\r\ncluster\\.id   a\\u0042\\\n   c\\\\ \nnode.id=\t3\r"
         b"unknown=1\nnode.id=4\n"
@@ -69,7 +69,7 @@ def test_everything_that_a_properties_file_allows_is_understood() -> None:
         (b"version=1\ncluster.id=\\u12\nnode.id=1\n", "line 2: .*malformed"),
     ],
 )
-def test_damage_is_named_with_file_and_line(content: bytes, reason: str) -> None:
+def test_corruption_is_reported_with_file_and_line(content: bytes, reason: str) -> None:
     with pytest.raises(CorruptCheckpoint, match=f"/meta.properties: {reason}"):
         file_with(content).read()
 
@@ -80,7 +80,7 @@ def test_damage_is_named_with_file_and_line(content: bytes, reason: str) -> None
         st.binary(max_size=80), st.text("version=1\n\\u:# node.id0", max_size=60).map(str.encode)
     )
 )
-def test_any_bytes_are_read_or_refused_by_name(content: bytes) -> None:
+def test_random_bytes_are_read_or_refused_with_the_file_name(content: bytes) -> None:
     try:
         file_with(content).read()
     except CorruptCheckpoint as damage:
@@ -93,14 +93,14 @@ def test_any_bytes_are_read_or_refused_by_name(content: bytes) -> None:
     node_id=st.integers(0, 2**31 - 1),
     directory_id=st.one_of(st.none(), st.uuids()),
 )
-def test_what_was_written_is_read(cluster_id: str, node_id: int, directory_id: Any) -> None:
+def test_the_file_round_trips(cluster_id: str, node_id: int, directory_id: Any) -> None:
     file = file_with(b"")
     properties = MetaProperties(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id)
     file.write(properties)
     assert file.read() == properties
 
 
-def test_after_a_crash_at_any_operation_the_old_or_the_new_content_is_read() -> None:
+def test_after_a_crash_at_any_operation_the_old_or_new_content_is_read() -> None:
     old, new = KAFKAS, MetaProperties(cluster_id="other", node_id=8)
 
     def workload(disk: CrashFileSystem, progress: list[Any]) -> None:

@@ -32,7 +32,9 @@ TOPICS = st.text("abcXYZ0189._-", min_size=1, max_size=249)
         ("t-5.abc-future", "t", 5, "FUTURE"),
     ],
 )
-def test_the_partition_follows_the_last_dash(name: str, topic: str, partition: int, kind: str) -> None:
+def test_the_partition_number_is_after_the_last_dash(
+    name: str, topic: str, partition: int, kind: str
+) -> None:
     assert parse_directory_name(name) == (TopicPartition(topic, partition), DirectoryKind[kind])
 
 
@@ -51,12 +53,12 @@ def test_the_partition_follows_the_last_dash(name: str, topic: str, partition: i
         "t-²",
     ],
 )
-def test_other_names_are_no_partitions(name: str) -> None:
+def test_other_names_are_not_partitions(name: str) -> None:
     assert parse_directory_name(name) is None
 
 
 @given(topic=TOPICS, partition=st.integers(0, 2**31 - 1))
-def test_every_partition_is_found_again_by_its_directory(topic: str, partition: int) -> None:
+def test_every_partition_is_parsed_from_its_directory_name(topic: str, partition: int) -> None:
     name = directory_name(TopicPartition(topic, partition))
     parsed = parse_directory_name(name)
     if name.endswith(("-delete", "-stray", "-future")):
@@ -65,7 +67,7 @@ def test_every_partition_is_found_again_by_its_directory(topic: str, partition: 
 
 
 @given(topic=TOPICS, partition=st.integers(0, 2**31 - 1), kind=st.sampled_from(list(DirectoryKind)[1:]))
-def test_names_out_of_use_fit_a_file_system_and_say_what_they_are(
+def test_names_of_deleted_and_stray_directories_are_valid_and_recognized(
     topic: str, partition: int, kind: DirectoryKind
 ) -> None:
     name = renamed_directory_name(TopicPartition(topic, partition), kind, ID)

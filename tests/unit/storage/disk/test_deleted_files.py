@@ -1,4 +1,4 @@
-"""What waits to be removed."""
+"""Delayed deletion of files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.storage.disk.deleted_files import DeletedFiles
 
 
-def test_files_and_directories_go_when_they_are_due_and_in_order() -> None:
+def test_files_and_directories_are_deleted_in_order_after_their_delay() -> None:
     disk = CrashFileSystem()
     disk.makedirs("/old")
     disk.open("/old/file", create=True)
@@ -21,7 +21,7 @@ def test_files_and_directories_go_when_they_are_due_and_in_order() -> None:
     assert len(waiting) == 0
 
 
-def test_what_is_gone_already_is_passed_over() -> None:
+def test_missing_files_are_skipped() -> None:
     waiting = DeletedFiles()
     waiting.add(["/nothing"], 1)
     assert waiting.remove_due(CrashFileSystem(), 1) == 0

@@ -1,4 +1,4 @@
-"""Operations that need a descriptor for a moment, in a process that has none left."""
+"""Operations that need a descriptor temporarily, in a process without free descriptors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelog.storage.disk.on_demand_file import OnDemandFile
 
 @contextmanager
 def no_more_descriptors() -> Iterator[None]:
-    """Let this process open no file but in the place of one that it closes."""
+    """Let this process open a file only after it closed another one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowest_free = os.open(os.devnull, os.O_RDONLY)
     os.close(lowest_free)
@@ -36,13 +36,13 @@ def disk() -> OsFileSystem:
     return OsFileSystem(pool, DescriptorReserve(1))
 
 
-def test_without_a_reserve_nothing_can_be_opened(tmp_path: Path) -> None:
+def test_without_a_reserve_no_file_can_be_opened(tmp_path: Path) -> None:
     with no_more_descriptors(), pytest.raises(OSError) as caught:
         OsFileSystem().fsync_dir(str(tmp_path))
     assert caught.value.errno == errno.EMFILE
 
 
-def test_the_reserve_serves_one_operation_after_the_other(tmp_path: Path, disk: OsFileSystem) -> None:
+def test_the_reserve_serves_one_operation_at_a_time(tmp_path: Path, disk: OsFileSystem) -> None:
     disk.makedirs(f"{tmp_path}/old")
     disk.listdir(str(tmp_path))  # the reserve is filled by the first operation
     with no_more_descriptors():
@@ -53,7 +53,7 @@ def test_the_reserve_serves_one_operation_after_the_other(tmp_path: Path, disk: 
         assert disk.listdir(str(tmp_path)) == ["checkpoint", "created", "old"]
 
 
-def test_a_file_that_stays_open_does_not_use_up_the_reserve(tmp_path: Path, disk: OsFileSystem) -> None:
+def test_a_file_that_stays_open_does_not_use_the_reserve(tmp_path: Path, disk: OsFileSystem) -> None:
     disk.listdir(str(tmp_path))
     with no_more_descriptors():
         with pytest.raises(OSError) as caught:
@@ -62,7 +62,7 @@ def test_a_file_that_stays_open_does_not_use_up_the_reserve(tmp_path: Path, disk
         disk.fsync_dir(str(tmp_path))
 
 
-def test_files_that_were_only_read_make_room_for_others(tmp_path: Path, disk: OsFileSystem) -> None:
+def test_files_open_for_reading_are_closed_for_others(tmp_path: Path, disk: OsFileSystem) -> None:
     (tmp_path / "sealed").write_bytes(b"sealed")
     sealed = OnDemandFile(disk, f"{tmp_path}/sealed")
     disk.listdir(str(tmp_path))

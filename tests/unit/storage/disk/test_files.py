@@ -1,4 +1,4 @@
-"""The operating system's files behind the seam, and what happens when the disk does not do as it is told."""
+"""The files of the operating system, and failures of the disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fail(error: int) -> Any:
     return failing
 
 
-def test_appends_reads_overwrites_and_cuts_follow_each_other(tmp_path: Path) -> None:
+def test_appends_reads_overwrites_and_truncations_in_sequence(tmp_path: Path) -> None:
     file = FS.open(f"{tmp_path}/a", create=True)
     file.append(b"hello ")
     file.append(memoryview(b"world"))
@@ -53,13 +53,13 @@ def test_appends_reads_overwrites_and_cuts_follow_each_other(tmp_path: Path) -> 
     again.close()
 
 
-def test_a_missing_file_is_only_made_when_asked_for(tmp_path: Path) -> None:
+def test_a_missing_file_is_created_only_on_request(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         FS.open(f"{tmp_path}/missing", create=False)
     assert not FS.exists(f"{tmp_path}/missing")
 
 
-def test_directories_are_made_listed_renamed_and_removed(tmp_path: Path) -> None:
+def test_directories_are_created_listed_renamed_and_removed(tmp_path: Path) -> None:
     root = str(tmp_path)
     FS.makedirs(f"{root}/t-0/inner")
     FS.makedirs(f"{root}/t-0/inner")
@@ -92,7 +92,7 @@ def test_a_short_read_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert file.pread(100, 1) == b"123456789"
 
 
-def test_a_partly_written_append_is_cut_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_append_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = FS.open(f"{tmp_path}/a", create=True)
     file.append(b"whole")
     real = os.pwrite
@@ -112,7 +112,7 @@ def test_a_partly_written_append_is_cut_back(tmp_path: Path, monkeypatch: pytest
     assert FS.read(f"{tmp_path}/a") == b"whole again"
 
 
-def test_an_append_that_cannot_be_cut_back_closes_the_file_to_writers(
+def test_a_partial_append_that_cannot_be_truncated_closes_the_file_for_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = FS.open(f"{tmp_path}/a", create=True)
@@ -145,17 +145,17 @@ def test_fsyncgate_a_failed_fsync_is_never_retried(tmp_path: Path, monkeypatch: 
     for attempt in (file.fsync, lambda: file.append(b"y"), lambda: file.pwrite(b"y", 0)):
         with pytest.raises(StorageFailure, match="/a"):
             attempt()
-    assert len(calls) == 1, "the second fsync would have lied"
+    assert len(calls) == 1, "a second fsync would report success for lost data"
 
 
-def test_syncing_a_closed_file_is_our_own_bug_not_a_disk_failure(tmp_path: Path) -> None:
+def test_syncing_a_closed_file_is_a_bug_and_not_a_disk_failure(tmp_path: Path) -> None:
     file = FS.open(f"{tmp_path}/a", create=True)
     file.close()
     with pytest.raises(AssertionError, match="/a is closed"):
         file.fsync()
 
 
-def test_after_a_truncation_metadata_is_synced_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_is_synced_after_a_truncation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     monkeypatch.setattr(tidelog.storage.disk.files, "_sync_data", lambda descriptor: synced.append("data"))
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append("all"))
@@ -169,7 +169,7 @@ def test_after_a_truncation_metadata_is_synced_too(tmp_path: Path, monkeypatch: 
     assert synced == ["data", "all", "data"]
 
 
-def test_a_directory_that_cannot_be_synced_is_a_storage_failure(
+def test_a_failed_directory_sync_is_a_storage_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", fail(errno.EIO))
@@ -177,7 +177,7 @@ def test_a_directory_that_cannot_be_synced_is_a_storage_failure(
         FS.fsync_dir(str(tmp_path))
 
 
-def test_write_atomically_replaces_content_and_leaves_no_other_file(tmp_path: Path) -> None:
+def test_write_atomically_replaces_content_without_leftovers(tmp_path: Path) -> None:
     path = f"{tmp_path}/checkpoint"
     Path(f"{path}.tmp").write_bytes(b"longer rest of an earlier crash")
     write_atomically(FS, path, b"one")
@@ -185,7 +185,7 @@ def test_write_atomically_replaces_content_and_leaves_no_other_file(tmp_path: Pa
     assert (FS.read(path), FS.listdir(str(tmp_path))) == (b"two", ["checkpoint"])
 
 
-def test_write_atomically_shows_old_or_new_content_after_a_crash_at_any_operation() -> None:
+def test_write_atomically_leaves_old_or_new_content_after_a_crash_at_any_operation() -> None:
     old, new = b"old content" * 100, b"the new one, of another length" * 77
 
     def prepare(disk: CrashFileSystem) -> None:
@@ -202,14 +202,16 @@ def test_write_atomically_shows_old_or_new_content_after_a_crash_at_any_operatio
         allowed = (new,) if point.progress else (old, new)
         assert point.disk.read("/log/checkpoint") in allowed, str(point)
         write_atomically(point.disk, "/log/checkpoint", b"after")
-        assert point.disk.read("/log/checkpoint") == b"after", "what the crash left is in nobody's way"
+        assert point.disk.read("/log/checkpoint") == b"after", (
+            "files left by the crash do not prevent the next write"
+        )
         count += 1
     assert count > 300
 
 
 @pytest.mark.parametrize("removed", ["file", "directory"])
-def test_write_atomically_without_one_of_its_syncs_would_be_caught(removed: str) -> None:
-    """Ablation: the crash points find the fault when a sync is left out."""
+def test_the_crash_test_detects_a_missing_sync_in_write_atomically(removed: str) -> None:
+    """Ablation: the crash points detect a missing sync."""
 
     def write(disk: CrashFileSystem, data: bytes) -> None:
         file = disk.open("/c.tmp", create=True)

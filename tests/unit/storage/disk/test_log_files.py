@@ -7,7 +7,7 @@ import pytest
 from tidelog.storage.disk.log_files import base_offset_of, file_name, is_index, is_segment_log
 
 
-def test_a_name_is_the_offset_in_twenty_digits() -> None:
+def test_a_file_name_is_the_offset_in_twenty_digits() -> None:
     assert file_name(42, ".log") == "00000000000000000042.log"
     assert file_name(2**63 - 1, ".timeindex") == "09223372036854775807.timeindex"
     assert base_offset_of(file_name(2**63 - 1, ".index")) == 2**63 - 1
@@ -29,7 +29,7 @@ def test_other_names_have_no_offset(name: str) -> None:
     assert not is_segment_log(name)
 
 
-def test_only_files_in_use_count() -> None:
+def test_files_marked_deleted_are_ignored() -> None:
     name = file_name(7, "")
     assert is_segment_log(f"{name}.log")
     assert not is_segment_log(f"{name}.log.deleted")

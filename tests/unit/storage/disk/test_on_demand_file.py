@@ -15,7 +15,7 @@ from tidelog.storage.disk.on_demand_file import OnDemandFile
 
 
 def open_paths(folder: Path) -> list[str]:
-    """The files in `folder` that this process has open."""
+    """Return the files in `folder` that this process has open."""
     links = (f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd"))
     paths = [os.readlink(link) for link in links if os.path.lexists(link)]
     return sorted(Path(path).name for path in paths if path.startswith(f"{folder}/"))
@@ -36,7 +36,7 @@ def test_a_missing_file_is_empty_and_stays_absent_until_the_first_write() -> Non
     assert not disk.exists("/a")
 
 
-def test_the_first_sync_makes_the_name_durable_too() -> None:
+def test_the_first_sync_also_syncs_the_directory() -> None:
     disk = CrashFileSystem()
     file = OnDemandFile(disk, "/a")
     file.append(b"x")
@@ -58,7 +58,7 @@ def test_an_existing_file_is_changed_in_place() -> None:
     assert (file.size(), file.pread(9, 0)) == (5, b"y234x")
 
 
-def test_a_descriptor_is_held_while_changes_are_not_synced_and_not_longer(tmp_path: Path) -> None:
+def test_a_descriptor_is_held_while_changes_are_unsynced(tmp_path: Path) -> None:
     file = OnDemandFile(OsFileSystem(), str(tmp_path / "a"))
     file.append(b"x")
     assert open_paths(tmp_path) == ["a"]
@@ -66,7 +66,7 @@ def test_a_descriptor_is_held_while_changes_are_not_synced_and_not_longer(tmp_pa
     assert open_paths(tmp_path) == []
 
 
-def test_changes_made_while_another_thread_syncs_keep_the_descriptor(tmp_path: Path) -> None:
+def test_changes_made_during_a_sync_keep_the_descriptor(tmp_path: Path) -> None:
     file = OnDemandFile(OsFileSystem(), str(tmp_path / "a"))
     file.append(b"x")
     changes = file.unsynced()
@@ -94,7 +94,7 @@ def test_readers_share_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
     assert open_paths(tmp_path) == ["a", "b"], "the one that was read least recently was closed"
 
 
-def test_what_a_reader_holds_stays_readable_when_it_is_closed_deleted_and_replaced(tmp_path: Path) -> None:
+def test_a_file_in_use_stays_readable_after_it_is_closed_deleted_and_replaced(tmp_path: Path) -> None:
     file = OnDemandFile(OsFileSystem(), written(tmp_path, "a", b"old"))
     held = file.hold()
     file.rename(str(tmp_path / "a.deleted"))
@@ -105,14 +105,14 @@ def test_what_a_reader_holds_stays_readable_when_it_is_closed_deleted_and_replac
     assert held.pread(3, 0) == b"old"
 
 
-def test_a_renamed_file_is_opened_by_its_new_name_and_not_by_the_old_one(tmp_path: Path) -> None:
+def test_a_renamed_file_is_opened_by_its_new_name(tmp_path: Path) -> None:
     file = OnDemandFile(OsFileSystem(), written(tmp_path, "a", b"old"))
     file.rename(str(tmp_path / "a.deleted"))
     written(tmp_path, "a", b"new")
     assert file.pread(3, 0) == b"old"
 
 
-def test_the_space_of_a_deleted_file_does_not_wait_for_the_pool(tmp_path: Path) -> None:
+def test_the_space_of_a_deleted_file_is_released_at_once(tmp_path: Path) -> None:
     file = OnDemandFile(OsFileSystem(), written(tmp_path, "a", b"old"))
     file.pread(1, 0)
     file.rename(str(tmp_path / "a.deleted"))
@@ -121,7 +121,7 @@ def test_the_space_of_a_deleted_file_does_not_wait_for_the_pool(tmp_path: Path) 
     assert open_paths(tmp_path) == []
 
 
-def test_a_file_of_a_deleted_partition_is_not_mistaken_for_that_of_a_new_one(tmp_path: Path) -> None:
+def test_a_file_of_a_deleted_partition_is_not_confused_with_its_successor(tmp_path: Path) -> None:
     file = OnDemandFile(OsFileSystem(), written(tmp_path, "a", b"old"))
     file.retire(has_path=False)
     written(tmp_path, "a", b"new")

@@ -1,4 +1,4 @@
-"""Files that can only be looked at."""
+"""Files opened for reading only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tidelog.storage.disk.read_only_files import ReadOnlyFileSystem
 
 
-def test_reading_ends_where_the_file_ended_when_it_was_opened(tmp_path: Path) -> None:
+def test_reading_ends_at_the_file_size_at_opening(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"0123456789")
     file = ReadOnlyFileSystem().open(str(path), create=False)
@@ -24,7 +24,7 @@ def test_reading_ends_where_the_file_ended_when_it_was_opened(tmp_path: Path) ->
     file.close()
 
 
-def test_nothing_can_be_written(tmp_path: Path) -> None:
+def test_writing_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"0123456789")
     fs = ReadOnlyFileSystem()
@@ -43,7 +43,7 @@ def test_nothing_can_be_written(tmp_path: Path) -> None:
     assert path.read_bytes() == b"0123456789"
 
 
-def test_a_file_that_may_not_be_written_is_read(tmp_path: Path) -> None:
+def test_a_file_without_write_permission_is_read(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes(b"sealed")
     path.chmod(0o444)

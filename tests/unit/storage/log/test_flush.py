@@ -1,4 +1,4 @@
-"""Making a log durable from another thread."""
+"""Flushing a log in another thread."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidelog.storage.disk.files import OsFileSystem
 SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 
 
-def test_what_was_flushed_survives_and_what_was_not_may_be_lost() -> None:
+def test_flushed_records_survive_a_crash_and_others_may_be_lost() -> None:
     disk = CrashFileSystem()
     disk.makedirs("/data")
     disk.sync_all()
@@ -34,7 +34,7 @@ def test_what_was_flushed_survives_and_what_was_not_may_be_lost() -> None:
     assert values_of(after) == ["x" * 60] * 8
 
 
-def test_a_plan_covers_every_segment_from_the_recovery_point_on() -> None:
+def test_a_plan_covers_every_segment_from_the_recovery_point() -> None:
     log = open_log(CrashFileSystem(), SMALL)
     for _ in range(8):
         append(log, "x" * 60)
@@ -45,7 +45,7 @@ def test_a_plan_covers_every_segment_from_the_recovery_point_on() -> None:
     assert len(log.flush_plan().files) == 2, "the log, and the index that got an entry"
 
 
-def test_names_of_new_files_are_synced_and_of_old_ones_are_not() -> None:
+def test_only_directories_with_new_files_are_synced() -> None:
     log = open_log(CrashFileSystem(), SMALL)
     append(log, "x")
     assert log.flush_plan().directories == (DIRECTORY, "/data")
@@ -75,7 +75,7 @@ def test_snapshots_written_at_a_roll_are_synced_once() -> None:
         ({"flush_ms": 501}, False),
     ],
 )
-def test_a_flush_is_due_by_messages_or_by_time(settings: dict[str, Any], needed: bool) -> None:
+def test_flush_messages_and_flush_ms_trigger_a_flush(settings: dict[str, Any], needed: bool) -> None:
     log = open_log(CrashFileSystem(), log_config(**settings))
     assert not log.needs_flush(NOW_MS + 10_000)
     for _ in range(3):
@@ -108,7 +108,7 @@ def test_a_failed_fsync_is_reported_and_the_recovery_point_stays() -> None:
     assert log.recovery_point == 0
 
 
-def test_a_directory_that_was_deleted_meanwhile_needs_no_sync() -> None:
+def test_a_deleted_directory_needs_no_sync() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, "x")
@@ -117,7 +117,7 @@ def test_a_directory_that_was_deleted_meanwhile_needs_no_sync() -> None:
     plan.run()
 
 
-def test_appends_continue_while_a_plan_runs(tmp_path: Path) -> None:
+def test_appends_continue_during_a_flush(tmp_path: Path) -> None:
     log = open_log(OsFileSystem(), SMALL, directory=str(tmp_path / "events-0"))
     for round_number in range(20):
         plan = log.flush_plan()

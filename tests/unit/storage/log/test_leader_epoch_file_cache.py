@@ -1,4 +1,4 @@
-"""The file of leader epochs is written outside of appends, and no crash before that loses an epoch."""
+"""The leader epoch checkpoint is written outside of appends, and a crash before that loses no epoch."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def epochs_of_batches(log: PartitionLog) -> Iterator[tuple[int, LeaderEpoch]]:
 
 @dataclass
 class Replica:
-    """Does random steps of a leader and of a follower; the flushed end is noted in `progress`."""
+    """Performs random steps of a leader and a follower, and records the flushed end in `progress`."""
 
     disk: CrashFileSystem
     progress: list[Any]
@@ -71,7 +71,7 @@ class Replica:
         self.log.append_as_leader(self.value(), self.latest_epoch, NOW_MS)
 
     def follow(self) -> None:
-        """A leader's older records may have any epoch that is not below that of the last record."""
+        """A leader's older records may have any epoch that is not smaller than that of the last record."""
         last = max((epoch for _, epoch in epochs_of_batches(self.log)), default=0)
         epoch = self.random.randint(last, self.latest_epoch)
         end = self.log.log_end_offset
@@ -87,7 +87,7 @@ class Replica:
 
     def truncate(self) -> None:
         target = self.random.randint(0, self.log.log_end_offset)
-        # A batch is removed as a whole; here none has more than one record.
+        # A batch is removed completely; here each batch has one record.
         self.progress.append(min(target, self.progress[-1] if self.progress else 0))
         self.log.truncate_to(target, NOW_MS, below_high_watermark=True)
 
@@ -109,7 +109,7 @@ def check_epochs(point: CrashPoint) -> None:
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_no_crash_before_the_file_is_written_separates_a_record_from_its_epoch(seed: int) -> None:
+def test_no_crash_before_the_checkpoint_loses_the_epoch_of_a_record(seed: int) -> None:
     def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
         Replica(disk, progress, Random(seed)).run(16)
 
@@ -120,7 +120,7 @@ def test_no_crash_before_the_file_is_written_separates_a_record_from_its_epoch(s
     assert points > 200
 
 
-def test_a_crash_before_any_flush_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_crash_before_any_flush_is_recovered(caplog: pytest.LogCaptureFixture) -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, "a", leader_epoch=1)
@@ -131,7 +131,7 @@ def test_a_crash_before_any_flush_is_no_error(caplog: pytest.LogCaptureFixture) 
     assert caplog.records == []
 
 
-def test_an_older_plan_does_not_replace_the_file_of_a_truncation() -> None:
+def test_an_older_plan_does_not_overwrite_the_checkpoint_of_a_truncation() -> None:
     disk = CrashFileSystem()
     log = open_log(disk)
     append(log, "a", leader_epoch=1)
@@ -143,7 +143,7 @@ def test_an_older_plan_does_not_replace_the_file_of_a_truncation() -> None:
     assert disk.read(EPOCHS) == b"0\n1\n1 0\n"
 
 
-def test_a_plan_of_a_deleted_partition_does_not_write_into_its_successor() -> None:
+def test_a_plan_of_a_deleted_partition_does_not_write_to_its_successor() -> None:
     disk = CrashFileSystem()
     manager = manager_on(disk)
     old = manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
@@ -157,7 +157,7 @@ def test_a_plan_of_a_deleted_partition_does_not_write_into_its_successor() -> No
     assert disk.read(f"{new.directory}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
 
 
-def test_the_file_has_the_epochs_of_a_tiered_log_before_its_local_records_are_deleted() -> None:
+def test_epochs_of_a_tiered_log_are_checkpointed_before_local_records_are_deleted() -> None:
     disk = CrashFileSystem()
     log = tiered_log(disk=disk)
     for epoch in (1, 4):

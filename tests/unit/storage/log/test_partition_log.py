@@ -1,4 +1,4 @@
-"""Appending to a log, rolling it, deleting from it, and what its offsets say."""
+"""Appends, rolls, deletions and offsets of a partition log."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def producer_batch(
 class TestAppend:
     """append_as_leader."""
 
-    def test_offsets_follow_each_other_and_are_in_the_bytes(self, log: PartitionLog) -> None:
+    def test_consecutive_offsets_are_assigned_in_the_stored_bytes(self, log: PartitionLog) -> None:
         assert append(log, "a", "b") == 0
         assert append(log, "c", leader_epoch=4) == 2
         assert log.log_end_offset == 3
@@ -66,7 +66,7 @@ class TestAppend:
         assert (header.base_offset, header.partition_leader_epoch) == (2, 4)
         assert values_of(log) == ["a", "b", "c"]
 
-    def test_the_answer_says_where_the_batch_stands(self, log: PartitionLog) -> None:
+    def test_the_append_result_has_the_offsets_of_the_batch(self, log: PartitionLog) -> None:
         append(log, "a")
         data = batch(["b", "c"], timestamps=[NOW_MS + 3, NOW_MS])
         info = log.append_as_leader(data, 0, NOW_MS)
@@ -80,26 +80,26 @@ class TestAppend:
         assert (log.segments.active.max_timestamp, info.log_append_time) == (NOW_MS + 9, NOW_MS + 9)
         assert all_records(log)[0].timestamp == NOW_MS + 9
 
-    def test_a_torn_piece_behind_the_batch_is_not_stored(self, log: PartitionLog) -> None:
+    def test_trailing_bytes_after_the_batch_are_not_stored(self, log: PartitionLog) -> None:
         data = batch(["a"])
         log.append_as_leader(data + data[:30], 0, NOW_MS)
         assert log.size_bytes == len(data)
 
-    def test_records_in_a_larger_buffer_are_stamped_in_place(self, log: PartitionLog) -> None:
+    def test_records_in_a_larger_buffer_are_changed_in_place(self, log: PartitionLog) -> None:
         append(log, "before")
         request = bytearray(b"head") + batch(["a"]) + b"tail"
         log.append_as_leader(memoryview(request)[4:-4], 7, NOW_MS)
         assert read_header(request, 4).base_offset == 1
         assert values_of(log) == ["before", "a"]
 
-    def test_more_bytes_than_a_segment_may_have_are_refused(self, disk: CrashFileSystem) -> None:
+    def test_an_append_beyond_segment_bytes_is_refused(self, disk: CrashFileSystem) -> None:
         log = open_log(disk, SMALL)
         with pytest.raises(KafkaError) as caught:
             append(log, "x" * 500)
         assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
         assert log.log_end_offset == 0
 
-    def test_changed_settings_hold_from_the_next_append_on(self, log: PartitionLog) -> None:
+    def test_changed_configs_apply_from_the_next_append(self, log: PartitionLog) -> None:
         append(log, "x" * 500)
         log.update_config(log_config(max_message_bytes=200))
         with pytest.raises(KafkaError) as caught:
@@ -120,7 +120,7 @@ class TestAppend:
         log.flushed(plan, NOW_MS)
         assert log.recovery_point == 3
 
-    def test_a_new_leader_epoch_costs_an_append_no_sync(self, disk: CrashFileSystem) -> None:
+    def test_a_new_leader_epoch_adds_no_sync_to_an_append(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
         log.flush(NOW_MS)
@@ -130,7 +130,7 @@ class TestAppend:
         append(log, "c", leader_epoch=3)
         assert [each for each in disk.operations if not each.startswith("append")] == []
 
-    def test_an_epoch_without_records_is_not_written(self, disk: CrashFileSystem) -> None:
+    def test_an_epoch_without_records_is_not_checkpointed(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
         log.flush(NOW_MS)
@@ -146,9 +146,7 @@ class TestAppend:
         log.flush(NOW_MS)
         assert not any("leader-epoch" in each for each in disk.operations)
 
-    def test_an_epoch_that_was_noted_and_led_to_nothing_is_written_with_those_that_follow(
-        self, disk: CrashFileSystem
-    ) -> None:
+    def test_an_epoch_without_records_is_checkpointed_with_the_next_ones(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
         log.note_leader_epoch(3, 1)
@@ -158,7 +156,7 @@ class TestAppend:
         assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 1)]
         assert disk.read(EPOCHS) == b"0\n2\n1 0\n4 1\n"
 
-    def test_a_noted_epoch_goes_when_its_log_is_cut(self, disk: CrashFileSystem) -> None:
+    def test_an_unwritten_epoch_is_removed_by_a_truncation(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
         log.note_leader_epoch(3, 1)
@@ -170,9 +168,11 @@ class TestAppend:
 
 
 class TestQuorum:
-    """append_as_leader for the metadata log, whose batches come with offsets and epochs."""
+    """append_as_leader for the metadata log, whose batches already have offsets and epochs."""
 
-    def test_batches_with_the_right_offsets_and_epoch_are_taken_as_they_are(self, log: PartitionLog) -> None:
+    def test_follower_batches_with_the_expected_offsets_and_epoch_are_appended_unchanged(
+        self, log: PartitionLog
+    ) -> None:
         data = batch(["a"], leader_epoch=2) + batch(["b"], base_offset=1, leader_epoch=2)
         before = bytes(data)
         info = log.append_as_leader(data, 2, NOW_MS, origin=AppendOrigin.RAFT)
@@ -180,14 +180,16 @@ class TestQuorum:
         assert data == before
 
     @pytest.mark.parametrize(("base_offset", "epoch"), [(0, 2), (5, 3)])
-    def test_others_are_refused(self, log: PartitionLog, base_offset: int, epoch: int) -> None:
+    def test_follower_batches_with_other_offsets_or_epochs_are_refused(
+        self, log: PartitionLog, base_offset: int, epoch: int
+    ) -> None:
         append(log, "a", leader_epoch=2)
         data = batch(["b"], base_offset=base_offset, leader_epoch=epoch)
         with pytest.raises(KafkaError):
             log.append_as_leader(data, 2, NOW_MS, origin=AppendOrigin.RAFT)
         assert log.log_end_offset == 1
 
-    def test_half_a_batch_is_refused(self, log: PartitionLog) -> None:
+    def test_a_truncated_batch_is_refused(self, log: PartitionLog) -> None:
         data = batch(["a"], leader_epoch=2)
         with pytest.raises(KafkaError) as caught:
             log.append_as_leader(data[:-1], 2, NOW_MS, origin=AppendOrigin.RAFT)
@@ -197,7 +199,7 @@ class TestQuorum:
 class TestFollower:
     """append_as_follower."""
 
-    def test_batches_are_taken_as_the_leader_sent_them(self, log: PartitionLog) -> None:
+    def test_follower_batches_are_appended_unchanged(self, log: PartitionLog) -> None:
         data = batch(["a", "b"], leader_epoch=1) + batch(["c"], base_offset=2, leader_epoch=3)
         info = log.append_as_follower(bytes(data), NOW_MS)
         assert info is not None
@@ -205,22 +207,20 @@ class TestFollower:
         assert values_of(log) == ["a", "b", "c"]
         assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(3, 2)]
 
-    def test_a_torn_batch_at_the_end_is_left_out(self, log: PartitionLog) -> None:
+    def test_a_truncated_last_batch_is_ignored(self, log: PartitionLog) -> None:
         data = batch(["a"]) + batch(["b"], base_offset=1)[:-1]
         log.append_as_follower(data, NOW_MS)
         assert values_of(log) == ["a"]
         assert log.append_as_follower(batch(["b"], base_offset=1)[:40], NOW_MS) is None
 
-    def test_offsets_may_leap_forwards_but_not_back(self, log: PartitionLog) -> None:
+    def test_offsets_may_skip_forwards_but_not_decrease(self, log: PartitionLog) -> None:
         log.append_as_follower(batch(["a"], base_offset=10), NOW_MS)
         assert log.log_end_offset == 11
         with pytest.raises(KafkaError) as caught:
             log.append_as_follower(batch(["b"], base_offset=10), NOW_MS)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_batches_that_come_together_may_be_more_than_an_index_has_room_for(
-        self, disk: CrashFileSystem
-    ) -> None:
+    def test_an_append_of_more_batches_than_index_entries_succeeds(self, disk: CrashFileSystem) -> None:
         log = open_log(disk, log_config(index_interval_bytes=1, segment_index_bytes=24))
         data = b"".join(batch([str(at)], base_offset=at, timestamps=NOW_MS + at) for at in range(10))
         log.append_as_follower(data, NOW_MS)
@@ -231,7 +231,7 @@ class TestFollower:
         log.close(clean=False, now_ms=NOW_MS)
         assert values_of(open_log(disk, log.config, clean=False)) == [str(at) for at in range(11)]
 
-    def test_whatever_fails_once_records_are_written_takes_them_back(
+    def test_a_failure_after_the_write_removes_the_records(
         self, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as patch:
@@ -253,7 +253,7 @@ class TestFollower:
             assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
         assert log.log_end_offset == 0
 
-    def test_a_damaged_batch_stops_all_of_them(self, log: PartitionLog) -> None:
+    def test_a_corrupt_batch_refuses_the_whole_append(self, log: PartitionLog) -> None:
         second = batch(["b"], base_offset=1)
         second[-1] ^= 1
         with pytest.raises(KafkaError) as caught:
@@ -261,12 +261,12 @@ class TestFollower:
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
         assert log.log_end_offset == 0
 
-    def test_batches_of_a_later_epoch_than_the_leaders_are_left_out(self, log: PartitionLog) -> None:
+    def test_batches_of_a_later_epoch_than_the_leaders_are_ignored(self, log: PartitionLog) -> None:
         data = batch(["a"], leader_epoch=1) + batch(["b"], base_offset=1, leader_epoch=2)
         log.append_as_follower(data, NOW_MS, leader_epoch=1)
         assert values_of(log) == ["a"]
 
-    def test_transactions_are_followed(self, log: PartitionLog) -> None:
+    def test_transactions_are_tracked(self, log: PartitionLog) -> None:
         marker = end_marker(9, is_abort=True)
         data = producer_batch("a", sequence=0, is_transactional=True)
         log.append_as_leader(data, 0, NOW_MS)
@@ -279,7 +279,7 @@ class TestFollower:
 class TestProducers:
     """Idempotent and transactional producers at the log."""
 
-    def test_a_batch_sent_again_gets_its_first_offsets_and_is_not_stored_twice(
+    def test_a_duplicate_batch_gets_its_first_offsets_and_is_not_stored_again(
         self, log: PartitionLog
     ) -> None:
         append(log, "before")
@@ -294,7 +294,7 @@ class TestProducers:
             )
         assert log.log_end_offset == 6
 
-    def test_a_gap_in_the_sequence_is_refused_and_changes_nothing(self, log: PartitionLog) -> None:
+    def test_an_out_of_order_sequence_is_refused_without_a_change(self, log: PartitionLog) -> None:
         log.append_as_leader(producer_batch("a", sequence=0), 0, NOW_MS)
         for sequence, epoch, code in (
             (2, 0, "OUT_OF_ORDER_SEQUENCE_NUMBER"),
@@ -306,7 +306,7 @@ class TestProducers:
         log.append_as_leader(producer_batch("b", sequence=1), 0, NOW_MS)
         assert values_of(log) == ["a", "b"]
 
-    def test_the_state_survives_a_restart_and_a_crash(self, disk: CrashFileSystem) -> None:
+    def test_producer_state_survives_a_restart_and_a_crash(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         log.append_as_leader(producer_batch("a", "b", sequence=0), 0, NOW_MS)
         log.close(clean=True, now_ms=NOW_MS)
@@ -314,7 +314,7 @@ class TestProducers:
             log = open_log(disk, clean=clean)
             assert log.append_as_leader(producer_batch("a", "b", sequence=0), 0, NOW_MS).is_duplicate
 
-    def test_readers_of_committed_records_stop_at_the_first_open_transaction(self, log: PartitionLog) -> None:
+    def test_read_committed_stops_at_the_first_open_transaction(self, log: PartitionLog) -> None:
         append(log, "a")
         for producer_id in (1, 2):
             data = producer_batch("t", sequence=0, producer_id=producer_id, is_transactional=True)
@@ -327,7 +327,7 @@ class TestProducers:
         assert log.last_stable_offset == log.log_end_offset == 6
         assert log.aborted_transactions(0, 6) == [AbortedTransaction(2, 2, 5, 6)]
 
-    def test_a_marker_counts_once_it_is_replicated(self, log: PartitionLog) -> None:
+    def test_a_marker_ends_a_transaction_once_it_is_replicated(self, log: PartitionLog) -> None:
         log.append_as_leader(producer_batch("t", sequence=0, is_transactional=True), 0, NOW_MS)
         log.append_as_leader(end_marker(9), 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
         assert (log.high_watermark, log.last_stable_offset) == (0, 0)
@@ -336,7 +336,7 @@ class TestProducers:
         log.advance_high_watermark(2)
         assert log.last_stable_offset == 2
 
-    def test_a_control_batch_that_is_no_marker_is_refused(self, log: PartitionLog) -> None:
+    def test_an_invalid_control_batch_is_refused(self, log: PartitionLog) -> None:
         builder = end_marker(9)
         bad = bytearray(builder)
         bad[-12] ^= 0x40
@@ -346,9 +346,9 @@ class TestProducers:
 
 
 class TestRoll:
-    """When a new segment begins."""
+    """Rolling of segments."""
 
-    def test_a_full_segment_is_followed_by_another(self, disk: CrashFileSystem) -> None:
+    def test_a_full_segment_is_rolled(self, disk: CrashFileSystem) -> None:
         log = open_log(disk, SMALL)
         for index in range(12):
             append(log, f"{index}" + "x" * 50)
@@ -357,7 +357,7 @@ class TestRoll:
         assert [value.rstrip("x") for value in values_of(log)] == [str(index) for index in range(12)]
         check_log(log)
 
-    def test_time_is_measured_in_the_records_own_timestamps(self, disk: CrashFileSystem) -> None:
+    def test_segment_ms_is_measured_in_record_timestamps(self, disk: CrashFileSystem) -> None:
         log = open_log(disk, log_config(segment_ms=1_000))
         append(log, "a", timestamps=5_000)
         append(log, "b", timestamps=6_000)
@@ -365,13 +365,13 @@ class TestRoll:
         append(log, "c", timestamps=6_001)
         assert log.segments.base_offsets == [0, 2]
 
-    def test_the_clock_counts_for_records_without_timestamps(self, disk: CrashFileSystem) -> None:
+    def test_segment_ms_uses_the_clock_for_records_without_timestamps(self, disk: CrashFileSystem) -> None:
         log = open_log(disk, log_config(segment_ms=1_000))
         for now_ms in (NOW_MS, NOW_MS + 1_000, NOW_MS + 1_001):
             log.append_as_leader(batch(["a"], timestamps=-1), 0, now_ms)
         assert log.segments.base_offsets == [0, 2]
 
-    def test_jitter_rolls_earlier_and_the_same_way_each_time(self, disk: CrashFileSystem) -> None:
+    def test_segment_jitter_is_applied_deterministically(self, disk: CrashFileSystem) -> None:
         config = log_config(segment_ms=1_000, segment_jitter_ms=500)
         log = open_log(disk, config)
         jitter = log.segments.active.roll_jitter_ms
@@ -381,14 +381,14 @@ class TestRoll:
         append(log, "b", timestamps=6_001 - jitter)
         assert len(log.segments) == 2
 
-    def test_a_full_index_rolls(self, disk: CrashFileSystem) -> None:
+    def test_a_full_index_rolls_the_segment(self, disk: CrashFileSystem) -> None:
         log = open_log(disk, log_config(index_interval_bytes=0, segment_index_bytes=24))
         for index in range(8):
             append(log, "a", timestamps=NOW_MS + index)
         assert len(log.segments) > 2
         check_log(log)
 
-    def test_an_offset_that_does_not_fit_an_index_entry_rolls(self, disk: CrashFileSystem) -> None:
+    def test_an_offset_beyond_the_index_range_rolls_the_segment(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         log.append_as_follower(batch(["a"]), NOW_MS)
         log.append_as_follower(batch(["b"], base_offset=2**31 - 1), NOW_MS)
@@ -397,23 +397,23 @@ class TestRoll:
         assert log.segments.base_offsets == [0, 2**31, 2**33]
         assert values_of(log) == ["a", "b", "c", "d"]
 
-    def test_rolling_an_empty_segment_keeps_it(self, log: PartitionLog) -> None:
+    def test_rolling_an_empty_segment_has_no_effect(self, log: PartitionLog) -> None:
         assert log.roll(NOW_MS).base_offset == 0
         assert len(log.segments) == 1
 
-    def test_a_sealed_segment_ends_its_time_index_with_its_largest_timestamp(self, log: PartitionLog) -> None:
+    def test_a_rolled_segment_has_its_maximum_timestamp_in_the_time_index(self, log: PartitionLog) -> None:
         append(log, "a", timestamps=NOW_MS + 50)
         append(log, "b", timestamps=NOW_MS)
         log.roll(NOW_MS)
         assert log.segments.first.time_index.last_entry == (NOW_MS + 50, 0)
 
-    def test_the_producers_are_written_down_at_each_roll(self, disk: CrashFileSystem) -> None:
+    def test_a_producer_snapshot_is_written_at_each_roll(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         log.append_as_leader(producer_batch("a", sequence=0), 0, NOW_MS)
         log.roll(NOW_MS)
         assert disk.exists(f"{DIRECTORY}/00000000000000000001.snapshot")
 
-    def test_the_scheduler_may_ask_for_a_roll_by_the_clock(self, disk: CrashFileSystem) -> None:
+    def test_a_segment_can_be_rolled_by_the_clock(self, disk: CrashFileSystem) -> None:
         log = open_log(disk, log_config(segment_ms=1_000))
         assert not log.maybe_roll(NOW_MS + 10_000)
         append(log, "a")
@@ -431,7 +431,7 @@ class TestDeletion:
             append(log, f"{index}" + "x" * 50, timestamps=NOW_MS + index)
         return log
 
-    def test_deleted_records_are_hidden_at_once(self, log: PartitionLog) -> None:
+    def test_deleted_records_are_not_readable_at_once(self, log: PartitionLog) -> None:
         append(log, "a", "b", "c")
         assert log.advance_log_start_offset(2)
         assert not log.advance_log_start_offset(1)
@@ -446,7 +446,7 @@ class TestDeletion:
             log.advance_log_start_offset(1)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
-    def test_segments_below_the_log_start_are_renamed_and_later_unlinked(self, disk: CrashFileSystem) -> None:
+    def test_segments_below_the_log_start_are_renamed_and_later_deleted(self, disk: CrashFileSystem) -> None:
         log = self.filled(disk, file_delete_delay_ms=1_000)
         second = log.segments.base_offsets[1]
         log.advance_log_start_offset(second)
@@ -457,14 +457,18 @@ class TestDeletion:
         assert log.delete_expired_files(NOW_MS + 1_000) == 3
         assert not [name for name in disk.listdir(DIRECTORY) if ".deleted" in name]
 
-    def test_size_takes_the_oldest_and_moves_the_log_start(self, disk: CrashFileSystem) -> None:
+    def test_retention_bytes_deletes_the_oldest_segments_and_moves_the_log_start(
+        self, disk: CrashFileSystem
+    ) -> None:
         log = self.filled(disk, retention_bytes=500)
         assert log.apply_retention(NOW_MS) > 0
         assert log.log_start_offset == log.segments.first.base_offset > 0
         assert 500 <= log.size_bytes < 900
         assert log.apply_retention(NOW_MS) == 0
 
-    def test_age_takes_everything_and_leaves_an_empty_active_segment(self, disk: CrashFileSystem) -> None:
+    def test_retention_ms_deletes_all_segments_and_leaves_an_empty_active_one(
+        self, disk: CrashFileSystem
+    ) -> None:
         log = self.filled(disk, retention_ms=1_000)
         assert log.apply_retention(NOW_MS + 1_000) == 0
         assert log.apply_retention(NOW_MS + 5_000) > 2
@@ -472,11 +476,11 @@ class TestDeletion:
         assert log.segments.base_offsets == [12]
         assert append(log, "next") == 12
 
-    def test_without_the_delete_policy_age_and_size_do_not_count(self, disk: CrashFileSystem) -> None:
+    def test_retention_is_ignored_without_the_delete_policy(self, disk: CrashFileSystem) -> None:
         log = self.filled(disk, retention_ms=0, retention_bytes=0, cleanup_policy=("compact",))
         assert log.apply_retention(NOW_MS + 10**9) == 0
 
-    def test_a_slice_that_was_read_before_stays_readable(self, disk: CrashFileSystem) -> None:
+    def test_a_slice_stays_readable_after_retention(self, disk: CrashFileSystem) -> None:
         log = self.filled(disk, retention_ms=1_000, file_delete_delay_ms=0)
         found = log.read(0, 10_000).records
         assert found is not None
@@ -491,7 +495,7 @@ class TestFailures:
     """A write that fails leaves the log as it was."""
 
     @pytest.mark.parametrize("free_bytes", [0, 1, 60, 100])
-    def test_a_full_disk_refuses_the_batch_and_nothing_else(self, free_bytes: int) -> None:
+    def test_a_full_disk_refuses_only_the_batch(self, free_bytes: int) -> None:
         disk = CrashFileSystem()
         log = open_log(disk, log_config(index_interval_bytes=0))
         for index in range(3):
@@ -511,7 +515,7 @@ class TestFailures:
         assert values_of(reopened) == ["a", "a", "a", "c"]
 
     @pytest.mark.parametrize("spare_bytes", [0, 5, 8, 35])
-    def test_an_index_that_does_not_fit_keeps_the_segment_from_being_sealed(self, spare_bytes: int) -> None:
+    def test_a_segment_whose_index_cannot_be_written_is_not_rolled(self, spare_bytes: int) -> None:
         disk = CrashFileSystem()
         log = open_log(disk, log_config(index_interval_bytes=0))
         for index in range(3):
@@ -527,7 +531,7 @@ class TestFailures:
         assert values_of(log) == ["a", "a", "a", "c"]
         check_log(log)
 
-    def test_a_roll_that_fails_leaves_no_segment_behind(self) -> None:
+    def test_a_failed_roll_leaves_no_segment(self) -> None:
         disk = FailingCreate()
         log = open_log(disk)
         append(log, "a")
@@ -554,8 +558,8 @@ class TestFailures:
         reopened = open_log(disk.crash(Survival.KEEP_ALL), recovery_point=1)
         assert reopened.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(2, 1)]
 
-    def test_an_append_that_contradicts_the_file_of_epochs_waits_for_its_write(self) -> None:
-        """Recovery could not drop an epoch that is above those of the records."""
+    def test_an_append_that_contradicts_the_epoch_checkpoint_waits_for_its_write(self) -> None:
+        """Recovery could not remove an epoch that is larger than those of the records."""
         disk = FailingCreate()
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
@@ -572,7 +576,7 @@ class TestFailures:
         log.append_as_follower(older, NOW_MS)
         assert disk.read(EPOCHS) == b"0\n2\n1 0\n3 1\n"
 
-    def test_after_a_failed_fsync_the_log_takes_no_more_writes(self, disk: CrashFileSystem) -> None:
+    def test_after_a_failed_fsync_the_log_refuses_writes(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         append(log, "a")
         disk.fail_next_fsync(".log")
@@ -587,7 +591,7 @@ class TestFailures:
 
 
 class FailingCreate(CrashFileSystem):
-    """A disk that refuses to make files whose path contains `refused`."""
+    """A disk that refuses to create files whose path contains `refused`."""
 
     refused: str | None = None
 

@@ -1,4 +1,4 @@
-"""What a read returns: whole batches, of one segment, below the bound."""
+"""Reads return complete batches of one segment below the bound."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCH_BYTES = len(batch(["xx"]))
 
 @pytest.fixture
 def log() -> PartitionLog:
-    """Twelve batches of two records over several segments."""
+    """Return a log of twelve batches of two records in several segments."""
     log = open_log(CrashFileSystem(), SMALL)
     for _ in range(12):
         append(log, "x", "x")
@@ -30,7 +30,7 @@ def log() -> PartitionLog:
 
 
 def offsets_read(log: PartitionLog, offset: int, max_bytes: int, **options: object) -> list[int]:
-    """The base offsets of the batches that a read returns."""
+    """Return the base offsets of the batches that a read returns."""
     found = log.read(offset, max_bytes, **options).records  # type: ignore[arg-type]
     return [] if found is None else [header.base_offset for _, header in iterate_headers(found.read())]
 
@@ -39,29 +39,29 @@ def batch_bytes(log: PartitionLog) -> int:
     return next(header.size_bytes for _, header in log.segments.first.batches())
 
 
-def test_a_read_ends_with_the_segment(log: PartitionLog) -> None:
+def test_a_read_ends_at_the_segment_end(log: PartitionLog) -> None:
     first, second = log.segments.base_offsets[:2]
     assert offsets_read(log, 0, 10_000) == list(range(first, second, 2))
 
 
-def test_a_read_in_the_middle_of_a_batch_begins_with_that_batch(log: PartitionLog) -> None:
+def test_a_read_at_an_offset_within_a_batch_returns_the_batch(log: PartitionLog) -> None:
     assert offsets_read(log, 3, 10_000)[0] == 2
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_as_many_whole_batches_as_fit_are_read(log: PartitionLog, count: int) -> None:
+def test_complete_batches_up_to_the_maximum_size_are_read(log: PartitionLog, count: int) -> None:
     size = batch_bytes(log)
     assert len(offsets_read(log, 0, count * size)) == count
     assert len(offsets_read(log, 0, (count + 1) * size - 1)) == count
 
 
-def test_a_first_batch_that_does_not_fit_comes_only_if_one_must(log: PartitionLog) -> None:
+def test_a_first_batch_above_the_maximum_size_is_returned_only_if_required(log: PartitionLog) -> None:
     assert offsets_read(log, 4, 1) == []
     assert offsets_read(log, 4, 0, at_least_one=True) == [4]
     assert offsets_read(log, 4, batch_bytes(log) - 1, at_least_one=True) == [4]
 
 
-def test_nothing_at_or_beyond_the_upper_bound_is_read(log: PartitionLog) -> None:
+def test_records_at_or_beyond_the_upper_bound_are_not_read(log: PartitionLog) -> None:
     assert offsets_read(log, 0, 10_000, upper_bound=4) == [0, 2]
     assert offsets_read(log, 0, 10_000, upper_bound=5) == [0, 2], "a batch across the bound is not read"
     assert offsets_read(log, 4, 10_000, upper_bound=4) == []
@@ -70,20 +70,20 @@ def test_nothing_at_or_beyond_the_upper_bound_is_read(log: PartitionLog) -> None
     assert offsets_read(log, 0, 10_000, upper_bound=10**9) == offsets_read(log, 0, 10_000)
 
 
-def test_the_log_end_can_be_read_and_is_empty(log: PartitionLog) -> None:
+def test_a_read_at_the_log_end_is_empty(log: PartitionLog) -> None:
     result = log.read(24, 100)
     assert result.records is None
     assert result.aborted_transactions is None
 
 
 @pytest.mark.parametrize("offset", [-1, 25, 10**9])
-def test_offsets_outside_of_the_log_are_refused(log: PartitionLog, offset: int) -> None:
+def test_offsets_outside_the_log_are_refused(log: PartitionLog, offset: int) -> None:
     with pytest.raises(KafkaError) as caught:
         log.read(offset, 100)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_the_answer_carries_the_offsets_of_the_log(log: PartitionLog) -> None:
+def test_the_result_has_the_offsets_of_the_log(log: PartitionLog) -> None:
     log.advance_log_start_offset(3)
     result = log.read(3, 100)
     assert (result.log_start_offset, result.high_watermark, result.last_stable_offset) == (3, 24, 24)
@@ -91,7 +91,7 @@ def test_the_answer_carries_the_offsets_of_the_log(log: PartitionLog) -> None:
     assert (result.records.file, result.records.position) == (log.segments.first.file, batch_bytes(log))
 
 
-def test_a_gap_is_read_across() -> None:
+def test_a_read_continues_over_a_gap() -> None:
     log = open_log(CrashFileSystem(), SMALL)
     log.append_as_follower(batch(["a"]), NOW_MS)
     log.append_as_follower(batch(["b"], base_offset=10), NOW_MS)
@@ -99,7 +99,7 @@ def test_a_gap_is_read_across() -> None:
     assert offsets_read(log, 5, 1_000) == [10]
 
 
-def test_a_segment_that_ends_before_the_offset_leads_to_the_next() -> None:
+def test_a_read_continues_in_the_next_segment_when_the_offset_is_absent() -> None:
     log = open_log(CrashFileSystem(), SMALL)
     log.append_as_follower(batch(["a"]), NOW_MS)
     log.roll(NOW_MS, 10)
@@ -107,7 +107,7 @@ def test_a_segment_that_ends_before_the_offset_leads_to_the_next() -> None:
     assert offsets_read(log, 5, 1_000) == [10]
 
 
-def test_readable_bytes_counts_over_segments_up_to_the_bound(log: PartitionLog) -> None:
+def test_readable_bytes_are_counted_over_segments_up_to_the_bound(log: PartitionLog) -> None:
     size = batch_bytes(log)
     assert log.readable_bytes(0, 24) == 12 * size == log.size_bytes
     assert log.readable_bytes(2, 23) == 10 * size
@@ -115,7 +115,7 @@ def test_readable_bytes_counts_over_segments_up_to_the_bound(log: PartitionLog) 
     assert log.readable_bytes(7, 7) == log.readable_bytes(9, 7) == 0
 
 
-def test_aborted_transactions_come_with_the_batches_they_touch() -> None:
+def test_aborted_transactions_of_the_read_batches_are_returned() -> None:
     log = open_log(CrashFileSystem(), SMALL)
     for producer_id in (1, 2):
         options = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0}
@@ -128,7 +128,7 @@ def test_aborted_transactions_come_with_the_batches_they_touch() -> None:
     assert log.aborted_transactions(0, 5) == [first, second]
     size = next(header.size_bytes for _, header in log.segments.first.batches())
     result = log.read(0, size, with_aborted_transactions=True)
-    assert result.aborted_transactions == [first], "only what overlaps the one batch that was read"
+    assert result.aborted_transactions == [first], "only transactions that overlap the batch that was read"
     result = log.read(1, size, with_aborted_transactions=True)
     assert result.aborted_transactions == [first, second]
     assert log.read(5, size, with_aborted_transactions=True).aborted_transactions == []
@@ -146,7 +146,7 @@ def count_preads(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> list[str
     return calls
 
 
-def test_a_reader_at_the_end_of_the_log_costs_no_disk_access(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_at_the_log_end_needs_no_disk_access(monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(CrashFileSystem(), log_config(index_interval_bytes=0))
     append(log, "first")
     append(log, "second")
@@ -159,7 +159,7 @@ def test_a_reader_at_the_end_of_the_log_costs_no_disk_access(monkeypatch: pytest
     assert calls == []
 
 
-def test_a_reader_that_continues_where_it_ended_searches_no_index(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sequential_read_needs_no_index_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(CrashFileSystem(), log_config(index_interval_bytes=1_000))
     for _ in range(BOUNDARIES_MAX * 4):
         append(log, "x" * 20)
@@ -174,7 +174,7 @@ def test_a_reader_that_continues_where_it_ended_searches_no_index(monkeypatch: p
     assert all(int(call.split()[-1]) <= 8 * 1024 for call in reads)
 
 
-def test_a_slice_outlives_the_files_name_and_the_log(tmp_path: Path) -> None:
+def test_a_slice_stays_readable_after_deletion_of_the_file_and_the_log(tmp_path: Path) -> None:
     config = log_config(retention_ms=0, file_delete_delay_ms=0)
     log = open_log(OsFileSystem(), config, directory=str(tmp_path / "events-0"))
     append(log, "value")
@@ -189,7 +189,7 @@ def test_a_slice_outlives_the_files_name_and_the_log(tmp_path: Path) -> None:
     assert len(before) == found.length
 
 
-def test_bytes_that_are_no_batch_are_reported_with_their_file() -> None:
+def test_invalid_batches_are_reported_with_their_file() -> None:
     disk = CrashFileSystem()
     log = open_log(disk, SMALL)
     append(log, "a")

@@ -1,4 +1,4 @@
-"""Which segments retention takes."""
+"""Segments that retention deletes."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ def test_nothing_is_deleted_without_limits() -> None:
     assert expired(four(), KEEP_ALL, now_ms=10**15) == []
 
 
-def test_segments_whose_newest_record_is_too_old_go() -> None:
+def test_segments_with_an_expired_maximum_timestamp_are_deleted() -> None:
     config = replace(KEEP_ALL, retention_ms=500)
     assert expired(four((100, 499, 500, 900)), config) == [0, 10]
 
 
-def test_a_younger_segment_shields_the_older_ones_behind_it() -> None:
+def test_a_younger_segment_retains_the_later_ones() -> None:
     config = replace(KEEP_ALL, retention_ms=500)
     assert expired(four((900, 100, 100, 100)), config) == []
 
 
-def test_a_timestamp_in_the_future_keeps_its_segment() -> None:
+def test_a_timestamp_in_the_future_retains_its_segment() -> None:
     config = replace(KEEP_ALL, retention_ms=500)
     assert expired(four((10**12, 100, 100, 100)), config, now_ms=10**9) == []
 
 
-def test_the_active_segment_goes_by_age_too_when_it_holds_records() -> None:
+def test_an_expired_active_segment_with_records_is_deleted() -> None:
     config = replace(KEEP_ALL, retention_ms=500)
     assert expired(four((1, 2, 3, 4)), config) == [0, 10, 20, 30]
     segments = four((1, 2, 3, 4))
@@ -71,24 +71,24 @@ def test_the_active_segment_goes_by_age_too_when_it_holds_records() -> None:
     assert expired(segments, config, log_end=30, high_watermark=30) == [0, 10, 20]
 
 
-def test_size_takes_whole_segments_and_leaves_at_least_the_limit() -> None:
+def test_retention_bytes_deletes_whole_segments_and_keeps_at_least_the_limit() -> None:
     assert expired(four(), replace(KEEP_ALL, retention_bytes=200)) == [0, 10]
     assert expired(four(), replace(KEEP_ALL, retention_bytes=201)) == [0]
     assert expired(four(), replace(KEEP_ALL, retention_bytes=400)) == []
     assert expired(four(), replace(KEEP_ALL, retention_bytes=0)) == [0, 10, 20, 30]
 
 
-def test_what_is_below_the_log_start_goes_whatever_the_policy_says() -> None:
+def test_segments_below_the_log_start_are_deleted_with_any_policy() -> None:
     config = replace(KEEP_ALL, cleanup_policy=("compact",), retention_ms=0, retention_bytes=0)
     assert expired(four(), config, log_start=25) == [0, 10]
     assert expired(four(), config, log_start=30) == [0, 10, 20]
 
 
-def test_the_active_segment_stays_when_the_log_start_is_the_log_end() -> None:
+def test_the_active_segment_is_kept_when_the_log_start_is_the_log_end() -> None:
     assert expired(four(), KEEP_ALL, log_start=40) == [0, 10, 20]
 
 
-def test_nothing_beyond_the_high_watermark_goes() -> None:
+def test_segments_beyond_the_high_watermark_are_kept() -> None:
     config = replace(KEEP_ALL, retention_ms=0)
     assert expired(four(), config, high_watermark=19) == [0]
     assert expired(four(), config, high_watermark=9) == []
@@ -103,7 +103,7 @@ def test_nothing_beyond_the_high_watermark_goes() -> None:
     log_start=st.integers(0, 80),
     high_watermark=st.integers(0, 80),
 )
-def test_only_a_run_from_the_oldest_goes_and_no_more_than_the_limits_say(
+def test_only_the_oldest_contiguous_segments_within_the_limits_are_deleted(
     sizes: list[int],
     retention_bytes: int,
     retention_ms: int,

@@ -1,4 +1,4 @@
-"""The border between a log's local and its remote part."""
+"""The local log start and the remote end of a tiered log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.logs.partition_logs import (
 from tests.support.logs.tiered_logs import TIERED, three_segments, tiered_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.observer import NoObserver
 from tidelog.storage.log.opening import CheckpointedState, LogLocation
@@ -30,7 +30,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.truncation import RemoteState
 
 
-def test_an_offset_that_only_remote_storage_has_is_distinguished_from_one_that_does_not_exist() -> None:
+def test_an_offset_below_the_local_log_start_is_not_out_of_range() -> None:
     log = three_segments(highest_remote=3)
     log.apply_retention(NOW_MS)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 6)
@@ -49,8 +49,8 @@ def test_an_offset_that_only_remote_storage_has_is_distinguished_from_one_that_d
     assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_kafka_16073_no_offset_is_ever_out_of_range_while_segments_move() -> None:
-    """At each step of retention an offset is local, or said to be remote."""
+def test_kafka_16073_no_offset_is_out_of_range_while_segments_are_tiered() -> None:
+    """At each step of retention an offset is local or known to be remote."""
     log = three_segments(highest_remote=3)
     steps = []
 
@@ -73,7 +73,7 @@ def test_kafka_16073_no_offset_is_ever_out_of_range_while_segments_move() -> Non
     assert steps == [0, 4, 4, 4]
 
 
-def test_kafka_15352_segments_go_only_after_the_log_start_is_durable() -> None:
+def test_kafka_15352_segments_are_deleted_after_the_log_start_is_durable() -> None:
     seen: list[tuple[Offset, int]] = []
 
     class Observer(NoObserver):
@@ -90,7 +90,7 @@ def test_kafka_15352_segments_go_only_after_the_log_start_is_durable() -> None:
     assert seen == [(1, 4)]
 
 
-def test_kafka_20732_a_new_leader_keeps_everything_until_it_knows_what_is_remote() -> None:
+def test_kafka_20732_a_new_leader_deletes_nothing_before_the_remote_end_is_known() -> None:
     log = three_segments(highest_remote=5)
     log.remote_border.forget()
     assert log.apply_retention(NOW_MS) == 0
@@ -98,7 +98,7 @@ def test_kafka_20732_a_new_leader_keeps_everything_until_it_knows_what_is_remote
     assert log.apply_retention(NOW_MS) == 3
 
 
-def test_what_is_known_to_be_remote_never_falls() -> None:
+def test_the_highest_remote_offset_never_decreases() -> None:
     log = three_segments(highest_remote=3)
     log.remote_border.raise_highest_offset(1)
     assert log.highest_offset_in_remote_storage == 3
@@ -107,12 +107,12 @@ def test_what_is_known_to_be_remote_never_falls() -> None:
     assert (log.highest_offset_in_remote_storage, log.remote_border.is_remote_log_known) == (3, True)
 
 
-def test_a_follower_notes_only_what_it_has_copied_of_what_is_remote() -> None:
+def test_a_followers_highest_remote_offset_is_limited_by_its_log_end() -> None:
     log = three_segments(highest_remote=100)
     assert log.highest_offset_in_remote_storage == 5
 
 
-def test_a_truncated_log_does_not_count_offsets_that_it_writes_again_as_remote() -> None:
+def test_a_truncation_lowers_the_highest_remote_offset() -> None:
     log = three_segments(highest_remote=5)
     log.truncate_to(3, NOW_MS, below_high_watermark=True)
     assert log.highest_offset_in_remote_storage == log.log_end_offset - 1 == 1
@@ -121,7 +121,7 @@ def test_a_truncated_log_does_not_count_offsets_that_it_writes_again_as_remote()
     assert [segment.base_offset for segment in log.expire_segments(NOW_MS)] == [0]
 
 
-def test_an_untiered_log_notes_nothing_and_starts_where_its_local_part_does() -> None:
+def test_an_untiered_log_has_no_remote_offset_and_starts_at_its_local_log_start() -> None:
     log = three_segments(replace(TIERED, remote_storage_enable=False, retention_bytes=0))
     log.remote_border.raise_highest_offset(3)
     assert (log.highest_offset_in_remote_storage, log.remote_border.is_remote_log_known) == (-1, False)
@@ -144,13 +144,15 @@ def test_a_node_without_remote_storage_treats_the_topic_as_untiered() -> None:
     assert not log.remote_log_enabled
 
 
-def test_the_log_start_rises_past_the_local_start_and_takes_it_along() -> None:
+def test_a_log_start_beyond_the_local_log_start_moves_both() -> None:
     log = three_segments(highest_remote=1)
     log.apply_retention(NOW_MS)
     assert log.local_log_start_offset == 2
     assert log.advance_log_start_offset_from_remote(5)
     assert (log.log_start_offset, log.local_log_start_offset) == (5, 5)
-    assert log.apply_retention(NOW_MS) == 1, "a segment below the log start goes though it was never copied"
+    assert log.apply_retention(NOW_MS) == 1, (
+        "a segment below the log start is deleted although it was not copied"
+    )
     assert (log.log_start_offset, log.local_log_start_offset) == (5, 5)
 
 
@@ -161,7 +163,7 @@ def test_remote_retention_cannot_move_the_log_start_past_the_high_watermark() ->
         log.advance_log_start_offset_from_remote(1)
 
 
-def test_kip_950_without_copying_local_retention_moves_the_log_start() -> None:
+def test_kip_950_local_retention_moves_the_log_start_while_copying_is_disabled() -> None:
     log = three_segments(
         replace(TIERED, remote_log_copy_disable=True, retention_bytes=79, local_retention_bytes=-2)
     )
@@ -169,7 +171,7 @@ def test_kip_950_without_copying_local_retention_moves_the_log_start() -> None:
     assert log.log_start_offset == log.local_log_start_offset == 4
 
 
-def test_tiering_that_is_switched_off_leaves_the_log_with_its_local_part() -> None:
+def test_disabling_tiering_keeps_the_local_log() -> None:
     log = three_segments(highest_remote=3)
     log.apply_retention(NOW_MS)
     log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
@@ -181,7 +183,7 @@ def test_tiering_that_is_switched_off_leaves_the_log_with_its_local_part() -> No
     assert log.apply_retention(NOW_MS) == 0, "nothing is known to be remote"
 
 
-def test_the_active_segment_is_rolled_after_its_time_so_that_it_can_be_copied() -> None:
+def test_the_active_segment_is_rolled_by_time_for_copying() -> None:
     log = tiered_log(replace(TIERED, local_retention_ms=1_000, local_retention_bytes=-1))
     append(log, "a", timestamps=NOW_MS)
     log.remote_border.raise_highest_offset(-1)
@@ -194,7 +196,7 @@ def test_the_active_segment_is_rolled_after_its_time_so_that_it_can_be_copied() 
     assert (log.log_start_offset, log.local_log_start_offset) == (0, 1)
 
 
-def test_opening_keeps_start_and_epochs_of_what_is_only_remote() -> None:
+def test_reopening_keeps_log_start_and_epochs_of_remote_records() -> None:
     disk = CrashFileSystem()
     log = tiered_log(disk=disk)
     for epoch in range(3):
@@ -216,7 +218,7 @@ def test_opening_keeps_start_and_epochs_of_what_is_only_remote() -> None:
     assert (untiered.log_start_offset, untiered.local_log_start_offset) == (4, 4)
 
 
-def test_a_cut_below_the_local_part_keeps_what_is_remote() -> None:
+def test_a_truncation_below_the_local_log_start_keeps_the_log_start() -> None:
     log = tiered_log()
     for epoch in range(3):
         append(log, "a", "b", leader_epoch=epoch)
@@ -231,7 +233,7 @@ def test_a_cut_below_the_local_part_keeps_what_is_remote() -> None:
     assert values_of(log, 3) == ["c"]
 
 
-def test_a_follower_continues_behind_what_is_remote() -> None:
+def test_a_follower_continues_after_the_remote_log() -> None:
     disk = CrashFileSystem()
     leader = tiered_log()
     for index, epoch in enumerate((0, 2, 5)):
@@ -262,8 +264,8 @@ def test_a_follower_continues_behind_what_is_remote() -> None:
     assert values_of(log, 4) == ["a", "b"]
 
 
-def test_a_restart_at_a_lower_offset_takes_the_recovery_point_along() -> None:
-    """Else records that are written there anew would pass for durable."""
+def test_a_restart_at_a_lower_offset_lowers_the_recovery_point() -> None:
+    """Otherwise records written there again would count as durable."""
     log = three_segments(highest_remote=5)
     log.apply_retention(NOW_MS)
     log.flush(NOW_MS)
@@ -271,7 +273,7 @@ def test_a_restart_at_a_lower_offset_takes_the_recovery_point_along() -> None:
     assert log.recovery_point == log.log_end_offset == 3
 
 
-def test_an_open_transaction_of_the_remote_part_holds_the_last_stable_offset() -> None:
+def test_an_open_transaction_in_the_remote_log_holds_the_last_stable_offset() -> None:
     leader = tiered_log()
     append(leader, "a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     leader.roll(NOW_MS)
@@ -290,7 +292,7 @@ def test_an_open_transaction_of_the_remote_part_holds_the_last_stable_offset() -
     assert log.last_stable_offset == 2
 
 
-def test_a_damaged_producer_snapshot_stops_the_restart_before_anything_is_lost() -> None:
+def test_a_corrupt_producer_snapshot_is_refused_before_the_log_is_restarted() -> None:
     log = three_segments(highest_remote=3)
     with pytest.raises(KafkaError) as refused:
         log.restart_from_remote(
@@ -304,10 +306,10 @@ def test_a_damaged_producer_snapshot_stops_the_restart_before_anything_is_lost()
         )
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert log.log_end_offset == 6
-    append(log, "goes on")
+    append(log, "continued")
 
 
-def test_a_log_without_remote_storage_is_not_restarted_behind_it() -> None:
+def test_a_log_without_remote_storage_is_not_restarted_after_remote_records() -> None:
     log = open_log(CrashFileSystem())
     append(log, "kept")
     with pytest.raises(KafkaError) as refused:
@@ -324,28 +326,28 @@ def test_a_log_without_remote_storage_is_not_restarted_behind_it() -> None:
     assert values_of(log) == ["kept"]
 
 
-def test_local_look_ups_by_timestamp_begin_at_the_local_start() -> None:
+def test_local_timestamp_lookups_start_at_the_local_log_start() -> None:
     log = tiered_log()
     for index in range(3):
         append(log, "a", "b", timestamps=[index * 10, index * 10 + 5])
         log.roll(NOW_MS)
     log.remote_border.raise_highest_offset(1)
     log.apply_retention(NOW_MS)
-    found = completed(log.timestamps.first_record_from(0))
+    found = run_steps(log.timestamps.first_record_from(0))
     assert found is not None
     assert (found.offset, found.timestamp) == (2, 10)
 
 
-def test_kafka_keeps_the_default_of_a_log_without_limits() -> None:
+def test_a_log_without_limits_keeps_kafkas_default() -> None:
     log = three_segments(log_config(remote_storage_enable=True), highest_remote=5)
     assert log.apply_retention(NOW_MS) == 0
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
-def test_epochs_that_were_rebuilt_from_local_records_do_not_raise_the_log_start_at_any_later_start(
+def test_epochs_rebuilt_from_local_records_do_not_raise_the_log_start_at_later_starts(
     damage: str,
 ) -> None:
-    """Else the next leader would delete what is in remote storage as below the log start."""
+    """Otherwise the next leader would delete remote segments as below the log start."""
     disk = CrashFileSystem()
     log = tiered_log(disk=disk)
     for epoch in range(3):
@@ -368,8 +370,8 @@ def test_epochs_that_were_rebuilt_from_local_records_do_not_raise_the_log_start_
         opened.close(clean=True, now_ms=NOW_MS)
 
 
-def test_a_default_of_compaction_gives_up_nothing_of_a_tiered_log_now_or_at_the_next_start() -> None:
-    """A broker's log.cleanup.policy may change under topics that have none of their own, and change back."""
+def test_a_default_cleanup_policy_of_compact_deletes_nothing_of_a_tiered_log() -> None:
+    """The broker's log.cleanup.policy may change for topics without their own, and change back."""
     disk = CrashFileSystem()
     log = tiered_log(disk=disk)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Which local segments a tiered log drops."""
+"""Local segments that retention of a tiered log deletes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def retained(
     timestamps: tuple[int, ...] = (0, 0, 0, 0),
     last_size: int = 100,
 ) -> tuple[list[int], bool]:
-    """Base offsets of those that go, of segments at 0, 10, 20 and an active one at 30; whether it rolls."""
+    """Return the deleted segments of those at 0, 10, 20 and the active one at 30, and whether it rolls."""
     segments = [FakeSegment(index * 10, 100, timestamp) for index, timestamp in enumerate(timestamps)]
     segments[-1].size_bytes = last_size
     found = local_retention(
@@ -51,7 +51,7 @@ def retained(
     return [segment.base_offset for segment in found.expired], found.rolls
 
 
-def test_the_local_limits_count_and_not_the_total_ones() -> None:
+def test_local_limits_apply_to_the_local_log_instead_of_the_total_ones() -> None:
     config = replace(
         TIERED, retention_ms=10, local_retention_ms=-1, retention_bytes=10, local_retention_bytes=-1
     )
@@ -61,7 +61,7 @@ def test_the_local_limits_count_and_not_the_total_ones() -> None:
     assert retained(config, highest_remote=39, timestamps=(1, 1, 900, 900)) == ([0, 10], False)
 
 
-def test_without_local_limits_the_total_ones_count_for_the_local_part() -> None:
+def test_the_total_limits_apply_to_the_local_log_without_local_ones() -> None:
     assert retained(replace(TIERED, retention_bytes=200), highest_remote=39) == ([0, 10], False)
     config = replace(TIERED, retention_ms=500)
     assert retained(config, highest_remote=39, timestamps=(1, 900, 1, 1)) == ([0], False)
@@ -70,12 +70,12 @@ def test_without_local_limits_the_total_ones_count_for_the_local_part() -> None:
 @pytest.mark.parametrize(
     ("highest_remote", "gone"), [(-1, []), (8, []), (9, [0]), (18, [0]), (29, [0, 10, 20])]
 )
-def test_what_is_not_in_remote_storage_stays_however_old(highest_remote: int, gone: list[int]) -> None:
+def test_segments_that_are_not_remote_are_kept_at_any_age(highest_remote: int, gone: list[int]) -> None:
     config = replace(TIERED, local_retention_ms=0, local_retention_bytes=0)
     assert retained(config, highest_remote=highest_remote)[0] == gone
 
 
-def test_the_active_segment_is_rolled_once_it_is_the_last_that_is_due() -> None:
+def test_the_active_segment_is_rolled_when_it_is_the_last_expired_one() -> None:
     config = replace(TIERED, local_retention_ms=500)
     assert retained(config, highest_remote=29) == ([0, 10, 20], True)
     assert retained(config, highest_remote=19) == ([0, 10], False)
@@ -83,12 +83,12 @@ def test_the_active_segment_is_rolled_once_it_is_the_last_that_is_due() -> None:
     assert retained(config, highest_remote=29, timestamps=(0, 0, 0, 900)) == ([0, 10, 20], False)
 
 
-def test_the_active_segment_never_goes_itself() -> None:
+def test_the_active_segment_is_never_deleted() -> None:
     config = replace(TIERED, local_retention_ms=0)
     assert retained(config, highest_remote=39) == ([0, 10, 20], True)
 
 
-def test_kafka_20732_nothing_is_deleted_by_size_or_time_before_it_is_known_what_is_remote() -> None:
+def test_kafka_20732_nothing_is_deleted_before_the_remote_end_is_known() -> None:
     config = replace(TIERED, local_retention_ms=0, local_retention_bytes=0)
     assert retained(config, highest_remote=39, is_known=False) == ([], False)
     assert retained(config, highest_remote=39, is_known=False, log_start=25, local_start=25) == (
@@ -97,16 +97,16 @@ def test_kafka_20732_nothing_is_deleted_by_size_or_time_before_it_is_known_what_
     )
 
 
-def test_what_is_below_the_log_start_goes_also_when_it_was_never_copied() -> None:
+def test_segments_below_the_log_start_are_deleted_without_a_remote_copy() -> None:
     assert retained(TIERED, log_start=25, local_start=25) == ([0, 10], False)
 
 
-def test_what_is_beyond_the_high_watermark_stays() -> None:
+def test_segments_beyond_the_high_watermark_are_kept() -> None:
     config = replace(TIERED, local_retention_bytes=0)
     assert retained(config, highest_remote=39, high_watermark=19) == ([0], False)
 
 
-def test_kip_950_without_copying_the_total_limits_count_and_nothing_has_to_be_remote() -> None:
+def test_kip_950_the_total_limits_apply_without_remote_copies_while_copying_is_disabled() -> None:
     config = replace(TIERED, remote_log_copy_disable=True, retention_bytes=200)
     assert retained(config) == ([0, 10], False)
     assert retained(config, is_known=False) == ([0, 10], False)
@@ -114,7 +114,7 @@ def test_kip_950_without_copying_the_total_limits_count_and_nothing_has_to_be_re
     assert retained(config) == ([0, 10, 20, 30], False)
 
 
-def test_kip_1161_an_empty_policy_keeps_for_ever_but_not_locally() -> None:
+def test_kip_1161_an_empty_policy_retains_remote_records_but_not_local_ones() -> None:
     config = replace(TIERED, cleanup_policy=(), local_retention_bytes=200)
     assert retained(config, highest_remote=39) == ([0, 10], False)
     assert retained(replace(config, remote_log_copy_disable=True, retention_bytes=0)) == ([], False)
@@ -135,7 +135,7 @@ def test_internal_topics_are_never_tiered(topic: str) -> None:
     assert not is_tiered(TopicPartition(topic, 0), TIERED, is_system_enabled=True)
 
 
-def test_a_log_is_tiered_only_when_node_and_topic_want_it_and_it_is_not_compacted() -> None:
+def test_a_log_is_tiered_only_with_node_and_topic_config_and_without_compaction() -> None:
     name = TopicPartition("t", 0)
     assert not is_tiered(name, TIERED, is_system_enabled=False)
     assert not is_tiered(name, replace(TIERED, remote_storage_enable=False), is_system_enabled=True)
@@ -145,7 +145,7 @@ def test_a_log_is_tiered_only_when_node_and_topic_want_it_and_it_is_not_compacte
 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
-def test_whatever_goes_is_a_run_from_the_start_that_is_remote_or_below_the_log_start(
+def test_deleted_segments_are_contiguous_and_remote_or_below_the_log_start(
     data: st.DataObject,
 ) -> None:
     draw = data.draw

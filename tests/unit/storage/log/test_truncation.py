@@ -1,4 +1,4 @@
-"""Cutting a log's end off."""
+"""Truncation of a log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def disk() -> CrashFileSystem:
 
 
 def filled(disk: CrashFileSystem, count: int = 12) -> PartitionLog:
-    """A log whose records are not replicated."""
+    """Return a log whose records are not replicated."""
     log = open_log(disk, SMALL)
     for index in range(count):
         log.append_as_leader(batch([f"{index:02}" + "x" * 50]), index // 4, NOW_MS)
@@ -43,7 +43,7 @@ def numbers(log: PartitionLog) -> list[int]:
 
 
 @pytest.mark.parametrize("offset", range(13))
-def test_what_is_at_or_above_the_offset_goes(disk: CrashFileSystem, offset: int) -> None:
+def test_records_at_or_above_the_offset_are_removed(disk: CrashFileSystem, offset: int) -> None:
     log = filled(disk)
     assert log.truncate_to(offset) is (offset < 12)
     assert log.log_end_offset == offset
@@ -54,7 +54,7 @@ def test_what_is_at_or_above_the_offset_goes(disk: CrashFileSystem, offset: int)
     assert numbers(open_log(disk, SMALL)) == list(range(offset + 1))
 
 
-def test_a_batch_that_holds_the_offset_goes_whole(disk: CrashFileSystem) -> None:
+def test_a_batch_that_contains_the_offset_is_removed(disk: CrashFileSystem) -> None:
     log = open_log(disk)
     log.append_as_leader(batch(["a", "b"]), 0, NOW_MS)
     log.append_as_leader(batch(["c", "d", "e"]), 0, NOW_MS)
@@ -64,7 +64,7 @@ def test_a_batch_that_holds_the_offset_goes_whole(disk: CrashFileSystem) -> None
     assert values_of(log) == ["a", "b"]
 
 
-def test_what_was_promised_to_readers_is_not_cut_by_accident(disk: CrashFileSystem) -> None:
+def test_truncation_below_the_high_watermark_must_be_requested(disk: CrashFileSystem) -> None:
     log = filled(disk)
     log.advance_high_watermark(6)
     with pytest.raises(KafkaError, match="its high watermark is 6"):
@@ -75,7 +75,7 @@ def test_what_was_promised_to_readers_is_not_cut_by_accident(disk: CrashFileSyst
     log.truncate_to(5)
 
 
-def test_beyond_the_end_only_an_epoch_without_records_goes(disk: CrashFileSystem) -> None:
+def test_truncation_beyond_the_log_end_removes_only_epochs_without_records(disk: CrashFileSystem) -> None:
     log = filled(disk, count=2)
     log.note_leader_epoch(7, 2)
     assert not log.truncate_to(99)
@@ -83,7 +83,7 @@ def test_beyond_the_end_only_an_epoch_without_records_goes(disk: CrashFileSystem
     assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"
 
 
-def test_below_the_first_segment_the_log_restarts(disk: CrashFileSystem) -> None:
+def test_truncation_below_the_first_segment_restarts_the_log(disk: CrashFileSystem) -> None:
     log = open_log(disk, log_start_offset=100)
     append(log, "a")
     assert log.truncate_to(40, below_high_watermark=True)
@@ -91,7 +91,7 @@ def test_below_the_first_segment_the_log_restarts(disk: CrashFileSystem) -> None
     assert append(log, "b") == 40
 
 
-def test_a_log_can_restart_anywhere(disk: CrashFileSystem) -> None:
+def test_a_log_can_be_restarted_at_any_offset(disk: CrashFileSystem) -> None:
     log = filled(disk)
     for offset in (500, 0, 7):
         log.truncate_fully_and_start_at(offset, NOW_MS)
@@ -103,7 +103,7 @@ def test_a_log_can_restart_anywhere(disk: CrashFileSystem) -> None:
         assert values_of(open_log(disk, SMALL, log_start_offset=offset)) == [str(offset)]
 
 
-def test_producers_and_transactions_go_back_too(disk: CrashFileSystem) -> None:
+def test_producer_and_transaction_state_is_truncated(disk: CrashFileSystem) -> None:
     log = open_log(disk, SMALL)
     options: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "is_transactional": True}
     append(log, "a" * 60, base_sequence=0, **options)
@@ -122,7 +122,9 @@ def test_producers_and_transactions_go_back_too(disk: CrashFileSystem) -> None:
     append(log, "b", base_sequence=1, **options)
 
 
-def test_a_flush_that_was_planned_before_proves_nothing_after(disk: CrashFileSystem) -> None:
+def test_a_flush_planned_before_a_truncation_does_not_advance_the_recovery_point(
+    disk: CrashFileSystem,
+) -> None:
     log = filled(disk)
     plan = log.flush_plan()
     plan.run()

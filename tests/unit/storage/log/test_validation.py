@@ -1,4 +1,4 @@
-"""What a leader accepts, with the error that Apache Kafka gives for the rest."""
+"""Validation of produced batches by the leader, with Apache Kafka's errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tidelog.protocol.batch import crc_is_valid, read_header, write_header
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.record import BatchBuilder, read_records
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.disk.errors import InvalidRecords
 from tidelog.storage.log.record_validation import RECORD_ERRORS_MAX
@@ -31,7 +31,7 @@ def validate(
     rules = ValidationRules.of(log_config(**settings))
     header = read_single_batch(data)
     steps = validation(data, header, rules, origin, now_ms)
-    return ValidatedBatch(data, header) if steps is None else completed(steps)
+    return ValidatedBatch(data, header) if steps is None else run_steps(steps)
 
 
 def error_of(data: bytearray, **options: Any) -> ErrorCode:
@@ -41,12 +41,12 @@ def error_of(data: bytearray, **options: Any) -> ErrorCode:
 
 
 def changed(data: bytearray, **fields: int) -> bytearray:
-    """The batch with other header fields and a checksum that holds."""
+    """Return the batch with changed header fields and a valid checksum."""
     write_header(data, 0, read_header(data)._replace(**fields))
     return data
 
 
-def test_a_good_batch_passes_as_it_is() -> None:
+def test_a_valid_batch_is_accepted_unchanged() -> None:
     data = batch(["a", "b"])
     before = bytes(data)
     records, header = validate(data)
@@ -56,11 +56,11 @@ def test_a_good_batch_passes_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 1, 11, 12, 16, 17, 60])
-def test_fewer_bytes_than_a_header_are_no_batch(length: int) -> None:
+def test_fewer_bytes_than_a_header_are_refused(length: int) -> None:
     assert error_of(batch(["a"])[:length]) is ErrorCode.INVALID_RECORD
 
 
-def test_a_batch_that_is_not_all_there_is_refused() -> None:
+def test_a_truncated_batch_is_refused() -> None:
     assert error_of(batch(["a"])[:-1]) is ErrorCode.INVALID_RECORD
 
 
@@ -68,7 +68,7 @@ def test_a_second_batch_is_refused() -> None:
     assert error_of(batch(["a"]) + batch(["b"])) is ErrorCode.INVALID_RECORD
 
 
-def test_a_torn_piece_behind_the_batch_is_tolerated() -> None:
+def test_trailing_bytes_after_the_batch_are_tolerated() -> None:
     data = batch(["a"])
     assert validate(data + batch(["b"])[:-1]).header.record_count == 1
     assert validate(data + b"\0" * 8).header.record_count == 1
@@ -77,13 +77,13 @@ def test_a_torn_piece_behind_the_batch_is_tolerated() -> None:
 @pytest.mark.parametrize(
     ("magic", "code"), [(0, "INVALID_RECORD"), (1, "INVALID_RECORD"), (3, "CORRUPT_MESSAGE")]
 )
-def test_other_formats_are_refused(magic: int, code: str) -> None:
+def test_other_magic_values_are_refused(magic: int, code: str) -> None:
     data = batch(["a"])
     data[16] = magic
     assert error_of(data).name == code
 
 
-def test_an_impossible_length_is_corrupt() -> None:
+def test_an_invalid_length_is_corrupt_message() -> None:
     data = batch(["a"])
     data[8:12] = (20).to_bytes(4, "big")
     assert error_of(data) is ErrorCode.CORRUPT_MESSAGE
@@ -91,19 +91,19 @@ def test_an_impossible_length_is_corrupt() -> None:
     assert error_of(data) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_wrong_checksum_is_corrupt() -> None:
+def test_a_wrong_checksum_is_corrupt_message() -> None:
     data = batch(["a"])
     data[-1] ^= 1
     assert error_of(data) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_clients_send_base_offset_0() -> None:
+def test_a_nonzero_base_offset_of_a_client_is_refused() -> None:
     data = batch(["a"], base_offset=5)
     assert error_of(data) is ErrorCode.INVALID_RECORD
     assert validate(data, AppendOrigin.COORDINATOR).header.base_offset == 5
 
 
-def test_a_batch_over_max_message_bytes_is_too_large_and_one_of_that_size_is_not() -> None:
+def test_max_message_bytes_is_inclusive() -> None:
     data = batch(["a"])
     assert error_of(bytearray(data), max_message_bytes=len(data) - 1) is ErrorCode.MESSAGE_TOO_LARGE
     assert validate(data, max_message_bytes=len(data)).records is data
@@ -120,14 +120,14 @@ def test_a_batch_over_max_message_bytes_is_too_large_and_one_of_that_size_is_not
         {"last_offset_delta": -1},
     ],
 )
-def test_counts_that_contradict_each_other_are_refused(fields: dict[str, int]) -> None:
+def test_inconsistent_record_counts_are_refused(fields: dict[str, int]) -> None:
     data = batch(["a", "b"])
     header = read_header(data)._replace(**fields)
     write_header(data, 0, header)
     assert error_of(data) is ErrorCode.INVALID_RECORD
 
 
-def test_clients_may_not_write_control_batches() -> None:
+def test_control_batches_of_clients_are_refused() -> None:
     assert error_of(end_marker(1)) is ErrorCode.INVALID_RECORD
     assert validate(end_marker(1), AppendOrigin.COORDINATOR).header.is_control
 
@@ -161,11 +161,13 @@ def refused(data: bytearray, **settings: Any) -> tuple[ErrorCode, list[int]]:
     return caught.value.code, [index for index, _ in caught.value.record_errors]
 
 
-def test_records_that_are_refused_are_named_by_their_place_in_the_batch() -> None:
+def test_refused_records_are_reported_by_batch_index() -> None:
     times = [NOW_MS, NOW_MS, NOW_MS - 101, NOW_MS + HOUR_MS + 1]
     data = keyed((b"k", None, b"k", b"k"), times)
     compact = {"cleanup_policy": ("compact",)}
-    assert refused(bytearray(data)) == (ErrorCode.INVALID_TIMESTAMP, [3]), "the header alone says that one is"
+    assert refused(bytearray(data)) == (ErrorCode.INVALID_TIMESTAMP, [3]), (
+        "the header alone shows an invalid timestamp"
+    )
     assert refused(bytearray(data), **compact) == (ErrorCode.INVALID_TIMESTAMP, [1, 3])
     aged = compact | {"message_timestamp_before_max_ms": 100}
     assert refused(bytearray(data), **aged) == (ErrorCode.INVALID_TIMESTAMP, [1, 2, 3])
@@ -173,13 +175,13 @@ def test_records_that_are_refused_are_named_by_their_place_in_the_batch() -> Non
     assert refused(in_time, **compact) == (ErrorCode.INVALID_RECORD, [1, 3])
 
 
-def test_an_answer_names_a_bounded_number_of_refused_records() -> None:
+def test_the_number_of_reported_records_is_bounded() -> None:
     data = batch(["x"] * (RECORD_ERRORS_MAX + 5), key=None)
     _, indexes = refused(data, cleanup_policy=("compact",))
     assert indexes == list(range(RECORD_ERRORS_MAX))
 
 
-def test_a_timestamp_that_only_the_header_has_is_refused_as_well() -> None:
+def test_an_invalid_timestamp_in_only_the_header_is_refused() -> None:
     data = changed(batch(["a"], timestamps=NOW_MS), max_timestamp=NOW_MS + HOUR_MS + 1)
     assert error_of(data) is ErrorCode.INVALID_TIMESTAMP
     unreadable = batch(["a"], timestamps=NOW_MS + HOUR_MS + 1)
@@ -188,7 +190,7 @@ def test_a_timestamp_that_only_the_header_has_is_refused_as_well() -> None:
     assert error_of(unreadable) is ErrorCode.INVALID_TIMESTAMP
 
 
-def test_records_that_cannot_be_parsed_are_refused_where_they_are_parsed() -> None:
+def test_unparsable_records_are_refused_where_they_are_parsed() -> None:
     data = batch(["a"])
     data[61] = 0x7F  # the record's length
     write_header(data, 0, read_header(data))
@@ -198,30 +200,30 @@ def test_records_that_cannot_be_parsed_are_refused_where_they_are_parsed() -> No
 class TestTimestamps:
     """message.timestamp.type, .before.max.ms and .after.max.ms."""
 
-    def test_one_hour_ahead_is_the_most_by_default(self) -> None:
+    def test_the_default_of_message_timestamp_after_max_ms_is_one_hour(self) -> None:
         assert validate(batch(["a"], timestamps=NOW_MS + HOUR_MS)).header.record_count == 1
         assert error_of(batch(["a"], timestamps=NOW_MS + HOUR_MS + 1)) is ErrorCode.INVALID_TIMESTAMP
 
-    def test_any_age_is_fine_by_default(self) -> None:
+    def test_any_past_timestamp_is_allowed_by_default(self) -> None:
         assert validate(batch(["a"], timestamps=0)).header.record_count == 1
 
-    def test_a_record_older_than_the_limit_is_refused_at_any_position(self) -> None:
+    def test_a_record_beyond_message_timestamp_before_max_ms_is_refused_at_any_position(self) -> None:
         old = NOW_MS - 101
         for timestamps in ([old, NOW_MS], [NOW_MS, old], [NOW_MS, old, NOW_MS]):
             data = batch(["x"] * len(timestamps), timestamps=timestamps)
             assert error_of(data, message_timestamp_before_max_ms=100) is ErrorCode.INVALID_TIMESTAMP
         assert validate(batch(["x"], timestamps=old + 1), message_timestamp_before_max_ms=100)
 
-    def test_no_timestamp_is_always_fine(self) -> None:
+    def test_a_record_without_timestamp_is_always_allowed(self) -> None:
         assert validate(batch(["a"], timestamps=-1), message_timestamp_before_max_ms=0)
 
-    def test_a_largest_timestamp_that_is_wrong_is_put_right_where_records_are_parsed(self) -> None:
+    def test_a_wrong_maximum_timestamp_is_corrected_where_records_are_parsed(self) -> None:
         data = changed(batch(["a"], timestamps=NOW_MS), max_timestamp=NOW_MS + 50)
         records, header = validate(data, message_timestamp_before_max_ms=100)
         assert header.max_timestamp == NOW_MS
         assert crc_is_valid(records, 0, read_header(records))
 
-    def test_log_append_time_overwrites_what_the_producer_said(self) -> None:
+    def test_log_append_time_overwrites_the_producers_timestamps(self) -> None:
         data = batch(["a", "b"], timestamps=[5, 6])
         records, header = validate(data, message_timestamp_type="LogAppendTime", now_ms=NOW_MS + 7)
         assert header.max_timestamp == NOW_MS + 7
@@ -233,13 +235,13 @@ class TestTimestamps:
         data = batch(["a"], timestamps=NOW_MS + 2 * HOUR_MS)
         assert validate(data, message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=0)
 
-    def test_a_producer_may_not_set_log_append_time(self) -> None:
+    def test_the_log_append_time_attribute_of_a_producer_is_refused(self) -> None:
         data = changed(batch(["a"]), attributes=0x08)
         assert error_of(data, message_timestamp_type="LogAppendTime") is ErrorCode.INVALID_TIMESTAMP
         without = changed(batch(["a"], timestamps=-1), attributes=0x08)
         assert error_of(without) is ErrorCode.INVALID_TIMESTAMP
 
-    def test_on_a_create_time_topic_the_attribute_is_taken_off(self) -> None:
+    def test_the_log_append_time_attribute_is_cleared_on_a_create_time_topic(self) -> None:
         records, header = validate(changed(batch(["a"]), attributes=0x08))
         assert not header.is_log_append_time
         assert crc_is_valid(records, 0, read_header(records))
@@ -250,7 +252,9 @@ class TestStoredCompression:
 
     @pytest.mark.parametrize("source", list(Compression))
     @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
-    def test_batches_are_stored_in_the_topics_codec(self, source: Compression, target: str) -> None:
+    def test_batches_are_stored_with_the_topics_compression_type(
+        self, source: Compression, target: str
+    ) -> None:
         data = batch(["a", "b"], compression=source, timestamps=[NOW_MS, NOW_MS - 5], producer_id=3,
                      producer_epoch=1, base_sequence=9, is_transactional=True)  # fmt: skip
         before = read_records(data)
@@ -264,12 +268,12 @@ class TestStoredCompression:
         same_codec = header.compression is source
         assert (records is data) == same_codec
 
-    def test_the_size_limit_holds_for_what_is_stored(self) -> None:
+    def test_max_message_bytes_applies_to_the_stored_batch(self) -> None:
         data = batch(["a" * 5_000], compression=Compression.GZIP)
         options = {"compression_type": "uncompressed", "max_message_bytes": 1_000}
         assert error_of(data, **options) is ErrorCode.MESSAGE_TOO_LARGE
 
-    def test_log_append_time_and_another_codec_go_together(self) -> None:
+    def test_log_append_time_and_recompression_are_combined(self) -> None:
         data = batch(["a"], compression=Compression.GZIP)
         records, header = validate(data, compression_type="zstd", message_timestamp_type="LogAppendTime")
         assert header.is_log_append_time
@@ -289,7 +293,7 @@ class TestStoredCompression:
     fix_checksum=st.booleans(),
     compacted=st.booleans(),
 )
-def test_whatever_a_client_sends_is_accepted_or_refused_by_a_code(
+def test_random_batches_are_accepted_or_refused_with_an_error_code(
     position: int, piece: bytes, fix_checksum: bool, compacted: bool
 ) -> None:
     data = batch(["a", "b"], compression=Compression.ZSTD)

@@ -1,4 +1,4 @@
-"""Producer snapshots: Kafka's bytes, and every kind of damage found."""
+"""Producer snapshots: Kafka's bytes, and detection of corruption."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def test_kafkas_snapshot_is_read() -> None:
     assert any(entry.transaction_first_offset is not None for entry in entries)
 
 
-def test_what_kafka_wrote_is_written_again_byte_for_byte() -> None:
+def test_kafkas_snapshot_is_rewritten_with_equal_bytes() -> None:
     assert encode_snapshot(decode_snapshot(KAFKAS, "golden")) == KAFKAS
 
 
-def test_no_producers_are_a_snapshot_too() -> None:
+def test_a_snapshot_without_producers_round_trips() -> None:
     assert decode_snapshot(encode_snapshot([]), "none") == []
 
 
-def test_a_flipped_bit_anywhere_is_found() -> None:
+def test_a_flipped_bit_is_detected() -> None:
     for bit in range(len(KAFKAS) * 8):
         damaged = bytearray(KAFKAS)
         damaged[bit // 8] ^= 1 << bit % 8
@@ -54,14 +54,14 @@ def test_a_flipped_bit_anywhere_is_found() -> None:
             decode_snapshot(bytes(damaged), "/t-0/x.snapshot")
 
 
-def test_a_snapshot_cut_anywhere_is_found() -> None:
+def test_a_truncated_snapshot_is_detected() -> None:
     for size in range(len(KAFKAS)):
         with pytest.raises(CorruptSnapshot):
             decode_snapshot(KAFKAS[:size], "x")
 
 
 @pytest.mark.parametrize("count", [-1, 0, 6, 2**31 - 1])
-def test_a_count_that_is_wrong_is_found_before_anything_is_allocated(count: int) -> None:
+def test_a_wrong_count_is_detected_before_any_allocation(count: int) -> None:
     body = count.to_bytes(4, "big", signed=True) + KAFKAS[10:]
     data = KAFKAS[:2] + crc32c(body).to_bytes(4, "big") + body
     with pytest.raises(CorruptSnapshot, match=f"{count} entries"):
@@ -88,7 +88,7 @@ entries_strategy = st.builds(
     last_offset=st.integers(0, 2**62),
     delta=st.integers(0, 1000),
 )
-def test_what_was_written_is_read(
+def test_snapshots_round_trip(
     entries: list[ProducerEntry], last_sequence: int, last_offset: int, delta: int
 ) -> None:
     for entry in entries[::2]:
@@ -98,7 +98,7 @@ def test_what_was_written_is_read(
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=120))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+def test_random_bytes_are_read_or_refused(data: bytes) -> None:
     try:
         decode_snapshot(data, "x")
     except CorruptSnapshot as damage:

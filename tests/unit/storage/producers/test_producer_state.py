@@ -1,4 +1,4 @@
-"""Producer state against what Kafka's own class answered, and rule by rule."""
+"""Producer state compared with recorded results of Kafka's class, and tests of each rule."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLIENT, COORDINATOR, REPLICATION = AppendOrigin.CLIENT, AppendOrigin.COORDINATOR
 
 
 class Log:
-    """A partition's producers with just enough of a log around them to append."""
+    """The producers of one partition, with the part of a log that appends need."""
 
     def __init__(self, disk: CrashFileSystem | None = None, expiration_ms: int = 5000) -> None:
         self.disk = disk or CrashFileSystem()
@@ -63,7 +63,7 @@ class Log:
         origin: AppendOrigin = COORDINATOR,
         timestamp: int = 0,
     ) -> tuple[CompletedTransaction, int] | None:
-        """The completed transaction, if any, and the last stable offset that goes into the index."""
+        """Append a marker; return the completed transaction and the last stable offset for the index."""
         header = marker_header(producer_id, epoch, timestamp)
         marker = EndTransactionMarker(abort, coordinator_epoch, timestamp)
         assert self.producers.check(header, self.end, origin, marker, transaction_version=version) is None
@@ -90,7 +90,7 @@ def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
     return pytest.raises(KafkaError, check=lambda error: error.code is code)
 
 
-# -- Kafka's answers
+# -- Kafka's results
 
 
 def show(value: object) -> str:
@@ -110,7 +110,7 @@ def show_entry(entry: ProducerEntry | None) -> str:
 
 
 def perform(log: Log, operation: str, *words: str) -> str:
-    """One step of the transcript; its result as the transcript writes it."""
+    """Perform one step of the transcript and return its result in the transcript's format."""
     try:
         if operation == "data":
             producer_id, epoch, sequence, count, transactional = map(int, words[:5])
@@ -150,7 +150,7 @@ def perform(log: Log, operation: str, *words: str) -> str:
     return str(sorted(log.producers.producers)).replace(" ", "")
 
 
-def test_it_answers_as_kafkas_producer_state_manager_did(log: Log) -> None:
+def test_results_equal_kafkas_producer_state_manager(log: Log) -> None:
     lines = [line for line in TRANSCRIPT.read_text().splitlines() if not line.startswith("#")]
     assert len(lines) == 700
     for number, line in enumerate(lines, 1):
@@ -168,7 +168,7 @@ def test_it_answers_as_kafkas_producer_state_manager_did(log: Log) -> None:
 # -- duplicates and order
 
 
-def test_a_batch_sent_again_is_answered_with_what_was_appended(log: Log) -> None:
+def test_a_duplicate_batch_gets_its_first_offsets(log: Log) -> None:
     for sequence in range(0, 14, 2):
         assert log.data(1, 0, sequence, 2, timestamp=100 + sequence) is None
     for sequence in range(4, 14, 2):
@@ -177,18 +177,18 @@ def test_a_batch_sent_again_is_answered_with_what_was_appended(log: Log) -> None
         assert (duplicate.first_offset, duplicate.last_offset) == (sequence, sequence + 1)
         assert duplicate.timestamp == 100 + sequence
     with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        log.data(1, 0, 2, 2)  # the sixth from the end is forgotten
+        log.data(1, 0, 2, 2)  # Only the last five batches are kept.
     assert log.end == 14
 
 
-def test_a_batch_with_the_sequence_of_another_but_another_length_is_no_duplicate(log: Log) -> None:
+def test_a_batch_with_a_known_sequence_and_another_length_is_no_duplicate(log: Log) -> None:
     log.data(1, 0, 0, 5)
     with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.data(1, 0, 0, 4)
 
 
 @pytest.mark.parametrize("sequence", [0, 4, 6, 2**31 - 1])
-def test_a_gap_or_a_step_back_is_out_of_order(log: Log, sequence: int) -> None:
+def test_a_skipped_or_repeated_sequence_is_out_of_order(log: Log, sequence: int) -> None:
     log.data(1, 0, 3, 2)
     with pytest.raises(KafkaError, match=f"sequence {sequence} of producer 1") as refusal:
         log.data(1, 0, sequence)
@@ -217,7 +217,7 @@ def test_kip_360_an_unknown_producer_may_start_with_any_sequence(log: Log) -> No
 # -- epochs
 
 
-def test_a_new_epoch_starts_with_sequence_0_and_forgets_the_old_batches(log: Log) -> None:
+def test_a_new_epoch_starts_with_sequence_0_and_removes_earlier_batches(log: Log) -> None:
     log.data(1, 0, 0)
     with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.data(1, 1, 1)
@@ -232,12 +232,12 @@ def test_an_older_epoch_is_fenced(log: Log, origin: AppendOrigin) -> None:
         log.data(1, 2, 1, origin=origin)
 
 
-def test_coordinators_have_no_sequences(log: Log) -> None:
+def test_coordinator_batches_have_no_sequence(log: Log) -> None:
     assert log.data(1, 0, -1, origin=COORDINATOR) is None
     assert log.data(1, 0, -1, origin=COORDINATOR) is None
 
 
-def test_what_a_leader_sends_is_taken_as_it_is(log: Log) -> None:
+def test_batches_of_a_leader_are_accepted_unchecked(log: Log) -> None:
     log.data(1, 3, 7)
     assert log.data(1, 2, 99, origin=REPLICATION) is None
     assert log.producers.producers[1].producer_epoch == 2
@@ -276,19 +276,19 @@ def test_kip_890_a_marker_of_version_2_must_raise_the_epoch(log: Log) -> None:
         log.marker(1, 2, version=2)
 
 
-def test_kip_890_the_highest_epoch_cannot_rise(log: Log) -> None:
+def test_kip_890_the_maximum_epoch_is_not_raised(log: Log) -> None:
     log.data(1, 2**15 - 1, 0, transactional=True)
     assert log.marker(1, 2**15 - 1, version=2) is not None
 
 
-def test_an_emptied_control_batch_says_nothing(log: Log) -> None:
+def test_an_emptied_control_batch_is_ignored(log: Log) -> None:
     header = marker_header(1, 0)
     assert log.producers.check(header, 0, COORDINATOR, None) is None
     assert log.producers.update(header, 0, None) is None
     assert (dict(log.producers.producers), log.first_unstable_offset) == ({}, None)
 
 
-def test_writes_outside_of_an_open_transaction_are_refused(log: Log) -> None:
+def test_a_transactional_batch_without_an_open_transaction_is_refused(log: Log) -> None:
     log.data(1, 0, 0, transactional=True)
     with refused(ErrorCode.INVALID_TXN_STATE):
         log.data(1, 0, 1)
@@ -336,7 +336,7 @@ def test_the_oldest_open_transaction_holds_the_stable_offset(log: Log) -> None:
 # -- expiry
 
 
-def test_silent_producers_expire_but_not_with_an_open_transaction(log: Log) -> None:
+def test_inactive_producers_expire_unless_a_transaction_is_open(log: Log) -> None:
     log.data(1, 0, 0, timestamp=1000)
     log.data(2, 0, 0, transactional=True, timestamp=1000)
     log.data(3, 0, 0, timestamp=1001)
@@ -344,7 +344,7 @@ def test_silent_producers_expire_but_not_with_an_open_transaction(log: Log) -> N
     assert list(log.producers.producers) == [1, 2, 3]
     log.producers.remove_expired(6000)
     assert list(log.producers.producers) == [2, 3]
-    assert log.data(1, 0, 77, timestamp=6000) is None, "as an unknown one it may start anywhere"
+    assert log.data(1, 0, 77, timestamp=6000) is None, "an unknown producer may start with any sequence"
 
 
 # -- snapshots and reloading
@@ -362,7 +362,7 @@ def test_a_snapshot_is_taken_once_per_offset(log: Log) -> None:
     assert snapshots(log) == [5]
 
 
-def test_a_restart_continues_from_the_newest_snapshot(log: Log) -> None:
+def test_a_restart_starts_from_the_newest_snapshot(log: Log) -> None:
     log.data(1, 2, 0, 5, timestamp=10)
     log.data(2, 0, 0, transactional=True, timestamp=11)
     log.marker(3, 4, coordinator_epoch=6, timestamp=12)
@@ -394,7 +394,7 @@ def test_expired_producers_are_not_loaded(log: Log) -> None:
     assert list(again.producers.producers) == [2]
 
 
-def test_truncation_goes_back_to_the_snapshot_below_the_new_end(log: Log) -> None:
+def test_truncation_restores_the_snapshot_below_the_new_end(log: Log) -> None:
     for sequence in range(4):
         log.data(1, 0, sequence * 10, 10)
         log.producers.take_snapshot()
@@ -405,13 +405,13 @@ def test_truncation_goes_back_to_the_snapshot_below_the_new_end(log: Log) -> Non
     assert log.producers.producers[1].last_sequence == 19
 
 
-def test_a_reload_at_the_same_end_keeps_what_is_only_in_memory(log: Log) -> None:
+def test_a_reload_at_the_same_end_keeps_the_state_in_memory(log: Log) -> None:
     log.data(1, 0, 0, 10)
     log.producers.take_snapshot()
     log.data(2, 0, 0, 10)
     log.producers.truncate_and_reload(15, 20, now_ms=0)
     assert sorted(log.producers.producers) == [1, 2]
-    assert snapshots(log) == [], "snapshots at or below the log start are of no use"
+    assert snapshots(log) == [], "snapshots at or below the log start are not used"
     assert log.producers.take_snapshot() is not None
 
 
@@ -421,7 +421,7 @@ def test_a_log_without_snapshots_is_replayed_from_its_start(log: Log) -> None:
     assert log.first_unstable_offset is None
 
 
-def test_a_damaged_snapshot_is_passed_over(log: Log) -> None:
+def test_a_corrupt_snapshot_is_skipped(log: Log) -> None:
     log.data(1, 0, 0)
     older = log.producers.take_snapshot()
     log.data(1, 0, 1)
@@ -434,7 +434,7 @@ def test_a_damaged_snapshot_is_passed_over(log: Log) -> None:
     assert snapshots(again) == [1]
 
 
-def test_restarting_forgets_producers_and_snapshots(log: Log) -> None:
+def test_restarting_removes_producers_and_snapshots(log: Log) -> None:
     log.data(1, 0, 0, transactional=True)
     log.producers.take_snapshot()
     log.producers.truncate_fully_and_start_at(500)
@@ -443,7 +443,7 @@ def test_restarting_forgets_producers_and_snapshots(log: Log) -> None:
     assert log.first_unstable_offset is None
 
 
-def test_a_moved_log_start_settles_transactions_below_it(log: Log) -> None:
+def test_a_moved_log_start_ends_transactions_below_it(log: Log) -> None:
     log.data(1, 0, 0, transactional=True)
     log.marker(1, 0)
     assert log.first_unstable_offset == 0
@@ -453,7 +453,7 @@ def test_a_moved_log_start_settles_transactions_below_it(log: Log) -> None:
     assert log.producers.map_end_offset == 50
 
 
-def test_entries_from_the_remote_tier_are_taken_in_order(log: Log) -> None:
+def test_entries_from_remote_storage_are_added_in_order(log: Log) -> None:
     later = ProducerEntry(2, 0, transaction_first_offset=70)
     earlier = ProducerEntry(1, 0, transaction_first_offset=30)
     log.producers.load_entries([later, earlier, ProducerEntry(3, 0)])

@@ -1,4 +1,4 @@
-"""Which producer snapshots stay in a partition directory, and what a crash may leave of them."""
+"""Producer snapshot files: retention, and crashes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def snapshots_at(disk: CrashFileSystem, *offsets: int) -> SnapshotFiles:
     return files
 
 
-def test_files_are_named_by_their_offset_in_twenty_digits(disk: CrashFileSystem) -> None:
+def test_file_names_are_the_offset_in_twenty_digits(disk: CrashFileSystem) -> None:
     path = SnapshotFiles(disk, "/t-0").write(42, [], sync=True)
     assert path == "/t-0/00000000000000000042.snapshot"
     assert disk.listdir("/t-0") == ["00000000000000000042.snapshot"]
@@ -46,7 +46,7 @@ def test_other_files_in_the_directory_are_not_snapshots(disk: CrashFileSystem) -
     assert SnapshotFiles(disk, "/t-0").offsets == []
 
 
-def test_the_newest_readable_snapshot_is_taken_and_damaged_ones_are_deleted_by_name(
+def test_the_newest_valid_snapshot_is_used_and_corrupt_ones_are_deleted(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     files = snapshots_at(disk, 10, 20, 30)
@@ -61,14 +61,14 @@ def test_the_newest_readable_snapshot_is_taken_and_damaged_ones_are_deleted_by_n
     assert files.read_newest() is None
 
 
-def test_a_snapshot_taken_again_replaces_the_first(disk: CrashFileSystem) -> None:
+def test_a_repeated_snapshot_replaces_the_first(disk: CrashFileSystem) -> None:
     files = snapshots_at(disk, 10)
     files.write(10, [ProducerEntry(1), ProducerEntry(2)], sync=False)
     assert files.offsets == [10]
     assert files.read_newest() == (10, [ProducerEntry(1), ProducerEntry(2)])
 
 
-def test_a_snapshot_goes_with_its_segment(disk: CrashFileSystem) -> None:
+def test_a_snapshot_is_deleted_with_its_segment(disk: CrashFileSystem) -> None:
     files = snapshots_at(disk, 10, 20)
     assert files.mark_for_deletion(10) == "/t-0/00000000000000000010.snapshot.deleted"
     assert files.mark_for_deletion(10) is None
@@ -88,7 +88,7 @@ def test_a_snapshot_goes_with_its_segment(disk: CrashFileSystem) -> None:
         ([], [0], []),
     ],
 )
-def test_strays_go_but_the_one_of_a_clean_shutdown_stays(
+def test_snapshots_without_segment_are_deleted_except_that_of_a_clean_shutdown(
     disk: CrashFileSystem, there: list[int], segments: list[int], left: list[int]
 ) -> None:
     snapshots_at(disk, *there)
@@ -108,7 +108,7 @@ def test_an_unsynced_snapshot_becomes_durable_by_its_flush(disk: CrashFileSystem
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_after_a_crash_at_any_operation_a_whole_snapshot_is_read(sync: bool) -> None:
+def test_after_a_crash_at_any_operation_a_complete_snapshot_is_read(sync: bool) -> None:
     def prepare(disk: CrashFileSystem) -> None:
         disk.makedirs("/t-0")
         snapshots_at(disk, 10)

@@ -1,4 +1,4 @@
-"""What an interrupted deletion or compaction left behind is finished or undone."""
+"""Interrupted deletions and compactions are completed or undone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def path_of(base_offset: int, kind: str) -> str:
 
 
 def three_segments(disk: CrashFileSystem) -> PartitionLog:
-    """Segments at 0, 2 and 4 with two records each."""
+    """Write segments at 0, 2 and 4 with two records each."""
     log = open_log(disk, COMPACTED)
     for first in (0, 2, 4):
         append(log, f"{first}", f"{first + 1}")
@@ -34,7 +34,7 @@ def three_segments(disk: CrashFileSystem) -> PartitionLog:
 
 
 def write_result(disk: CrashFileSystem, suffix: str, base_offset: int = 0) -> None:
-    """What compaction of the first two segments leaves: the record at offset 3."""
+    """Write the result of compacting the first two segments: the record at offset 3."""
     segment = LogSegment(disk, DIRECTORY, base_offset, COMPACTED, 0, create=True, suffix=suffix)
     data = batch(["3"], base_offset=3)
     segment.append(data, [read_header(data)])
@@ -46,7 +46,7 @@ def disk() -> CrashFileSystem:
     return CrashFileSystem()
 
 
-def test_deleted_files_are_unlinked(disk: CrashFileSystem) -> None:
+def test_files_marked_deleted_are_removed(disk: CrashFileSystem) -> None:
     log = three_segments(disk)
     log.segments.first.rename(disk, "", ".deleted")
     disk.open(path_of(2, ".snapshot") + ".deleted", create=True)
@@ -55,7 +55,7 @@ def test_deleted_files_are_unlinked(disk: CrashFileSystem) -> None:
     assert not [name for name in disk.listdir(DIRECTORY) if name.endswith(".deleted")]
 
 
-def test_half_written_results_of_compaction_are_dropped(disk: CrashFileSystem) -> None:
+def test_unfinished_results_of_compaction_are_removed(disk: CrashFileSystem) -> None:
     three_segments(disk)
     write_result(disk, ".cleaned")
     assert values_of(open_log(disk, COMPACTED)) == ["0", "1", "2", "3", "4", "5"]
@@ -63,9 +63,7 @@ def test_half_written_results_of_compaction_are_dropped(disk: CrashFileSystem) -
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_finished_results_take_the_place_of_what_they_were_made_from(
-    disk: CrashFileSystem, clean: bool
-) -> None:
+def test_finished_results_of_compaction_replace_their_sources(disk: CrashFileSystem, clean: bool) -> None:
     three_segments(disk)
     write_result(disk, ".swap")
     log = open_log(disk, COMPACTED, clean=clean)
@@ -74,7 +72,7 @@ def test_finished_results_take_the_place_of_what_they_were_made_from(
     check_log(log)
 
 
-def test_swaps_that_belong_to_an_unfinished_split_are_dropped(disk: CrashFileSystem) -> None:
+def test_swaps_of_an_unfinished_split_are_removed(disk: CrashFileSystem) -> None:
     three_segments(disk)
     write_result(disk, ".swap", base_offset=2)
     disk.open(path_of(0, ".log") + ".cleaned", create=True)
@@ -82,7 +80,7 @@ def test_swaps_that_belong_to_an_unfinished_split_are_dropped(disk: CrashFileSys
     assert disk.listdir(DIRECTORY) == [name for name in disk.listdir(DIRECTORY) if "." not in name[24:]]
 
 
-def test_a_crash_while_an_unfinished_split_is_dropped_does_no_harm() -> None:
+def test_a_crash_during_removal_of_an_unfinished_split_is_recovered() -> None:
     def prepare(disk: CrashFileSystem) -> None:
         three_segments(disk)
         write_result(disk, ".swap", base_offset=2)
@@ -95,7 +93,7 @@ def test_a_crash_while_an_unfinished_split_is_dropped_does_no_harm() -> None:
         assert values_of(open_log(point.disk, COMPACTED)) == ["0", "1", "2", "3", "4", "5"], point
 
 
-def test_indexes_that_are_in_place_before_their_log_stay(disk: CrashFileSystem) -> None:
+def test_indexes_renamed_before_their_log_are_kept(disk: CrashFileSystem) -> None:
     three_segments(disk)
     for name in disk.listdir(DIRECTORY):
         if name.startswith(("00000000000000000000.", "00000000000000000002.")):
@@ -123,7 +121,7 @@ def test_files_of_other_kinds_are_unchanged(disk: CrashFileSystem) -> None:
     assert disk.listdir(DIRECTORY) == sorted(names)
 
 
-def test_a_crash_while_finishing_does_no_harm(disk: CrashFileSystem) -> None:
+def test_a_crash_during_completion_is_recovered(disk: CrashFileSystem) -> None:
     def prepare(disk: CrashFileSystem) -> None:
         three_segments(disk)
         write_result(disk, ".swap")

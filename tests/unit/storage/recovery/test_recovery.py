@@ -1,4 +1,4 @@
-"""Opening a log after a crash: what is cut, what is rebuilt, what is refused."""
+"""Opening a log after a crash: truncation, rebuilt files, and errors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def append_to(disk: CrashFileSystem, path: str, data: bytes) -> None:
     disk.open(path, create=False).append(data)
 
 
-def test_a_torn_tail_is_cut_at_the_last_whole_batch_wherever_it_is_torn(disk: CrashFileSystem) -> None:
+def test_a_truncated_tail_is_removed_after_the_last_complete_batch(disk: CrashFileSystem) -> None:
     log = filled(disk)
     active = log.segments.active
     starts = [position for position, _ in active.batches()]
@@ -71,7 +71,7 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch_wherever_it_is_torn(disk: Cr
 
 
 @pytest.mark.parametrize("zeros", [1, 11, 12, 61, 5_000])
-def test_a_zero_filled_tail_is_cut(disk: CrashFileSystem, zeros: int) -> None:
+def test_a_zero_filled_tail_is_removed(disk: CrashFileSystem, zeros: int) -> None:
     log = filled(disk)
     size_bytes = log.size_bytes
     append_to(disk, log.segments.active.file.path, bytes(zeros))
@@ -79,7 +79,7 @@ def test_a_zero_filled_tail_is_cut(disk: CrashFileSystem, zeros: int) -> None:
     assert (reopened.log_end_offset, reopened.size_bytes) == (12, size_bytes)
 
 
-def test_a_flipped_bit_beyond_the_recovery_point_cuts_the_log_there(
+def test_a_flipped_bit_beyond_the_recovery_point_truncates_the_log_there(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(disk)
@@ -93,7 +93,7 @@ def test_a_flipped_bit_beyond_the_recovery_point_cuts_the_log_there(
     check_log(reopened)
 
 
-def test_damage_below_the_recovery_point_is_refused_by_name_and_nothing_is_cut(
+def test_corruption_below_the_recovery_point_is_reported_without_truncation(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(disk)
@@ -113,7 +113,7 @@ def test_a_segment_below_the_recovery_point_is_not_read_again(disk: CrashFileSys
     assert open_log(disk, SMALL, recovery_point=12).log_end_offset == 12
 
 
-def test_segments_behind_the_damage_are_removed(disk: CrashFileSystem) -> None:
+def test_segments_after_the_corruption_are_removed(disk: CrashFileSystem) -> None:
     log = filled(disk)
     first, second = log.segments.base_offsets[:2]
     cut_file(disk, path_of(first, ".log"), 100)
@@ -135,7 +135,7 @@ def test_a_missing_segment_ends_the_log_before_it(
     assert f"starts at offset {third}, expected {second}:" in caplog.text
 
 
-def test_a_gap_that_compaction_may_have_left_is_kept(disk: CrashFileSystem) -> None:
+def test_a_gap_of_compaction_is_kept(disk: CrashFileSystem) -> None:
     config = replace(SMALL, cleanup_policy=("compact",))
     log = open_log(disk, config)
     log.append_as_follower(batch(["a"]), NOW_MS)
@@ -146,7 +146,7 @@ def test_a_gap_that_compaction_may_have_left_is_kept(disk: CrashFileSystem) -> N
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex"])
 @pytest.mark.parametrize("clean", [True, False])
-def test_missing_indexes_are_rebuilt_also_for_sealed_segments(
+def test_missing_indexes_are_rebuilt_for_all_segments(
     disk: CrashFileSystem, kind: str, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(disk)
@@ -161,7 +161,7 @@ def test_missing_indexes_are_rebuilt_also_for_sealed_segments(
 
 @pytest.mark.parametrize("damage", [b"\x00", b"\xff" * 8, b"\x7f\xff\xff\x00" + b"\x00" * 4])
 @pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex"])
-def test_damaged_indexes_are_rebuilt(disk: CrashFileSystem, kind: str, damage: bytes) -> None:
+def test_corrupt_indexes_are_rebuilt(disk: CrashFileSystem, kind: str, damage: bytes) -> None:
     log = filled(disk)
     log.close(clean=True, now_ms=NOW_MS)
     for base_offset in log.segments.base_offsets[:-1]:
@@ -172,7 +172,7 @@ def test_damaged_indexes_are_rebuilt(disk: CrashFileSystem, kind: str, damage: b
     assert numbers(reopened) == list(range(12))
 
 
-def test_an_index_that_is_ahead_of_the_log_is_rebuilt(disk: CrashFileSystem) -> None:
+def test_an_index_beyond_the_log_is_rebuilt(disk: CrashFileSystem) -> None:
     log = filled(disk)
     log.close(clean=True, now_ms=NOW_MS)
     active = log.segments.active.base_offset
@@ -215,16 +215,16 @@ def test_transactions_and_their_index_are_rebuilt(disk: CrashFileSystem) -> None
     assert reopened.producers.producers.keys() == {1, 2, 3}
 
 
-def test_the_newest_snapshot_saves_reading_what_is_below_it(disk: CrashFileSystem) -> None:
+def test_recovery_starts_at_the_newest_producer_snapshot(disk: CrashFileSystem) -> None:
     log = filled(disk, producer_id=5, producer_epoch=0, base_sequence=0, count=1)
     log.roll(NOW_MS)
     log.flush(NOW_MS)
-    disk.flip_bit(path_of(0, ".log"), 52 * 8)  # the producer's epoch, of which the snapshot knows
+    disk.flip_bit(path_of(0, ".log"), 52 * 8)  # The producer's epoch, which the snapshot contains.
     reopened = open_log(disk, SMALL, recovery_point=1)
     assert reopened.producers.producers[5].producer_epoch == 0
 
 
-def test_a_damaged_snapshot_is_replaced_by_reading_the_log(disk: CrashFileSystem) -> None:
+def test_a_corrupt_producer_snapshot_is_rebuilt_from_the_log(disk: CrashFileSystem) -> None:
     log = filled(disk, count=1, producer_id=5, producer_epoch=0, base_sequence=0)
     log.roll(NOW_MS)
     append(log, "b")
@@ -235,7 +235,7 @@ def test_a_damaged_snapshot_is_replaced_by_reading_the_log(disk: CrashFileSystem
     assert reopened.producers.producers[5].last_sequence == 0
 
 
-def test_epochs_beyond_the_log_end_are_dropped_and_seen_ones_are_kept(disk: CrashFileSystem) -> None:
+def test_epochs_beyond_the_log_end_are_removed_and_others_are_kept(disk: CrashFileSystem) -> None:
     log = open_log(disk)
     append(log, "a", leader_epoch=1)
     append(log, "b", leader_epoch=4)
@@ -247,7 +247,7 @@ def test_epochs_beyond_the_log_end_are_dropped_and_seen_ones_are_kept(disk: Cras
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"0\n1\n9"])
-def test_a_damaged_or_empty_epoch_checkpoint_is_rebuilt_from_the_log(
+def test_a_corrupt_or_empty_epoch_checkpoint_is_rebuilt_from_the_log(
     disk: CrashFileSystem, content: bytes, clean: bool
 ) -> None:
     log = open_log(disk)
@@ -274,7 +274,7 @@ def test_a_log_that_ends_before_its_start_restarts_there(
     assert append(reopened, "11") == 11
 
 
-def test_flushed_bytes_that_are_missing_are_reported(
+def test_missing_flushed_records_are_reported(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = filled(disk)
@@ -285,7 +285,7 @@ def test_flushed_bytes_that_are_missing_are_reported(
     assert f"ends at offset {active.base_offset}, though everything below 12 had been flushed" in caplog.text
 
 
-def test_messages_of_an_old_format_are_refused_and_never_cut(disk: CrashFileSystem) -> None:
+def test_an_old_message_format_is_refused_and_never_truncated(disk: CrashFileSystem) -> None:
     filled(disk, count=1)
     append_to(disk, path_of(0, ".log"), old_message(1))
     size_bytes = disk.size(path_of(0, ".log"))
@@ -294,14 +294,14 @@ def test_messages_of_an_old_format_are_refused_and_never_cut(disk: CrashFileSyst
     assert disk.size(path_of(0, ".log")) == size_bytes
 
 
-def test_offsets_that_go_back_are_damage(disk: CrashFileSystem) -> None:
+def test_decreasing_offsets_are_corruption(disk: CrashFileSystem) -> None:
     filled(disk, count=2)
     append_to(disk, path_of(0, ".log"), bytes(batch(["again"], base_offset=1)))
     reopened = open_log(disk, SMALL)
     assert numbers(reopened) == [0, 1]
 
 
-def test_a_start_offset_raised_over_unflushed_records_does_not_vouch_for_them(disk: CrashFileSystem) -> None:
+def test_a_log_start_beyond_unflushed_records_does_not_count_as_flushed(disk: CrashFileSystem) -> None:
     """Kafka raises the recovery point with the log start, though nothing was flushed."""
     filled(disk, count=4)
     disk.flip_bit(path_of(0, ".log"), 80 * 8)
@@ -320,7 +320,7 @@ def test_recovery_can_be_repeated(disk: CrashFileSystem, pieces: int) -> None:
     assert {name: disk.read(f"{DIRECTORY}/{name}") for name in disk.listdir(DIRECTORY)} == images
 
 
-def test_an_empty_time_index_that_another_crash_left_is_rebuilt(disk: CrashFileSystem) -> None:
+def test_an_empty_time_index_of_another_crash_is_rebuilt(disk: CrashFileSystem) -> None:
     log = filled(disk)
     newest = log.segments.first.max_timestamp
     log.close(clean=True, now_ms=NOW_MS)

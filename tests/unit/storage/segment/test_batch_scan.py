@@ -1,4 +1,4 @@
-"""Walking batches in a file, whole or damaged."""
+"""Scanning the batches of a valid or corrupt file."""
 
 from __future__ import annotations
 
@@ -32,35 +32,35 @@ def three() -> list[bytearray]:
 
 
 def old_message(magic: int) -> bytes:
-    """A message of the formats before 2: offset, size, CRC-32, magic, attributes, key, value."""
+    """Return a message of the formats before 2: offset, size, CRC-32, magic, attributes, key, value."""
     timestamp = struct.pack(">q", 5) if magic else b""
     body = struct.pack(">bb", magic, 0) + timestamp + struct.pack(">i", -1) + struct.pack(">i", 2) + b"hi"
     return struct.pack(">qiI", 0, len(body) + 4, zlib.crc32(body)) + body
 
 
 @pytest.mark.parametrize("chunk_bytes", [61, 62, 100, 4_096, 1 << 20])
-def test_headers_are_found_whatever_the_chunks(chunk_bytes: int) -> None:
+def test_headers_are_found_for_any_chunk_size(chunk_bytes: int) -> None:
     batches = three()
     file = file_with(*batches)
     found = [(at, header.base_offset) for at, header in headers(file, 0, file.size(), chunk_bytes)]
     assert found == [(0, 0), (len(batches[0]), 1), (len(batches[0]) + len(batches[1]), 2)]
 
 
-def test_a_scan_may_begin_and_end_at_any_batch() -> None:
+def test_a_scan_may_start_and_end_at_any_batch() -> None:
     batches = three()
     file = file_with(*batches)
     start, end = len(batches[0]), len(batches[0]) + len(batches[1])
     assert [header.base_offset for _, header in headers(file, start, end)] == [1]
 
 
-def test_a_batch_longer_than_the_verified_chunk_is_read_whole() -> None:
+def test_a_batch_longer_than_the_verified_chunk_is_read_completely() -> None:
     big = batch(["x" * (VERIFIED_SCAN_BYTES + 10)])
     found = list(checked_batches(file_with(batch(["a"]), big, batch(["b"]))))
     assert [len(one.data) for one in found] == [len(batch(["a"])), len(big), len(batch(["b"]))]
 
 
 @pytest.mark.parametrize("cut", [1, 12, 30, 60, 61, 70])
-def test_a_torn_batch_is_named_by_file_and_position(cut: int) -> None:
+def test_a_truncated_batch_is_reported_with_file_and_position(cut: int) -> None:
     first, second = batch(["a"]), batch(["b" * 20])
     file = file_with(first, second[:cut])
     seen = []
@@ -69,7 +69,7 @@ def test_a_torn_batch_is_named_by_file_and_position(cut: int) -> None:
     assert caught.value.position == len(first)
 
 
-def test_zeros_are_no_batch() -> None:
+def test_zeros_are_not_a_batch() -> None:
     with pytest.raises(CorruptLog, match="at byte 0"):
         list(checked_batches(file_with(bytes(200))))
     with pytest.raises(CorruptLog, match="at byte 0"):
@@ -77,14 +77,14 @@ def test_zeros_are_no_batch() -> None:
 
 
 @pytest.mark.parametrize("position", [18, 25, 40, 61, 65])
-def test_every_byte_under_the_checksum_counts(position: int) -> None:
+def test_a_change_of_any_checksummed_byte_is_detected(position: int) -> None:
     data = batch(["abc"])
     data[position] ^= 0x10
     with pytest.raises(CorruptLog, match="at byte 0"):
         list(checked_batches(file_with(data)))
 
 
-def test_a_length_that_points_beyond_the_file_reads_nothing_of_that_size() -> None:
+def test_a_length_beyond_the_file_allocates_nothing() -> None:
     data = batch(["abc"])
     data[8:12] = struct.pack(">i", 2**31 - 1)
     with pytest.raises(CorruptLog, match="2147483659 bytes, only"):
@@ -92,13 +92,13 @@ def test_a_length_that_points_beyond_the_file_reads_nothing_of_that_size() -> No
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_messages_of_old_formats_are_not_taken_for_damage(magic: int) -> None:
+def test_old_message_formats_are_distinguished_from_corruption(magic: int) -> None:
     with pytest.raises(UnsupportedFormat, match=f"messages of format {magic}"):
         list(checked_batches(file_with(batch(["a"]), old_message(magic))))
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_bytes_that_only_look_like_an_old_message_are_damage(magic: int) -> None:
+def test_bytes_that_resemble_an_old_message_are_corruption(magic: int) -> None:
     data = bytearray(old_message(magic))
     data[-1] ^= 1
     with pytest.raises(CorruptLog):

@@ -1,4 +1,4 @@
-"""Inspection of segments: sound ones pass, every kind of damage is found and named with its place."""
+"""Inspection of segments: valid ones have no finding, corruption is reported with its position."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def index_path(kind: str) -> str:
 
 @pytest.fixture
 def disk() -> CrashFileSystem:
-    """A log of nine batches in one segment, with an entry in its indexes for all but the first."""
+    """Return a log of nine batches in one segment; its indexes have entries for all but the first."""
     fs = CrashFileSystem()
     log = open_log(fs, log_config(index_interval_bytes=0))
     for number in range(8):
@@ -70,7 +70,7 @@ def disk() -> CrashFileSystem:
     return fs
 
 
-def test_a_log_as_it_was_written_is_sound_in_every_segment() -> None:
+def test_a_written_log_has_no_finding_in_any_segment() -> None:
     fs = CrashFileSystem()
     log = open_log(fs, log_config(index_interval_bytes=0, segment_bytes=600))
     for number in range(40):
@@ -88,13 +88,13 @@ def test_a_log_as_it_was_written_is_sound_in_every_segment() -> None:
     assert records == 200
 
 
-def test_a_log_with_aborted_transactions_is_sound(disk: CrashFileSystem) -> None:
+def test_a_log_with_aborted_transactions_has_no_finding(disk: CrashFileSystem) -> None:
     assert disk.size(index_path(".txnindex")) == 34
     assert disk.size(index_path(".index")) == 8 * OFFSET_ENTRY.size
     assert inspect(disk) == []
 
 
-def test_what_kafka_wrote_is_sound() -> None:
+def test_kafkas_log_has_no_finding() -> None:
     segments = sorted(GOLDEN.glob("*.log"))
     assert segments
     for path in segments:
@@ -103,7 +103,7 @@ def test_what_kafka_wrote_is_sound() -> None:
         assert inspection.damages == []
 
 
-def test_a_changed_byte_anywhere_behind_the_leader_epoch_is_found_at_its_batch(disk: CrashFileSystem) -> None:
+def test_a_changed_byte_after_the_leader_epoch_is_found_at_its_batch(disk: CrashFileSystem) -> None:
     data = disk.read(SEGMENT)
     starts = [position for position, _ in iterate_headers(data)]
     for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
@@ -114,7 +114,7 @@ def test_a_changed_byte_anywhere_behind_the_leader_epoch_is_found_at_its_batch(d
             assert (damage.path, damage.position) == (SEGMENT, start)
 
 
-def test_a_torn_tail_is_damage_at_the_last_batch(disk: CrashFileSystem) -> None:
+def test_a_truncated_tail_is_found_at_the_last_batch(disk: CrashFileSystem) -> None:
     data = disk.read(SEGMENT)
     last = max(position for position, _ in iterate_headers(data))
     for length in (last + 1, last + BATCH_OVERHEAD, len(data) - 1):
@@ -124,7 +124,7 @@ def test_a_torn_tail_is_damage_at_the_last_batch(disk: CrashFileSystem) -> None:
         assert damage.position == last
 
 
-def test_batches_up_to_the_damage_are_given(disk: CrashFileSystem) -> None:
+def test_batches_before_the_corruption_are_returned(disk: CrashFileSystem) -> None:
     data = bytearray(disk.read(SEGMENT))
     positions = [position for position, _ in iterate_headers(data)]
     data[positions[3] + 40] ^= 1
@@ -135,7 +135,7 @@ def test_batches_up_to_the_damage_are_given(disk: CrashFileSystem) -> None:
 
 
 def rewritten(disk: CrashFileSystem, number: int, **changes: int) -> bytes:
-    """The segment with one batch's header changed, under a checksum that holds."""
+    """Return the segment with a changed header of one batch and a valid checksum."""
     data = bytearray(disk.read(SEGMENT))
     position = [position for position, _ in iterate_headers(data)][number]
     write_header(data, position, read_header(data, position)._replace(**changes))
@@ -149,20 +149,20 @@ def rewritten(disk: CrashFileSystem, number: int, **changes: int) -> bytes:
         ({"partition_leader_epoch": -1}, "leader epoch -1 after 0"),
     ],
 )
-def test_offsets_and_leader_epochs_must_not_fall(
+def test_decreasing_offsets_and_leader_epochs_are_corruption(
     disk: CrashFileSystem, changes: dict[str, int], words: str
 ) -> None:
     put(disk, SEGMENT, rewritten(disk, 2, **changes))
     assert words in str(the_damage(disk))
 
 
-def test_an_offset_below_the_segments_name_is_damage(disk: CrashFileSystem) -> None:
+def test_an_offset_below_the_base_offset_is_corruption(disk: CrashFileSystem) -> None:
     path = f"{DIRECTORY}/{file_name(5, LOG_SUFFIX)}"
     put(disk, path, disk.read(SEGMENT))
     assert "offset 0 where 5 or more is expected" in str(inspect(disk, path)[0])
 
 
-def test_an_offset_of_the_next_segment_is_damage(disk: CrashFileSystem) -> None:
+def test_an_offset_of_the_next_segment_is_corruption(disk: CrashFileSystem) -> None:
     assert inspect(disk, end_offset=17) == []
     assert "belongs to the next segment, from 15" in str(inspect(disk, end_offset=15)[0])
 
@@ -173,15 +173,15 @@ OFFSET_DAMAGES = {
         lambda offset, position: (offset, position + 1),
         "not where a batch starts",
     ),
-    "a position behind the end": (7, lambda offset, position: (offset, 1 << 30), "not where a batch starts"),
+    "a position after the end": (7, lambda offset, position: (offset, 1 << 30), "not where a batch starts"),
     "the start of a later batch": (0, lambda offset, position: (1, position), "leads past it"),
-    "an offset that falls": (4, lambda offset, position: (offset - 4, position), "does not rise above"),
-    "an offset behind the end": (7, lambda offset, position: (999, position), "above the segment's last"),
+    "an offset that decreases": (4, lambda offset, position: (offset - 4, position), "does not rise above"),
+    "an offset after the end": (7, lambda offset, position: (999, position), "above the segment's last"),
 }
 
 
 @pytest.mark.parametrize("name", OFFSET_DAMAGES)
-def test_an_offset_index_with_a_wrong_entry_is_damaged(disk: CrashFileSystem, name: str) -> None:
+def test_a_wrong_entry_of_an_offset_index_is_corruption(disk: CrashFileSystem, name: str) -> None:
     slot, change, words = OFFSET_DAMAGES[name]
     path = index_path(".index")
     entries = list(OFFSET_ENTRY.iter_unpack(disk.read(path)))
@@ -196,13 +196,13 @@ def test_an_offset_index_with_a_wrong_entry_is_damaged(disk: CrashFileSystem, na
 TIME_DAMAGES = {
     "a later timestamp": (3, lambda at, offset: (at + 1, offset), "the largest timestamp up to there is"),
     "an earlier timestamp": (3, lambda at, offset: (at - 1, offset), "does not rise above"),
-    "an offset that falls": (4, lambda at, offset: (at, offset - 3), "does not rise above"),
-    "an offset behind the end": (7, lambda at, offset: (at, 400), "above the segment's last offset 16"),
+    "an offset that decreases": (4, lambda at, offset: (at, offset - 3), "does not rise above"),
+    "an offset after the end": (7, lambda at, offset: (at, 400), "above the segment's last offset 16"),
 }
 
 
 @pytest.mark.parametrize("name", TIME_DAMAGES)
-def test_a_time_index_with_a_wrong_entry_is_damaged(disk: CrashFileSystem, name: str) -> None:
+def test_a_wrong_entry_of_a_time_index_is_corruption(disk: CrashFileSystem, name: str) -> None:
     slot, change, words = TIME_DAMAGES[name]
     path = index_path(".timeindex")
     entries = list(TIME_ENTRY.iter_unpack(disk.read(path)))
@@ -218,14 +218,14 @@ TXN_ENTRY = struct.Struct(">hqqqq")
 TXN_DAMAGES = {
     "another producer": ((0, 8, 0, 16, 16), "offset 16 has no abort marker of producer 8"),
     "an offset of data": ((0, 7, 0, 3, 16), "offset 3 has no abort marker of producer 7"),
-    "an end behind the segment": ((0, 7, 0, 40, 16), "above the segment's last offset 16"),
-    "a start behind the end": ((0, 7, 17, 16, 16), "first offset 17 is above last offset 16"),
+    "an end after the segment": ((0, 7, 0, 40, 16), "above the segment's last offset 16"),
+    "a start after the end": ((0, 7, 17, 16, 16), "first offset 17 is above last offset 16"),
     "an unknown version": ((3, 7, 0, 16, 16), "version 3"),
 }
 
 
 @pytest.mark.parametrize("name", TXN_DAMAGES)
-def test_a_transaction_index_with_a_wrong_entry_is_damaged(disk: CrashFileSystem, name: str) -> None:
+def test_a_wrong_entry_of_a_transaction_index_is_corruption(disk: CrashFileSystem, name: str) -> None:
     values, words = TXN_DAMAGES[name]
     put(disk, index_path(".txnindex"), TXN_ENTRY.pack(*values))
     damage = the_damage(disk)
@@ -233,7 +233,7 @@ def test_a_transaction_index_with_a_wrong_entry_is_damaged(disk: CrashFileSystem
     assert words in str(damage)
 
 
-def test_a_committed_transaction_has_no_place_in_the_transaction_index() -> None:
+def test_a_committed_transaction_in_the_transaction_index_is_corruption() -> None:
     fs = CrashFileSystem()
     log = open_log(fs)
     append(log, "a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
@@ -244,7 +244,7 @@ def test_a_committed_transaction_has_no_place_in_the_transaction_index() -> None
 
 
 @pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex"])
-def test_an_index_that_ends_inside_an_entry_is_damaged_and_the_rest_still_compared(
+def test_an_index_with_a_truncated_entry_is_corruption_and_other_entries_are_compared(
     disk: CrashFileSystem, kind: str
 ) -> None:
     put(disk, index_path(kind), disk.read(index_path(kind))[:-1])
@@ -254,7 +254,7 @@ def test_an_index_that_ends_inside_an_entry_is_damaged_and_the_rest_still_compar
     assert inspection.batch_count == 9
 
 
-def test_one_damage_is_reported_for_each_file(disk: CrashFileSystem) -> None:
+def test_one_finding_is_reported_per_file(disk: CrashFileSystem) -> None:
     put(disk, index_path(".index"), OFFSET_ENTRY.pack(3, 1) * 2)
     put(disk, index_path(".timeindex"), TIME_ENTRY.pack(5, 3) * 2)
     assert [damage.path for damage in inspect(disk)] == [index_path(".index"), index_path(".timeindex")]
@@ -266,11 +266,8 @@ def test_kafkas_preallocated_indexes_are_read_up_to_their_zeros(disk: CrashFileS
     assert inspect(disk) == []
 
 
-def test_leader_epochs_that_do_not_rise_are_named_by_line() -> None:
+def test_leader_epochs_that_do_not_increase_are_reported_by_line() -> None:
     check_leader_epochs("/d/leader-epoch-checkpoint", [EpochEntry(0, 0), EpochEntry(2, 5)])
     for second in (EpochEntry(0, 5), EpochEntry(1, 0)):
-        with pytest.raises(
-            CorruptCheckpoint, match=r"line 5: epoch .* does not rise above epoch 0"
-        ) as caught:
+        with pytest.raises(CorruptCheckpoint, match=r"line 5: epoch .* does not rise above epoch 0"):
             check_leader_epochs("/d/leader-epoch-checkpoint", [EpochEntry(-1, -1), EpochEntry(0, 0), second])
-        assert caught.value.line == 5

@@ -1,4 +1,4 @@
-"""The offset index against a plain list, against Kafka's own files, and against damage."""
+"""The offset index compared with a plain list and with files of Kafka, and corrupt files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def index_with(data: bytes) -> OffsetIndex:
     return index_on(disk)
 
 
-def test_entries_are_written_as_kafka_writes_them() -> None:
+def test_entries_equal_kafkas_bytes() -> None:
     disk = CrashFileSystem()
     index = index_on(disk)
     for offset, position in KAFKAS_ENTRIES:
@@ -53,7 +53,7 @@ def test_kafkas_file_is_read() -> None:
     index.close()
 
 
-def test_the_zeros_that_a_dead_kafka_broker_leaves_are_no_entries_and_are_cut_off() -> None:
+def test_preallocated_zeros_of_kafka_are_no_entries_and_are_removed() -> None:
     preallocated = (GOLDEN / "preallocated.index").read_bytes()
     assert preallocated.endswith(bytes(64))
     disk = CrashFileSystem()
@@ -72,7 +72,7 @@ def test_a_file_of_zeros_is_an_empty_index() -> None:
     assert (index.entry_count, index.last_offset, index.lookup(5000)) == (0, BASE, (BASE, 0))
 
 
-def test_an_offset_below_the_first_entry_is_looked_for_from_the_start() -> None:
+def test_a_lookup_below_the_first_entry_starts_at_position_0() -> None:
     index = index_with(b"")
     assert index.lookup(BASE + 5) == (BASE, 0)
     index.append(BASE + 3, 77)
@@ -80,7 +80,7 @@ def test_an_offset_below_the_first_entry_is_looked_for_from_the_start() -> None:
     assert index.lookup(BASE + 3) == (BASE + 3, 77)
 
 
-def test_it_is_full_when_the_bytes_allow_no_further_entry() -> None:
+def test_an_index_is_full_without_space_for_an_entry() -> None:
     index = index_on(CrashFileSystem(), max_bytes=2 * ENTRY_SIZE + 7)
     index.append(1001, 10)
     assert not index.is_full
@@ -90,7 +90,7 @@ def test_it_is_full_when_the_bytes_allow_no_further_entry() -> None:
         index.append(1003, 30)
 
 
-def test_an_offset_must_rise_and_fit_into_31_bits() -> None:
+def test_an_offset_must_increase_and_fit_into_31_bits() -> None:
     index = index_with(b"")
     index.append(BASE + 10, 10)
     for offset in (BASE + 10, BASE + 9, BASE + MAX_RELATIVE_OFFSET + 1):
@@ -100,14 +100,14 @@ def test_an_offset_must_rise_and_fit_into_31_bits() -> None:
     assert index.last_offset == BASE + MAX_RELATIVE_OFFSET
 
 
-def test_a_torn_entry_is_found_and_named() -> None:
+def test_a_truncated_entry_is_reported() -> None:
     index = index_with(bytes.fromhex("00000003000010040000"))
     with pytest.raises(CorruptIndex, match=r"/i\.index: its 10 bytes") as damage:
         index.sanity_check()
     assert damage.value.path == "/i.index"
 
 
-def test_a_torn_entry_is_cut_off_before_the_next_append() -> None:
+def test_a_truncated_entry_is_removed_before_the_next_append() -> None:
     disk = CrashFileSystem()
     disk.open("/i.index", create=True).append(bytes.fromhex("00000003000010040000"))
     index = index_on(disk)
@@ -116,12 +116,12 @@ def test_a_torn_entry_is_cut_off_before_the_next_append() -> None:
     assert list(index_on(disk).entries()) == [(BASE + 3, 0x1004), (BASE + 4, 9)]
 
 
-def test_a_last_offset_below_the_base_offset_is_damage() -> None:
+def test_a_last_offset_below_the_base_offset_is_corruption() -> None:
     with pytest.raises(CorruptIndex, match="below the base offset 1000"):
         index_with(bytes.fromhex("ffffffff00000004")).sanity_check()
 
 
-def test_a_file_that_shrank_meanwhile_is_damage_not_a_wrong_answer() -> None:
+def test_a_file_that_shrank_is_corruption_and_gives_no_wrong_result() -> None:
     disk = CrashFileSystem()
     index = index_on(disk)
     for offset in range(1001, 1100):
@@ -132,7 +132,7 @@ def test_a_file_that_shrank_meanwhile_is_damage_not_a_wrong_answer() -> None:
         index.lookup(1099)
 
 
-def test_a_failed_write_leaves_all_entries_in_memory_for_the_next_one() -> None:
+def test_a_failed_write_keeps_entries_in_memory_for_the_next_one() -> None:
     disk = CrashFileSystem(free_bytes=20)
     index = index_on(disk)
     index.append(1001, 1)
@@ -148,7 +148,7 @@ def test_a_failed_write_leaves_all_entries_in_memory_for_the_next_one() -> None:
     assert list(index_on(disk).entries()) == [(1001, 1), (1002, 2), (1003, 3)]
 
 
-def test_collected_entries_can_be_found_and_cut_and_are_in_the_file_once_it_is_unloaded() -> None:
+def test_buffered_entries_are_found_and_truncated_and_written_at_unload() -> None:
     disk = CrashFileSystem()
     index = index_on(disk)
     for offset in range(1001, 1011):
@@ -166,7 +166,7 @@ increasing = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_s
 
 @settings(max_examples=60, deadline=None)
 @given(steps=increasing, in_memory=st.booleans(), cut=st.integers(-5, 36000), data=st.data())
-def test_it_answers_as_a_sorted_list_does(
+def test_lookups_equal_a_sorted_list(
     steps: list[tuple[int, int]], in_memory: bool, cut: int, data: st.DataObject
 ) -> None:
     disk = CrashFileSystem()
@@ -206,7 +206,7 @@ def test_it_answers_as_a_sorted_list_does(
     assert (index.entry_count, index.last_offset, disk.size("/i.index")) == (0, BASE, 0)
 
 
-def test_a_large_sealed_index_is_searched_on_disk_block_by_block() -> None:
+def test_a_large_sealed_index_is_searched_on_disk_by_block() -> None:
     disk = CrashFileSystem()
     entries = b"".join(struct.pack(">ii", 3 * slot, 7 * slot + 1) for slot in range(1, 5001))
     disk.open("/i.index", create=True).append(entries)

@@ -1,4 +1,4 @@
-"""One segment: its index entries, what it remembers, how it is cut."""
+"""One segment: index entries, cached boundaries, truncation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def segment(disk: CrashFileSystem) -> LogSegment:
 
 
 def add(segment: LogSegment, *batches: tuple[int, int, int]) -> int:
-    """Append batches given as (base offset, record count, timestamp) at once; the bytes of one."""
+    """Append batches, given as (base offset, record count, timestamp), together; return the size of one."""
     data = bytearray()
     headers = []
     for base_offset, count, timestamp in batches:
@@ -38,7 +38,12 @@ def add(segment: LogSegment, *batches: tuple[int, int, int]) -> int:
     return headers[-1].size_bytes
 
 
-def test_an_entry_is_written_for_the_batch_that_follows_the_interval(segment: LogSegment) -> None:
+def is_due_to_roll(segment: LogSegment, *, segment_ms: int, now_ms: int, max_timestamp: int) -> bool:
+    """Return whether a small batch with `max_timestamp` belongs to a new segment."""
+    return segment.is_due_to_roll(log_config(segment_ms=segment_ms), 1, 200, max_timestamp, now_ms)
+
+
+def test_an_index_entry_is_written_after_each_interval(segment: LogSegment) -> None:
     size = 0
     for index in range(8):
         size = add(segment, (100 + index, 1, index))
@@ -48,7 +53,7 @@ def test_an_entry_is_written_for_the_batch_that_follows_the_interval(segment: Lo
     check_indexes(segment, is_sealed=False)
 
 
-def test_batches_that_come_together_get_entries_of_their_own(segment: LogSegment) -> None:
+def test_batches_appended_together_get_separate_entries(segment: LogSegment) -> None:
     add(segment, *((100 + index, 1, index) for index in range(8)))
     assert segment.offset_index.entry_count > 1
     check_indexes(segment, is_sealed=False)
@@ -70,7 +75,7 @@ def test_the_first_batch_that_reaches_the_offset_is_found(segment: LogSegment) -
     assert segment.position_of(112) == segment.size_bytes
 
 
-def test_boundaries_are_remembered_within_a_bound(segment: LogSegment) -> None:
+def test_batch_boundaries_are_cached_within_a_bound(segment: LogSegment) -> None:
     for index in range(BOUNDARIES_MAX * 2):
         add(segment, (100 + index, 1, 1))
     assert segment._boundaries.get(100) is None
@@ -90,7 +95,7 @@ def test_the_last_boundary_below_a_limit_is_found(segment: LogSegment, limit_bat
         assert segment.boundary_at_or_before(limit, 0) == expected
 
 
-def test_a_cut_takes_batches_and_index_entries(segment: LogSegment) -> None:
+def test_a_truncation_removes_batches_and_index_entries(segment: LogSegment) -> None:
     for index in range(8):
         add(segment, (100 + index, 1, index))
     segment.truncate_to(104)
@@ -101,7 +106,7 @@ def test_a_cut_takes_batches_and_index_entries(segment: LogSegment) -> None:
     assert (segment.size_bytes, segment.max_timestamp, segment.first_timestamp) == (0, -1, None)
 
 
-def test_a_cut_inside_a_batch_is_foretold(segment: LogSegment) -> None:
+def test_the_end_of_a_truncation_within_a_batch_is_computed(segment: LogSegment) -> None:
     add(segment, (100, 5, 1))
     add(segment, (105, 5, 1))
     assert [segment.end_offset_when_cut_to(offset) for offset in (100, 104, 105, 107, 110)] == [
@@ -113,25 +118,28 @@ def test_a_cut_inside_a_batch_is_foretold(segment: LogSegment) -> None:
     ]
 
 
-def test_a_reopened_segment_knows_what_it_holds(disk: CrashFileSystem, segment: LogSegment) -> None:
+def test_a_reopened_segment_has_its_offsets_and_timestamps(
+    disk: CrashFileSystem, segment: LogSegment
+) -> None:
     for index in range(8):
         add(segment, (100 + index, 1, 50 - index))
     segment.complete_indexes()
     segment.close()
     again = LogSegment(disk, "/log", 100, CONFIG, 9, create=False)
     assert (again.next_offset(), again.max_timestamp, again.first_timestamp) == (108, 50, 50)
-    assert again.waited_ms(0, 75) == 25
+    assert is_due_to_roll(again, segment_ms=24, now_ms=0, max_timestamp=75)
+    assert not is_due_to_roll(again, segment_ms=25, now_ms=0, max_timestamp=75)
     check_indexes(again, is_sealed=True)
 
 
-def test_the_clock_replaces_missing_timestamps(segment: LogSegment) -> None:
-    assert segment.waited_ms(12, 999) == 7
+def test_the_modification_time_replaces_missing_timestamps(segment: LogSegment) -> None:
     add(segment, (100, 1, -1))
-    assert segment.waited_ms(12, 999) == 7
+    assert is_due_to_roll(segment, segment_ms=6, now_ms=12, max_timestamp=999)
+    assert not is_due_to_roll(segment, segment_ms=7, now_ms=12, max_timestamp=999)
     assert segment.largest_timestamp() == 5
 
 
-def test_files_are_renamed_together_and_missing_ones_are_passed_over(
+def test_files_are_renamed_together_and_missing_ones_are_skipped(
     disk: CrashFileSystem, segment: LogSegment
 ) -> None:
     renamed = segment.rename(disk, "", ".deleted")

@@ -24,7 +24,7 @@ def segments_at(disk: CrashFileSystem, *base_offsets: int) -> Segments:
     return segments
 
 
-def test_segments_stay_in_order_however_they_are_added(disk: CrashFileSystem) -> None:
+def test_segments_are_ordered_by_base_offset(disk: CrashFileSystem) -> None:
     segments = segments_at(disk, 20, 0, 10)
     assert segments.base_offsets == [0, 10, 20]
     assert segments.first.base_offset == 0
@@ -45,7 +45,7 @@ def test_neighbours_are_found_by_offset(disk: CrashFileSystem) -> None:
     assert [segment.base_offset for segment in segments.starting_above(10)] == [20]
 
 
-def test_two_segments_at_one_offset_are_a_bug(disk: CrashFileSystem) -> None:
+def test_a_second_segment_with_the_same_base_offset_is_a_bug(disk: CrashFileSystem) -> None:
     segments = segments_at(disk, 5)
     with pytest.raises(AssertionError, match="5"):
         segments.add(segments.first)

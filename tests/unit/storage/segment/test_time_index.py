@@ -1,4 +1,4 @@
-"""The time index against a plain list, against Kafka's own files, and against damage."""
+"""The time index compared with a plain list and Kafka's own files, and corrupt files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def entry(timestamp: int, relative_offset: int) -> bytes:
     return timestamp.to_bytes(8, "big", signed=True) + relative_offset.to_bytes(4, "big", signed=True)
 
 
-def test_entries_are_written_as_kafka_writes_them() -> None:
+def test_entries_equal_kafkas_bytes() -> None:
     disk = CrashFileSystem()
     index = index_on(disk)
     index.maybe_append(1700000000000, 1003)
@@ -54,20 +54,20 @@ def test_kafkas_file_is_read() -> None:
     index.close()
 
 
-def test_the_zeros_that_a_dead_kafka_broker_leaves_are_no_entries() -> None:
+def test_preallocated_zeros_of_kafka_are_no_entries() -> None:
     index = index_with((GOLDEN / "preallocated.timeindex").read_bytes())
     index.sanity_check()
     assert list(index.entries()) == KAFKAS_ENTRIES
     assert index.lookup(1750000000000) == (1700000000001, 1010)
 
 
-def test_without_entries_it_knows_no_timestamp() -> None:
+def test_an_empty_index_has_no_timestamp() -> None:
     index = index_with(b"")
     assert index.last_entry == (-1, BASE)
     assert index.lookup(1700000000000) == (-1, BASE)
 
 
-def test_a_timestamp_that_is_no_news_is_not_written() -> None:
+def test_a_timestamp_that_does_not_increase_is_not_written() -> None:
     index = index_with(b"")
     index.maybe_append(-1, 1000)
     assert index.entry_count == 0
@@ -76,7 +76,7 @@ def test_a_timestamp_that_is_no_news_is_not_written() -> None:
     assert list(index.entries()) == [(50, 1001)]
 
 
-def test_neither_offset_nor_timestamp_may_fall() -> None:
+def test_decreasing_offsets_and_timestamps_are_refused() -> None:
     index = index_with(b"")
     index.maybe_append(50, 1005)
     with pytest.raises(AssertionError, match="offset 1004"):
@@ -85,7 +85,7 @@ def test_neither_offset_nor_timestamp_may_fall() -> None:
         index.maybe_append(49, 1006)
 
 
-def test_the_last_slot_is_kept_for_the_entry_at_the_roll() -> None:
+def test_the_last_entry_is_reserved_for_the_roll() -> None:
     index = index_on(CrashFileSystem(), max_bytes=3 * ENTRY_SIZE)
     index.maybe_append(1, 1001)
     assert not index.is_full
@@ -105,7 +105,7 @@ def test_the_last_slot_is_kept_for_the_entry_at_the_roll() -> None:
         (entry(5, -3), "last offset 997 is below the base offset 1000"),
     ],
 )
-def test_damage_is_found_and_named(data: bytes, reason: str) -> None:
+def test_corruption_is_reported(data: bytes, reason: str) -> None:
     with pytest.raises(CorruptIndex, match=rf"/i\.timeindex: .*{reason}"):
         index_with(data).sanity_check()
 
@@ -115,7 +115,7 @@ steps_strategy = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_
 
 @settings(max_examples=60, deadline=None)
 @given(steps=steps_strategy, in_memory=st.booleans(), cut=st.integers(-3, 7000), data=st.data())
-def test_it_answers_as_a_sorted_list_does(
+def test_lookups_equal_a_sorted_list(
     steps: list[tuple[int, int]], in_memory: bool, cut: int, data: st.DataObject
 ) -> None:
     disk = CrashFileSystem()

@@ -1,4 +1,4 @@
-"""The transaction index against a plain list, against Kafka's own file, and against damage."""
+"""The transaction index compared with a plain list and Kafka's own file, and corrupt files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def index_with(data: bytes) -> TransactionIndex:
     return index_on(disk)
 
 
-def test_entries_are_written_as_kafka_writes_them() -> None:
+def test_entries_equal_kafkas_bytes() -> None:
     disk = CrashFileSystem()
     index = index_on(disk)
     for transaction in KAFKAS_ENTRIES:
@@ -59,7 +59,7 @@ def test_a_segment_without_aborted_transactions_has_no_file() -> None:
     assert not disk.exists("/i.txnindex")
 
 
-def test_the_search_ends_where_nothing_below_the_bound_was_open_any_more() -> None:
+def test_a_search_ends_at_a_last_stable_offset_beyond_the_bound() -> None:
     index = index_with(GOLDEN.read_bytes())
     assert index.collect(1000, 1004) == (KAFKAS_ENTRIES[:1], True)
     assert index.collect(1000, 1005) == (KAFKAS_ENTRIES[:2], True)
@@ -67,7 +67,7 @@ def test_the_search_ends_where_nothing_below_the_bound_was_open_any_more() -> No
     assert index.collect(1011, 1 << 60) == (KAFKAS_ENTRIES[1:], False)
 
 
-def test_last_offsets_must_rise() -> None:
+def test_last_offsets_must_increase() -> None:
     index = index_with(GOLDEN.read_bytes())
     with pytest.raises(AssertionError, match="not above"):
         index.append(AbortedTransaction(7, 1, 1 << 50, 1))
@@ -90,7 +90,7 @@ def test_truncation_removes_transactions_that_end_at_or_above_the_offset() -> No
         (bytes(ENTRY_SIZE), "ends below the base offset 1000"),
     ],
 )
-def test_damage_is_found_and_named(data: bytes, reason: str) -> None:
+def test_corruption_is_reported(data: bytes, reason: str) -> None:
     with pytest.raises(CorruptIndex, match=rf"/i\.txnindex: .*{reason}"):
         index_with(data).sanity_check()
 
@@ -102,7 +102,7 @@ transactions = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(steps=transactions, start=st.integers(0, 4000), length=st.integers(0, 4000), in_memory=st.booleans())
-def test_it_answers_as_a_plain_list_does(
+def test_searches_equal_a_plain_list(
     steps: list[tuple[int, int, int, int]], start: int, length: int, in_memory: bool
 ) -> None:
     disk = CrashFileSystem()

@@ -48,8 +48,8 @@ class AddOffsetsToTxnHandler:
     ) -> AddOffsetsToTxnResponse:
         """Add the partition. The error is COORDINATOR_NOT_AVAILABLE until the partition exists."""
         partition = TopicPartition(GROUP_METADATA_TOPIC, self._partition_of_group(request.group_id))
-        known = self._image().topics_by_name.get(partition.topic)
-        if known is None or partition.partition not in known.partitions:
+        topic = self._image().topics_by_name.get(partition.topic)
+        if topic is None or partition.partition not in topic.partitions:
             self._internal_topics.ensure(partition.topic)
             return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:

@@ -11,18 +11,16 @@ Internal topics can only be added by requests of brokers.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from tidelog.broker.api.handlers.fencing import fencing_error
+from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.metadata import TRANSACTION_VERSION_2
 from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
-from tidelog.broker.scheduling.slices import Slices
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
-from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import is_internal
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -35,7 +33,7 @@ from tidelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 PRODUCER_FENCED_FROM_VERSION = 2
 BATCHED_FROM_VERSION = 4
@@ -52,17 +50,9 @@ class _Outcome(NamedTuple):
 class AddPartitionsToTxnHandler:
     """Passes each transaction to its coordinator."""
 
-    def __init__(
-        self,
-        transactions: TransactionService,
-        image: Callable[[], MetadataImage],
-        slices: Slices,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
-    ) -> None:
-        self._authorizer = authorizer
+    def __init__(self, transactions: TransactionService, topics: TopicAccess) -> None:
         self._transactions = transactions
-        self._image = image
-        self._slices = slices
+        self._topics = topics
 
     async def handle(
         self, context: RequestContext, request: AddPartitionsToTxnRequest
@@ -77,10 +67,10 @@ class AddPartitionsToTxnHandler:
                 topics=request.v3_and_below_topics,
             )
             outcome = await self._perform(context, transaction)
-            results = await self._slices.complete(_results(outcome))
+            results = await self._topics.slices.complete(_results(outcome))
             return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
-        found = await bounded_gather(self._result(context, each) for each in request.transactions)
-        return AddPartitionsToTxnResponse(results_by_transaction=tuple(found))
+        transactions = await bounded_gather(self._result(context, each) for each in request.transactions)
+        return AddPartitionsToTxnResponse(results_by_transaction=tuple(transactions))
 
     async def _result(
         self, context: RequestContext, transaction: AddPartitionsToTxnTransaction
@@ -88,12 +78,12 @@ class AddPartitionsToTxnHandler:
         outcome = await self._perform(context, transaction)
         return AddPartitionsToTxnResult(
             transactional_id=transaction.transactional_id,
-            topic_results=await self._slices.complete(_results(outcome)),
+            topic_results=await self._topics.slices.complete(_results(outcome)),
         )
 
     async def _perform(self, context: RequestContext, transaction: AddPartitionsToTxnTransaction) -> _Outcome:
         version = context.header.api_version
-        partitions, errors = await self._slices.complete(self._check_partitions(context, transaction))
+        partitions, errors = await self._topics.slices.complete(self._check_partitions(context, transaction))
         if errors:
             return _Outcome(partitions, errors, ErrorCode.OPERATION_NOT_ATTEMPTED)
         producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
@@ -117,14 +107,14 @@ class AddPartitionsToTxnHandler:
         """Return the distinct partitions, and the errors of those that cannot be added."""
         # Brokers send batches of transactions, for clients whose requests they have authorized.
         is_from_client = context.header.api_version < BATCHED_FROM_VERSION
-        topics = self._image().topics_by_name
+        topics = self._topics.image().topics_by_name
         partitions: dict[TopicPartition, None] = {}
         errors: dict[TopicPartition, ErrorCode] = {}
         for requested in transaction.topics:
             topic = topics.get(requested.name)
             is_forbidden = is_from_client and (
                 is_internal(requested.name)
-                or not self._authorizer.is_authorized(
+                or not self._topics.authorizer.is_authorized(
                     context, AclOperation.WRITE, AclResourceType.TOPIC, requested.name
                 )
             )
@@ -148,7 +138,7 @@ def _results(outcome: _Outcome) -> Steps[tuple[AddPartitionsToTxnTopicResult, ..
         )
         yield None
     return (
-        yield from each(
+        yield from map_items(
             lambda topic: AddPartitionsToTxnTopicResult(name=topic[0], results_by_partition=tuple(topic[1])),
             topics.items(),
         )

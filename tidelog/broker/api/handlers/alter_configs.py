@@ -18,15 +18,15 @@ from tidelog.protocol.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from tidelog.protocol.steps import Steps, each, each_in_steps
+from tidelog.protocol.steps import Steps, map_items, map_steps
 
 
 def _changes(request: AlterConfigsRequest) -> Steps[tuple[ResourceChange, ...]]:
-    return each_in_steps(_change, request.resources)
+    return map_steps(_change, request.resources)
 
 
 def _change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
-    changes = yield from each(
+    changes = yield from map_items(
         lambda config: ConfigChange(config.name, ConfigOperation.SET, config.value), resource.configs
     )
     return ResourceChange((resource.resource_type, resource.resource_name), changes)

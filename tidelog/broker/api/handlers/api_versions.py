@@ -18,9 +18,9 @@ from tidelog.protocol.messages.api_versions import (
 )
 from tidelog.protocol.registry import Api
 
-# Earlier versions do not have the client's software.
-NAMED_FROM: Final = 3
-
+SOFTWARE_FROM_VERSION: Final = 3
+_ZERO_LEVELS_FROM_VERSION: Final = 4
+"""Clients with older versions reject a lowest feature level of 0 (KAFKA-17011)."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -41,15 +41,14 @@ class ApiVersionsHandler:
         self._features = features
 
     def __call__(self, context: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
-        if context.header.api_version >= NAMED_FROM:
+        if context.header.api_version >= SOFTWARE_FROM_VERSION:
             name, version = request.client_software_name, request.client_software_version
             if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-            context.client.software_name, context.client.software_version = name, version
+            context.client.software = f"{name} {version}"
         features = self._features()
         supported = features.supported
-        if context.header.api_version < 4:
-            # Clients before version 4 reject a lowest version of 0 (KAFKA-17011).
+        if context.header.api_version < _ZERO_LEVELS_FROM_VERSION:
             supported = tuple(feature for feature in supported if feature.min_version > 0)
         return ApiVersionsResponse(
             api_keys=tuple(

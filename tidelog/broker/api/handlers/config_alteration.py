@@ -27,7 +27,7 @@ from tidelog.broker.config.dynamic_keys import LISTENER_SECURITY_KEYS, listener_
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.config_access import require_config_access
 from tidelog.cluster.controller.configs import ResourceChange
 from tidelog.cluster.controller.result import ControllerResult, Outcome
@@ -94,7 +94,7 @@ class BrokerChecks:
 
     loggers: LoggerChanges | None = None
     check_certificates: CertificateCheck | None = None
-    authorizer: Authorizer = ALLOW_EVERYTHING
+    authorizer: Authorizer
 
 
 class ConfigAlterationForwarder(Generic[Request, Response]):

@@ -135,8 +135,8 @@ def _check(
 
 def merge_outcomes(outcomes: Sequence[Outcome | None], rest: Iterable[Outcome]) -> list[Outcome]:
     """Return the outcomes with those of `rest` in place of the Nones."""
-    following = iter(rest)
-    return [next(following) if outcome is None else outcome for outcome in outcomes]
+    remaining = iter(rest)
+    return [next(remaining) if outcome is None else outcome for outcome in outcomes]
 
 
 def without_outcome(requested: Sequence[T], outcomes: Sequence[Outcome | None]) -> list[T]:

@@ -6,7 +6,7 @@ from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.access import accessible_names
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.delete_groups import (
@@ -19,9 +19,7 @@ from tidelog.protocol.messages.delete_groups import (
 class DeleteGroupsHandler:
     """Passes the deletion of groups to the coordinator."""
 
-    def __init__(
-        self, groups: GroupService, slices: Slices, authorizer: Authorizer = ALLOW_EVERYTHING
-    ) -> None:
+    def __init__(self, groups: GroupService, slices: Slices, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._groups = groups
         self._slices = slices

@@ -17,7 +17,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.access import require_access
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.cluster.topic_names import is_internal
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -28,7 +28,7 @@ from tidelog.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 
 class DeleteRecordsHandler:
@@ -39,7 +39,7 @@ class DeleteRecordsHandler:
         replicas: ReplicaManager,
         purgatory: Purgatory,
         slices: Slices,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         self._authorizer = authorizer
         self._replicas = replicas
@@ -103,6 +103,7 @@ class DeleteRecordsHandler:
     def _delete(
         self, context: RequestContext, topic_partition: TopicPartition, offset: int
     ) -> Deletion | ErrorCode:
+        """Delete the records of one partition before `offset`; return the deletion or its error code."""
         delete, topic_type = AclOperation.DELETE, AclResourceType.TOPIC
         try:
             require_access(self._authorizer, context, delete, topic_type, topic_partition.topic)
@@ -129,4 +130,4 @@ def _response(outcomes: Mapping[TopicPartition, Deletion | ErrorCode]) -> Steps[
     def result(topic: str) -> DeleteRecordsTopicResult:
         return DeleteRecordsTopicResult(name=topic, partitions=tuple(topics[topic]))
 
-    return DeleteRecordsResponse(topics=(yield from each(result, topics)))
+    return DeleteRecordsResponse(topics=(yield from map_items(result, topics)))

@@ -14,7 +14,7 @@ from tidelog.protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 
 class DescribeClientQuotasHandler:
@@ -30,13 +30,13 @@ class DescribeClientQuotasHandler:
         components = [
             FilterComponent(each.entity_type, each.match_type, each.match) for each in request.components
         ]
-        found = yield from matching_quotas(self._image(), components, strict=request.strict)
-        entries = yield from each(_entry, found)
+        quotas = yield from matching_quotas(self._image(), components, strict=request.strict)
+        entries = yield from map_items(_entry, quotas)
         return DescribeClientQuotasResponse(error_message=None, entries=entries)
 
 
-def _entry(found: tuple[QuotaEntity, Mapping[str, float]]) -> EntryData:
-    entity, quotas = found
+def _entry(entity_quotas: tuple[QuotaEntity, Mapping[str, float]]) -> EntryData:
+    entity, quotas = entity_quotas
     return EntryData(
         entity=tuple(EntityData(entity_type=kind, entity_name=name) for kind, name in entity),
         values=tuple(ValueData(key=key, value=value) for key, value in quotas.items()),

@@ -11,7 +11,7 @@ from typing import Final
 from tidelog.broker.api.handlers.partition_places import controller_of
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.access import cluster_operations
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.supported_operations import NOT_REQUESTED
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode
@@ -34,7 +34,7 @@ class DescribeClusterHandler:
         self,
         image: Callable[[], MetadataImage],
         node_id: BrokerId,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         self._authorizer = authorizer
         self._image = image

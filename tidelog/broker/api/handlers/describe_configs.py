@@ -22,7 +22,7 @@ from tidelog.broker.config.dynamic_keys import DYNAMIC_KEYS
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.config_access import require_config_access
 from tidelog.cluster.effective_configs import ConfigEntry, ConfigSource, effective_topic_entry
 from tidelog.cluster.group_configs import GROUP_CONFIGS
@@ -38,7 +38,7 @@ from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from tidelog.protocol.steps import Steps, distinct, each_in_steps
+from tidelog.protocol.steps import Steps, map_steps, without_duplicates
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 _UNKNOWN_TYPE: Final = 0
@@ -52,7 +52,7 @@ class DescribeConfigsHandler:
         image: Callable[[], MetadataImage],
         config: BrokerConfig,
         levels: LoggerLevels,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         self._authorizer = authorizer
         self._image = image
@@ -67,7 +67,7 @@ class DescribeConfigsHandler:
             require_config_access, self._authorizer, context, AclOperation.DESCRIBE_CONFIGS
         )
         description = _Description(self._image(), self._config, self._levels, request, check_access)
-        results = yield from each_in_steps(description.result, (yield from distinct(request.resources)))
+        results = yield from map_steps(description.result, (yield from without_duplicates(request.resources)))
         return DescribeConfigsResponse(results=results)
 
 
@@ -150,8 +150,8 @@ class _Description:
         effective = effective_config(self._config, self._image)
         for key in dict.fromkeys([*BROKER_DEFINITIONS, *effective.explicit]):
             definition = broker_definition(key)
-            given = key in effective.explicit
-            if not given and (
+            is_explicit = key in effective.explicit
+            if not is_explicit and (
                 key not in effective.values or (definition is not None and definition.internal)
             ):
                 continue

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_groups import (
@@ -19,7 +19,7 @@ from tidelog.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 OPERATIONS_FROM_VERSION = 3
 
@@ -27,7 +27,7 @@ OPERATIONS_FROM_VERSION = 3
 class DescribeGroupsHandler:
     """Gets the description of each group from the coordinator."""
 
-    def __init__(self, groups: GroupService, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+    def __init__(self, groups: GroupService, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._groups = groups
 
@@ -37,7 +37,7 @@ class DescribeGroupsHandler:
         """Return the result of every distinct group; errors are in the response."""
         version = context.header.api_version
         wants_operations = request.include_authorized_operations and version >= OPERATIONS_FROM_VERSION
-        groups = yield from each(
+        groups = yield from map_items(
             lambda group_id: self._describe(context, group_id, version, wants_operations),
             dict.fromkeys(request.groups),
         )

@@ -9,7 +9,7 @@ from collections import defaultdict
 
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.access import may_access_cluster
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_log_dirs import (
@@ -27,7 +27,7 @@ from tidelog.storage.directories.log_manager import LogManager
 class DescribeLogDirsHandler:
     """Describes every log directory; an offline one gets KAFKA_STORAGE_ERROR."""
 
-    def __init__(self, logs: LogManager, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+    def __init__(self, logs: LogManager, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._logs = logs
 
@@ -46,9 +46,9 @@ class DescribeLogDirsHandler:
                     yield None
         results = []
         for directory in tuple(self._logs.directories):
-            described = yield from describe_log_dir(directory)
+            description = yield from describe_log_dir(directory)
             is_cordoned = directory.path in self._logs.cordoned
-            results.append((yield from _result(described, requested, is_cordoned=is_cordoned)))
+            results.append((yield from _result(description, requested, is_cordoned=is_cordoned)))
         return DescribeLogDirsResponse(results=tuple(results))
 
 
@@ -68,7 +68,8 @@ def _result(
         error_code=directory.error_code,
         log_dir=directory.path,
         topics=tuple(
-            DescribeLogDirsTopic(name=name, partitions=tuple(found)) for name, found in by_topic.items()
+            DescribeLogDirsTopic(name=name, partitions=tuple(partitions))
+            for name, partitions in by_topic.items()
         ),
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,

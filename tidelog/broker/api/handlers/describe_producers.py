@@ -9,7 +9,7 @@ from functools import partial
 
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_SEQUENCE, TopicPartition
@@ -20,27 +20,27 @@ from tidelog.protocol.messages.describe_producers import (
     ProducerState,
     TopicResponse,
 )
-from tidelog.protocol.steps import Steps, each, each_in_steps
+from tidelog.protocol.steps import Steps, map_items, map_steps
 from tidelog.storage.producers.producer_entry import ProducerEntry
 
 
 class DescribeProducersHandler:
-    """Answers from the producer state of the log."""
+    """Returns the producers in the producer state of the logs."""
 
-    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._replicas = replicas
 
     def handle(
         self, context: RequestContext, request: DescribeProducersRequest
     ) -> Steps[DescribeProducersResponse]:
-        """List the producers of every partition in the request, once for each that is named several times."""
+        """Return the producers of every distinct partition in the request."""
         topics = []
         for topic, indexes in (yield from _named_once(request)).items():
             if self._authorizer.is_authorized(context, AclOperation.READ, AclResourceType.TOPIC, topic):
-                partitions = yield from each_in_steps(partial(self._describe, topic), indexes)
+                partitions = yield from map_steps(partial(self._describe, topic), indexes)
             else:
-                partitions = yield from each(_denied, indexes)
+                partitions = yield from map_items(_denied, indexes)
             topics.append(TopicResponse(name=topic, partitions=partitions))
             yield None
         return DescribeProducersResponse(topics=tuple(topics))
@@ -51,12 +51,12 @@ class DescribeProducersHandler:
         except KafkaError as error:
             return PartitionResponse(partition_index=index, error_code=error.code, error_message=str(error))
         entries = list(partition.log.producers.producers.values())
-        producers = yield from each(_state, entries)
+        producers = yield from map_items(_state, entries)
         return PartitionResponse(partition_index=index, active_producers=producers)
 
 
 def _named_once(request: DescribeProducersRequest) -> Steps[dict[str, dict[int, None]]]:
-    """Each partition once: the response has thousands of producers for the four bytes of an index."""
+    """Return each partition once, because the response may have thousands of producers for an index."""
     topics: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         topics.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from tidelog.broker.api.handlers.partition_places import leader_endpoint, offline_replicas
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from tidelog.cluster.topic_names import invalid_name_reason, is_internal
 from tidelog.protocol.access_control import AclOperation, AclResourceType
@@ -25,7 +25,7 @@ from tidelog.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     ResponseCursor,
 )
-from tidelog.protocol.steps import Steps, each, in_order
+from tidelog.protocol.steps import Steps, map_items, sorted_in_steps
 
 
 class DescribeTopicPartitionsHandler:
@@ -35,7 +35,7 @@ class DescribeTopicPartitionsHandler:
         self,
         image: Callable[[], MetadataImage],
         partition_limit: int,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         self._authorizer = authorizer
         self._image = image
@@ -55,28 +55,28 @@ class DescribeTopicPartitionsHandler:
             if first_index < 0:
                 text = f"the partition {first_index} of the cursor, in {first_topic!r}, is negative"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-        left = max(1, min(self._partition_limit, request.response_partition_limit))
+        remaining = max(1, min(self._partition_limit, request.response_partition_limit))
         described: list[DescribeTopicPartitionsResponseTopic] = []
         denied: list[DescribeTopicPartitionsResponseTopic] = []
-        for name in (yield from in_order(name for name in names if name >= first_topic)):
+        for name in (yield from sorted_in_steps(name for name in names if name >= first_topic)):
             yield None
             if not self._may_describe(context, name, is_requested=bool(request.topics)):
                 if request.topics:
                     denied.append(_denied_topic(name))
                 continue
-            if left == 0:
+            if remaining == 0:
                 return _response([*described, *denied], ResponseCursor(topic_name=name, partition_index=0))
             topic = image.topics_by_name.get(name)
             if topic is None:
                 described.append(self._with_operations(context, _unknown_topic(name)))
                 continue
             start = first_index if name == first_topic else 0
-            end = min(len(topic.partitions), start + left)
-            found = yield from _topic(image, context.listener, topic, start, end)
-            described.append(self._with_operations(context, found))
+            end = min(len(topic.partitions), start + remaining)
+            page = yield from _topic(image, context.listener, topic, start, end)
+            described.append(self._with_operations(context, page))
             if end < len(topic.partitions):
                 return _response([*described, *denied], ResponseCursor(topic_name=name, partition_index=end))
-            left -= max(0, end - start)
+            remaining -= max(0, end - start)
         return _response([*described, *denied], None)
 
     def _may_describe(self, context: RequestContext, name: str, *, is_requested: bool) -> bool:
@@ -93,6 +93,7 @@ class DescribeTopicPartitionsHandler:
 
 
 def _start(request: DescribeTopicPartitionsRequest) -> tuple[str, int]:
+    """Return the topic and the partition at which the page starts."""
     cursor = request.cursor
     return ("", 0) if cursor is None else (cursor.topic_name, cursor.partition_index)
 
@@ -120,7 +121,7 @@ def _denied_topic(name: str) -> DescribeTopicPartitionsResponseTopic:
 def _topic(
     image: MetadataImage, listener: str, topic: TopicImage, start: int, end: int
 ) -> Steps[DescribeTopicPartitionsResponseTopic]:
-    partitions = yield from each(
+    partitions = yield from map_items(
         lambda index: _partition(image, listener, index, topic.partitions[index]), range(start, end)
     )
     return DescribeTopicPartitionsResponseTopic(

@@ -8,7 +8,7 @@ from functools import partial
 from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.access import accessible_names
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_transactions import (
@@ -16,13 +16,13 @@ from tidelog.protocol.messages.describe_transactions import (
     DescribeTransactionsResponse,
     TransactionState,
 )
-from tidelog.protocol.steps import Steps, each_in_steps
+from tidelog.protocol.steps import Steps, map_steps
 
 
 class DescribeTransactionsHandler:
     """Gets the state of each transactional id from the coordinator."""
 
-    def __init__(self, transactions: TransactionService, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+    def __init__(self, transactions: TransactionService, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._transactions = transactions
 
@@ -31,7 +31,7 @@ class DescribeTransactionsHandler:
     ) -> Steps[DescribeTransactionsResponse]:
         """Return the result of every distinct id; errors are in the response."""
         ids = dict.fromkeys(request.transactional_ids)
-        states = yield from each_in_steps(partial(self._describe, context), ids)
+        states = yield from map_steps(partial(self._describe, context), ids)
         return DescribeTransactionsResponse(transaction_states=states)
 
     def _describe(self, context: RequestContext, transactional_id: str) -> Steps[TransactionState]:

@@ -13,7 +13,7 @@ from tidelog.protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 
 class DescribeUserScramCredentialsHandler:
@@ -27,17 +27,18 @@ class DescribeUserScramCredentialsHandler:
     ) -> Steps[DescribeUserScramCredentialsResponse]:
         """Return mechanisms and iterations of the requested users, or of all; errors are at each user."""
         users = [user.name for user in request.users or ()]
-        found = yield from describe_credentials(self._image(), users)
-        results = yield from each(_result, found)
+        users_credentials = yield from describe_credentials(self._image(), users)
+        results = yield from map_items(_result, users_credentials)
         return DescribeUserScramCredentialsResponse(error_message=None, results=results)
 
 
-def _result(found: UserCredentials) -> DescribeUserScramCredentialsResult:
+def _result(credentials: UserCredentials) -> DescribeUserScramCredentialsResult:
     return DescribeUserScramCredentialsResult(
-        user=found.user,
-        error_code=found.code,
-        error_message=found.text,
+        user=credentials.user,
+        error_code=credentials.code,
+        error_message=credentials.text,
         credential_infos=tuple(
-            CredentialInfo(mechanism=one.mechanism, iterations=one.iterations) for one in found.credentials
+            CredentialInfo(mechanism=one.mechanism, iterations=one.iterations)
+            for one in credentials.credentials
         ),
     )

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, cast
 
 from tidelog.base.clock import Clock
+from tidelog.broker.api.request_steps import run_raw_steps
 from tidelog.broker.fetching.delayed_fetch import DelayedFetch, WaitingFetch
 from tidelog.broker.fetching.delayed_remote_fetch import DelayedRemoteFetch
 from tidelog.broker.fetching.fetch_options import FetchOptions
@@ -41,7 +42,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.security.authorization.access import may_access_cluster, require_access
 from tidelog.protocol.access_control import AclOperation, AclResourceType
-from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.fetch_request_view import (
     FetchPartition,
     FetchRequestView,
@@ -101,6 +102,7 @@ class FetchHandler:
         self._serve(request, view, is_distinct=True)
 
     def _serve(self, request: Request, view: FetchRequestView, *, is_distinct: bool) -> None:
+        """Read the partitions of a decoded request; respond, park the request, or read remote storage."""
         try:
             context = self._sessions.context(
                 view, request.header.api_version, self._clock.monotonic_ms(), is_distinct=is_distinct
@@ -136,34 +138,15 @@ class FetchHandler:
     def _run(
         self, request: Request, steps: Steps[None], on_failed: Callable[[Exception], None] | None = None
     ) -> None:
-        """Run the steps of a request. They are cancelled if the client disconnects."""
-
-        def fail(error: Exception) -> None:
-            if isinstance(error, DecodeError):
-                request.close(str(error))
-            else:
-                request.fail(error)
-
-        if request.quota is not None:
-            steps = request.quota.measured(steps)
-        work = self._options.slices.start(steps, lambda _: None, on_failed or fail)
-        if work is not None:
-            request.on_lost = lambda _: work.cancel()
+        run_raw_steps(self._options.slices, request, steps, on_failed)
 
     def _limits(self, request: Request, view: FetchRequestView) -> FetchLimits:
+        """Return the limits of a request, and what its sender may read."""
         options = self._options
         max_bytes = min(view.max_bytes, options.max_bytes)
         min_bytes = min(view.min_bytes, max_bytes)
         if view.replica_id >= 0:
-            limits = FetchLimits(view.replica_id, FetchIsolation.LOG_END, min_bytes, max_bytes)
-            if not may_access_cluster(options.authorizer, request, AclOperation.CLUSTER_ACTION):
-                limits.check_access = _deny_follower
-            limits.replica_epoch = view.replica_epoch
-            if options.throttle is not None and options.throttle.is_active:
-                limits.is_throttled = options.throttle.is_throttled
-            if request.quota is not None:
-                request.quota.exempt()
-            return limits
+            return self._follower_limits(request, view, min_bytes, max_bytes)
         if request.quota is not None:
             max_bytes = min(max_bytes, request.quota.fetch_bytes_max())
             min_bytes = min(min_bytes, max_bytes)
@@ -181,6 +164,20 @@ class FetchHandler:
             )
         return limits
 
+    def _follower_limits(
+        self, request: Request, view: FetchRequestView, min_bytes: int, max_bytes: int
+    ) -> FetchLimits:
+        options = self._options
+        limits = FetchLimits(view.replica_id, FetchIsolation.LOG_END, min_bytes, max_bytes)
+        if not may_access_cluster(options.authorizer, request, AclOperation.CLUSTER_ACTION):
+            limits.check_access = _deny_follower
+        limits.replica_epoch = view.replica_epoch
+        if options.throttle is not None and options.throttle.is_active:
+            limits.is_throttled = options.throttle.is_throttled
+        if request.quota is not None:
+            request.quota.exempt()
+        return limits
+
     def _check_client_access(self, request: Request, requested: FetchPartition) -> None:
         """Raise KafkaError if a client may not read a partition; an unknown topic has its own error."""
         name = requested.topic
@@ -192,6 +189,7 @@ class FetchHandler:
     def _park(
         self, request: Request, context: FetchContext, view: FetchRequestView, limits: FetchLimits
     ) -> None:
+        """Let a request wait in the purgatory until enough bytes are available, or its delay has passed."""
         resolve = self._replicas.resolve
         requested: dict[Hashable, FetchPartition] = {
             resolve(each.topic, each.topic_id, each.partition): each for each in context.partitions
@@ -240,6 +238,8 @@ class FetchHandler:
         limits: FetchLimits,
         requested: Mapping[Hashable, FetchPartition],
     ) -> DelayedFetch:
+        """Return the operation that reads the partitions again and responds; `requested` are its keys."""
+
         def on_ready() -> None:
             if len(context.partitions) > PARTITIONS_PER_STEP:
                 steps = self._read_and_complete_in_steps(request, context, limits)

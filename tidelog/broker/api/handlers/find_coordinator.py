@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.access import require_access
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -26,14 +26,14 @@ from tidelog.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
-BATCH_FROM_VERSION = 4
-SHARE_FROM_VERSION = 6
-# Kafka's text without an error; from version 4 on it is empty.
-NO_ERROR_MESSAGE = "NONE"
-NO_NODE = -1
-NO_PORT = -1
+BATCH_FROM_VERSION: Final = 4
+SHARE_FROM_VERSION: Final = 6
+NO_ERROR_MESSAGE: Final = "NONE"
+"""Kafka's text without an error; from version 4 on it is empty."""
+NO_NODE: Final = -1
+NO_PORT: Final = -1
 
 
 class CoordinatorType(IntEnum):
@@ -78,10 +78,10 @@ class FindCoordinatorHandler:
         topics: Mapping[CoordinatorType, CoordinatorTopic],
         image: Callable[[], MetadataImage],
         internal_topics: InternalTopics,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         self._authorizer = authorizer
-        self._topics = topics
+        self._topics: dict[int, CoordinatorTopic] = {int(kind): topic for kind, topic in topics.items()}
         self._image = image
         self._internal_topics = internal_topics
 
@@ -92,15 +92,15 @@ class FindCoordinatorHandler:
         version = context.header.api_version
         if version >= BATCH_FROM_VERSION:
             find = partial(self._find, context, request.key_type)
-            coordinators = yield from each(find, dict.fromkeys(request.coordinator_keys))
+            coordinators = yield from map_items(find, dict.fromkeys(request.coordinator_keys))
             return FindCoordinatorResponse(coordinators=coordinators)
-        found = self._find(context, request.key_type, request.key)
+        coordinator = self._find(context, request.key_type, request.key)
         return FindCoordinatorResponse(
-            error_code=found.error_code,
-            error_message=found.error_message or NO_ERROR_MESSAGE,
-            node_id=found.node_id,
-            host=found.host,
-            port=found.port,
+            error_code=coordinator.error_code,
+            error_message=coordinator.error_message or NO_ERROR_MESSAGE,
+            node_id=coordinator.node_id,
+            host=coordinator.host,
+            port=coordinator.port,
         )
 
     def _find(self, context: RequestContext, key_type: int, key: str) -> Coordinator:
@@ -116,26 +116,23 @@ class FindCoordinatorHandler:
             )
 
     def _coordinator(self, context: RequestContext, key_type: int, key: str) -> Coordinator:
+        """Return the coordinator of a key; raise KafkaError if the client may not know it, or has none."""
         resource_type = _RESOURCE_TYPES.get(key_type)
         if resource_type is not None:
             require_access(self._authorizer, context, AclOperation.DESCRIBE, resource_type, key)
         if key_type == CoordinatorType.SHARE and context.header.api_version < SHARE_FROM_VERSION:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} requires version 6")
-        kinds = {int(kind): topic for kind, topic in self._topics.items()}
-        if key_type not in kinds:
+        topic = self._topics.get(key_type)
+        if topic is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported")
-        topic = kinds[key_type]
         partition = topic.partition_for(key)
         image = self._image()
-        partition_image = image.topics_by_name.get(topic.name)
-        if partition_image is None:
+        topic_image = image.topics_by_name.get(topic.name)
+        if topic_image is None:
             self._internal_topics.ensure(topic.name)
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{topic.name} is being created")
-        leader = (
-            partition_image.partitions[partition].leader
-            if partition in partition_image.partitions
-            else NO_NODE
-        )
+        partition_image = topic_image.partitions.get(partition)
+        leader = NO_NODE if partition_image is None else partition_image.leader
         broker = image.brokers.get(leader)
         endpoint = None if broker is None or broker.fenced else broker.endpoints.get(context.listener)
         if endpoint is None:

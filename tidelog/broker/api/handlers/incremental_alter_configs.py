@@ -30,17 +30,17 @@ from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tidelog.protocol.steps import Steps, each, each_in_steps
+from tidelog.protocol.steps import Steps, map_items, map_steps
 
 _DEFINITIONS = {**TOPIC_AND_GROUP_DEFINITIONS, ResourceType.BROKER: BROKER_DEFINITIONS}
 
 
 def _changes(request: IncrementalAlterConfigsRequest) -> Steps[tuple[ResourceChange, ...]]:
-    return each_in_steps(_change, request.resources)
+    return map_steps(_change, request.resources)
 
 
 def _change(resource: AlterConfigsResource) -> Steps[ResourceChange]:
-    changes = yield from each(
+    changes = yield from map_items(
         lambda config: ConfigChange(config.name, config.config_operation, config.value), resource.configs
     )
     return ResourceChange((resource.resource_type, resource.resource_name), changes)

@@ -18,7 +18,7 @@ from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAnd
 from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.access import may_access_cluster
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -34,7 +34,7 @@ class InitProducerIdHandler:
         self,
         next_producer_id: Callable[[], Awaitable[int]],
         transactions: TransactionService,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         self._authorizer = authorizer
         self._next_producer_id = next_producer_id

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from tidelog.broker.fetching.delayed_remote_list_offsets import DelayedRemoteListOffsets, RemoteLookUp
 from tidelog.broker.fetching.remote_fetch import RemoteAccess
@@ -24,7 +24,7 @@ from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.access import accessible_names
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
@@ -40,14 +40,14 @@ from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.reading.requests import TimestampSearch
 from tidelog.storage.log.partition_log import PartitionLog, RecordPlace
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 
-LOWEST_VERSION_OF = {
+LOWEST_VERSION_OF: Final = {
     LATEST: 0,
     EARLIEST: 0,
     MAX_TIMESTAMP: 7,
@@ -55,12 +55,14 @@ LOWEST_VERSION_OF = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-# Older responses have no leader epoch (KIP-320).
-LEADER_EPOCH_SINCE = 4
-OFFSET_NOT_AVAILABLE_SINCE = 5
-CONSUMER = -1
-DEBUGGING_REPLICA = -2
-NOT_FOUND = RecordPlace(-1, -1, -1)
+LEADER_EPOCH_SINCE: Final = 4
+"""Older responses have no leader epoch (KIP-320)."""
+OFFSET_NOT_AVAILABLE_SINCE: Final = 5
+CONSUMER: Final = -1
+DEBUGGING_REPLICA: Final = -2
+NOT_FOUND: Final = RecordPlace(-1, -1, -1)
+
+_Outcome: TypeAlias = RecordPlace | ErrorCode | RemoteLookUp
 
 
 class ListOffsetsHandler:
@@ -70,8 +72,8 @@ class ListOffsetsHandler:
         self,
         replicas: ReplicaManager,
         slices: Slices,
+        authorizer: Authorizer,
         remote: RemoteAccess | None = None,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
         """Use `remote` on a node with remote storage."""
         self._authorizer = authorizer
@@ -120,6 +122,7 @@ class ListOffsetsHandler:
         look_ups: dict[TopicPartition, RemoteLookUp],
         version: int,
     ) -> asyncio.Future[ListOffsetsResponse]:
+        """Return a future of the response, which is sent when the remote look-ups have ended."""
         remote = self._remote
         assert remote is not None
         result: asyncio.Future[ListOffsetsResponse] = asyncio.get_running_loop().create_future()
@@ -141,6 +144,7 @@ class ListOffsetsHandler:
     def _look_up(
         self, name: TopicPartition, requested: ListOffsetsPartition, request: ListOffsetsRequest, version: int
     ) -> Steps[_Outcome]:
+        """Return the place for a timestamp, its error code, or the started look-up in remote storage."""
         try:
             if requested.timestamp < 0 and version < LOWEST_VERSION_OF.get(requested.timestamp, version + 1):
                 text = f"timestamp {requested.timestamp} is not supported in version {version}"
@@ -154,10 +158,10 @@ class ListOffsetsHandler:
                 and log.log_start_offset < log.log_end_offset
             ):
                 return self._look_up_remotely(self._remote, partition, requested.timestamp, request)
-            found = yield from look_up(partition, requested.timestamp, _isolation(request))
+            place = yield from look_up(partition, requested.timestamp, _isolation(request))
             if self._partition(name, requested, request) is not partition:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was re-created")
-            return _check_high_watermark(partition, requested.timestamp, found, request)
+            return _check_high_watermark(partition, requested.timestamp, place, request)
         except KafkaError as error:
             return error.code
 
@@ -182,7 +186,7 @@ class ListOffsetsHandler:
         async def search() -> RecordPlace | None:
             while True:
                 local_log_start_offset = log.local_log_start_offset
-                found = await remote.reader.offset_for_timestamp(
+                place = await remote.reader.offset_for_timestamp(
                     TimestampSearch(
                         topic_id_partition=TopicIdPartition(partition.topic_id, name.topic, name.partition),
                         timestamp=timestamp,
@@ -191,32 +195,30 @@ class ListOffsetsHandler:
                     )
                 )
                 # Meanwhile, local records may have become remote only, and remote ones may be deleted.
-                if found is not None and found.offset >= log.log_start_offset:
-                    return found
-                if found is None and log.local_log_start_offset == local_log_start_offset:
+                if place is not None and place.offset >= log.log_start_offset:
+                    return place
+                if place is None and log.local_log_start_offset == local_log_start_offset:
                     return await self._slices.complete(log.timestamps.first_record_from(timestamp))
 
         def check() -> None:
             if self._replicas.partition(name) is not partition:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{name} was re-created")
 
-        def finish(found: RecordPlace | None) -> RecordPlace:
-            if found is None or found.offset >= partition.upper_bound(isolation):
-                found = NOT_FOUND
-            return _check_high_watermark(partition, timestamp, found, request)
+        def finish(place: RecordPlace | None) -> RecordPlace:
+            if place is None or place.offset >= partition.upper_bound(isolation):
+                place = NOT_FOUND
+            return _check_high_watermark(partition, timestamp, place, request)
 
         return RemoteLookUp(asyncio.ensure_future(search()), check, finish)
 
 
-_Outcome: TypeAlias = RecordPlace | ErrorCode | RemoteLookUp
-
-
 def _check_high_watermark(
-    partition: Partition, timestamp: int, found: RecordPlace, request: ListOffsetsRequest
+    partition: Partition, timestamp: int, place: RecordPlace, request: ListOffsetsRequest
 ) -> RecordPlace:
-    if request.replica_id == CONSUMER and _needs_high_watermark(timestamp, found):
+    """Return `place`; raise OFFSET_NOT_AVAILABLE if it depends on a high watermark that is not known yet."""
+    if request.replica_id == CONSUMER and _needs_high_watermark(timestamp, place):
         partition.check_high_watermark_known()
-    return found
+    return place
 
 
 def _request_counts(request: ListOffsetsRequest) -> Steps[Counter[tuple[str, int]]]:
@@ -242,16 +244,16 @@ def _response(outcomes: dict[TopicPartition, _Outcome], version: int) -> Steps[L
 
 
 def _partition_response(index: int, outcome: _Outcome, version: int) -> ListOffsetsPartitionResponse:
-    found = outcome.result if isinstance(outcome, RemoteLookUp) else outcome
-    if isinstance(found, ErrorCode):
-        if found is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
-            found = ErrorCode.LEADER_NOT_AVAILABLE
-        return ListOffsetsPartitionResponse(partition_index=index, error_code=found)
+    result = outcome.result if isinstance(outcome, RemoteLookUp) else outcome
+    if isinstance(result, ErrorCode):
+        if result is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_SINCE:
+            result = ErrorCode.LEADER_NOT_AVAILABLE
+        return ListOffsetsPartitionResponse(partition_index=index, error_code=result)
     return ListOffsetsPartitionResponse(
         partition_index=index,
-        timestamp=found.timestamp,
-        offset=found.offset,
-        leader_epoch=found.leader_epoch if version >= LEADER_EPOCH_SINCE else -1,
+        timestamp=result.timestamp,
+        offset=result.offset,
+        leader_epoch=result.leader_epoch if version >= LEADER_EPOCH_SINCE else -1,
     )
 
 
@@ -268,12 +270,12 @@ def look_up(partition: Partition, timestamp: int, isolation: FetchIsolation) -> 
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _tier_border(log, timestamp) if log.remote_log_enabled else NOT_FOUND
     if timestamp == MAX_TIMESTAMP:
-        found = yield from log.timestamps.newest_record()
+        place = yield from log.timestamps.newest_record()
     else:
-        found = yield from log.timestamps.first_record_from(timestamp, partition.upper_bound(isolation))
-    if found is None or found.offset >= partition.upper_bound(isolation):
+        place = yield from log.timestamps.first_record_from(timestamp, partition.upper_bound(isolation))
+    if place is None or place.offset >= partition.upper_bound(isolation):
         return NOT_FOUND
-    return found
+    return place
 
 
 def _tier_border(log: PartitionLog, timestamp: int) -> RecordPlace:
@@ -296,11 +298,11 @@ def _place_at(log: PartitionLog, offset: Offset) -> RecordPlace:
     return RecordPlace(-1, offset, _epoch_or_none(log.leader_epochs.epoch_for_offset(offset)))
 
 
-def _needs_high_watermark(timestamp: int, found: RecordPlace) -> bool:
+def _needs_high_watermark(timestamp: int, place: RecordPlace) -> bool:
     """Return whether the result depends on the end that clients may see."""
     if timestamp == LATEST:
         return True
-    return found is NOT_FOUND and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
+    return place is NOT_FOUND and timestamp not in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 
 
 def _epoch_or_none(epoch: int | None) -> int:

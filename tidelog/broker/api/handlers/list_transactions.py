@@ -12,7 +12,7 @@ from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.access import accessible_names
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from tidelog.protocol.steps import Steps
@@ -23,7 +23,7 @@ _STATES = {state.value: state for state in TransactionState}
 class ListTransactionsHandler:
     """Gets the transactional ids of the coordinator."""
 
-    def __init__(self, transactions: TransactionService, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+    def __init__(self, transactions: TransactionService, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._transactions = transactions
 
@@ -39,14 +39,14 @@ class ListTransactionsHandler:
             duration_ms=request.duration_filter,
             pattern=RegularExpression(pattern) if pattern else None,
         )
-        found = tuple((yield from self._transactions.list(filter_by)))
+        states = tuple((yield from self._transactions.list(filter_by)))
         visible = yield from accessible_names(
             self._authorizer,
             context,
             (AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID),
-            [state.transactional_id for state in found],
+            [state.transactional_id for state in states],
         )
         return ListTransactionsResponse(
             unknown_state_filters=tuple(name for name in names if name not in _STATES),
-            transaction_states=tuple(state for state in found if state.transactional_id in visible),
+            transaction_states=tuple(state for state in states if state.transactional_id in visible),
         )

@@ -25,7 +25,7 @@ from tidelog.broker.security.authorization.access import (
     cluster_operations,
     may_access_cluster,
 )
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.supported_operations import NOT_REQUESTED
 from tidelog.cluster.image import NO_LEADER, MetadataImage, PartitionImage, TopicImage
 from tidelog.cluster.topic_names import invalid_name_reason, is_internal
@@ -41,7 +41,7 @@ from tidelog.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from tidelog.protocol.schema import ZERO_UUID
-from tidelog.protocol.steps import Steps, each, each_in_steps
+from tidelog.protocol.steps import Steps, map_items, map_steps
 
 _LISTENER_ERROR_FROM: Final = 6
 _OPERATIONS_FROM: Final = 8
@@ -56,8 +56,8 @@ _CREATED_MAX: Final = 1000
 class AutomaticCreation(Protocol):
     """Creates requested topics that do not exist; implemented by `TopicCreation`."""
 
-    def request(self, names: Iterable[str]) -> object:
-        """Start the creation of topics."""
+    def request(self, names: Iterable[str], client: RequestContext) -> object:
+        """Start the creation of topics that `client` needs."""
 
 
 class MetadataHandler:
@@ -68,7 +68,7 @@ class MetadataHandler:
         image: Callable[[], MetadataImage],
         node_id: BrokerId,
         creation: AutomaticCreation | None,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         self._authorizer = authorizer
         self._image = image
@@ -92,7 +92,7 @@ class MetadataHandler:
                 context, view, request.topics, request.allow_auto_topic_creation
             )
         if version >= _OPERATIONS_FROM and request.include_topic_authorized_operations:
-            topics = yield from each(partial(self._with_operations, context), topics)
+            topics = yield from map_items(partial(self._with_operations, context), topics)
         wants_cluster_operations = (
             _OPERATIONS_FROM <= version <= _CLUSTER_OPERATIONS_TO
             and request.include_cluster_authorized_operations
@@ -119,9 +119,7 @@ class MetadataHandler:
             self._authorizer, context, _DESCRIBE_TOPIC, topics, logs_denial=False
         )
         return (
-            yield from each_in_steps(
-                view.topic, [topic for name, topic in topics.items() if name in describable]
-            )
+            yield from map_steps(view.topic, [topic for name, topic in topics.items() if name in describable])
         )
 
     def _requested_topics(
@@ -131,6 +129,7 @@ class MetadataHandler:
         requested: tuple[MetadataRequestTopic, ...],
         may_create: bool,
     ) -> Steps[tuple[MetadataResponseTopic, ...]]:
+        """Return the requested topics; start the creation of those that do not exist, if `may_create`."""
         ids: dict[UUID, None] = {}
         names: dict[str, None] = {}
         for topic in requested:
@@ -140,7 +139,7 @@ class MetadataHandler:
             elif topic.name is not None:
                 names[topic.name] = None
         if ids:
-            return (yield from each_in_steps(partial(self._topic_by_id, context, view), ids))
+            return (yield from map_steps(partial(self._topic_by_id, context, view), ids))
         known, missing, topics = view.image.topics_by_name, list[str](), []
         may_create = may_create and self._creation is not None
         describable = yield from accessible_names(self._authorizer, context, _DESCRIBE_TOPIC, names)
@@ -158,18 +157,21 @@ class MetadataHandler:
                     missing.append(name)
             yield None
         if self._creation is not None and may_create and missing:
-            self._creation.request(missing)
+            self._creation.request(missing, context)
         return tuple(topics)
 
     def _topic_by_id(
         self, context: RequestContext, view: _View, topic_id: UUID
     ) -> Steps[MetadataResponseTopic]:
-        """Return a topic. One that the client may not describe is unknown to it."""
+        """Return a topic. The response for one that the client may not describe has its id, but no name."""
         topic = view.image.topics_by_id.get(topic_id)
-        if topic is None or not self._authorizer.is_authorized(context, *_DESCRIBE_TOPIC, topic.name):
-            unknown = ErrorCode.UNKNOWN_TOPIC_ID
-            return MetadataResponseTopic(error_code=unknown, name=None, topic_id=topic_id)
-        return (yield from view.topic(topic))
+        code = ErrorCode.UNKNOWN_TOPIC_ID
+        if topic is not None:
+            if self._authorizer.is_authorized(context, *_DESCRIBE_TOPIC, topic.name):
+                return (yield from view.topic(topic))
+            # As in Kafka, ids are not secret: the client cannot guess them.
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return MetadataResponseTopic(error_code=code, name=None, topic_id=topic_id)
 
     def _may_create(self, context: RequestContext, name: str) -> bool:
         create, authorizer = AclOperation.CREATE, self._authorizer
@@ -196,6 +198,7 @@ class _View:
         self._alive = {broker.id for broker, _ in image.alive_brokers(listener)} if version == 0 else set()
 
     def topic(self, topic: TopicImage) -> Steps[MetadataResponseTopic]:
+        """Return a topic with the leader of each partition."""
         partitions = []
         for index, partition_image in topic.partitions.items():
             partitions.append(self._partition(index, partition_image))
@@ -235,6 +238,7 @@ class _View:
 
 
 def _is_valid(topics: tuple[MetadataRequestTopic, ...], version: int) -> Steps[bool]:
+    """Return whether all topics have names, or ids in a version that has ids."""
     has_ids, has_names = False, True
     for topic in topics:
         yield None
@@ -245,7 +249,7 @@ def _is_valid(topics: tuple[MetadataRequestTopic, ...], version: int) -> Steps[b
 
 def _invalid_response(topics: tuple[MetadataRequestTopic, ...]) -> Steps[MetadataResponse]:
     error = ErrorCode.INVALID_REQUEST
-    invalid = yield from each(
+    invalid = yield from map_items(
         lambda topic: MetadataResponseTopic(error_code=error, name=topic.name or "", topic_id=topic.topic_id),
         topics,
     )

@@ -11,17 +11,13 @@ Each topic or partition that does not exist gets an error; the others are commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
 from dataclasses import replace
 from uuid import UUID
 
+from tidelog.broker.api.handlers.readable_topics import ReadableTopics, TopicAccess
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.scheduling.slices import Slices
-from tidelog.broker.security.authorization.access import accessible_names
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.image import MetadataImage, TopicImage
-from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -40,52 +36,38 @@ _Errors = dict[tuple[UUID, int], ErrorCode]
 class OffsetCommitHandler:
     """Looks up the topics in the metadata and passes the commit to the coordinator."""
 
-    def __init__(
-        self,
-        groups: GroupService,
-        image: Callable[[], MetadataImage],
-        slices: Slices,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
-    ) -> None:
-        self._authorizer = authorizer
+    def __init__(self, groups: GroupService, topics: TopicAccess) -> None:
         self._groups = groups
-        self._image = image
-        self._slices = slices
+        self._topics = topics
 
     async def handle(self, context: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse:
         """Return the result of every partition; an error of the whole request is at each that exists."""
-        version, image, slices = context.header.api_version, self._image(), self._slices
-        readable = await slices.complete(self._readable_topics(context, image, request))
+        version, image, slices = context.header.api_version, self._topics.image(), self._topics.slices
+        names = [_name(image, topic, version) for topic in request.topics]
+        readable = await self._topics.readable(context, image, names)
         accepted = await slices.complete(_without_unknown_partitions(image, request, version, readable))
-        failed, committed = ErrorCode.NONE, OffsetCommitResponse()
+        coordinator_error, committed = ErrorCode.NONE, OffsetCommitResponse()
         if accepted.topics:
             try:
                 committed = await self._groups.commit_offsets(accepted, version)
             except KafkaError as error:
-                failed = error.code
-        return await slices.complete(_response(image, request, version, committed, failed, readable))
-
-    def _readable_topics(
-        self, context: RequestContext, image: MetadataImage, request: OffsetCommitRequest
-    ) -> Steps[Container[str]]:
-        """Return the names of the requested topics that the client may read."""
-        version = context.header.api_version
-        names = [_name(image, topic, version) for topic in request.topics]
-        read_topic = (AclOperation.READ, AclResourceType.TOPIC)
-        return (yield from accessible_names(self._authorizer, context, read_topic, names))
+                coordinator_error = error.code
+        return await slices.complete(
+            _response(image, request, version, committed, coordinator_error, readable)
+        )
 
 
 def _without_unknown_partitions(
-    image: MetadataImage, request: OffsetCommitRequest, version: int, readable: Container[str]
+    image: MetadataImage, request: OffsetCommitRequest, version: int, readable: ReadableTopics
 ) -> Steps[OffsetCommitRequest]:
     """Return the request with name and id of each topic, and only with partitions that can be committed."""
     topics = []
     for requested in request.topics:
         topic = _find(image, requested, version)
-        if topic is not None and topic.name in readable:
-            partitions = []
+        if topic is not None:
+            partitions, known = [], readable.partitions(topic.name)
             for each in requested.partitions:
-                if each.partition_index in topic.partitions:
+                if each.partition_index in known:
                     partitions.append(each)
                 yield None
             if partitions:
@@ -101,28 +83,28 @@ def _response(
     request: OffsetCommitRequest,
     version: int,
     committed: OffsetCommitResponse,
-    failed: ErrorCode,
-    readable: Container[str],
+    coordinator_error: ErrorCode,
+    readable: ReadableTopics,
 ) -> Steps[OffsetCommitResponse]:
     errors: _Errors = {}
     for topic in committed.topics:
         for partition in topic.partitions:
             errors[topic.topic_id, partition.partition_index] = ErrorCode(partition.error_code)
             yield None
-    by_id = version >= TOPIC_IDS_FROM_VERSION
-    unknown_topic = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topics = []
     for requested in request.topics:
-        found = _find(image, requested, version)
+        name, topic_image = _name(image, requested, version), _find(image, requested, version)
+        has_unknown_id = topic_image is None and version >= TOPIC_IDS_FROM_VERSION
         partitions = []
         for each in requested.partitions:
-            index, error = each.partition_index, unknown_topic
-            if _name(image, requested, version) not in readable and (found is not None or not by_id):
-                error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-            elif found is not None:
-                is_known = index in found.partitions
-                error = failed if is_known and failed else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                error = errors.get((found.id, index), error)
+            index = each.partition_index
+            error = (
+                ErrorCode.UNKNOWN_TOPIC_ID
+                if has_unknown_id
+                else readable.error(name, index, coordinator_error)
+            )
+            if topic_image is not None:
+                error = errors.get((topic_image.id, index), error)
             partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
             yield None
         topics.append(

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial
 
+from tidelog.broker.api.handlers.readable_topics import ReadableTopics, TopicAccess
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.scheduling.slices import Slices
-from tidelog.broker.security.authorization.access import accessible_names
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
-from tidelog.cluster.image import MetadataImage
-from tidelog.protocol.access_control import AclOperation, AclResourceType
-from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestTopic,
@@ -21,47 +15,33 @@ from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from tidelog.protocol.steps import Steps, each_in_steps
+from tidelog.protocol.steps import Steps, map_items, map_steps
 
 
 class OffsetDeleteHandler:
     """Passes the deletion of partitions that exist to the coordinator."""
 
-    def __init__(
-        self,
-        groups: GroupService,
-        image: Callable[[], MetadataImage],
-        slices: Slices,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
-    ) -> None:
-        self._authorizer = authorizer
+    def __init__(self, groups: GroupService, topics: TopicAccess) -> None:
         self._groups = groups
-        self._image = image
-        self._slices = slices
+        self._topics = topics
 
     async def handle(self, context: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
         """Return the result of every partition; an error of the whole group raises KafkaError."""
-        image, slices = self._image(), self._slices
-        readable = await slices.complete(
-            accessible_names(
-                self._authorizer,
-                context,
-                (AclOperation.READ, AclResourceType.TOPIC),
-                [topic.name for topic in request.topics],
-            )
-        )
+        image, slices = self._topics.image(), self._topics.slices
+        names = [topic.name for topic in request.topics]
+        readable = await self._topics.readable(context, image, names)
         existing = await slices.complete(
-            each_in_steps(partial(_without_unknown_partitions, image, readable), request.topics)
+            map_steps(partial(_without_unknown_partitions, readable), request.topics)
         )
         response = await self._groups.delete_offsets(replace(request, topics=existing))
         return await slices.complete(_response(request, response, readable))
 
 
 def _without_unknown_partitions(
-    image: MetadataImage, readable: Container[str], requested: OffsetDeleteRequestTopic
+    readable: ReadableTopics, requested: OffsetDeleteRequestTopic
 ) -> Steps[OffsetDeleteRequestTopic]:
-    topic = image.topics_by_name.get(requested.name)
-    known = () if topic is None or topic.name not in readable else topic.partitions
+    """Return the topic with only the partitions that exist and that the client may read."""
+    known = readable.partitions(requested.name)
     partitions = []
     for partition in requested.partitions:
         if partition.partition_index in known:
@@ -71,24 +51,15 @@ def _without_unknown_partitions(
 
 
 def _response(
-    request: OffsetDeleteRequest, response: OffsetDeleteResponse, readable: Container[str]
+    request: OffsetDeleteRequest, response: OffsetDeleteResponse, readable: ReadableTopics
 ) -> Steps[OffsetDeleteResponse]:
-    errors: dict[tuple[str, int], int] = {}
-    for deleted in response.topics:
-        for partition in deleted.partitions:
-            errors[deleted.name, partition.partition_index] = partition.error_code
-            yield None
-    topics = []
-    for requested in request.topics:
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if requested.name not in readable:
-            unknown = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        partitions = []
-        for each in requested.partitions:
-            error = errors.get((requested.name, each.partition_index), unknown)
-            partitions.append(
-                OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
-            )
-            yield None
-        topics.append(OffsetDeleteResponseTopic(name=requested.name, partitions=tuple(partitions)))
-    return replace(response, topics=tuple(topics))
+    """Return the response with a result for every requested partition."""
+    results = yield from readable.results(
+        request.topics,
+        response.topics,
+        lambda index, error: OffsetDeleteResponsePartition(partition_index=index, error_code=error),
+    )
+    topics = yield from map_items(
+        lambda result: OffsetDeleteResponseTopic(name=result[0], partitions=result[1]), results
+    )
+    return replace(response, topics=topics)

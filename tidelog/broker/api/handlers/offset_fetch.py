@@ -15,19 +15,18 @@ offsets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.coordinators.groups.offset_commands import ids_differ
 from tidelog.broker.coordinators.groups.offset_fetch import NO_OFFSET
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.access import accessible_names
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
@@ -43,12 +42,11 @@ from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from tidelog.protocol.schema import ZERO_UUID
-from tidelog.protocol.steps import Steps, distinct, each, each_in_steps
+from tidelog.protocol.steps import Steps, map_items, map_steps
 
 GROUP_ERROR_FROM_VERSION = 2
 GROUPS_FROM_VERSION = 8
 TOPIC_IDS_FROM_VERSION = 10
-
 
 _DESCRIBE_GROUP: Final = (AclOperation.DESCRIBE, AclResourceType.GROUP)
 _DESCRIBE_TOPIC: Final = (AclOperation.DESCRIBE, AclResourceType.TOPIC)
@@ -65,32 +63,24 @@ class _GroupAccess(NamedTuple):
 class OffsetFetchHandler:
     """Passes the request to the coordinator, in the same form for one group and for many."""
 
-    def __init__(
-        self,
-        groups: GroupService,
-        image: Callable[[], MetadataImage],
-        slices: Slices,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
-    ) -> None:
-        self._authorizer = authorizer
+    def __init__(self, groups: GroupService, topics: TopicAccess) -> None:
         self._groups = groups
-        self._image = image
-        self._slices = slices
+        self._topics = topics
 
     async def handle(self, context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
         """Return the result of every distinct group; errors are in the response."""
-        version, image, slices = context.header.api_version, self._image(), self._slices
-        named: Sequence[OffsetFetchRequestGroup] = request.groups
+        version, image, slices = context.header.api_version, self._topics.image(), self._topics.slices
+        requested_groups: Sequence[OffsetFetchRequestGroup] = request.groups
         if version < GROUPS_FROM_VERSION:
-            named = (await slices.complete(_as_group(request)),)
+            requested_groups = (await slices.complete(_as_group(request)),)
         by_id = version >= TOPIC_IDS_FROM_VERSION
-        groups = await slices.complete(_groups_once(named))
-        access = await slices.complete(each_in_steps(partial(self._access, context, image, by_id), groups))
+        groups = await slices.complete(_each_once(requested_groups))
+        access = await slices.complete(map_steps(partial(self._access, context, image, by_id), groups))
         allowed = [each.allowed for each in access if each.allowed is not None]
-        requested = await slices.complete(each_in_steps(partial(_with_topics, image, by_id), allowed))
+        requested = await slices.complete(map_steps(partial(_with_topics, image, by_id), allowed))
         fetched = await self._groups.fetch_offsets(requested, request.require_stable)
         if version < GROUPS_FROM_VERSION:
-            results = await slices.complete(each_in_steps(lambda result: _current(result, image), fetched))
+            results = await slices.complete(map_steps(lambda result: _current(result, image), fetched))
         else:
             results = await slices.complete(_results(allowed, fetched, image, by_id))
         responses = await slices.complete(self._with_denied(context, access, results))
@@ -102,7 +92,7 @@ class OffsetFetchHandler:
         self, context: RequestContext, image: MetadataImage, by_id: bool, group: OffsetFetchRequestGroup
     ) -> Steps[_GroupAccess]:
         """Return the part of a requested group that the client may describe."""
-        authorizer = self._authorizer
+        authorizer = self._topics.authorizer
         if not authorizer.is_authorized(context, *_DESCRIBE_GROUP, group.group_id):
             return _GroupAccess(group, None, ())
         if group.topics is None or not authorizer.is_enabled:
@@ -111,8 +101,8 @@ class OffsetFetchHandler:
         denied: list[OffsetFetchRequestTopics] = []
         for topic in group.topics:
             yield None
-            known = image.topics_by_id.get(topic.topic_id) if by_id else None
-            name = None if by_id and known is None else known.name if known else topic.name
+            known_topic = image.topics_by_id.get(topic.topic_id) if by_id else None
+            name = None if by_id and known_topic is None else known_topic.name if known_topic else topic.name
             is_allowed = name is None or authorizer.is_authorized(context, *_DESCRIBE_TOPIC, name)
             (allowed if is_allowed else denied).append(topic)
         return _GroupAccess(group, replace(group, topics=tuple(allowed)), tuple(denied))
@@ -124,7 +114,7 @@ class OffsetFetchHandler:
         results: Iterable[OffsetFetchResponseGroup],
     ) -> Steps[tuple[OffsetFetchResponseGroup, ...]]:
         """Return the results of all requested groups: `results`, and errors for what was denied."""
-        following = iter(results)
+        remaining = iter(results)
         responses = []
         for group in access:
             yield None
@@ -132,15 +122,17 @@ class OffsetFetchHandler:
                 code = ErrorCode.GROUP_AUTHORIZATION_FAILED
                 responses.append(OffsetFetchResponseGroup(group_id=group.requested.group_id, error_code=code))
                 continue
-            result = next(following)
+            result = next(remaining)
             if group.requested.topics is None:
                 names = [topic.name for topic in result.topics]
-                visible = yield from accessible_names(self._authorizer, context, _DESCRIBE_TOPIC, names)
+                visible = yield from accessible_names(
+                    self._topics.authorizer, context, _DESCRIBE_TOPIC, names
+                )
                 topics = tuple(topic for topic in result.topics if topic.name in visible)
                 result = replace(result, topics=topics)
             elif group.denied and result.error_code == ErrorCode.NONE:
                 failed = partial(_failed_topic, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                denied = yield from each_in_steps(failed, group.denied)
+                denied = yield from map_steps(failed, group.denied)
                 result = replace(result, topics=(*result.topics, *denied))
             responses.append(result)
         return tuple(responses)
@@ -168,16 +160,16 @@ def _results(
     image: MetadataImage,
     by_id: bool,
 ) -> Steps[tuple[OffsetFetchResponseGroup, ...]]:
-    found = []
+    results = []
     for group, result in zip(groups, group_results, strict=True):
         if group.topics is None:
-            found.append((yield from (_with_ids if by_id else _current)(result, image)))
+            results.append((yield from (_with_ids if by_id else _current)(result, image)))
         elif by_id and result.error_code == ErrorCode.NONE:
-            found.append((yield from _with_unknown(group.topics, result, image)))
+            results.append((yield from _with_unknown(group.topics, result, image)))
         else:
-            found.append(result)
+            results.append(result)
         yield None
-    return tuple(found)
+    return tuple(results)
 
 
 def _with_unknown(
@@ -224,7 +216,7 @@ def _with_ids(result: OffsetFetchResponseGroup, image: MetadataImage) -> Steps[O
 
 
 def _failed_topic(code: ErrorCode, topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopics]:
-    partitions = yield from each(
+    partitions = yield from map_items(
         lambda index: OffsetFetchResponsePartitions(
             partition_index=index, committed_offset=NO_OFFSET, error_code=code
         ),
@@ -237,7 +229,7 @@ def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
     """Convert a request of versions 1-7 to the form of later ones."""
     topics = None
     if request.topics is not None:
-        topics = yield from each(
+        topics = yield from map_items(
             lambda topic: OffsetFetchRequestTopics(
                 name=topic.name, partition_indexes=topic.partition_indexes
             ),
@@ -246,23 +238,56 @@ def _as_group(request: OffsetFetchRequest) -> Steps[OffsetFetchRequestGroup]:
     return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
 
 
-def _groups_once(groups: Sequence[OffsetFetchRequestGroup]) -> Steps[tuple[OffsetFetchRequestGroup, ...]]:
-    """Return each group once."""
-    if len(groups) == 1:
-        # The hash of a group with very many topics takes long.
-        return ((yield from _named_once(groups[0])),)
-    return (yield from each_in_steps(_named_once, (yield from distinct(groups))))
+def _each_once(groups: Iterable[OffsetFetchRequestGroup]) -> Steps[tuple[OffsetFetchRequestGroup, ...]]:
+    """Return the groups with each partition once: the response may have kilobytes of metadata for each.
+
+    A repeated group or topic is omitted if no partition of it remains. Groups and topics are not compared as
+    a whole, because the hash of a group with very many partitions takes long.
+    """
+    found = []
+    requested: dict[str, _RequestedOffsets] = {}
+    for group in groups:
+        is_new = group.group_id not in requested
+        offsets = requested.setdefault(group.group_id, _RequestedOffsets())
+        if group.topics is None:
+            if not offsets.is_all:
+                offsets.is_all = True
+                found.append(group)
+        else:
+            topics = yield from offsets.added(group.topics)
+            if topics or is_new:
+                found.append(replace(group, topics=topics))
+        yield None
+    return tuple(found)
 
 
-def _named_once(group: OffsetFetchRequestGroup) -> Steps[OffsetFetchRequestGroup]:
-    """Return the group with each partition once: the response may have kilobytes of metadata for each."""
-    if group.topics is None:
-        return group
-    topics = yield from each(
-        lambda topic: replace(topic, partition_indexes=tuple(dict.fromkeys(topic.partition_indexes))),
-        (yield from distinct(group.topics)),
-    )
-    return replace(group, topics=topics)
+class _RequestedOffsets:
+    """What a request has requested of one group so far."""
+
+    def __init__(self) -> None:
+        self.is_all = False
+        """Whether all topics of the group are requested."""
+        self._partitions: dict[tuple[str, UUID], set[int]] = {}
+
+    def added(
+        self, topics: Iterable[OffsetFetchRequestTopics]
+    ) -> Steps[tuple[OffsetFetchRequestTopics, ...]]:
+        """Add `topics`, and return them without the partitions that were requested before."""
+        found = []
+        for topic in topics:
+            key = (topic.name, topic.topic_id)
+            is_new = key not in self._partitions
+            known = self._partitions.setdefault(key, set())
+            added = []
+            for index in topic.partition_indexes:
+                if index not in known:
+                    known.add(index)
+                    added.append(index)
+                yield None
+            if added or is_new:
+                found.append(replace(topic, partition_indexes=tuple(added)))
+            yield None
+        return tuple(found)
 
 
 def _as_single(
@@ -272,13 +297,13 @@ def _as_single(
     if result.error_code != ErrorCode.NONE:
         if version >= GROUP_ERROR_FROM_VERSION:
             return OffsetFetchResponse(error_code=result.error_code)
-        failed = yield from each_in_steps(partial(_failed, result.error_code), group.topics or ())
+        failed = yield from map_steps(partial(_failed, result.error_code), group.topics or ())
         return OffsetFetchResponse(topics=failed)
-    return OffsetFetchResponse(topics=(yield from each_in_steps(_as_single_topic, result.topics)))
+    return OffsetFetchResponse(topics=(yield from map_steps(_as_single_topic, result.topics)))
 
 
 def _as_single_topic(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchResponseTopic]:
-    partitions = yield from each(
+    partitions = yield from map_items(
         lambda partition: OffsetFetchResponsePartition(
             partition_index=partition.partition_index,
             committed_offset=partition.committed_offset,
@@ -292,7 +317,7 @@ def _as_single_topic(topic: OffsetFetchResponseTopics) -> Steps[OffsetFetchRespo
 
 
 def _failed(error_code: int, topic: OffsetFetchRequestTopics) -> Steps[OffsetFetchResponseTopic]:
-    partitions = yield from each(
+    partitions = yield from map_items(
         lambda index: OffsetFetchResponsePartition(
             partition_index=index, committed_offset=NO_OFFSET, error_code=error_code
         ),

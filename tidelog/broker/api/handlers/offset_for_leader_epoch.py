@@ -13,7 +13,7 @@ from functools import partial
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.security.authorization.access import may_access_cluster
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -24,13 +24,13 @@ from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 
 class OffsetForLeaderEpochHandler:
     """Uses the leader-epoch cache: the largest epoch that is not above the requested one, and its end."""
 
-    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer = ALLOW_EVERYTHING) -> None:
+    def __init__(self, replicas: ReplicaManager, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._replicas = replicas
 
@@ -47,7 +47,7 @@ class OffsetForLeaderEpochHandler:
                 context, AclOperation.DESCRIBE, AclResourceType.TOPIC, topic.topic
             )
             result = partial(self._result, topic.topic) if is_allowed else _denied
-            partitions = yield from each(result, topic.partitions)
+            partitions = yield from map_items(result, topic.partitions)
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=partitions))
             yield None
         return OffsetForLeaderEpochResponse(topics=tuple(topics))

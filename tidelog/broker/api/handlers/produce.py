@@ -23,6 +23,7 @@ from typing import Final
 from uuid import UUID
 
 from tidelog.broker.api.handlers.produce_append import NO_RESPONSE, AppendState, ProduceAppender, Results
+from tidelog.broker.api.request_steps import run_raw_steps
 from tidelog.broker.coordinators.verification.produce import (
     ProduceVerifications,
     TransactionalBatches,
@@ -49,7 +50,7 @@ from tidelog.protocol.produce_view import (
     read_produce_request,
 )
 from tidelog.protocol.response_parts import NodeEndpoint
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import Steps, run_steps
 
 _NAMES_LEADERS: Final = FIRST_VERSION_WITH_CURRENT_LEADER
 
@@ -84,7 +85,7 @@ class ProduceHandler:
             return
         state = AppendState(view, None)
         if self._appender.is_access_limited:
-            completed(self._appender.remove_unauthorized(request, state))
+            run_steps(self._appender.remove_unauthorized(request, state))
         if view.transactional_id is None:
             self._append_all(request, state)
         else:
@@ -102,40 +103,31 @@ class ProduceHandler:
             self._append_in_transaction(request, state)
 
     def _run(self, request: Request, steps: Steps[None]) -> None:
-        """Run the steps of a request. They are cancelled if the client disconnects."""
-
-        def on_failed(error: Exception) -> None:
-            if isinstance(error, DecodeError):
-                request.close(str(error))
-            else:
-                request.fail(error)
-
-        if request.quota is not None:
-            steps = request.quota.measured(steps)
-        work = self._slices.start(steps, lambda _: None, on_failed)
-        if work is not None:
-            request.on_lost = lambda _: work.cancel()
+        run_raw_steps(self._slices, request, steps)
 
     def _append_in_transaction(self, request: Request, state: AppendState) -> None:
         """Append at once if the transaction is open in every partition; otherwise verify it first."""
         view = state.view
         support = ClientSupport.of_produce(request.header.api_version)
-        found = transactional_batches(view, support, self._replicas)
-        verifications = {} if found is None else self._verifier.begin(*found)
-        if found is None or not self._verifier.unverified(verifications):
+        transactional = transactional_batches(view, support, self._replicas)
+        verifications = {} if transactional is None else self._verifier.begin(*transactional)
+        if transactional is None or not self._verifier.unverified(verifications):
             state.verifications = ProduceVerifications(support, verifications)
             self._append_all(request, state)
         else:
-            self._append_when_verified(request, state, found)
+            self._append_when_verified(request, state, transactional)
 
     def _append_when_verified(
-        self, request: Request, state: AppendState, found: TransactionalBatches
+        self, request: Request, state: AppendState, transactional: TransactionalBatches
     ) -> None:
-        verifying = asyncio.get_running_loop().create_task(self._verifier.verify_with_retries(*found))
-        self._verification_tasks.add(verifying)
+        """Verify the transaction with its coordinator, and then append."""
+        verification_task = asyncio.get_running_loop().create_task(
+            self._verifier.verify_with_retries(*transactional)
+        )
+        self._verification_tasks.add(verification_task)
 
         def on_abandoned(_: Request) -> None:
-            verifying.cancel()
+            verification_task.cancel()
 
         def on_verified(task: asyncio.Task[Verifications]) -> None:
             self._verification_tasks.discard(task)
@@ -143,7 +135,7 @@ class ProduceHandler:
                 return  # The memory of the frame, and of the records in it, has been reused.
             request.on_abandoned = None
             try:
-                state.verifications = ProduceVerifications(found.transaction.support, task.result())
+                state.verifications = ProduceVerifications(transactional.transaction.support, task.result())
                 self._append_all(request, state)
             except DecodeError as error:
                 request.close(str(error))
@@ -151,7 +143,7 @@ class ProduceHandler:
                 request.fail(error)
 
         request.on_abandoned = on_abandoned
-        verifying.add_done_callback(on_verified)
+        verification_task.add_done_callback(on_verified)
 
     def _append_all(self, request: Request, state: AppendState) -> None:
         """Append the records of every partition; then respond or park the request."""
@@ -172,6 +164,7 @@ class ProduceHandler:
         self._on_appended(request, state)
 
     def _on_appended(self, request: Request, state: AppendState) -> None:
+        """Respond or park, after a flush if a log requires one."""
         view, results, appended = state.view, state.results, state.appended
         for one in appended:
             if one.partition.log.must_flush:
@@ -201,6 +194,8 @@ class ProduceHandler:
         results: Results,
         appended: list[PartitionAppend],
     ) -> None:
+        """Let a request with acks=all wait until its records are committed, or its timeout has passed."""
+
         def on_failed(error: Exception) -> None:
             for one in appended:
                 one.result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -241,7 +236,7 @@ class ProduceHandler:
             self._complete_without_response(request, results)
             return
         if len(results) <= PARTITIONS_PER_STEP:
-            request.respond((completed(self._encode(request, results)),))
+            request.respond((run_steps(self._encode(request, results)),))
         else:
             self._run(request, self._respond_in_steps(request, results))
 
@@ -279,7 +274,7 @@ class ProduceHandler:
         for requested, result in results:
             if result.error_code:
                 code = ErrorCode(result.error_code).name
-                partition = f"partition {requested.partition} of {requested.topic}"
+                partition = f"partition {requested.partition} of {requested.topic or requested.topic_id}"
                 request.close(f"acks=0 to {partition} failed with {code}")
                 return
         if request.quota is not None:

@@ -21,7 +21,7 @@ from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.security.authorization.access import require_access
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.batch import claims_transaction
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -71,7 +71,7 @@ class ProduceAppender:
         fetch_purgatory: Purgatory,
         traffic: TopicTraffic,
         log_limit: LogLimit,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         self._authorizer = authorizer
         self.is_access_limited = authorizer.is_enabled
@@ -161,7 +161,7 @@ class ProduceAppender:
         """Do the same as `append`, with the validation that it may need."""
         if self.append(request, requested, state):
             return
-        assert requested.records is not None, "the partition was found"
+        assert requested.records is not None, "`append` rejects a partition without records"
         # The error must not be stored: its traceback refers to the request, which would form a cycle.
         try:
             partition = self._replicas.find(requested.topic, requested.topic_id, requested.partition)
@@ -217,9 +217,9 @@ class ProduceAppender:
             self._log_limit.log(
                 logger,
                 logging.WARNING if is_damaged else logging.ERROR,
-                "damaged batch from %s for partition %d of %s: %s: %s"
+                "Damaged batch from %s for partition %d of %s: %s: %s"
                 if is_damaged
-                else "produce from %s to partition %d of %s failed with %s: %s",
+                else "Produce from %s to partition %d of %s failed with %s: %s",
                 request.peer, requested.partition, requested.topic or requested.topic_id,
                 error.code.name, error,
             )  # fmt: skip
@@ -235,8 +235,9 @@ def _append_to(
     state: AppendState,
     validated: _Validated | None,
 ) -> AppendInfo:
+    """Append the records of one partition; transactional ones with their verification."""
     records, acks, now_ms = requested.records, state.view.acks, request.received_ms
-    assert records is not None, "the partition was found"
+    assert records is not None, "`_find` rejects a partition without records"
     batch = None
     if validated is not None:
         if validated.partition is not partition:
@@ -254,6 +255,10 @@ def _append_to(
 def _verification(
     verifications: ProduceVerifications | None, partition: Partition, requested: ProducePartition
 ) -> Verification | None:
+    """Return the verification of transactional records; None if they need none.
+
+    Errors: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and those of `ProduceVerifications.of`.
+    """
     if verifications is None:
         text = "transactional records need a transactional id in the request"
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, text)

@@ -1,4 +1,4 @@
-"""Which handler answers which API: the one place that lists what this broker serves."""
+"""Registers the handler of each API that a broker serves."""
 
 from __future__ import annotations
 
@@ -11,12 +11,17 @@ from tidelog.broker.api.handlers.add_partitions_to_txn import AddPartitionsToTxn
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.api.handlers.config_alteration import BrokerChecks, ConfigAlterationForwarder
+from tidelog.broker.api.handlers.delegation_token_changes import (
+    DelegationTokenHandlers,
+    ForwardedTokenChanges,
+)
 from tidelog.broker.api.handlers.delete_groups import DeleteGroupsHandler
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_acls import DescribeAclsHandler
 from tidelog.broker.api.handlers.describe_client_quotas import DescribeClientQuotasHandler
 from tidelog.broker.api.handlers.describe_cluster import DescribeClusterHandler
 from tidelog.broker.api.handlers.describe_configs import DescribeConfigsHandler
+from tidelog.broker.api.handlers.describe_delegation_token import DescribeDelegationTokenHandler
 from tidelog.broker.api.handlers.describe_groups import DescribeGroupsHandler
 from tidelog.broker.api.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
@@ -130,7 +135,7 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register_raw(ApiKey.FETCH, fetch.handle)
     dispatcher.register(
         ApiKey.LIST_OFFSETS,
-        ListOffsetsHandler(replicas, services.slices, services.remote, authorizer).handle,
+        ListOffsetsHandler(replicas, services.slices, authorizer, services.remote).handle,
     )
     dispatcher.register(
         ApiKey.DELETE_RECORDS,
@@ -161,13 +166,13 @@ def _fetch_options(services: Services) -> FetchOptions:
 def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     """Register the APIs of consumer groups of the classic protocol."""
     groups, image, slices = services.groups, services.image, services.slices
-    transactions, authorizer = services.transactions, services.authorizer
+    transactions, authorizer, topics = services.transactions, services.authorizer, services.topic_access()
     coordinators = {
         CoordinatorType.GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, groups.partition_for),
         CoordinatorType.TRANSACTION: CoordinatorTopic(TRANSACTION_STATE_TOPIC, transactions.partition_for),
     }
-    find = FindCoordinatorHandler(coordinators, image, services.topic_creation, authorizer)
-    dispatcher.register(ApiKey.FIND_COORDINATOR, find.handle)
+    find_coordinator = FindCoordinatorHandler(coordinators, image, services.topic_creation, authorizer)
+    dispatcher.register(ApiKey.FIND_COORDINATOR, find_coordinator.handle)
     dispatcher.register(
         ApiKey.JOIN_GROUP, JoinGroupHandler(groups).handle, uses_slot=False, is_cancellable=True
     )
@@ -176,9 +181,9 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     )
     dispatcher.register(ApiKey.HEARTBEAT, HeartbeatHandler(groups).handle)
     dispatcher.register(ApiKey.LEAVE_GROUP, LeaveGroupHandler(groups).handle)
-    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, image, slices, authorizer).handle)
-    dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, image, slices, authorizer).handle)
-    dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, image, slices, authorizer).handle)
+    dispatcher.register(ApiKey.OFFSET_COMMIT, OffsetCommitHandler(groups, topics).handle)
+    dispatcher.register(ApiKey.OFFSET_FETCH, OffsetFetchHandler(groups, topics).handle)
+    dispatcher.register(ApiKey.OFFSET_DELETE, OffsetDeleteHandler(groups, topics).handle)
     dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups, authorizer).handle)
     dispatcher.register(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(groups, authorizer).handle)
     dispatcher.register(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(groups, slices, authorizer).handle)
@@ -197,8 +202,8 @@ def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) 
         services.slices,
     )
     dispatcher.register(ApiKey.WRITE_TXN_MARKERS, markers.handle, uses_slot=False)
-    committing = TxnOffsetCommitHandler(groups, services.image, services.slices, services.authorizer)
-    dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, committing.handle, uses_slot=False)
+    commit_offsets = TxnOffsetCommitHandler(groups, services.topic_access())
+    dispatcher.register(ApiKey.TXN_OFFSET_COMMIT, commit_offsets.handle, uses_slot=False)
 
 
 def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
@@ -210,21 +215,20 @@ def _register_transactions(dispatcher: Dispatcher, services: Services) -> None:
     transactions, groups, authorizer = services.transactions, services.groups, services.authorizer
     init_producer_id = InitProducerIdHandler(services.producer_ids.next, transactions, authorizer)
     dispatcher.register(ApiKey.INIT_PRODUCER_ID, init_producer_id.handle, uses_slot=False)
-    adding = AddPartitionsToTxnHandler(transactions, services.image, services.slices, authorizer)
-    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, adding.handle, uses_slot=False)
-    adding_offsets = AddOffsetsToTxnHandler(
+    add_partitions = AddPartitionsToTxnHandler(transactions, services.topic_access())
+    dispatcher.register(ApiKey.ADD_PARTITIONS_TO_TXN, add_partitions.handle, uses_slot=False)
+    add_offsets = AddOffsetsToTxnHandler(
         transactions, groups.partition_for, services.image, services.topic_creation
     )
-    dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, adding_offsets.handle, uses_slot=False)
+    dispatcher.register(ApiKey.ADD_OFFSETS_TO_TXN, add_offsets.handle, uses_slot=False)
     dispatcher.register(ApiKey.END_TXN, EndTxnHandler(transactions).handle, uses_slot=False)
-    describing = DescribeTransactionsHandler(transactions, authorizer)
-    dispatcher.register(ApiKey.DESCRIBE_TRANSACTIONS, describing.handle)
+    describe = DescribeTransactionsHandler(transactions, authorizer)
+    dispatcher.register(ApiKey.DESCRIBE_TRANSACTIONS, describe.handle)
     dispatcher.register(ApiKey.LIST_TRANSACTIONS, ListTransactionsHandler(transactions, authorizer).handle)
 
 
 def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
     """Register the APIs that describe brokers, topics and configs."""
-
     image, config, authorizer = services.image, services.config, services.authorizer
     creation = services.topic_creation if config.auto_create_topics_enable else None
     metadata = MetadataHandler(image, config.node_id, creation, authorizer)
@@ -241,6 +245,8 @@ def _register_admin(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.DESCRIBE_ACLS, DescribeAclsHandler(image, config).handle)
     credentials = DescribeUserScramCredentialsHandler(image)
     dispatcher.register(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, credentials.handle)
+    describe_tokens = DescribeDelegationTokenHandler(image, config, authorizer)
+    dispatcher.register(ApiKey.DESCRIBE_DELEGATION_TOKEN, describe_tokens.handle)
     dispatcher.register(ApiKey.LIST_CONFIG_RESOURCES, ListConfigResourcesHandler(image).handle)
     dispatcher.register(
         ApiKey.API_VERSIONS,
@@ -256,6 +262,10 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
     forwarder, image, config = services.forwarder, services.image, services.config
     for key in FORWARDED:
         dispatcher.register_raw(key, forwarder.handle)
+    tokens = DelegationTokenHandlers(config, services.authorizer, ForwardedTokenChanges(forwarder))
+    dispatcher.register(ApiKey.CREATE_DELEGATION_TOKEN, tokens.create, uses_slot=False)
+    dispatcher.register(ApiKey.RENEW_DELEGATION_TOKEN, tokens.renew, uses_slot=False)
+    dispatcher.register(ApiKey.EXPIRE_DELEGATION_TOKEN, tokens.expire, uses_slot=False)
 
     async def alter(context: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
         return await forwarder.forward(context, request, AlterConfigsResponse)
@@ -266,7 +276,7 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
         return await forwarder.forward(context, request, IncrementalAlterConfigsResponse)
 
     check = services.check_certificates
-    altering = ConfigAlterationForwarder(
+    alter_configs = ConfigAlterationForwarder(
         ALTER_CONFIGS,
         image,
         config,
@@ -274,9 +284,9 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
         services.slices,
         BrokerChecks(check_certificates=check, authorizer=services.authorizer),
     )
-    dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle, uses_slot=False)
+    dispatcher.register(ApiKey.ALTER_CONFIGS, alter_configs.handle, uses_slot=False)
     loggers = LoggerChanges(config.node_id, LoggerLevels())
-    incremental = ConfigAlterationForwarder(
+    incremental_alter_configs = ConfigAlterationForwarder(
         INCREMENTAL_ALTER_CONFIGS,
         image,
         config,
@@ -284,4 +294,4 @@ def _register_forwarded(dispatcher: Dispatcher, services: Services) -> None:
         services.slices,
         BrokerChecks(loggers=loggers, check_certificates=check, authorizer=services.authorizer),
     )
-    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle, uses_slot=False)
+    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs.handle, uses_slot=False)

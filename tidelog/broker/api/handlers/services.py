@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
+from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.config.node_config import BrokerConfig
@@ -67,3 +68,7 @@ class Services:
     def image(self) -> MetadataImage:
         """Return the current metadata image."""
         return self.store.image
+
+    def topic_access(self) -> TopicAccess:
+        """Return the access to topics for the handlers of offsets and transactions."""
+        return TopicAccess(self.image, self.slices, self.authorizer)

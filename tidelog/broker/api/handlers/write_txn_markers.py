@@ -42,7 +42,7 @@ from tidelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tidelog.protocol.produce_view import ProducePartitionResult
-from tidelog.protocol.steps import Steps, each, each_in_steps
+from tidelog.protocol.steps import Steps, map_items, map_steps
 
 logger = logging.getLogger(__name__)
 
@@ -64,13 +64,13 @@ class _Markers:
 
         The markers of a partition share one result: they are waited for together, as there may be very many.
         """
-        found = self.latest.get(partition.topic_partition)
-        if found is None or found.leader is not partition.leader:
-            found = PartitionAppend(partition, partition.leader, next_offset, ProducePartitionResult())
-            self.latest[partition.topic_partition] = found
-            self.appended.append(found)
-        found.required_offset = next_offset
-        return found.result
+        append = self.latest.get(partition.topic_partition)
+        if append is None or append.leader is not partition.leader:
+            append = PartitionAppend(partition, partition.leader, next_offset, ProducePartitionResult())
+            self.latest[partition.topic_partition] = append
+            self.appended.append(append)
+        append.required_offset = next_offset
+        return append.result
 
 
 class MarkerPurgatories(NamedTuple):
@@ -106,15 +106,14 @@ class WriteTxnMarkersHandler:
     ) -> WriteTxnMarkersResponse:
         """Append all markers in their order; errors are at their partitions."""
         markers = _Markers()
-        await self._slices.complete(
-            each_in_steps(lambda marker: self._write(marker, markers), request.markers)
-        )
+        await self._slices.complete(map_steps(lambda marker: self._write(marker, markers), request.markers))
         async with asyncio.TaskGroup() as waiting:
             waiting.create_task(self._wait_until_durable(markers.appended))
             await bounded_gather(self._end_in_groups(*end) for end in markers.in_groups)
         return await self._slices.complete(_response(markers.results))
 
     def _write(self, marker: WritableTxnMarker, markers: _Markers) -> Steps[None]:
+        """Append one marker to its partitions; add those of `__consumer_offsets` to `markers.in_groups`."""
         end = EndOfTransaction(
             marker.producer_id,
             marker.producer_epoch,
@@ -162,11 +161,12 @@ class WriteTxnMarkersHandler:
             appended.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     async def _wait_until_replicated(self, appended: list[PartitionAppend]) -> None:
-        known: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Return when the outcome of each append is known, or the timeout has passed."""
+        completion: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_completed() -> None:
-            if not known.done():
-                known.set_result(None)
+            if not completion.done():
+                completion.set_result(None)
 
         def on_failed(error: Exception) -> None:
             for one in appended:
@@ -177,7 +177,7 @@ class WriteTxnMarkersHandler:
         keys = [one.partition.topic_partition for one in appended]
         if keys:
             self._purgatories.produce.try_complete_else_watch(operation, keys)
-            await known
+            await completion
 
     async def _end_in_groups(
         self, partition: int, end: EndOfTransaction, result: ProducePartitionResult
@@ -189,6 +189,7 @@ class WriteTxnMarkersHandler:
 
 
 def _code(error: Exception, topic_partition: TopicPartition) -> ErrorCode:
+    """Log why a marker cannot be appended, and return the error code."""
     if isinstance(error, KafkaError):
         logger.info("Cannot append a transaction marker to %s: %s", topic_partition, error)
         return error.code
@@ -210,11 +211,13 @@ def _by_topic(
 ) -> Steps[tuple[WritableTxnMarkerTopicResult, ...]]:
     topics: dict[str, list[WritableTxnMarkerPartitionResult]] = {}
     for (topic, index), result in results.items():
-        found = WritableTxnMarkerPartitionResult(partition_index=index, error_code=result.error_code)
-        topics.setdefault(topic, []).append(found)
+        partition_result = WritableTxnMarkerPartitionResult(
+            partition_index=index, error_code=result.error_code
+        )
+        topics.setdefault(topic, []).append(partition_result)
         yield None
     return (
-        yield from each(
+        yield from map_items(
             lambda topic: WritableTxnMarkerTopicResult(name=topic[0], partitions=tuple(topic[1])),
             topics.items(),
         )

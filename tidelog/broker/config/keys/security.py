@@ -57,26 +57,25 @@ class SecurityKeys:
     delegation_token_secret_key = password(
         "delegation.token.secret.key",
         "The secret key with which delegation tokens are created and verified. It must be the same on all "
-        "nodes. Has no effect yet.",
+        "nodes, controllers included. Without it, or if it is empty, there are no delegation tokens.",
     )
     delegation_token_max_lifetime_ms = long(
         "delegation.token.max.lifetime.ms",
         604_800_000,
         "The time in milliseconds after its creation after which a delegation token can no longer be "
-        "renewed. Has no effect yet.",
+        "renewed.",
         minimum=1,
     )
     delegation_token_expiry_time_ms = long(
         "delegation.token.expiry.time.ms",
         86_400_000,
-        "The time in milliseconds after which a delegation token expires if it is not renewed. Has no "
-        "effect yet.",
+        "The time in milliseconds after which a delegation token expires if it is not renewed.",
         minimum=1,
     )
     delegation_token_expiry_check_interval_ms = long(
         "delegation.token.expiry.check.interval.ms",
         3_600_000,
-        "The interval in milliseconds at which expired delegation tokens are removed. Has no effect yet.",
+        "The interval in milliseconds at which expired delegation tokens are removed.",
         minimum=1,
     )
     sasl_client_callback_handler_class = optional_class_name(
@@ -86,8 +85,8 @@ class SecurityKeys:
     sasl_enabled_mechanisms = text_list(
         "sasl.enabled.mechanisms",
         ("GSSAPI",),
-        "The SASL mechanisms that the server accepts, as a comma-separated list: PLAIN, SCRAM-SHA-256 or "
-        "SCRAM-SHA-512.",
+        "The SASL mechanisms that the server accepts, as a comma-separated list: PLAIN, SCRAM-SHA-256, "
+        "SCRAM-SHA-512 or OAUTHBEARER.",
     )
     sasl_jaas_config = password(
         "sasl.jaas.config",
@@ -127,67 +126,66 @@ class SecurityKeys:
     )
     sasl_login_callback_handler_class = optional_class_name(
         "sasl.login.callback.handler.class",
-        "The class of the SASL login callback handler. Has no effect yet.",
+        "The class that obtains the tokens of OAUTHBEARER for connections to other nodes. It is set for each "
+        "listener: listener.name.<listener>.oauthbearer.sasl.login.callback.handler.class.",
     )
     sasl_login_class = optional_class_name(
         "sasl.login.class", "The class that performs the SASL login. Has no effect yet."
     )
     sasl_login_connect_timeout_ms = optional_integer(
         "sasl.login.connect.timeout.ms",
-        "The maximum time in milliseconds to connect to the identity provider. Has no effect yet.",
+        "The maximum time in milliseconds to connect to the identity provider.",
     )
     sasl_login_read_timeout_ms = optional_integer(
         "sasl.login.read.timeout.ms",
-        "The maximum time in milliseconds to wait for a response of the identity provider. Has no effect "
-        "yet.",
+        "The maximum time in milliseconds to wait for a response of the identity provider.",
     )
     sasl_login_refresh_buffer_seconds = short(
         "sasl.login.refresh.buffer.seconds",
         300,
-        "The time in seconds before the expiration of a credential at which it must have been refreshed. "
-        "Has no effect yet.",
+        "The time in seconds before the expiration of a credential at which it must have been refreshed.",
     )
     sasl_login_refresh_min_period_seconds = short(
         "sasl.login.refresh.min.period.seconds",
         60,
-        "The minimum time in seconds before a credential is refreshed. Has no effect yet.",
+        "The minimum time in seconds before a credential is refreshed.",
     )
     sasl_login_refresh_window_factor = decimal(
         "sasl.login.refresh.window.factor",
         0.8,
-        "The share of the lifetime of a credential after which the credential is refreshed. Has no effect "
-        "yet.",
+        "The share of the lifetime of a credential after which the credential is refreshed.",
     )
     sasl_login_refresh_window_jitter = decimal(
         "sasl.login.refresh.window.jitter",
         0.05,
-        "The random part of the time before a credential is refreshed, as a share of its lifetime. Has no "
-        "effect yet.",
+        "The random part of the time before a credential is refreshed, as a share of its lifetime.",
     )
     sasl_login_retry_backoff_ms = long(
         "sasl.login.retry.backoff.ms",
         100,
-        "The initial time in milliseconds before a failed login is retried. Has no effect yet.",
+        "The initial time in milliseconds before a failed login is retried.",
     )
     sasl_login_retry_backoff_max_ms = long(
         "sasl.login.retry.backoff.max.ms",
         10_000,
-        "The maximum time in milliseconds before a failed login is retried. Has no effect yet.",
+        "The maximum time in milliseconds before a failed login is retried.",
     )
     sasl_mechanism_controller_protocol = text(
         "sasl.mechanism.controller.protocol",
         "GSSAPI",
-        "The SASL mechanism for connections to controllers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
+        "The SASL mechanism for connections to controllers: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or "
+        "OAUTHBEARER.",
     )
     sasl_mechanism_inter_broker_protocol = text(
         "sasl.mechanism.inter.broker.protocol",
         "GSSAPI",
-        "The SASL mechanism for connections between brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
+        "The SASL mechanism for connections between brokers: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or "
+        "OAUTHBEARER.",
     )
     sasl_oauthbearer_assertion_algorithm = text(
         "sasl.oauthbearer.assertion.algorithm",
         "RS256",
-        "The algorithm with which the assertion is signed. Has no effect yet.",
+        "The algorithm with which the assertion is signed.",
         valid_values=(
             "ES256",
             "RS256",
@@ -196,124 +194,122 @@ class SecurityKeys:
     )
     sasl_oauthbearer_assertion_claim_aud = optional_text(
         "sasl.oauthbearer.assertion.claim.aud",
-        "The audience (claim aud) of the assertion. Has no effect yet.",
+        "The audience (claim aud) of the assertion.",
     )
     sasl_oauthbearer_assertion_claim_exp_seconds = integer(
         "sasl.oauthbearer.assertion.claim.exp.seconds",
         300,
-        "The time in seconds after which the assertion expires. Has no effect yet.",
+        "The time in seconds after which the assertion expires.",
         minimum=0,
         maximum=86_400,
     )
     sasl_oauthbearer_assertion_claim_iss = optional_text(
-        "sasl.oauthbearer.assertion.claim.iss", "The issuer (claim iss) of the assertion. Has no effect yet."
+        "sasl.oauthbearer.assertion.claim.iss", "The issuer (claim iss) of the assertion."
     )
     sasl_oauthbearer_assertion_claim_jti_include = boolean(
         "sasl.oauthbearer.assertion.claim.jti.include",
         False,
-        "Whether the assertion contains a unique id (claim jti). Has no effect yet.",
+        "Whether the assertion contains a unique id (claim jti).",
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds = integer(
         "sasl.oauthbearer.assertion.claim.nbf.seconds",
         60,
-        "The time in seconds before its creation from which the assertion is valid (claim nbf). Has no "
-        "effect yet.",
+        "The time in seconds before its creation from which the assertion is valid (claim nbf).",
         minimum=0,
         maximum=3600,
     )
     sasl_oauthbearer_assertion_claim_sub = optional_text(
-        "sasl.oauthbearer.assertion.claim.sub", "The subject (claim sub) of the assertion. Has no effect yet."
+        "sasl.oauthbearer.assertion.claim.sub", "The subject (claim sub) of the assertion."
     )
     sasl_oauthbearer_assertion_file = optional_text(
         "sasl.oauthbearer.assertion.file",
-        "The path of a file that contains a signed assertion. Has no effect yet.",
+        "The path of a file that contains a signed assertion. The environment variable "
+        "TIDELOG_SASL_OAUTHBEARER_ALLOWED_FILES must contain it, as for the other files of assertions.",
     )
     sasl_oauthbearer_assertion_private_key_file = optional_text(
         "sasl.oauthbearer.assertion.private.key.file",
-        "The path of the PEM file of the private key that signs the assertion. Has no effect yet.",
+        "The path of the PEM file of the private key that signs the assertion.",
     )
     sasl_oauthbearer_assertion_private_key_passphrase = password(
         "sasl.oauthbearer.assertion.private.key.passphrase",
-        "The passphrase of the private key that signs the assertion. Has no effect yet.",
+        "The passphrase of the private key that signs the assertion.",
     )
     sasl_oauthbearer_assertion_template_file = optional_text(
         "sasl.oauthbearer.assertion.template.file",
-        "The path of a JSON file with further headers and claims of the assertion. Has no effect yet.",
+        "The path of a JSON file with further headers and claims of the assertion.",
     )
     sasl_oauthbearer_client_credentials_client_id = optional_text(
         "sasl.oauthbearer.client.credentials.client.id",
-        "The client id of the OAuth client credentials grant. Has no effect yet.",
+        "The client id of the OAuth client credentials grant.",
     )
     sasl_oauthbearer_client_credentials_client_secret = password(
         "sasl.oauthbearer.client.credentials.client.secret",
-        "The client secret of the OAuth client credentials grant. Has no effect yet.",
+        "The client secret of the OAuth client credentials grant.",
     )
     sasl_oauthbearer_clock_skew_seconds = integer(
         "sasl.oauthbearer.clock.skew.seconds",
         30,
         "The difference in seconds that is tolerated between the clocks of the identity provider and of "
-        "the broker. Has no effect yet.",
+        "the broker.",
     )
     sasl_oauthbearer_expected_audience = text_list(
         "sasl.oauthbearer.expected.audience",
         (),
-        "The accepted audiences of a token, as a comma-separated list. A token must contain one of them. "
-        "Has no effect yet.",
+        "The accepted audiences of a token, as a comma-separated list. A token must contain one of them.",
     )
     sasl_oauthbearer_expected_issuer = optional_text(
-        "sasl.oauthbearer.expected.issuer", "The issuer that a token must contain. Has no effect yet."
+        "sasl.oauthbearer.expected.issuer", "The issuer that a token must contain."
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms = long(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         3_600_000,
-        "The interval in milliseconds at which the key set (JWKS) of the identity provider is fetched. "
-        "Has no effect yet.",
+        "The interval in milliseconds at which the key set (JWKS) of the identity provider is fetched.",
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         100,
-        "The initial time in milliseconds before a failed fetch of the key set (JWKS) is retried. Has no "
-        "effect yet.",
+        "The initial time in milliseconds before a failed fetch of the key set (JWKS) is retried.",
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         10_000,
-        "The maximum time in milliseconds before a failed fetch of the key set (JWKS) is retried. Has no "
-        "effect yet.",
+        "The maximum time in milliseconds before a failed fetch of the key set (JWKS) is retried.",
     )
     sasl_oauthbearer_jwks_endpoint_url = optional_text(
         "sasl.oauthbearer.jwks.endpoint.url",
-        "The URL of the key set (JWKS) of the identity provider. Has no effect yet.",
+        "The URL of the key set (JWKS) of the identity provider: http, https or file. The environment "
+        "variable TIDELOG_SASL_OAUTHBEARER_ALLOWED_URLS must contain it.",
     )
     sasl_oauthbearer_jwt_retriever_class = class_name(
         "sasl.oauthbearer.jwt.retriever.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
-        "The class that retrieves tokens. Has no effect yet.",
+        "The class that retrieves tokens.",
     )
     sasl_oauthbearer_jwt_validator_class = class_name(
         "sasl.oauthbearer.jwt.validator.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
-        "The class that validates tokens. Has no effect yet.",
+        "The class that validates tokens.",
     )
     sasl_oauthbearer_scope = optional_text(
-        "sasl.oauthbearer.scope", "The scope with which a token is requested. Has no effect yet."
+        "sasl.oauthbearer.scope", "The scope with which a token is requested."
     )
     sasl_oauthbearer_scope_claim_name = text(
         "sasl.oauthbearer.scope.claim.name",
         "scope",
-        "The name of the claim that contains the scope of a token. Has no effect yet.",
+        "The name of the claim that contains the scope of a token.",
     )
     sasl_oauthbearer_sub_claim_name = text(
         "sasl.oauthbearer.sub.claim.name",
         "sub",
-        "The name of the claim that contains the subject of a token. Has no effect yet.",
+        "The name of the claim that contains the subject of a token.",
     )
     sasl_oauthbearer_token_endpoint_url = optional_text(
-        "sasl.oauthbearer.token.endpoint.url", "The URL from which tokens are requested. Has no effect yet."
+        "sasl.oauthbearer.token.endpoint.url", "The URL from which tokens are requested."
     )
     sasl_server_callback_handler_class = optional_class_name(
         "sasl.server.callback.handler.class",
-        "The class of the callback handler of the SASL server. Has no effect yet.",
+        "The class that validates the tokens of OAUTHBEARER. It is set for each listener: "
+        "listener.name.<listener>.oauthbearer.sasl.server.callback.handler.class.",
     )
     sasl_server_max_receive_size = integer(
         "sasl.server.max.receive.size",

@@ -331,8 +331,20 @@ class ServerKeys:
     )
     metrics_host = optional_text(
         "metrics.host",
-        "The host on which metrics are served over HTTP. If it is not set, the host of the first listener "
-        "is used. Tidelog's own key.",
+        "The host on which metrics are served over HTTP. If it is not set, the loopback address 127.0.0.1 "
+        "is used. An empty host means all addresses. Tidelog's own key.",
+    )
+    metrics_security_protocol = text(
+        "metrics.security.protocol",
+        "PLAINTEXT",
+        "The protocol of the metrics endpoint: PLAINTEXT, or SSL with the keys ssl.* or "
+        "listener.name.metrics.ssl.*. Tidelog's own key.",
+        valid_values=("PLAINTEXT", "SSL"),
+    )
+    metrics_token_file = optional_text(
+        "metrics.token.file",
+        "The path of a file with the token that clients of /metrics must send as "
+        "'Authorization: Bearer <token>'. If it is not set, no token is required. Tidelog's own key.",
     )
     max_large_request_bytes = long(
         "max.large.request.bytes",

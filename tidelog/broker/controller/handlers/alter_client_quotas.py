@@ -16,11 +16,11 @@ from tidelog.protocol.messages.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
-from tidelog.protocol.steps import each
+from tidelog.protocol.steps import map_items
 
 
 class AlterClientQuotasHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
     def __init__(self, store: MetadataStore, slices: Slices) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class AlterClientQuotasHandler:
         """Return the outcome of each entity when the quotas are durable."""
         hosts = await _resolvable(request)
         outcomes = await self._store.submit(lambda image: alter_client_quotas(image, request, hosts))
-        entries = await self._slices.complete(each(_response, outcomes))
+        entries = await self._slices.complete(map_items(_response, outcomes))
         return AlterClientQuotasResponse(entries=entries)
 
 
@@ -54,8 +54,8 @@ async def _resolvable(request: AlterClientQuotasRequest) -> frozenset[str]:
         for entity in entry.entity
         if entity.entity_type == IP and entity.entity_name and not is_address(entity.entity_name)
     }
-    found = await bounded_gather(map(_is_host, names))
-    return frozenset(name for name, is_host in zip(names, found, strict=True) if is_host)
+    is_resolvable = await bounded_gather(map(_is_host, names))
+    return frozenset(name for name, is_host in zip(names, is_resolvable, strict=True) if is_host)
 
 
 async def _is_host(name: str) -> bool:

@@ -13,7 +13,7 @@ from tidelog.protocol.messages.alter_partition import AlterPartitionRequest, Alt
 
 
 class AlterPartitionHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
     def __init__(self, store: MetadataStore, settings: ControllerSettings) -> None:
         self._store = store

@@ -12,11 +12,11 @@ from tidelog.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from tidelog.protocol.steps import each
+from tidelog.protocol.steps import map_items
 
 
 class AlterUserScramCredentialsHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
     def __init__(self, store: MetadataStore, slices: Slices) -> None:
         self._store = store
@@ -27,7 +27,7 @@ class AlterUserScramCredentialsHandler:
     ) -> AlterUserScramCredentialsResponse:
         """Return the outcome of each user when the credentials are durable."""
         outcomes = await self._store.submit(lambda image: alter_scram_credentials(image, request))
-        results = await self._slices.complete(each(_result, outcomes.items()))
+        results = await self._slices.complete(map_items(_result, outcomes.items()))
         return AlterUserScramCredentialsResponse(results=results)
 
 

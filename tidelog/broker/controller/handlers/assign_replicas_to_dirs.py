@@ -13,7 +13,7 @@ from tidelog.protocol.messages.assign_replicas_to_dirs import (
 
 
 class AssignReplicasToDirsHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
     def __init__(self, store: MetadataStore, settings: ControllerSettings) -> None:
         self._store = store

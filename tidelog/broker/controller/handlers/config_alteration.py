@@ -12,7 +12,7 @@ from tidelog.broker.api.handlers.logger_changes import LoggerChanges
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.config_access import require_config_access
 from tidelog.cluster.controller.result import ControllerResult, Outcome
 from tidelog.cluster.controller.settings import ControllerSettings
@@ -30,8 +30,8 @@ class ConfigAlterationHandler(Generic[Request, Response]):
         store: MetadataStore,
         settings: ControllerSettings,
         slices: Slices,
+        authorizer: Authorizer,
         loggers: LoggerChanges | None = None,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
     ) -> None:
         self._authorizer = authorizer
         self._api: ConfigApi[Request, Response] = api

@@ -12,7 +12,7 @@ from tidelog.protocol.messages.controller_registration import (
 
 
 class ControllerRegistrationHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store

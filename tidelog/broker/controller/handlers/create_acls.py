@@ -13,7 +13,7 @@ from tidelog.protocol.messages.create_acls import AclCreationResult, CreateAclsR
 
 
 class CreateAclsHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
     def __init__(self, store: MetadataStore, config: BrokerConfig, randomness: Randomness) -> None:
         self._store = store

@@ -9,14 +9,10 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.base.randomness import Randomness
-from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.controller.handlers.topic_changes import TopicChangeServices
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.quotas.mutation_quotas import MutationQuotas
-from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.access import accessible_names, may_access_cluster
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.controller.create_topics import create_topics
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
@@ -32,50 +28,35 @@ _FIRST_STRICT_VERSION: Final = 6
 
 
 class CreateTopicsHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
-    def __init__(
-        self,
-        store: MetadataStore,
-        settings: ControllerSettings,
-        randomness: Randomness,
-        quotas: MutationQuotas,
-        slices: Slices,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
-    ) -> None:
-        self._slices = slices
-        self._authorizer = authorizer
-        self._store = store
-        self._settings = settings
-        self._quotas = quotas
+    def __init__(self, services: TopicChangeServices, randomness: Randomness) -> None:
+        self._services = services
         self._randomness = randomness
 
     async def handle(self, context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """Return the outcome of each topic when the topics are durable and in this node's image."""
-        quota = self._quotas.of(context, _FIRST_STRICT_VERSION)
-        allowed, denied = request, tuple[CreatableTopicResult, ...]()
-        if self._authorizer.is_enabled:
-            allowed, denied = await self._slices.complete(self._allowed(context, request))
-        response = await self._store.submit(
-            lambda image: create_topics(image, self._settings, allowed, self._randomness, quota.charge)
+        services = self._services
+        quota = services.quotas.of(context, _FIRST_STRICT_VERSION)
+        allowed, denied = await services.slices.complete(self._allowed(context, request))
+        response = await services.store.submit(
+            lambda image: create_topics(image, services.settings, allowed, self._randomness, quota.charge)
         )
-        response = replace(response, throttle_time_ms=quota.throttle_time_ms())
-        if not self._authorizer.is_enabled:
-            return response
-        topics = await self._slices.complete(self._visible(context, response))
-        return replace(response, topics=(*topics, *denied))
+        throttle_time_ms = quota.throttle_time_ms()
+        topics = await services.slices.complete(self._visible(context, response))
+        return replace(response, topics=(*topics, *denied), throttle_time_ms=throttle_time_ms)
 
     def _allowed(
         self, context: RequestContext, request: CreateTopicsRequest
     ) -> Steps[tuple[CreateTopicsRequest, tuple[CreatableTopicResult, ...]]]:
         """Return the request without topics that the client may not create, and the results of these."""
         create = AclOperation.CREATE
-        if may_access_cluster(self._authorizer, context, create, logs_denial=False):
+        if may_access_cluster(self._services.authorizer, context, create, logs_denial=False):
             return request, ()
         # No client may create this topic; the command has its error.
         names = {topic.name: None for topic in request.topics if topic.name != CLUSTER_METADATA_TOPIC}
         allowed = yield from accessible_names(
-            self._authorizer, context, (create, AclResourceType.TOPIC), names
+            self._services.authorizer, context, (create, AclResourceType.TOPIC), names
         )
         denied = {name for name in names if name not in allowed}
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -92,7 +73,7 @@ class CreateTopicsHandler:
     ) -> Steps[tuple[CreatableTopicResult, ...]]:
         """Return the results, with the configs of topics only if the client may describe them."""
         visible = yield from accessible_names(
-            self._authorizer,
+            self._services.authorizer,
             context,
             (AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC),
             [topic.name for topic in response.topics],

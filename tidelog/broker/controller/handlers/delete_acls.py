@@ -17,7 +17,7 @@ from tidelog.protocol.messages.delete_acls import (
 
 
 class DeleteAclsHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
     def __init__(self, store: MetadataStore, config: BrokerConfig) -> None:
         self._store = store

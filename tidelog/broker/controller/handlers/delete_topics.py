@@ -5,14 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tidelog.broker.metadata.store import MetadataStore
+from tidelog.broker.controller.handlers.topic_changes import TopicChangeServices
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.quotas.mutation_quotas import MutationQuotas
-from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.access import may_access_cluster
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
 from tidelog.cluster.controller.delete_topics import delete_topics
-from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
@@ -29,31 +25,19 @@ _FIRST_STRICT_VERSION: Final = 5
 
 
 class DeleteTopicsHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
-    def __init__(
-        self,
-        store: MetadataStore,
-        settings: ControllerSettings,
-        quotas: MutationQuotas,
-        slices: Slices,
-        authorizer: Authorizer = ALLOW_EVERYTHING,
-    ) -> None:
-        self._slices = slices
-        self._authorizer = authorizer
-        self._store = store
-        self._settings = settings
-        self._quotas = quotas
+    def __init__(self, services: TopicChangeServices) -> None:
+        self._services = services
 
     async def handle(self, context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         """Return the outcome of each topic when the deletion is durable. Errors: TOPIC_DELETION_DISABLED."""
         version = context.header.api_version
-        quota = self._quotas.of(context, _FIRST_STRICT_VERSION)
-        allowed, denied = request, tuple[DeletableTopicResult, ...]()
-        if self._authorizer.is_enabled:
-            allowed, denied = await self._slices.complete(self._allowed(context, request))
-        response = await self._store.submit(
-            lambda image: delete_topics(image, self._settings, allowed, version, quota.charge)
+        services = self._services
+        quota = services.quotas.of(context, _FIRST_STRICT_VERSION)
+        allowed, denied = await services.slices.complete(self._allowed(context, request))
+        response = await services.store.submit(
+            lambda image: delete_topics(image, services.settings, allowed, version, quota.charge)
         )
         responses, throttle_time_ms = (*response.responses, *denied), quota.throttle_time_ms()
         return replace(response, responses=responses, throttle_time_ms=throttle_time_ms)
@@ -62,15 +46,15 @@ class DeleteTopicsHandler:
         self, context: RequestContext, request: DeleteTopicsRequest
     ) -> Steps[tuple[DeleteTopicsRequest, tuple[DeletableTopicResult, ...]]]:
         """Return the request without topics that the client may not delete, and the results of these."""
-        if may_access_cluster(self._authorizer, context, AclOperation.DELETE, logs_denial=False):
+        if may_access_cluster(self._services.authorizer, context, AclOperation.DELETE, logs_denial=False):
             return request, ()
-        image = self._store.controller_image
+        image = self._services.store.controller_image
         denied: dict[DeletableTopicResult, None] = {}
         targets = []
         for target in (*request.topics, *(DeleteTopicState(name=name) for name in request.topic_names)):
             yield None
-            known = image.topics_by_id.get(target.topic_id)
-            name = target.name if target.name is not None else known.name if known is not None else None
+            topic = image.topics_by_id.get(target.topic_id)
+            name = target.name if target.name is not None else topic.name if topic is not None else None
             # Without a name there is no topic with this id. The command has the error.
             denial = None if name is None else self._denial(context, target, name, image)
             if denial is None:
@@ -86,7 +70,7 @@ class DeleteTopicsHandler:
 
         A topic that it may not describe is denied whether it exists or not.
         """
-        is_authorized, code = self._authorizer.is_authorized, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        is_authorized, code = self._services.authorizer.is_authorized, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         topic_type = AclResourceType.TOPIC
         denial = DeletableTopicResult(
             name=target.name, topic_id=target.topic_id, error_code=code, error_message=code.text

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tidelog.broker.api.handlers.describe_cluster import CONTROLLERS, endpoint_error
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.access import cluster_operations
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.supported_operations import NOT_REQUESTED
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.ids import BrokerId
@@ -30,7 +30,7 @@ class DescribeControllersHandler:
         self,
         image: Callable[[], MetadataImage],
         leader: Callable[[], BrokerId | None],
-        authorizer: Authorizer = ALLOW_EVERYTHING,
+        authorizer: Authorizer,
     ) -> None:
         self._authorizer = authorizer
         self._image = image

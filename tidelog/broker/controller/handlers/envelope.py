@@ -26,7 +26,7 @@ from tidelog.protocol.codec import decode_in_steps
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import SIZE_BYTES, encode_response_in_steps, read_request_header
 from tidelog.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from tidelog.protocol.principal_data import decode_principal
+from tidelog.protocol.principal_data import ForwardedPrincipal, decode_principal
 from tidelog.protocol.registry import APIS, FORWARDABLE, request_type
 from tidelog.protocol.response_errors import contains_error
 from tidelog.protocol.schema import ApiMessage
@@ -51,6 +51,7 @@ class EnvelopeHandler:
 
 
 def _wrap(inner: RequestContext, response: ApiMessage) -> Steps[EnvelopeResponse]:
+    """Return the inner response in an Envelope. Raise KafkaError NOT_CONTROLLER if it has this error."""
     if (yield from contains_error(response, ErrorCode.NOT_CONTROLLER)):
         raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is no longer the active controller")
     key, version, correlation_id, _ = inner.header
@@ -59,7 +60,8 @@ def _wrap(inner: RequestContext, response: ApiMessage) -> Steps[EnvelopeResponse
 
 
 def _unwrap(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[RequestContext, ApiMessage]]:
-    principal = _principal(request.request_principal)
+    """Return the context and the message of the inner request. Raise KafkaError as listed above."""
+    principal, is_token_authenticated = _principal(request.request_principal)
     host = _host(request.client_host_address)
     frame = memoryview(request.request_data)
     try:
@@ -79,12 +81,18 @@ def _unwrap(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[Re
     except DecodeError as error:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"inner request: {error}") from error
     inner = RequestContext(
-        header, context.listener, f"{host}:0", principal, context.now_ms, ClientInformation()
+        header,
+        context.listener,
+        f"{host}:0",
+        principal,
+        context.now_ms,
+        ClientInformation(is_token_authenticated=is_token_authenticated),
+        is_forwarded=True,
     )
     return inner, message
 
 
-def _principal(data: bytes | None) -> str:
+def _principal(data: bytes | None) -> ForwardedPrincipal:
     try:
         return decode_principal(data or b"")
     except DecodeError as error:
@@ -95,5 +103,5 @@ def _host(address: bytes) -> str:
     try:
         return str(ip_address(bytes(address)))
     except ValueError:
-        text = f"a client address of {len(address)} bytes"
+        text = f"the client address has {len(address)} bytes; allowed are 4 and 16"
         raise KafkaError(ErrorCode.INVALID_REQUEST, text) from None

@@ -3,8 +3,9 @@
 Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch and FetchSnapshot of the metadata log, DescribeQuorum, and
 Add-, Remove- and UpdateRaftVoter. They are served on the listeners for controllers.
 
-A request that is not about exactly one partition of one topic is answered with INVALID_REQUEST here. It never
-reaches the state machine, where it could end the process (CVE-2026-83525).
+A request that is not about exactly one partition of one topic gets INVALID_REQUEST here. It never reaches the
+state machine, where it could end the process (CVE-2026-83525).
+
 Source: KafkaRaftClient of Apache Kafka; KIP-595, KIP-630, KIP-853.
 """
 

@@ -9,6 +9,7 @@ from tidelog.base.randomness import Randomness
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler
+from tidelog.broker.api.handlers.delegation_token_changes import DelegationTokenHandlers
 from tidelog.broker.api.handlers.describe_acls import DescribeAclsHandler
 from tidelog.broker.api.handlers.describe_configs import DescribeConfigsHandler
 from tidelog.broker.api.handlers.features import features_of
@@ -31,19 +32,21 @@ from tidelog.broker.controller.handlers.controller_registration import Controlle
 from tidelog.broker.controller.handlers.create_acls import CreateAclsHandler
 from tidelog.broker.controller.handlers.create_partitions import CreatePartitionsHandler
 from tidelog.broker.controller.handlers.create_topics import CreateTopicsHandler
+from tidelog.broker.controller.handlers.delegation_tokens import TokenCommands
 from tidelog.broker.controller.handlers.delete_acls import DeleteAclsHandler
 from tidelog.broker.controller.handlers.delete_topics import DeleteTopicsHandler
 from tidelog.broker.controller.handlers.describe_controllers import DescribeControllersHandler
 from tidelog.broker.controller.handlers.elect_leaders import ElectLeadersHandler
 from tidelog.broker.controller.handlers.envelope import EnvelopeHandler
 from tidelog.broker.controller.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
+from tidelog.broker.controller.handlers.topic_changes import TopicChangeServices
 from tidelog.broker.controller.handlers.unregister_broker import UnregisterBrokerHandler
 from tidelog.broker.controller.handlers.update_features import UpdateFeaturesHandler
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.registry import ApiKey
@@ -59,7 +62,7 @@ class ControllerServices:
     randomness: Randomness
     heartbeats: BrokerHeartbeats
     mutations: MutationQuotas
-    authorizer: Authorizer = ALLOW_EVERYTHING
+    authorizer: Authorizer
 
     def image(self) -> MetadataImage:
         """Return the committed metadata."""
@@ -104,20 +107,22 @@ def _register_admin(dispatcher: Dispatcher, services: ControllerServices) -> Non
     """Register the APIs for administration, which clients mostly send through a broker."""
     store, config, randomness = services.store, services.config, services.randomness
     settings, slices, authorizer = controller_settings(config), dispatcher.slices, services.authorizer
-    quotas = services.mutations
-    create = CreateTopicsHandler(store, settings, randomness, quotas, slices, authorizer)
-    dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
-    delete = DeleteTopicsHandler(store, settings, quotas, slices, authorizer)
-    dispatcher.register(ApiKey.DELETE_TOPICS, delete.handle)
-    create_partitions = CreatePartitionsHandler(store, settings, randomness, quotas, slices, authorizer)
-    dispatcher.register(ApiKey.CREATE_PARTITIONS, create_partitions.handle)
-    altering = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices, authorizer=authorizer)
-    dispatcher.register(ApiKey.ALTER_CONFIGS, altering.handle)
-    loggers = LoggerChanges(config.node_id, LoggerLevels())
-    incremental = ConfigAlterationHandler(
-        INCREMENTAL_ALTER_CONFIGS, store, settings, slices, loggers, authorizer
+    topics = TopicChangeServices(
+        store=store, settings=settings, quotas=services.mutations, slices=slices, authorizer=authorizer
     )
-    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental.handle)
+    create = CreateTopicsHandler(topics, randomness)
+    dispatcher.register(ApiKey.CREATE_TOPICS, create.handle)
+    delete = DeleteTopicsHandler(topics)
+    dispatcher.register(ApiKey.DELETE_TOPICS, delete.handle)
+    create_partitions = CreatePartitionsHandler(topics, randomness)
+    dispatcher.register(ApiKey.CREATE_PARTITIONS, create_partitions.handle)
+    alter_configs = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices, authorizer=authorizer)
+    dispatcher.register(ApiKey.ALTER_CONFIGS, alter_configs.handle)
+    loggers = LoggerChanges(config.node_id, LoggerLevels())
+    incremental_alter_configs = ConfigAlterationHandler(
+        INCREMENTAL_ALTER_CONFIGS, store, settings, slices, authorizer, loggers
+    )
+    dispatcher.register(ApiKey.INCREMENTAL_ALTER_CONFIGS, incremental_alter_configs.handle)
     describe_configs = DescribeConfigsHandler(services.image, config, LoggerLevels(), authorizer)
     dispatcher.register(ApiKey.DESCRIBE_CONFIGS, describe_configs.handle)
     dispatcher.register(ApiKey.UNREGISTER_BROKER, UnregisterBrokerHandler(store, settings).handle)
@@ -141,3 +146,8 @@ def _register_security(dispatcher: Dispatcher, services: ControllerServices) -> 
     dispatcher.register(ApiKey.DESCRIBE_ACLS, DescribeAclsHandler(image, config).handle)
     credentials = AlterUserScramCredentialsHandler(store, dispatcher.slices)
     dispatcher.register(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, credentials.handle)
+    commands = TokenCommands(store, config, services.randomness)
+    tokens = DelegationTokenHandlers(config, services.authorizer, commands)
+    dispatcher.register(ApiKey.CREATE_DELEGATION_TOKEN, tokens.create)
+    dispatcher.register(ApiKey.RENEW_DELEGATION_TOKEN, tokens.renew)
+    dispatcher.register(ApiKey.EXPIRE_DELEGATION_TOKEN, tokens.expire)

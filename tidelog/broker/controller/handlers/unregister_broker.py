@@ -10,7 +10,7 @@ from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest,
 
 
 class UnregisterBrokerHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
     def __init__(self, store: MetadataStore, settings: ControllerSettings) -> None:
         self._store = store

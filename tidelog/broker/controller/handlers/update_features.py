@@ -27,7 +27,7 @@ _LAST_WITH_RESULTS: Final = 1
 
 
 class UpdateFeaturesHandler:
-    """Submits the request to the controller."""
+    """Submits the request as a command that changes the metadata."""
 
     def __init__(self, store: MetadataStore, settings: ControllerSettings) -> None:
         self._store = store

@@ -19,7 +19,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError, shortened
 from tidelog.protocol.messages.delete_groups import DeletableGroupResult
 from tidelog.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from tidelog.protocol.messages.list_groups import ListedGroup
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 CLASSIC_GROUP_TYPE = "Classic"
 NOT_FOUND_FROM_VERSION = 6
@@ -38,12 +38,12 @@ class Administration:
         """Return the groups that both filters select; `filter_of` returns a filter."""
         if type_filter and CLASSIC_GROUP_TYPE.lower() not in type_filter:
             return []
-        found = []
+        groups = []
         for group in list(self._groups):
             yield None
             if state_filter and group.state.value.lower() not in state_filter:
                 continue
-            found.append(
+            groups.append(
                 ListedGroup(
                     group_id=group.group_id,
                     protocol_type=group.protocol_type or "",
@@ -51,7 +51,7 @@ class Administration:
                     group_type=CLASSIC_GROUP_TYPE,
                 )
             )
-        return found
+        return groups
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group with its members; metadata and assignments only if it is stable."""
@@ -102,7 +102,7 @@ class Administration:
 
 def filter_of(names: Iterable[str]) -> Steps[frozenset[str]]:
     """Return the filter that selects these states or types, ignoring case; without a name it selects all."""
-    return frozenset((yield from each(lambda name: name.strip().lower(), names)))
+    return frozenset((yield from map_items(lambda name: name.strip().lower(), names)))
 
 
 def _describe_members(group: Group, protocol_name: str | None) -> tuple[DescribedGroupMember, ...]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Final
 
 from tidelog.broker.coordinators.groups.administration import Administration
 from tidelog.broker.coordinators.groups.config import GroupConfig
@@ -39,7 +40,8 @@ from tidelog.protocol.ids import NO_PRODUCER_ID, Offset, ProducerId
 from tidelog.protocol.messages.join_group import JoinGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupResponse
 
-DEADLINES_PER_TICK_MAX = 1_000
+DEADLINES_PER_TICK_MAX: Final = 1_000
+"""Further expired deadlines are handled in the next tick, so that the event loop is not blocked."""
 
 
 class GroupCoordinator:

@@ -77,6 +77,7 @@ class JoinCommand:
         return Outcome(reply, writes)
 
     def _check(self, request: JoinGroupRequest) -> None:
+        """Raise KafkaError for a request that no group may accept."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         lowest, highest = (
@@ -103,16 +104,15 @@ class JoinCommand:
         member = group.members.get(member_id)
         if group.state is GroupState.PREPARING_REBALANCE:
             has_place = member is not None and member.awaiting_join is not None
-            taken = group.parked_requests.join_count
+            member_count = group.parked_requests.join_count
         else:
             has_place = member is not None
-            taken = len(group.members)
-        if not has_place and taken >= self._config.group_max_size:
+            member_count = len(group.members)
+        limit = self._config.group_max_size
+        if not has_place and member_count >= limit:
             self._rebalance.evict(group, member_id)
-            raise KafkaError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED,
-                f"{group.group_id} has {taken} members, group.max.size is {self._config.group_max_size}",
-            )
+            text = f"group {group.group_id} has {member_count} members, group.max.size is {limit}"
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
 
     def _join_new_group(
         self, client: Client, request: JoinGroupRequest, version: int, reply: JoinReply, now: Moment

@@ -25,7 +25,7 @@ from tidelog.protocol.messages.leave_group import (
     MemberIdentity,
     MemberResponse,
 )
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import Steps, run_steps
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class LeaveCommand:
         because the group may change between the steps.
         """
         group = self._groups.get(request.group_id)
-        found: set[str] = set()
+        member_ids: set[str] = set()
         prepared = PreparedLeave([], {})
         for position, identity in enumerate(_identities(request, version)):
             code = ErrorCode.NONE
@@ -68,11 +68,11 @@ class LeaveCommand:
             except KafkaError as error:
                 code = error.code
             else:
-                if member_id in found:
+                if member_id in member_ids:
                     code = ErrorCode.UNKNOWN_MEMBER_ID
                 else:
                     prepared.members[position] = identity
-                found.add(member_id)
+                member_ids.add(member_id)
             prepared.results.append(_result(identity, code))
             yield None
         return prepared
@@ -87,30 +87,36 @@ class LeaveCommand:
         if not request.group_id:
             return Outcome(LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID))
         if prepared is None:
-            prepared = completed(self.prepare(request, version))
+            prepared = run_steps(self.prepare(request, version))
         group = self._groups.get(request.group_id)
-        left: list[str] = []
+        removed_ids: list[str] = []
         results = prepared.results
         for position, identity in prepared.members.items():
-            results[position] = self._remove(group, identity, left)
-        writes = NO_WRITES if group is None or not left else self._rebalance_without(group, left, now)
+            results[position] = self._remove(group, identity, removed_ids)
+        writes = (
+            NO_WRITES
+            if group is None or not removed_ids
+            else self._rebalance_without(group, removed_ids, now)
+        )
         if version < BATCH_FROM_VERSION:
             return Outcome(LeaveGroupResponse(error_code=results[0].error_code), writes)
         return Outcome(LeaveGroupResponse(members=tuple(results)), writes)
 
-    def _rebalance_without(self, group: Group, left: list[str], now: Moment) -> Writes:
+    def _rebalance_without(self, group: Group, removed_ids: list[str], now: Moment) -> Writes:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-            return self._rebalance.start(group, _reason(left), now)
+            return self._rebalance.start(group, _reason(removed_ids), now)
         return self._rebalance.complete_if_all_joined(group, now)
 
-    def _remove(self, group: Group | None, identity: MemberIdentity, left: list[str]) -> MemberResponse:
+    def _remove(
+        self, group: Group | None, identity: MemberIdentity, removed_ids: list[str]
+    ) -> MemberResponse:
         try:
             member_id = _find(group, identity)
         except KafkaError as error:
             return _result(identity, error.code)
         assert group is not None, "it has the member"
         self._rebalance.evict(group, member_id)
-        left.append(member_id)
+        removed_ids.append(member_id)
         reason = identity.reason or "not provided"
         logger.info("Member %s has left group %s: %s", member_id, group.group_id, reason)
         return _result(identity, ErrorCode.NONE)
@@ -137,9 +143,9 @@ def _find(group: Group | None, identity: MemberIdentity) -> str:
     return group.check_member(identity.member_id, identity.group_instance_id).member_id
 
 
-def _reason(left: list[str]) -> str:
-    more = f" and {len(left) - MEMBERS_NAMED_MAX} more" if len(left) > MEMBERS_NAMED_MAX else ""
-    return f"members {left[:MEMBERS_NAMED_MAX]}{more} left"
+def _reason(removed_ids: list[str]) -> str:
+    more = f" and {len(removed_ids) - MEMBERS_NAMED_MAX} more" if len(removed_ids) > MEMBERS_NAMED_MAX else ""
+    return f"members {removed_ids[:MEMBERS_NAMED_MAX]}{more} left"
 
 
 def _result(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:

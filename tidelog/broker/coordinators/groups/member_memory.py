@@ -19,6 +19,7 @@ MEMBER_BYTES: Final = 1_000
 PROTOCOL_BYTES: Final = 250
 """The overhead of a member's protocol in bytes, without its name and metadata."""
 _SHARE: Final = 4
+"""A group may use one part in this many of the memory that the other groups do not use."""
 
 
 def size_of(member: Member) -> int:

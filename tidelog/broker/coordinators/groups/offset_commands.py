@@ -47,7 +47,7 @@ from tidelog.protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from tidelog.protocol.schema import ZERO_UUID
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import Steps, run_steps
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class OffsetCommands:
                 else ErrorCode.ILLEGAL_GENERATION
             )
             raise KafkaError(code, f"Group {request.group_id} not found.")
-        response, writes = prepared or completed(self.prepare(request, now))
+        response, writes = prepared or run_steps(self.prepare(request, now))
         return Outcome(response, writes)
 
     def _check_sender(self, group: Group, request: OffsetCommitRequest, now: Moment) -> None:

@@ -40,20 +40,20 @@ class OffsetFetch:
         Topics have names. If a topic has an id as well, an offset that was committed for another topic of
         that name does not count.
         """
-        found = []
+        results = []
         for topic in topics:
             partitions = []
             for index in topic.partition_indexes:
                 key = OffsetKey(group_id, topic.name, index)
                 partitions.append(self._partition(key, topic.topic_id, require_stable))
                 yield None
-            found.append(
+            results.append(
                 OffsetFetchResponseTopics(
                     name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions)
                 )
             )
             yield None
-        return tuple(found)
+        return tuple(results)
 
     def fetch_all(self, group_id: str, require_stable: bool) -> Steps[tuple[OffsetFetchResponseTopics, ...]]:
         """Return every committed offset, with the topic id that it was committed for.
@@ -73,13 +73,13 @@ class OffsetFetch:
         for committed in partitions.values():
             if committed.record_offset > newest:
                 topic_id, newest = committed.topic_id, committed.record_offset
-        found = []
+        results = []
         for index, committed in partitions.items():
             if not ids_differ(committed.topic_id, topic_id):
                 key = OffsetKey(group_id, topic, index)
-                found.append(self._partition(key, ZERO_UUID, require_stable))
+                results.append(self._partition(key, ZERO_UUID, require_stable))
             yield None
-        return OffsetFetchResponseTopics(name=topic, topic_id=topic_id, partitions=tuple(found))
+        return OffsetFetchResponseTopics(name=topic, topic_id=topic_id, partitions=tuple(results))
 
     def _partition(
         self, key: OffsetKey, topic_id: UUID, require_stable: bool

@@ -172,6 +172,7 @@ class Rebalance:
         return NO_WRITES
 
     def _complete_joins(self, group: Group, now: Moment) -> None:
+        """Respond to all members that have joined, and wait for their SyncGroup requests."""
         logger.info(
             "Stabilized group %s, generation %s, with %s members",
             group.group_id,
@@ -186,6 +187,7 @@ class Rebalance:
         self._deadlines.set(_sync(group), now.monotonic_ms + group.rebalance_timeout_ms())
 
     def _wait_for_joins(self, group: Group, now: Moment, delay_ms: int, remaining_ms: int | None) -> None:
+        """Set the deadline of the join phase; `remaining_ms` is the time by which it may be extended."""
         group.join_phase.delay_ms = delay_ms
         group.join_phase.remaining_ms = remaining_ms
         self._deadlines.set(_join(group), now.monotonic_ms + delay_ms)
@@ -258,6 +260,8 @@ def _sync(group: Group) -> DeadlineKey:
 
 
 def _log_failure(group: Group) -> FollowUp:
+    """Return a follow-up that only logs that the record of an empty group cannot be written."""
+
     def follow_up(error: ErrorCode, now: Moment) -> Writes:
         # The previous generation stays in the log. Its members have left, so after a restart
         # their sessions would just expire.

@@ -13,12 +13,12 @@ Source: GroupCoordinatorRecordHelpers of Apache Kafka 4.3 for the versions writt
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.coordinator_records.group_metadata import (
     GroupMetadataKey,
@@ -36,7 +36,6 @@ LEGACY_OFFSET_COMMIT: Final = 0
 OFFSET_COMMIT: Final = 1
 GROUP_METADATA: Final = 2
 
-_PREFIX: Final = struct.Struct(">h")
 _OFFSET_VALUE_VERSION: Final = 4
 _OFFSET_VALUE_VERSION_WITH_EXPIRY: Final = 1
 _GROUP_VALUE_VERSION: Final = 3
@@ -158,11 +157,11 @@ def group_tombstone(group_id: str) -> GroupMetadataRecord:
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Return key and value in the format of the log."""
     key_type = GROUP_METADATA if isinstance(record, GroupMetadataRecord) else OFFSET_COMMIT
-    key = _PREFIX.pack(key_type) + encode(record.key, 0)
+    key = PREFIX.pack(key_type) + encode(record.key, 0)
     if record.value is None:
         return key, None
     version = _value_version(record)
-    return key, _PREFIX.pack(version) + encode(record.value, version)
+    return key, PREFIX.pack(version) + encode(record.value, version)
 
 
 def size_bytes_min(record: CoordinatorRecord) -> int:
@@ -177,18 +176,18 @@ def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord |
 
     Raise DecodeError for an invalid record and for an unknown value version.
     """
-    key_type, body = _split(key or b"", "key")
+    key_type, body = split_version(key or b"", "key")
     if key_type in (LEGACY_OFFSET_COMMIT, OFFSET_COMMIT):
         offset_key = _decode(OffsetCommitKey, body, 0)
         if value is None:
             return OffsetCommitRecord(offset_key, None)
-        version, body = _split(value, "value")
+        version, body = split_version(value, "value")
         return OffsetCommitRecord(offset_key, _decode(OffsetCommitValue, body, version))
     if key_type == GROUP_METADATA:
         group_key = _decode(GroupMetadataKey, body, 0)
         if value is None:
             return GroupMetadataRecord(group_key, None)
-        version, body = _split(value, "value")
+        version, body = split_version(value, "value")
         return GroupMetadataRecord(group_key, _decode(GroupMetadataValue, body, version))
     return None
 
@@ -198,12 +197,6 @@ def _value_version(record: CoordinatorRecord) -> int:
         return _GROUP_VALUE_VERSION
     assert record.value is not None
     return _OFFSET_VALUE_VERSION if record.value.expire_timestamp == -1 else _OFFSET_VALUE_VERSION_WITH_EXPIRY
-
-
-def _split(data: bytes, part: str) -> tuple[int, memoryview]:
-    if len(data) < _PREFIX.size:
-        raise DecodeError(f"the {part} of a record has {len(data)} bytes and no version")
-    return _PREFIX.unpack_from(data)[0], memoryview(data)[_PREFIX.size :]
 
 
 def _decode(cls: type[_M], body: memoryview, version: int) -> _M:

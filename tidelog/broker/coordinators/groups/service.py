@@ -29,10 +29,18 @@ from tidelog.broker.coordinators.groups.records import encode_record, size_bytes
 from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
 from tidelog.broker.coordinators.shared.outcome import error_of_append
-from tidelog.broker.coordinators.shared.shard import RecordFormat, Shard, ShardState, Timer, TimerHandle
+from tidelog.broker.coordinators.shared.shard import (
+    RecordFormat,
+    Shard,
+    ShardPorts,
+    ShardState,
+    Timer,
+    TimerHandle,
+)
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.coordinators.shared.state_log import StateLog
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.delete_groups import DeletableGroupResult
 from tidelog.protocol.messages.describe_groups import DescribedGroup
@@ -48,7 +56,7 @@ from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from tidelog.protocol.steps import Steps, each
+from tidelog.protocol.steps import Steps, map_items
 
 logger = logging.getLogger(__name__)
 
@@ -79,9 +87,7 @@ class GroupService:
             "groups",
             lambda _: GroupCoordinator(config, new_suffix, self.member_memory),
             RecordFormat(encode_record, replay_batches, size_bytes_min),
-            log,
-            timer,
-            clock,
+            ShardPorts(log, timer, clock),
             commit_timeout_ms=config.offsets_commit_timeout_ms,
         )
         self._expiration_handle: TimerHandle | None = None
@@ -201,14 +207,15 @@ class GroupService:
         return await self._slices.complete(self._read_offsets(groups, shards, errors, require_stable))
 
     def _find_shards(self, groups: Iterable[OffsetFetchRequestGroup]) -> Steps[list[_GroupShard | ErrorCode]]:
-        found: list[_GroupShard | ErrorCode] = []
+        """Return the shard that serves each group, or the error code."""
+        shards: list[_GroupShard | ErrorCode] = []
         for group in groups:
             try:
-                found.append(self._shards.active_shard(group.group_id))
+                shards.append(self._shards.active_shard(group.group_id))
             except KafkaError as error:
-                found.append(error.code)
+                shards.append(error.code)
             yield None
-        return found
+        return shards
 
     async def _confirm(self, shard: _GroupShard, require_stable: bool) -> ErrorCode:
         """Return NONE if the offsets of a shard are confirmed, or the error."""
@@ -231,6 +238,7 @@ class GroupService:
         errors: Mapping[int, ErrorCode],
         require_stable: bool,
     ) -> Steps[tuple[OffsetFetchResponseGroup, ...]]:
+        """Return the offsets of each group, or its error; `errors` has those of the shards by partition."""
         results = []
         for group, shard in zip(groups, shards, strict=True):
             error = shard if isinstance(shard, ErrorCode) else errors[shard.partition]
@@ -268,10 +276,10 @@ class GroupService:
         loaded.
         """
         state_filter, type_filter = (yield from filter_of(states)), (yield from filter_of(types))
-        found: list[ListedGroup] = []
+        groups: list[ListedGroup] = []
         for shard in self._shards.loaded_shards():
-            found += yield from shard.coordinator.administration.list_groups(state_filter, type_filter)
-        return found
+            groups += yield from shard.coordinator.administration.list_groups(state_filter, type_filter)
+        return groups
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group with its members; errors are in the reply."""
@@ -283,11 +291,11 @@ class GroupService:
 
     async def delete_groups(self, group_ids: Iterable[str]) -> tuple[DeletableGroupResult, ...]:
         """Delete groups without members, in slices; errors are in the reply."""
-        deletions = await self._slices.complete(each(self._begin_deletion, group_ids))
+        deletions = await self._slices.complete(map_items(self._begin_deletion, group_ids))
         writing = [error for _, error in deletions if not error.done()]
         if writing:
             await asyncio.wait(writing, timeout=self._config.offsets_commit_timeout_ms / 1000)
-        return await self._slices.complete(each(_result_of, deletions))
+        return await self._slices.complete(map_items(_result_of, deletions))
 
     def _begin_deletion(self, group_id: str) -> _Deletion:
         """Write the tombstones of a group, if it may be deleted."""
@@ -331,7 +339,8 @@ class GroupService:
                     shard.perform(writes)
                 await asyncio.sleep(0)
             if count:
-                logger.info("Removed %s expired records from partition %s", count, shard.partition)
+                text = "Removed %d expired offsets and groups from partition %d of %s"
+                logger.info(text, count, shard.partition, GROUP_METADATA_TOPIC)
 
 
 def _offsets_in(
@@ -351,6 +360,7 @@ def _result_of(deletion: _Deletion) -> DeletableGroupResult:
 
 
 def _completed(reply: R) -> asyncio.Future[R]:
+    """Return a future that has a result already."""
     future: asyncio.Future[R] = asyncio.get_running_loop().create_future()
     future.set_result(reply)
     return future

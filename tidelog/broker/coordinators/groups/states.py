@@ -17,7 +17,7 @@ The response to each request in each state:
 | Heartbeat   | UNKNOWN_MEMBER_ID | REBALANCE_IN_PROGRESS | NONE | NONE | COORDINATOR_NOT_AVAILABLE |
 | LeaveGroup  | UNKNOWN_MEMBER_ID | removes the member | removes, rebalances | removes, rebalances | COORDINATOR_NOT_AVAILABLE |
 | OffsetCommit | from simple consumers | from the previous generation | REBALANCE_IN_PROGRESS | from members | COORDINATOR_NOT_AVAILABLE |
-| OffsetFetch | answered in every state | | | | |
+| OffsetFetch | returns offsets in every state | | | | |
 | OffsetDelete | NONE | consumers: topics without a subscriber | same | same | GROUP_ID_NOT_FOUND |
 | DeleteGroups | NONE | NON_EMPTY_GROUP | NON_EMPTY_GROUP | NON_EMPTY_GROUP | GROUP_ID_NOT_FOUND |
 
@@ -58,5 +58,5 @@ NEXT_STATES: Final[Mapping[GroupState, frozenset[GroupState]]] = MappingProxyTyp
 """The allowed next states of every state."""
 
 CAN_START_REBALANCE: Final = frozenset(
-    state for state, following in NEXT_STATES.items() if GroupState.PREPARING_REBALANCE in following
+    state for state, next_states in NEXT_STATES.items() if GroupState.PREPARING_REBALANCE in next_states
 )

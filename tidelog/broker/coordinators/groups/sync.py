@@ -53,6 +53,7 @@ class SyncCommand:
         return Outcome(reply, self._write_assignments(group, request))
 
     def _check(self, request: SyncGroupRequest) -> tuple[Group, Member]:
+        """Return the group and the member of a request. Raise KafkaError if the request is not allowed."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         group = self._groups.get(request.group_id)
@@ -112,6 +113,7 @@ def check_generation(group: Group, generation: int) -> None:
 
 
 def _differ(requested: str | None, actual: str | None) -> bool:
+    """Return whether a protocol type or name in a request differs; requests before version 5 have none."""
     return requested is not None and actual is not None and requested != actual
 
 

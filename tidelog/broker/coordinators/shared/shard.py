@@ -86,6 +86,14 @@ class Timer(Protocol):
         ...
 
 
+class ShardPorts(NamedTuple):
+    """The log that stores the state, the timer of the deadlines, and the clock."""
+
+    log: StateLog
+    timer: Timer
+    clock: Clock
+
+
 class ShardState(Enum):
     """Whether a partition can be served."""
 
@@ -107,28 +115,29 @@ class _InFlight(NamedTuple):
 class Shard(Generic[CoordinatorT]):
     """Appends and replays the records that the commands of its coordinator return.
 
-    `on_diverged` is called if records that have been replayed are not committed: the state in memory is then
-    ahead of the log, and the partition must be loaded again.
+    `name` is for log lines: the partition and the kind of coordinator. `on_diverged` is called if records
+    that have been replayed are not committed: the state in memory is then ahead of the log, and the partition
+    must be loaded again.
     Bounds: the appends in flight are bounded by the requests in flight.
     """
 
     def __init__(
         self,
+        name: str,
         partition: int,
         coordinator: CoordinatorT,
         record_format: RecordFormat[CoordinatorT],
-        log: StateLog,
-        timer: Timer,
-        clock: Clock,
+        ports: ShardPorts,
         on_diverged: Callable[[Shard[CoordinatorT]], None],
     ) -> None:
+        self._name = name
         self.partition = partition
         self.coordinator = coordinator
         self.state = ShardState.LOADING
         self._record_format = record_format
-        self._log = log
-        self._timer = timer
-        self._clock = clock
+        self._log = ports.log
+        self._timer = ports.timer
+        self._clock = ports.clock
         self._on_diverged = on_diverged
         self._in_flight: deque[_InFlight] = deque()
         self._waiting_for_commits: dict[asyncio.Future[None], Offset] = {}
@@ -153,20 +162,20 @@ class Shard(Generic[CoordinatorT]):
                 await self._log.wait_until_committed(self.partition, end_offset)
             if self.state is not ShardState.LOADING:
                 return
-            following = self.coordinator.finish_loading(self.now())
+            first_writes = self.coordinator.finish_loading(self.now())
         except Exception as error:
             # Any error: otherwise clients would get COORDINATOR_LOAD_IN_PROGRESS forever.
             bug = None if isinstance(error, KafkaError | OSError | ValueError) else error
-            logger.error("Cannot load partition %s: %s", self.partition, error, exc_info=bug)
+            logger.error("Cannot load %s: %s", self._name, error, exc_info=bug)
             if self.state is ShardState.LOADING:
                 self.state = ShardState.FAILED
             return
         self.state = ShardState.ACTIVE
-        for writes in following:
+        for writes in first_writes:
             self.perform(writes)
         self.schedule_tick()
-        took_ms = self._clock.monotonic_ms() - started_ms
-        logger.info("Loaded partition %s: %s records in %s ms", self.partition, count, took_ms)
+        elapsed_ms = self._clock.monotonic_ms() - started_ms
+        logger.info("Loaded %s: %d records in %d ms", self._name, count, elapsed_ms)
 
     async def _replay_log(self) -> tuple[int, Offset]:
         """Replay the log until its end or until the shard is closed. Return record count and end offset."""
@@ -202,6 +211,7 @@ class Shard(Generic[CoordinatorT]):
         self.schedule_tick()
 
     def _append(self, writes: Writes[Any], on_completed: CompletionCallback | None) -> ErrorCode:
+        """Append and replay one batch; return NONE, or the error of an append that has changed nothing."""
         if not writes.records:
             if on_completed is not None:
                 on_completed(ErrorCode.NONE)
@@ -249,10 +259,10 @@ class Shard(Generic[CoordinatorT]):
         except KafkaError as error:
             # The storage logs its own errors, and on a full disk every append fails.
             level = logging.DEBUG if error.code is ErrorCode.KAFKA_STORAGE_ERROR else logging.WARNING
-            logger.log(level, "Cannot append records to partition %s: %s", self.partition, error)
+            logger.log(level, "Cannot append records to %s: %s", self._name, error)
             return error.code
         except (OSError, ValueError) as error:
-            logger.error("Cannot append records to partition %s: %s", self.partition, error)
+            logger.error("Cannot append records to %s: %s", self._name, error)
             return ErrorCode.UNKNOWN_SERVER_ERROR
         replay(appended.base_offset)
         committed = asyncio.ensure_future(appended.committed)
@@ -274,7 +284,7 @@ class Shard(Generic[CoordinatorT]):
         """Complete the appends that are committed, in the order of the log."""
         while self._in_flight and self._in_flight[0].committed.done():
             entry = self._in_flight.popleft()
-            error = _outcome_of(entry.committed)
+            error = self._outcome_of(entry.committed)
             if error is not ErrorCode.NONE:
                 self._follow_up(entry.follow_up, error)
                 if entry.on_completed is not None:
@@ -289,10 +299,24 @@ class Shard(Generic[CoordinatorT]):
         self.schedule_tick()
 
     def _follow_up(self, follow_up: FollowUp[Any] | None, error: ErrorCode) -> None:
+        """Call `follow_up`, if there is one, and perform the writes that it returns."""
         if follow_up is not None:
             writes = follow_up(error, self.now())
             if writes is not NO_WRITES:
                 self.perform(writes)
+
+    def _outcome_of(self, committed: asyncio.Future[None]) -> ErrorCode:
+        """Return NONE if the records are committed, else the error, which is logged."""
+        if committed.cancelled():
+            return ErrorCode.NOT_COORDINATOR
+        error = committed.exception()
+        if error is None:
+            return ErrorCode.NONE
+        code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
+        # The leader changes whenever a node is stopped, so this is not an error.
+        level = logging.INFO if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else logging.ERROR
+        logger.log(level, "Records appended to %s are not committed: %s", self._name, error)
+        return code
 
     @property
     def has_uncommitted(self) -> bool:
@@ -310,6 +334,7 @@ class Shard(Generic[CoordinatorT]):
             self._waiting_for_commits.pop(future, None)
 
     def _complete_waiting(self, next_offset: Offset) -> None:
+        """Complete the futures of `wait_for_commits` whose records are committed."""
         # The order of the dictionary is also the order of the offsets.
         while self._waiting_for_commits:
             future, offset = next(iter(self._waiting_for_commits.items()))
@@ -367,16 +392,3 @@ def _split(writes: Writes[Any]) -> list[tuple[Writes[Any], bool]]:
     assert writes.follow_up is None, "writes that may be split have no follow-up"
     starts = range(0, len(records), RECORDS_PER_BATCH_MAX)
     return [(Writes(records[start : start + RECORDS_PER_BATCH_MAX]), start == starts[-1]) for start in starts]
-
-
-def _outcome_of(committed: asyncio.Future[None]) -> ErrorCode:
-    if committed.cancelled():
-        return ErrorCode.NOT_COORDINATOR
-    error = committed.exception()
-    if error is None:
-        return ErrorCode.NONE
-    code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
-    # The leader changes whenever a node is stopped, so this is not an error.
-    level = logging.INFO if code is ErrorCode.NOT_LEADER_OR_FOLLOWER else logging.ERROR
-    logger.log(level, "Appended records are not committed: %s", error)
-    return code

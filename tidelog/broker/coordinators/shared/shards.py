@@ -15,7 +15,6 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Generic
 
-from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.shared.outcome import Writes, error_of_append
 from tidelog.broker.coordinators.shared.partitioning import partition_for
 from tidelog.broker.coordinators.shared.shard import (
@@ -23,16 +22,17 @@ from tidelog.broker.coordinators.shared.shard import (
     CoordinatorT,
     RecordFormat,
     Shard,
+    ShardPorts,
     ShardState,
-    Timer,
 )
-from tidelog.broker.coordinators.shared.state_log import AppendedRecords, StateLog
+from tidelog.broker.coordinators.shared.state_log import AppendedRecords
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
 
 logger = logging.getLogger(__name__)
 
 LOADS_AT_ONCE_MAX: Final = 4
+"""The number of partitions whose logs are read at a time."""
 
 
 class Shards(Generic[CoordinatorT]):
@@ -47,18 +47,15 @@ class Shards(Generic[CoordinatorT]):
         name: str,
         create_coordinator: Callable[[int], CoordinatorT],
         record_format: RecordFormat[CoordinatorT],
-        log: StateLog,
-        timer: Timer,
-        clock: Clock,
+        ports: ShardPorts,
         *,
         commit_timeout_ms: int,
     ) -> None:
         self._name = name
         self._create_coordinator = create_coordinator
         self._record_format = record_format
-        self._log = log
-        self._timer = timer
-        self._clock = clock
+        self._ports = ports
+        self._log = ports.log
         self._commit_timeout_ms = commit_timeout_ms
         self._shards: dict[int, Shard[CoordinatorT]] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -89,13 +86,12 @@ class Shards(Generic[CoordinatorT]):
 
         A partition that is already served is unchanged. One that could not be loaded is loaded again.
         """
-        known = self._shards.get(partition)
-        if self._has_stopped or (known is not None and known.state is not ShardState.FAILED):
+        existing = self._shards.get(partition)
+        if self._has_stopped or (existing is not None and existing.state is not ShardState.FAILED):
             return
         coordinator = self._create_coordinator(partition)
-        shard = Shard(
-            partition, coordinator, self._record_format, self._log, self._timer, self._clock, self._reload
-        )
+        name = f"partition {partition} of {self._name}"
+        shard = Shard(name, partition, coordinator, self._record_format, self._ports, self._reload)
         self._shards[partition] = shard
         self.spawn(shard.load(self._load_permits))
 
@@ -123,7 +119,7 @@ class Shards(Generic[CoordinatorT]):
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    # Finding the coordinator
+    # Look-ups
 
     def partition_for(self, key: str) -> int:
         """Return the partition that stores a group or a transactional id."""
@@ -218,11 +214,13 @@ class Shards(Generic[CoordinatorT]):
 
 
 def _check(error: ErrorCode, partition: int) -> None:
+    """Raise KafkaError with the error of the reply, unless the records are committed."""
     if error is not ErrorCode.NONE:
         raise KafkaError(error_of_append(error), f"partition {partition}: {error.text}")
 
 
 def _begin(write: Callable[[CompletionCallback], None]) -> asyncio.Future[ErrorCode]:
+    """Call `write`, and return a future of the result of the commit."""
     result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
     def on_completed(error: ErrorCode) -> None:

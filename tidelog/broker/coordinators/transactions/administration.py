@@ -74,19 +74,19 @@ class Administration:
         self, filter_by: TransactionFilter, now: Moment
     ) -> Steps[list[list_transactions.TransactionState]]:
         """Return the ids that `filter_by` selects, in one step for each id: its pattern may take long."""
-        found = []
+        states = []
         for entry in list(self._registry):
             yield None
             metadata = entry.committed_metadata
             if metadata is not None and filter_by.matches(metadata, now.wall_ms):
-                found.append(
+                states.append(
                     list_transactions.TransactionState(
                         transactional_id=metadata.transactional_id,
                         producer_id=metadata.producer_id,
                         transaction_state=metadata.state.value,
                     )
                 )
-        return found
+        return states
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> tuple[describe_transactions.TopicData, ...]:

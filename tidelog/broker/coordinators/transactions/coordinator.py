@@ -66,11 +66,11 @@ class TransactionCoordinator:
         self._abort_deadline_ms: int | None = None
         """The time of the next check for timeouts; set if an abort could not be written."""
         self._timeouts = TransactionTimeouts(self.registry, config, transaction_version)
-        adding = AddPartitionsCommand(self.registry)
+        add_partitions = AddPartitionsCommand(self.registry)
         administration = Administration(self.registry)
         self.init_producer = InitProducerCommand(self.registry, config, transaction_version).init_producer
-        self.add_partitions = adding.add_partitions
-        self.verify_partitions = adding.verify_partitions
+        self.add_partitions = add_partitions.add_partitions
+        self.verify_partitions = add_partitions.verify_partitions
         self.end_transaction = EndTransactionCommand(self.registry).end_transaction
         self.waits_only_for_commit = self.registry.waits_only_for_commit
         self.expire = self._timeouts.expire

@@ -5,8 +5,8 @@ Up to transaction.version 1 a producer keeps its epoch, and a repeated request g
 | state | commit | abort |
 |-------|--------|-------|
 | Ongoing | PrepareCommit | PrepareAbort |
-| CompleteCommit | done | INVALID_TXN_STATE |
-| CompleteAbort | INVALID_TXN_STATE | done |
+| CompleteCommit | no change | INVALID_TXN_STATE |
+| CompleteAbort | INVALID_TXN_STATE | no change |
 | Empty | INVALID_TXN_STATE | INVALID_TXN_STATE |
 
 From version 2 on every end gives the producer its next epoch. A request with the previous epoch is a
@@ -15,8 +15,8 @@ retry, whatever has been decided since; it never ends the next transaction (KAFK
 | state | commit, current epoch | commit, previous epoch | abort, current epoch | abort, previous epoch |
 |-------|---|---|---|---|
 | Ongoing | PrepareCommit | PRODUCER_FENCED | PrepareAbort | PRODUCER_FENCED |
-| CompleteCommit | INVALID_TXN_STATE | done | PrepareAbort | INVALID_TXN_STATE |
-| CompleteAbort | INVALID_TXN_STATE | INVALID_TXN_STATE | PrepareAbort | done |
+| CompleteCommit | INVALID_TXN_STATE | no change | PrepareAbort | INVALID_TXN_STATE |
+| CompleteAbort | INVALID_TXN_STATE | INVALID_TXN_STATE | PrepareAbort | no change |
 | Empty | INVALID_TXN_STATE | PRODUCER_FENCED | PrepareAbort | PRODUCER_FENCED |
 
 While a transaction is prepared, both return CONCURRENT_TRANSACTIONS. A producer whose epochs are exhausted
@@ -92,8 +92,8 @@ class EndTransactionCommand:
         if metadata.state is not TransactionState.ONGOING:
             _check_same_end(metadata, is_commit)
             return Outcome(NO_PRODUCER)
-        ended = metadata.prepare_end(_prepared(is_commit), 0, now.wall_ms)
-        return Outcome(NO_PRODUCER, Writes((TransactionRecord(transactional_id, ended),)))
+        prepared = metadata.prepare_end(_prepared(is_commit), 0, now.wall_ms)
+        return Outcome(NO_PRODUCER, Writes((TransactionRecord(transactional_id, prepared),)))
 
     def _end_in_next_epoch(
         self,
@@ -107,12 +107,12 @@ class EndTransactionCommand:
             if new_producer_id is None:
                 raise ProducerIdNeeded
             next_producer_id = new_producer_id
-        ended = metadata.prepare_end(
+        prepared = metadata.prepare_end(
             _prepared(is_commit), TRANSACTION_VERSION_2, now.wall_ms, next_producer_id
         )
-        completed = ended.prepare_complete(now.wall_ms)
+        completed = prepared.prepare_complete(now.wall_ms)
         reply = ProducerIdAndEpoch(completed.producer_id, completed.producer_epoch)
-        return Outcome(reply, Writes((TransactionRecord(metadata.transactional_id, ended),)))
+        return Outcome(reply, Writes((TransactionRecord(metadata.transactional_id, prepared),)))
 
     def _is_retry(self, metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> bool:
         """Return whether the producer has not received the epoch, or id, that the last end gave it."""
@@ -140,6 +140,7 @@ class EndTransactionCommand:
 
 
 def _prepared(is_commit: bool) -> TransactionState:
+    """Return the state of a transaction that is being committed or aborted."""
     return TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
 
 

@@ -81,9 +81,7 @@ class InitProducerCommand:
             text = f"{transactional_id!r} has the producer id {metadata.producer_id}, not {expected}"
             raise KafkaError(ErrorCode.PRODUCER_FENCED, text)
         if metadata.state is TransactionState.ONGOING:
-            aborted = metadata.prepare_fence().prepare_end(
-                TransactionState.PREPARE_ABORT, self._transaction_version(), now.wall_ms
-            )
+            aborted = metadata.prepare_fenced_abort(self._transaction_version(), now.wall_ms)
             return Outcome(ProducerIdAndEpoch(), Writes((TransactionRecord(transactional_id, aborted),)))
         return self._continue(metadata, expected, timeout_ms, new_producer_id, now)
 
@@ -130,6 +128,7 @@ class InitProducerCommand:
 
 
 def _require_id(producer_id: ProducerId | None) -> ProducerId:
+    """Return the new producer id. Raise ProducerIdNeeded if there is none."""
     if producer_id is None:
         raise ProducerIdNeeded
     return producer_id

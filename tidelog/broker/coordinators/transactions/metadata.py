@@ -112,31 +112,37 @@ class TransactionMetadata:
     ) -> TransactionMetadata:
         """Return the metadata of a transaction that is committed or aborted (PrepareCommit or PrepareAbort).
 
-        A transaction that was fenced in its last epoch but one ends in the last epoch, which no producer
+        A transaction that was fenced in its second-to-last epoch ends in the last epoch, which no producer
         has.
         """
-        bumps = client_transaction_version >= TRANSACTION_VERSION_2
-        epoch = min(self.producer_epoch + 1, EPOCH_MAX) if bumps else self.producer_epoch
+        bumps_epoch = client_transaction_version >= TRANSACTION_VERSION_2
+        epoch = min(self.producer_epoch + 1, EPOCH_MAX) if bumps_epoch else self.producer_epoch
         has_begun = self.state in (TransactionState.ONGOING, TransactionState.PREPARE_EPOCH_FENCE)
         return self._to(
             state,
             next_producer_id=next_producer_id,
             producer_epoch=epoch,
-            last_producer_epoch=self.producer_epoch if bumps else self.last_producer_epoch,
+            last_producer_epoch=self.producer_epoch if bumps_epoch else self.last_producer_epoch,
             start_wall_ms=self.start_wall_ms if has_begun else now_wall_ms,
             last_update_wall_ms=now_wall_ms,
             client_transaction_version=client_transaction_version,
         )
 
+    def prepare_fenced_abort(self, transaction_version: int, now_wall_ms: int) -> TransactionMetadata:
+        """Return the metadata of a transaction that this node aborts, and whose producer is fenced."""
+        return self.prepare_fence().prepare_end(
+            TransactionState.PREPARE_ABORT, transaction_version, now_wall_ms
+        )
+
     def prepare_complete(self, now_wall_ms: int) -> TransactionMetadata:
         """Return the metadata of a transaction whose partitions all have their marker."""
-        rotates = self.bumps_epoch and self.next_producer_id != NO_PRODUCER_ID
+        has_new_producer_id = self.bumps_epoch and self.next_producer_id != NO_PRODUCER_ID
         is_commit = self.state is TransactionState.PREPARE_COMMIT
         return self._to(
             TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
-            producer_id=self.next_producer_id if rotates else self.producer_id,
+            producer_id=self.next_producer_id if has_new_producer_id else self.producer_id,
             next_producer_id=NO_PRODUCER_ID,
-            producer_epoch=0 if rotates else self.producer_epoch,
+            producer_epoch=0 if has_new_producer_id else self.producer_epoch,
             partitions=frozenset(),
             last_update_wall_ms=now_wall_ms,
         )

@@ -13,17 +13,13 @@ Source: TransactionLog of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-import logging
-import struct
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
+from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
-from tidelog.broker.coordinators.transactions.registry import TransactionRegistry
 from tidelog.broker.coordinators.transactions.states import STATE_OF_STATUS, TransactionState
-from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.coordinator_records.transaction_log import (
     PartitionsSchema,
@@ -31,14 +27,10 @@ from tidelog.protocol.coordinator_records.transaction_log import (
     TransactionLogValue,
 )
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.ids import Offset, TopicPartition
-from tidelog.protocol.record import read_records
-
-logger = logging.getLogger(__name__)
+from tidelog.protocol.ids import TopicPartition
 
 TRANSACTION_LOG: Final = 0
 VALUE_VERSION_WITH_TAGS: Final = 1
-_PREFIX: Final = struct.Struct(">h")
 
 
 class TransactionRecord(NamedTuple):
@@ -51,7 +43,7 @@ class TransactionRecord(NamedTuple):
 def encode_record(record: TransactionRecord, transaction_version: int) -> tuple[bytes, bytes | None]:
     """Return key and value in the format that the cluster's level of transaction.version requires."""
     key = TransactionLogKey(transactional_id=record.transactional_id)
-    encoded_key = _PREFIX.pack(TRANSACTION_LOG) + encode(key, 0)
+    encoded_key = PREFIX.pack(TRANSACTION_LOG) + encode(key, 0)
     metadata = record.metadata
     if metadata is None:
         return encoded_key, None
@@ -74,7 +66,7 @@ def encode_record(record: TransactionRecord, transaction_version: int) -> tuple[
         transaction_start_timestamp_ms=metadata.start_wall_ms,
         **tags,
     )
-    return encoded_key, _PREFIX.pack(version) + encode(value, version)
+    return encoded_key, PREFIX.pack(version) + encode(value, version)
 
 
 def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord | None:
@@ -82,13 +74,13 @@ def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord |
 
     Raise DecodeError for an invalid record, and for an unknown value version or state.
     """
-    key_type, body = _split(key or b"", "key")
+    key_type, body = split_version(key or b"", "key")
     if key_type != TRANSACTION_LOG:
         return None
     transactional_id = decode_prefix(TransactionLogKey, body, 0, 0)[0].transactional_id
     if value is None:
         return TransactionRecord(transactional_id, None)
-    version, body = _split(value, "value")
+    version, body = split_version(value, "value")
     if version not in TransactionLogValue.valid_versions:
         raise DecodeError(f"TransactionLogValue has version {version}, which is not supported")
     stored = decode_prefix(TransactionLogValue, body, version, 0)[0]
@@ -96,32 +88,6 @@ def decode_record(key: bytes | None, value: bytes | None) -> TransactionRecord |
     if state is None or state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
         raise DecodeError(f"{transactional_id!r} has the unknown status {stored.transaction_status}")
     return TransactionRecord(transactional_id, _metadata(transactional_id, state, stored))
-
-
-def replay_batches(
-    registry: TransactionRegistry, batches: bytes | memoryview
-) -> Iterator[tuple[int, Offset]]:
-    """Replay batches one after the other. Yield record counts, each with the offset up to which it replayed.
-
-    A large batch is replayed in parts of RECORDS_BETWEEN_PAUSES records.
-
-    Raise DecodeError with the offset of a record that cannot be read. Skipping it could undo the end of a
-    transaction, so the partition must not be served.
-    """
-    for position, header in iterate_headers(batches):
-        records = () if header.is_control else read_records(batches, position, header)
-        for number, record in enumerate(records, 1):
-            try:
-                decoded = decode_record(record.key, record.value)
-            except DecodeError as error:
-                raise DecodeError(f"record at offset {record.offset}: {error}") from error
-            if decoded is None:
-                logger.warning("Ignoring the record at offset %s: its type is unknown", record.offset)
-            else:
-                registry.replay(decoded.transactional_id, decoded.metadata, record.offset)
-            if number % RECORDS_BETWEEN_PAUSES == 0:
-                yield RECORDS_BETWEEN_PAUSES, record.offset + 1
-        yield len(records) % RECORDS_BETWEEN_PAUSES, header.next_offset
 
 
 def _metadata(
@@ -153,9 +119,3 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> tuple[PartitionsSchema, .
     return tuple(
         PartitionsSchema(topic=topic, partition_ids=tuple(indexes)) for topic, indexes in topics.items()
     )
-
-
-def _split(data: bytes, part: str) -> tuple[int, memoryview]:
-    if len(data) < _PREFIX.size:
-        raise DecodeError(f"the {part} of a record has {len(data)} bytes and no version")
-    return _PREFIX.unpack_from(data)[0], memoryview(data)[_PREFIX.size :]

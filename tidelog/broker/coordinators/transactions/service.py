@@ -18,15 +18,23 @@ from typing import TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.shared.outcome import Outcome
-from tidelog.broker.coordinators.shared.shard import RecordFormat, Shard, ShardState, Timer, TimerHandle
+from tidelog.broker.coordinators.shared.shard import (
+    RecordFormat,
+    Shard,
+    ShardPorts,
+    ShardState,
+    Timer,
+    TimerHandle,
+)
 from tidelog.broker.coordinators.shared.shards import Shards
 from tidelog.broker.coordinators.shared.state_log import StateLog
 from tidelog.broker.coordinators.transactions.administration import TransactionFilter
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch, ProducerIdNeeded
+from tidelog.broker.coordinators.transactions.loading import replay_batches
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
-from tidelog.broker.coordinators.transactions.records import encode_record, replay_batches
+from tidelog.broker.coordinators.transactions.records import encode_record
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import ProducerId, TopicPartition
@@ -74,9 +82,7 @@ class TransactionService:
                 lambda record: encode_record(record, ports.transaction_version()),
                 lambda coordinator, batches: replay_batches(coordinator.registry, batches),
             ),
-            log,
-            timer,
-            clock,
+            ShardPorts(log, timer, clock),
             commit_timeout_ms=config.request_timeout_ms,
         )
         self._handles: dict[str, TimerHandle] = {}
@@ -97,8 +103,10 @@ class TransactionService:
 
     def on_leadership(self, partition: int) -> None:
         """Load `partition` of `__transaction_state`, of which this node has become the leader."""
-        known = self._shards.get(partition)
-        if known is not None and known.coordinator.coordinator_epoch != self._ports.leader_epoch(partition):
+        existing = self._shards.get(partition)
+        if existing is not None and existing.coordinator.coordinator_epoch != self._ports.leader_epoch(
+            partition
+        ):
             self._shards.on_resignation(partition)
         self._shards.on_leadership(partition)
 
@@ -223,10 +231,10 @@ class TransactionService:
 
         Raise KafkaError COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
         """
-        listed: list[list_transactions.TransactionState] = []
+        states: list[list_transactions.TransactionState] = []
         for shard in self._shards.loaded_shards():
-            listed += yield from shard.coordinator.list(filter_by, shard.now())
-        return listed
+            states += yield from shard.coordinator.list(filter_by, shard.now())
+        return states
 
     def state_counts(self) -> Counter[TransactionState]:
         """Return the number of transactional ids in each state, for metrics."""

@@ -44,9 +44,7 @@ class TransactionTimeouts:
             if metadata is None or entry.is_pending or not _has_timed_out(metadata, now.wall_ms):
                 continue
             logger.info("Aborting the transaction of %r, which has timed out", metadata.transactional_id)
-            aborted = metadata.prepare_fence().prepare_end(
-                TransactionState.PREPARE_ABORT, self._transaction_version(), now.wall_ms
-            )
+            aborted = metadata.prepare_fenced_abort(self._transaction_version(), now.wall_ms)
             records.append(TransactionRecord(metadata.transactional_id, aborted))
         return records
 

@@ -76,16 +76,18 @@ class _Addition:
     )
 
     def fail(self, code: ErrorCode) -> None:
+        """Complete the addition with the same error for all partitions."""
         self.complete(dict.fromkeys(self.partitions, code))
 
     def complete(self, errors: PartitionErrors) -> None:
+        """Set the result, unless there is one already."""
         if not self.result.done():
             self.result.set_result(errors)
 
 
 @dataclass(slots=True, eq=False)
-class _Coordinator:
-    """The additions for the coordinators of one broker.
+class _BrokerQueue:
+    """The additions that are sent to the transaction coordinators of one broker.
 
     Invariant: every transactional id of `waiting` is either in `ready` or in `in_flight`.
     """
@@ -97,6 +99,7 @@ class _Coordinator:
     is_scheduled: bool = False
 
     def add(self, transaction: ProducerTransaction, partitions: Iterable[TopicPartition]) -> _Addition:
+        """Return an addition that contains `partitions`: the last one of the transaction, or a new one."""
         transactional_id = transaction.transactional_id
         additions = self.waiting.setdefault(transactional_id, deque())
         if not additions or additions[-1].transaction != transaction:
@@ -118,18 +121,19 @@ class _Coordinator:
 
     def take(self) -> list[_Addition]:
         """Return the additions of the next request, at most one of each transactional id."""
-        taken: list[_Addition] = []
-        while self.ready and len(taken) < TRANSACTIONS_PER_REQUEST:
+        next_additions: list[_Addition] = []
+        while self.ready and len(next_additions) < TRANSACTIONS_PER_REQUEST:
             transactional_id = next(iter(self.ready))
             del self.ready[transactional_id]
             additions = self.waiting[transactional_id]
-            taken.append(additions.popleft())
+            next_additions.append(additions.popleft())
             if not additions:
                 del self.waiting[transactional_id]
             self.in_flight.add(transactional_id)
-        return taken
+        return next_additions
 
     def on_response(self, additions: Iterable[_Addition]) -> None:
+        """Note that a request has ended: the next additions of its transactional ids are ready."""
         for addition in additions:
             transactional_id = addition.transaction.transactional_id
             self.in_flight.remove(transactional_id)
@@ -146,7 +150,7 @@ class AddPartitionsToTxnManager:
         self._brokers = brokers
         self._image = image
         self._monotonic_ms = monotonic_ms
-        self._coordinators: dict[BrokerId, _Coordinator] = {}
+        self._queues: dict[BrokerId, _BrokerQueue] = {}
         self._is_closed = False
         self.failures = 0
         """The number of partitions that were not verified to be in their transaction."""
@@ -164,8 +168,8 @@ class AddPartitionsToTxnManager:
         if broker is None or self._is_closed:
             errors = dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
-            found = await self._wait_for_result(broker, transaction, partitions)
-            errors = {each: found[each] for each in partitions if each in found}
+            all_errors = await self._wait_for_result(broker, transaction, partitions)
+            errors = {each: all_errors[each] for each in partitions if each in all_errors}
         self.failures += len(errors)
         self.verifications += 1
         self.verification_ms += self._monotonic_ms() - started_ms
@@ -174,12 +178,12 @@ class AddPartitionsToTxnManager:
     async def close(self) -> None:
         """Send no more requests. All waiting callers get NETWORK_EXCEPTION."""
         self._is_closed = True
-        coordinators, self._coordinators = list(self._coordinators.values()), {}
-        requests = {task: sent for each in coordinators for task, sent in each.requests.items()}
+        queues, self._queues = list(self._queues.values()), {}
+        requests = {task: sent for each in queues for task, sent in each.requests.items()}
         for task in requests:
             task.cancel()
         await asyncio.gather(*requests, return_exceptions=True)
-        waiting = [queue for each in coordinators for queue in each.waiting.values()]
+        waiting = [additions for each in queues for additions in each.waiting.values()]
         # A task that is cancelled before its first step completes nothing itself.
         for addition in chain.from_iterable([*requests.values(), *waiting]):
             addition.fail(ErrorCode.NETWORK_EXCEPTION)
@@ -196,11 +200,11 @@ class AddPartitionsToTxnManager:
     async def _wait_for_result(
         self, broker: BrokerId, transaction: ProducerTransaction, partitions: Iterable[TopicPartition]
     ) -> PartitionErrors:
-        coordinator = self._coordinators.setdefault(broker, _Coordinator())
-        addition = coordinator.add(transaction, partitions)
-        if not coordinator.is_scheduled:
-            coordinator.is_scheduled = True
-            asyncio.get_running_loop().call_soon(self._send_scheduled, broker, coordinator)
+        queue = self._queues.setdefault(broker, _BrokerQueue())
+        addition = queue.add(transaction, partitions)
+        if not queue.is_scheduled:
+            queue.is_scheduled = True
+            asyncio.get_running_loop().call_soon(self._send_scheduled, broker, queue)
         addition.waiters += 1
         try:
             # Other callers may wait for the same result: it must not be cancelled with one of them.
@@ -208,33 +212,33 @@ class AddPartitionsToTxnManager:
         finally:
             addition.waiters -= 1
             if not addition.waiters:
-                coordinator.discard(addition)
+                queue.discard(addition)
 
-    def _send_scheduled(self, broker: BrokerId, coordinator: _Coordinator) -> None:
-        coordinator.is_scheduled = False
-        self._send(broker, coordinator)
+    def _send_scheduled(self, broker: BrokerId, queue: _BrokerQueue) -> None:
+        queue.is_scheduled = False
+        self._send(broker, queue)
 
-    def _send(self, broker: BrokerId, coordinator: _Coordinator) -> None:
+    def _send(self, broker: BrokerId, queue: _BrokerQueue) -> None:
         """Send the ready additions, as far as the requests in flight allow."""
-        while len(coordinator.requests) < REQUESTS_IN_FLIGHT and not self._is_closed:
-            additions = coordinator.take()
+        while len(queue.requests) < REQUESTS_IN_FLIGHT and not self._is_closed:
+            additions = queue.take()
             if not additions:
                 break
-            request = asyncio.get_running_loop().create_task(self._request(broker, coordinator, additions))
-            coordinator.requests[request] = additions
-        is_idle = not coordinator.requests and not coordinator.waiting
-        if is_idle and self._coordinators.get(broker) is coordinator:
-            del self._coordinators[broker]
+            request = asyncio.get_running_loop().create_task(self._request(broker, queue, additions))
+            queue.requests[request] = additions
+        is_idle = not queue.requests and not queue.waiting
+        if is_idle and self._queues.get(broker) is queue:
+            del self._queues[broker]
 
-    async def _request(self, broker: BrokerId, coordinator: _Coordinator, additions: list[_Addition]) -> None:
+    async def _request(self, broker: BrokerId, queue: _BrokerQueue, additions: list[_Addition]) -> None:
         try:
             await self._send_additions(broker, additions)
         finally:
             request = asyncio.current_task()
             assert request is not None
-            coordinator.requests.pop(request, None)
-            coordinator.on_response(additions)
-            self._send(broker, coordinator)
+            queue.requests.pop(request, None)
+            queue.on_response(additions)
+            self._send(broker, queue)
 
     async def _send_additions(self, broker: BrokerId, additions: list[_Addition]) -> None:
         request = AddPartitionsToTxnRequest(transactions=tuple(map(_message, additions)))
@@ -302,8 +306,8 @@ def _errors_of(addition: _Addition, result: AddPartitionsToTxnResult) -> Partiti
         for partition in topic.results_by_partition
     }
     support = addition.transaction.support
-    found = {each: codes.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in addition.partitions}
-    return {each: _error_for_client(ErrorCode(code), support) for each, code in found.items() if code}
+    result_codes = {each: codes.get(each, ErrorCode.UNKNOWN_SERVER_ERROR) for each in addition.partitions}
+    return {each: _error_for_client(ErrorCode(code), support) for each, code in result_codes.items() if code}
 
 
 _ERRORS_FOR_CLIENTS: Final = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}

@@ -26,7 +26,7 @@ def report_verification(
 ) -> None:
     """Register the metrics of late transactions and of failed verifications."""
 
-    def late() -> int:
+    def late_partitions() -> int:
         before_ms = clock.wall_ms() - transaction_max_timeout_ms() - LATE_TRANSACTION_BUFFER_MS
         return sum(
             one.is_leader and one.log.producers.has_open_transaction_since(before_ms)
@@ -36,7 +36,7 @@ def report_verification(
     metrics.gauge(
         "kafka_server_replicamanager_partitionswithlatetransactionscount",
         "Partitions of this leader with a transaction that is open for longer than the longest timeout.",
-        late,
+        late_partitions,
     )
     metrics.counter(
         "kafka_server_addpartitionstotxnmanager_verificationfailures",

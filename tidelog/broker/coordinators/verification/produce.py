@@ -87,15 +87,15 @@ class ProduceVerifications:
 
     def of(self, topic_partition: TopicPartition, requested: ProducePartition) -> Verification | None:
         """Return what `Partition.append` needs. Raise KafkaError if the batch must not be appended."""
-        found = self._verifications.get(topic_partition, NO_VERIFICATION)
+        outcome = self._verifications.get(topic_partition, NO_VERIFICATION)
         if topic_partition not in self._verifications and _transactional_header(requested) is not None:
             # The topic was created while other batches were verified. Producers retry upon this error.
             text = f"the topic of {topic_partition} has just been created"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, text)
-        if not isinstance(found, KafkaError):
-            return found
-        is_retried = found.code in _RETRIABLE or (
-            found.code is ErrorCode.CONCURRENT_TRANSACTIONS
+        if not isinstance(outcome, KafkaError):
+            return outcome
+        is_retried = outcome.code in _RETRIABLE or (
+            outcome.code is ErrorCode.CONCURRENT_TRANSACTIONS
             and self._support is not ClientSupport.ADDS_PARTITIONS
         )
-        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, str(found)) if is_retried else found
+        raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, str(outcome)) if is_retried else outcome

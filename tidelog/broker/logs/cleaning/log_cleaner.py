@@ -35,17 +35,19 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
-_PASSING: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_TEMPORARY_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _IO_BUFFER_BYTES_MIN: Final = 4096
 
 
 class _Dirtiest(NamedTuple):
+    """The log to compact next, and its part that can be compacted."""
+
     log: PartitionLog
     cleanable: Cleanable
 
 
 class LogCleaner:
-    """The cleaners of a node; `config` returns the present configuration.
+    """The cleaners of a node; `config` returns the current configuration.
 
     Close it before the logs are closed.
     """
@@ -83,11 +85,11 @@ class LogCleaner:
     def update_settings(self) -> None:
         """Start cleaners up to log.cleaner.threads; each cleaner reads the other settings for each round."""
         config = self._config()
-        wanted = config.log_cleaner_threads if config.log_cleaner_enable else 0
+        thread_count = config.log_cleaner_threads if config.log_cleaner_enable else 0
         if self._stopping.is_set() or not self._is_started:
             return
         loop = asyncio.get_running_loop()
-        while len(self._cleaners) < wanted:
+        while len(self._cleaners) < thread_count:
             number = len(self._cleaners)
             self._cleaners.append(loop.create_task(self._work(number), name=f"log-cleaner-{number}"))
         self._wake_event.set()
@@ -131,17 +133,17 @@ class LogCleaner:
         """Clean the dirtiest log; return whether one was cleaned successfully."""
         config = self._config()
         is_allowed = config.log_cleaner_enable and number < config.log_cleaner_threads
-        found = self._find_dirtiest() if is_allowed else None
-        if found is None:
+        dirtiest = self._find_dirtiest() if is_allowed else None
+        if dirtiest is None:
             self._postponed.clear()
             return False
-        log, generation = found.log, found.log.generation
+        log, generation = dirtiest.log, dirtiest.log.generation
         self._in_progress.add(log)
         try:
             limits = _limits(config)
             in_use = partial(self._is_in_use, log)
             work = CleaningRound(log, limits, self._thread, self._clock, self._stopping, in_use)
-            self.stats[number] = await work.run(found.cleanable)
+            self.stats[number] = await work.run(dirtiest.cleanable)
         except CleaningAborted:
             logger.info("%s: compaction was aborted", log.topic_partition)
             return False
@@ -149,7 +151,7 @@ class LogCleaner:
             # A reader of a log that is being truncated finds incomplete batches.
             was_truncated = log.generation != generation and _is_damage(error)
             if self._is_in_use(log) and not was_truncated:
-                self._failed(log, error)
+                self._on_failed(log, error)
             return False
         finally:
             self._in_progress.discard(log)
@@ -160,6 +162,7 @@ class LogCleaner:
         return self._logs.get(log.topic_partition) is log
 
     def _find_dirtiest(self) -> _Dirtiest | None:
+        """Return the log with the highest dirty ratio that must be compacted now; None if there is none."""
         now_ms = self._clock.wall_ms()
         self._last_run_ms = self._clock.monotonic_ms()
         self.max_dirty_ratio, self.max_delay_ms = 0.0, 0
@@ -174,7 +177,7 @@ class LogCleaner:
             try:
                 cleanable = find_cleanable(log, now_ms)
             except KafkaError as error:
-                self._failed(log, error)
+                self._on_failed(log, error)
                 continue
             self.max_dirty_ratio = max(self.max_dirty_ratio, cleanable.ratio)
             self.max_delay_ms = max(self.max_delay_ms, cleanable.delay_ms)
@@ -184,11 +187,12 @@ class LogCleaner:
 
     # -- outcomes
 
-    def _failed(self, log: PartitionLog, error: Exception) -> None:
+    def _on_failed(self, log: PartitionLog, error: Exception) -> None:
+        """Handle a failed compaction; the table at the head of the file lists the effects."""
         cause = error.__cause__ if isinstance(error, KafkaError) else error
         if isinstance(error, StorageFailure):
             self._logs.directories.disk_failed(log, error)
-        elif isinstance(cause, OSError) and cause.errno in _PASSING:
+        elif isinstance(cause, OSError) and cause.errno in _TEMPORARY_ERRORS:
             # A smaller log may fit on the disk and free space there.
             self._postponed.add(log)
             logger.warning("Cannot compact %s now: %s; it is retried later", log.topic_partition, cause)

@@ -76,17 +76,17 @@ class CleaningRound:
         log, began_ms = self._log, self._clock.monotonic_ms()
         plan = plan_cleaning(log, cleanable, self._clock.wall_ms(), self._limits.io_buffer_bytes)
 
-        def is_wanted() -> bool:
+        def is_needed() -> bool:
             return self._in_use() and is_current(log, plan)
 
-        pace = CleanerPace(self._clock, self._stopping, is_wanted, self._limits.bytes_per_second)
+        pace = CleanerPace(self._clock, self._stopping, is_needed, self._limits.bytes_per_second)
         offsets = OffsetMap.within(self._limits.map_bytes, self._limits.load_factor)
         end_offset = await self._in_thread(lambda: fill_offset_map(plan, offsets, pace))
         cleaner = GroupCleaner(plan, offsets, pace)
         for group in groups_to_clean(plan, end_offset):
-            await self._replace(plan, cleaner, group, is_wanted)
+            await self._replace(plan, cleaner, group, is_needed)
         await self._in_thread(lambda: log.fs.fsync_dir(log.directory))
-        if not is_wanted():
+        if not is_needed():
             raise CleaningAborted
         log.set_first_dirty_offset(end_offset)
         elapsed_ms = self._clock.monotonic_ms() - began_ms
@@ -105,16 +105,17 @@ class CleaningRound:
         plan: CleaningPlan,
         cleaner: GroupCleaner,
         group: list[SourceSegment],
-        is_wanted: Callable[[], bool],
+        is_needed: Callable[[], bool],
     ) -> None:
+        """Clean one group of segments in a thread, and replace them by the result."""
         log, records = self._log, last_records(self._log)
         cleaned = await self._in_thread(lambda: cleaner.clean(group, records))
-        replaced = [source.segment for source in group]
+        segments = [source.segment for source in group]
         # Retention may have deleted some of these segments.
-        if not is_wanted() or any(log.segments.floor(one.base_offset) is not one for one in replaced):
+        if not is_needed() or any(log.segments.floor(one.base_offset) is not one for one in segments):
             log.replacement.discard(cleaned)
             raise CleaningAborted
-        log.replacement.replace(cleaned, replaced, self._clock.wall_ms())
+        log.replacement.replace(cleaned, segments, self._clock.wall_ms())
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Return the result of `work`, which runs in a thread.

@@ -37,8 +37,7 @@ def _create_channel(context: NodeContext, dispatcher: Dispatcher, store: Metadat
         environment=context.environment,
         settings=node_connection_settings(
             config,
-            config.inter_broker_listener,
-            ssl=context.tls.brokers,
+            security=context.security_of(config.inter_broker_listener),
             request_timeout_ms=config.request_timeout_ms,
         ),
     )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.config.listeners import Listener
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.config.quorum_config import controller_listener_name
 from tidelog.broker.logs.descriptor_budget import process_budget
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.server import NetworkServer
@@ -15,6 +16,7 @@ from tidelog.broker.node.wiring.listener_authentication import ListenerAuthentic
 from tidelog.broker.node.wiring.network_settings import listener_config, network_config
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
+from tidelog.broker.quotas.address_quotas import AddressQuotas
 from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.quotas.request_quotas import RequestQuotas
 from tidelog.broker.security.authorization.authorizer import Authorizer
@@ -37,8 +39,13 @@ class BrokerNetwork:
         self.server = NetworkServer(network_config(config), clock=context.clock)
         self.server.refusal_reason = self._refusal_reason
         self._limits = ConnectionLimits(self.server, context.threads.housekeeping)
+        self.address_quotas = AddressQuotas(self.server.connection_rates, context.threads.housekeeping)
         self.certificates = TlsCertificates(
-            self.server, config.broker_listeners, config, context.tls, context.threads.housekeeping
+            self.server,
+            (*config.broker_listeners, *_listeners_of_controllers(config)),
+            config,
+            context.tls,
+            context.threads.housekeeping,
         )
         self.channel = RequestChannel(config.queued_max_requests)
         self.quotas = RequestQuotas(
@@ -58,8 +65,10 @@ class BrokerNetwork:
         """Bind the addresses; clients are refused until `start`. Raise OSError with listener and address."""
         config = self._context.config
         for listener in config.broker_listeners:
+            authentications = self.server.counters.authentications[listener.name]
             self.server.bind(
-                listener_config(config, listener), self._authentication.request_handler(listener)
+                listener_config(config, listener),
+                self._authentication.request_handler(listener, authentications),
             )
 
     @property
@@ -73,11 +82,14 @@ class BrokerNetwork:
 
     async def start(self) -> None:
         """Accept connections."""
+        await self._authentication.start()
         self.certificates.start()
         await self.server.start()
 
     def apply(self, config: BrokerConfig) -> None:
-        """Apply changed connection limits and certificates."""
+        """Apply changed connection limits, certificates, users, mechanisms and own credentials."""
+        self._authentication.apply(config)
+        self._context.peers.apply(config)
         self._limits.apply(config)
         self.certificates.apply(config)
 
@@ -87,7 +99,9 @@ class BrokerNetwork:
             return
         self._is_closed = True
         await self._limits.close()
+        await self.address_quotas.close()
         await self.certificates.close()
+        await self._authentication.close()
         await self.server.close(timeout_s)
 
     def _refusal_reason(self, descriptor: int, is_protected: bool) -> str | None:
@@ -97,3 +111,10 @@ class BrokerNetwork:
         """
         listeners = () if is_protected else self.server.listeners.values()
         return self._budget.connection_refusal(descriptor, sum(each.socket_count for each in listeners))
+
+
+def _listeners_of_controllers(config: BrokerConfig) -> tuple[Listener, ...]:
+    """Return the listener of the controllers if this node has none of its own."""
+    if config.is_controller:
+        return ()
+    return (config.listener_of_nodes(controller_listener_name(config)),)

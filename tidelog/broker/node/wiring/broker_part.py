@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.broker.api.handlers.registry import register_apis
 from tidelog.broker.api.handlers.services import Services
+from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.logs.housekeeping import Housekeeping
 from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.metadata.store import MetadataStore
@@ -23,9 +24,12 @@ from tidelog.broker.node.wiring.quorum_part import QuorumPart
 from tidelog.broker.node.wiring.stages import Action, Stage, Stages
 from tidelog.broker.node.wiring.topic_subscribers import CoordinatorRoles, TopicSubscriber, coordinators_of
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
+from tidelog.broker.observability.authentication_metrics import report_authentications
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
+from tidelog.broker.quotas.subscription import on_changed_quotas
 from tidelog.broker.replication.node_replication import NodeReplication, ReplicationPorts
 from tidelog.broker.replication.replica_metrics import report_replicas
+from tidelog.broker.replication.throttle_metrics import report_throttles
 
 if TYPE_CHECKING:
     from tidelog.broker.tier.tiered_storage import TieredStorage
@@ -89,6 +93,18 @@ async def _join(context: NodeContext, quorum: QuorumPart, stages: Stages) -> _Re
     )
 
 
+def _create_forwarder(broker: _RegisteredBroker) -> Forwarder:
+    context = broker.context
+    return Forwarder(
+        broker.quorum.access.forwarding,
+        broker.network.channel,
+        context.slices,
+        context.clock,
+        context.config.request_timeout_ms,
+        broker.logs.log_work.wait_until_done,
+    )
+
+
 async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> ServingParts:
     """Create the parts that handlers use. Connections are closed before the parts that requests need."""
     context, network, logs, store = broker.context, broker.network, broker.logs, broker.store
@@ -98,7 +114,8 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
         purgatories.fetch, purgatories.produce, purgatories.delete_records
     )
     await stages.start(Stage(name="flushes and timers", stop=[logs.flusher.close, purgatories.close]))
-    topic_creation = TopicCreation(broker.quorum.access.general, config, context.clock)
+    general, forwarder = broker.quorum.access.general, _create_forwarder(broker)
+    topic_creation = TopicCreation(general, forwarder, config, context.clock)
     stage = Stage(
         name="requests", stop=[network.channel.close, topic_creation.close], abandon=[network.channel.close]
     )
@@ -106,10 +123,7 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
     channels = BrokerChannels(context, network.dispatcher, store)
     await stages.start(Stage(name="broker channels", stop=[channels.close]))
     producer_ids = ProducerIds(
-        broker.quorum.access.general,
-        config.node_id,
-        lambda: broker.membership.lifecycle.broker_epoch,
-        context.clock,
+        general, config.node_id, lambda: broker.membership.lifecycle.broker_epoch, context.clock
     )
     ports = CoordinatorPorts(
         replicas=logs.replicas,
@@ -141,6 +155,7 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
     await stages.start(Stage(name="transaction verification", stop=[transactional_writes.close]))
     return ServingParts(
         purgatories=purgatories,
+        forwarder=forwarder,
         topic_creation=topic_creation,
         producer_ids=producer_ids,
         coordinators=coordinators,
@@ -163,7 +178,7 @@ async def _open_remote_storage(
         fs=context.fs,
         clock=context.clock,
         environment=context.environment,
-        tls=context.tls.source,
+        security=context.security_of(context.config.metadata_listener),
         metrics=context.metrics,
         executor=context.threads.housekeeping,
         directory=next(path for path in context.config.log_directories if path in usable),
@@ -204,8 +219,8 @@ async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Servi
 
     def subscribe_to_metadata() -> None:
         broker.store.subscribe(subscriber.on_metadata_changed)
-        broker.store.subscribe(network.quotas.apply)
-        broker.store.subscribe(network.server.connection_rates.apply)
+        broker.store.subscribe(on_changed_quotas(network.quotas.update))
+        broker.store.subscribe(on_changed_quotas(network.address_quotas.update))
         logs.replicas.listeners.append(CoordinatorRoles(coordinators_of(services)))
         register_apis(network.dispatcher, services)
 
@@ -217,7 +232,12 @@ async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Servi
 
     def report() -> None:
         report_serving(context.metrics, network, logs, parts, services)
+        controller = broker.quorum.listeners.network
+        report_authentications(
+            context.metrics, (network.server,) if controller is None else (network.server, controller)
+        )
         report_replicas(context.metrics, logs.replicas, replication.fetchers)
+        report_throttles(context.metrics, logs.throttles, context.clock)
 
     accept: list[Action] = [network.start, *(() if remote is None else (remote.start,))]
     membership = broker.membership
@@ -252,7 +272,7 @@ def _create_replication(broker: _RegisteredBroker, parts: ServingParts) -> NodeR
         image=lambda: broker.store.image,
         directory_ids=context.directory_ids,
         flush=logs.flusher.flush,
-        ssl=context.tls.brokers,
+        security=context.security_of(context.config.inter_broker_listener),
     )
     tier = None if parts.remote is None else parts.remote.follower_tier
     return NodeReplication(ports, logs.replicas, logs.throttles, tier)

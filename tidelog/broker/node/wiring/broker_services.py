@@ -10,6 +10,7 @@ from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.coordinators.groups.metrics import report_groups
 from tidelog.broker.coordinators.transactions.metrics import report_transactions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
+from tidelog.broker.fetching.metrics import report_fetch_sessions
 from tidelog.broker.logs.cleaning.metrics import report_cleaning
 from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.metadata.topic_creation import TopicCreation
@@ -33,6 +34,7 @@ class ServingParts:
     """The parts of a broker that requests use; `remote` is None if tiered storage is disabled."""
 
     purgatories: Purgatories
+    forwarder: Forwarder
     topic_creation: TopicCreation
     producer_ids: ProducerIds
     coordinators: Coordinators
@@ -66,14 +68,7 @@ def create_services(
         traffic=TopicTraffic(),
         throttles=logs.throttles,
         channel=quorum.access.general,
-        forwarder=Forwarder(
-            quorum.access.forwarding,
-            network.channel,
-            context.slices,
-            context.clock,
-            config.request_timeout_ms,
-            logs.log_work.wait_until_done,
-        ),
+        forwarder=parts.forwarder,
         producer_ids=parts.producer_ids,
         topic_creation=parts.topic_creation,
         verifier=parts.transactional_writes.verifier,
@@ -97,6 +92,8 @@ def report_serving(
     report_connection_rates(metrics, network.server.connection_rates, network.server.clock)
     parts.purgatories.report_to(metrics)
     metrics.add_traffic(services.traffic)
+    report_fetch_sessions(metrics, services.sessions)
+    metrics.add_slices(services.slices)
     report_groups(metrics, services.groups.group_counts)
     report_transactions(metrics, services.transactions, parts.coordinators.markers)
     parts.transactional_writes.report_to(metrics)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.broker.config.listeners import Listener
+from tidelog.broker.network.authentication_counters import AuthenticationCounters
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.network_settings import listener_config, network_config
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
+from tidelog.broker.quotas.address_quotas import AddressQuotas
 from tidelog.cluster.quorum.voter_set import Endpoint
 
 
@@ -17,7 +19,9 @@ class ControllerListeners:
     """Owns the listeners: `bind`, then `start` when the controller is complete, `close` at the end."""
 
     def __init__(
-        self, context: NodeContext, request_handler: Callable[[Listener], Callable[[Request], None]]
+        self,
+        context: NodeContext,
+        request_handler: Callable[[Listener, AuthenticationCounters], Callable[[Request], None]],
     ) -> None:
         """Create the listeners; `request_handler` returns what handles the requests of a listener."""
         config = self._config = context.config
@@ -26,13 +30,19 @@ class ControllerListeners:
         has_listeners = config.is_controller and bool(config.controller_listeners)
         self.network = NetworkServer(network_config(config), clock=context.clock) if has_listeners else None
         """None if this node has no listener for controllers."""
+        self.address_quotas: AddressQuotas | None = None
+        if self.network is not None:
+            self.address_quotas = AddressQuotas(self.network.connection_rates, context.threads.housekeeping)
         self._certificates: TlsCertificates | None = None
 
     def bind(self) -> None:
         """Bind the addresses; clients are refused until `start`. Raise OSError with listener and address."""
         if self.network is not None:
             for listener in self._config.controller_listeners:
-                self.network.bind(listener_config(self._config, listener), self._request_handler(listener))
+                authentications = self.network.counters.authentications[listener.name]
+                self.network.bind(
+                    listener_config(self._config, listener), self._request_handler(listener, authentications)
+                )
 
     def endpoints(self, host_name: str) -> tuple[Endpoint, ...]:
         """Return the advertised addresses; `host_name` replaces an empty host."""
@@ -60,6 +70,8 @@ class ControllerListeners:
 
     async def close(self) -> None:
         """Close the listeners and their connections."""
+        if self.address_quotas is not None:
+            await self.address_quotas.close()
         if self._certificates is not None:
             await self._certificates.close()
         if self.network is not None:

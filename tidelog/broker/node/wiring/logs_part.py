@@ -100,7 +100,7 @@ class LogsPart:
     def close(self) -> None:
         """Flush all logs and mark the directories as closed cleanly; nothing is written afterwards."""
         self._is_closed = True
-        self.manager.directories.on_offline = None
+        self.manager.directories.call_when_offline(None)
         self.manager.shutdown(self._clock.wall_ms(), self._lifecycle.broker_epoch)
 
     def _log_config(self, topic: str) -> LogConfig:
@@ -110,7 +110,7 @@ class LogsPart:
 
     def _report_failed_directories(self) -> None:
         """Report the directories whose logs could not be opened; from now on, report each that fails."""
-        self.manager.directories.on_offline = self._on_directory_failed
+        self.manager.directories.call_when_offline(self._on_directory_failed)
         for directory in self.manager.directories:
             if directory.offline_reason is not None:
                 self._on_directory_failed(directory)
@@ -148,7 +148,7 @@ class LogsPart:
 
     def _cordon(self, config: BrokerConfig, image: MetadataImage) -> None:
         """Cordon directories: no new partitions in them; report them if metadata.version has KIP-1066."""
-        self.manager.cordoned = config.cordoned_directories
+        self.manager.cordon(config.cordoned_directories)
         if image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_4_3:
             ids = self._context.log_directory_ids
             self._lifecycle.report_cordoned_directories(

@@ -14,9 +14,11 @@ from uuid import UUID
 
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
+from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.observability import NodeObservability
+from tidelog.broker.node.wiring.peer_authentication import PeerAuthentication
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.clients.config.environment import Environment
@@ -106,6 +108,11 @@ class NodeContext:
     slices: Slices
     failure: NodeFailure
     tls: NodeTls
+    peers: PeerAuthentication
+
+    def security_of(self, listener: str) -> PeerSecurity:
+        """Return the security of connections to a listener of other nodes. Errors: ConfigError."""
+        return PeerSecurity(self.tls.source(listener), self.peers.authenticator(listener))
 
     @property
     def metrics(self) -> BrokerMetrics:
@@ -122,9 +129,9 @@ class NodeContext:
     def host_name(self) -> str:
         """The host to advertise if a listener has none; the first access may query a name server."""
         config = self.config
-        named = (
+        listeners = (
             *config.broker_listeners,
             *config.advertised("", {}),
             *config.advertised_controllers("", {}),
         )
-        return "" if all(listener.host for listener in named) else socket.getfqdn()
+        return "" if all(listener.host for listener in listeners) else socket.getfqdn()

@@ -24,11 +24,9 @@ class NodeTls:
         Errors: ConfigError if a store cannot be used, or if nodes with these stores could not connect to each
         other.
         """
-        self._controllers = controller_listener_name(config)
-        self._brokers = config.inter_broker_listener
-        names = [self._controllers]
+        names = [controller_listener_name(config)]
         if config.is_broker:
-            names += [self._brokers, config.metadata_listener]
+            names += [config.inter_broker_listener, config.metadata_listener]
         self._clients = {name: client for name in names if (client := _client(config, name)) is not None}
 
     def client(self, listener: str) -> TlsClient | None:
@@ -39,16 +37,6 @@ class NodeTls:
         """Return the contexts of connections to a listener; None if they are not encrypted."""
         client = self.client(listener)
         return None if client is None else client.context
-
-    @property
-    def brokers(self) -> ContextSource | None:
-        """The contexts of connections to other brokers."""
-        return self.source(self._brokers)
-
-    @property
-    def controllers(self) -> ContextSource | None:
-        """The contexts of connections to controllers."""
-        return self.source(self._controllers)
 
 
 def _client(config: BrokerConfig, name: str) -> TlsClient | None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.base.clock import Clock
+from tidelog.broker.config.listener_tls import listener_tls_settings, uses_tls
+from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.observability.loop_stalls import LoopStalls
 from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.observability.metrics_access import MetricsAccess
 from tidelog.broker.observability.metrics_endpoint import MetricsEndpoint
 
 HealthCheck = Callable[[], str | None]
@@ -23,7 +26,7 @@ class NodeObservability:
         """Each returns the reason why the node is unhealthy, or None."""
         self.endpoint: MetricsEndpoint | None = None
         if config.metrics_port is not None:
-            self.endpoint = MetricsEndpoint(self.metrics, self._unhealthy_reason)
+            self.endpoint = MetricsEndpoint(self.metrics, self._unhealthy_reason, _access(config))
         self._loop_stalls = LoopStalls(clock)
         self._loop_stalls.report_to(self.metrics)
 
@@ -41,3 +44,11 @@ class NodeObservability:
 
     def _unhealthy_reason(self) -> str | None:
         return next((reason for check in self.health_checks if (reason := check()) is not None), None)
+
+
+def _access(config: BrokerConfig) -> MetricsAccess:
+    """Return what the endpoint requires of its clients. Errors: ConfigError."""
+    protocol = SecurityProtocol[config.metrics_security_protocol]
+    listener = Listener("METRICS", config.metrics_address, config.metrics_port or 0, protocol)
+    tls = listener_tls_settings(config, listener) if uses_tls(listener) else None
+    return MetricsAccess(tls, config.metrics_token_file)

@@ -58,8 +58,7 @@ def create_raft_node(context: NodeContext, endpoints: tuple[Endpoint, ...]) -> R
         environment=context.environment,
         connections=node_connection_settings(
             config,
-            controller_listener_name(config),
-            ssl=context.tls.controllers,
+            security=context.security_of(controller_listener_name(config)),
             request_timeout_ms=config.controller_quorum_request_timeout_ms,
         ),
         executor=context.threads.quorum,

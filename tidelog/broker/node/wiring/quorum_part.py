@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.channels.controller_access import ControllerAccess
+from tidelog.broker.config.quorum_config import controller_listener_name
 from tidelog.broker.controller.controller import Controller
 from tidelog.broker.controller.handlers.quorum import RaftHandlers
 from tidelog.broker.metadata.controller_address import ControllerAddress
@@ -17,9 +18,13 @@ from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.quorum import create_raft_node, report_quorum
 from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.node.wiring.stages import Action, Stage, Stages
+from tidelog.broker.observability.authentication_metrics import report_authentications
 from tidelog.broker.quotas.metrics import report_mutation_quotas
+from tidelog.broker.quotas.rate import Windows
+from tidelog.broker.quotas.request_quotas import EXEMPT_ON_CONTROLLERS, RequestQuotas
+from tidelog.broker.quotas.subscription import on_changed_quotas
 from tidelog.broker.registration.controller_registration import ControllerRegistration
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING, Authorizer
+from tidelog.broker.security.authorization.authorizer import AllowEverything, Authorizer
 from tidelog.broker.security.authorization.request_guard import RequestGuard
 from tidelog.broker.security.authorization.required_operations import CONTROLLER_OPERATIONS
 from tidelog.broker.security.authorization.settings import standard_authorizer
@@ -48,18 +53,29 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     channel = RequestChannel(config.queued_max_requests)
     await stages.start(Stage(name="controller requests", stop=[channel.close]))
     standard = standard_authorizer(config, lambda: raft.store.is_caught_up)
-    authorizer: Authorizer = ALLOW_EVERYTHING if standard is None else standard
+    authorizer: Authorizer = AllowEverything() if standard is None else standard
     guard = RequestGuard(authorizer, CONTROLLER_OPERATIONS)
-    dispatcher = Dispatcher(channel, context.metrics.requests, context.clock, context.slices, guard=guard)
+    quotas = RequestQuotas(
+        context.clock,
+        Windows(config.quota_window_num, config.quota_window_size_seconds * 1000),
+        EXEMPT_ON_CONTROLLERS,
+    )
+    dispatcher = Dispatcher(
+        channel, context.metrics.requests, context.clock, context.slices, quotas=quotas, guard=guard
+    )
     # The image exists when the listeners start.
     authentication = ListenerAuthentication(context, lambda: raft.store.image, dispatcher.dispatch)
     listeners = ControllerListeners(context, authentication.request_handler)
-    await stages.start(Stage(name="controller listeners", start=[listeners.bind], stop=[listeners.close]))
+    await stages.start(
+        Stage(
+            name="controller listeners", start=[listeners.bind], stop=[listeners.close, authentication.close]
+        )
+    )
     endpoints = listeners.endpoints(context.host_name)
     raft = create_raft_node(context, endpoints)
     await stages.start(Stage(name="metadata log", stop=[raft.stop], abandon=[raft.abandon]))
     if standard is not None:
-        raft.store.subscribe(lambda _, image: standard.update(image.access_control_entries))
+        raft.store.subscribe(standard.apply)
     access = _create_access(context, raft, dispatcher, authorizer)
     registration = ControllerRegistration(
         access.general,
@@ -70,10 +86,11 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
         listeners=config.advertised_controllers(context.host_name, listeners.ports()),
     )
     await stages.start(Stage(name="controller channels", stop=[registration.close, access.close]))
-    if listeners.network is not None:
-        raft.store.subscribe(listeners.network.connection_rates.apply)
+    if listeners.address_quotas is not None:
+        raft.store.subscribe(on_changed_quotas(quotas.update))
+        raft.store.subscribe(on_changed_quotas(listeners.address_quotas.update))
     _report(context, raft, listeners)
-    starts: list[Action] = [listeners.start, raft.start]
+    starts: list[Action] = [authentication.start, listeners.start, raft.start]
     if config.controller_listeners:
         starts.append(registration.start)
     await stages.start(Stage(name="quorum participation", start=starts))
@@ -108,7 +125,7 @@ def _create_access(
         clock,
         slices=context.slices,
         local=controller.in_process if config.is_controller else None,
-        ssl=context.tls.controllers,
+        security=context.security_of(controller_listener_name(config)),
         environment=context.environment,
     )
     raft.store.leadership.add_leader_change_listener(access.on_controller_changed)
@@ -120,6 +137,7 @@ def _report(context: NodeContext, raft: RaftNode, listeners: ControllerListeners
     context.observability.health_checks.append(lambda: _failure_of(raft))
     if listeners.network is not None and not context.config.is_broker:
         context.metrics.add_network(listeners.network)
+        report_authentications(context.metrics, (listeners.network,))
 
 
 def _failure_of(raft: RaftNode) -> str | None:

@@ -132,6 +132,7 @@ class RaftNode:
             cluster_id=config.cluster_id,
             leadership=leadership,
             snapshotter=self.snapshotter,
+            slices=ports.slices,
             on_fatal=self._on_store_failed,
         )
         self.driver = RaftDriver(

@@ -60,11 +60,6 @@ class Stages:
         self._started: list[Stage] = []
         self._is_ending = False
 
-    @property
-    def names(self) -> list[str]:
-        """The names of the stages that have started, in order."""
-        return [stage.name for stage in self._started]
-
     @asynccontextmanager
     async def undo_on_failure(self) -> AsyncIterator[None]:
         """Undo the stages if the block fails, and raise its error."""

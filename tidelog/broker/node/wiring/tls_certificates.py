@@ -3,6 +3,7 @@
 The certificates are loaded again when their files change, which is checked every CHECK_INTERVAL_S, and when
 the settings of the listener change. A problem is reported once, and the former certificate stays in use. On a
 listener for other nodes, the certificate with which this node connects to them is replaced at the same time.
+A listener that only other nodes have (that of the controllers, for a broker) has one for connections only.
 
 I/O: a shell; files are read in `executor`.
 """
@@ -23,7 +24,8 @@ from tidelog.broker.network.server import NetworkServer
 from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.security.tls.certificate_changes import certificate_change_problem
 from tidelog.security.tls.client import ClientIdentity, load_client_identity
-from tidelog.security.tls.server import ServerIdentity, TlsServer, file_versions, load_server_identity
+from tidelog.security.tls.file_versions import file_versions
+from tidelog.security.tls.server import ServerIdentity, TlsServer, load_server_identity
 from tidelog.security.tls.settings import TlsSettings
 from tidelog.security.tls.verification import check_handshake
 
@@ -35,9 +37,12 @@ CHECK_INTERVAL_S: Final = 10.0
 
 
 class Replacement(NamedTuple):
-    """The new identity of a listener, and that of connections to the same listener of other nodes."""
+    """The new identity of a listener, and that of connections to the same listener of other nodes.
 
-    server: ServerIdentity
+    None if this node has no such listener, or does not connect to it.
+    """
+
+    server: ServerIdentity | None
     client: ClientIdentity | None
 
 
@@ -64,7 +69,8 @@ class TlsCertificates:
 
     def start(self) -> None:
         """Begin to check the files of the listeners that use TLS."""
-        if any(self._tls(listener) is not None for listener in self._listeners):
+        names = [listener.name for listener in self._listeners]
+        if any(self._server(name) is not None or self._node_tls.client(name) is not None for name in names):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def apply(self, config: BrokerConfig) -> None:
@@ -89,9 +95,9 @@ class TlsCertificates:
 
         Errors: ConfigError if the certificate cannot be loaded, or must not replace that of the listener.
         """
-        tls = self._tls(listener)
+        tls = self._server(listener.name)
         if tls is None:
-            return None
+            return await self._load_client(config, listener)
         former, settings = tls.identity, listener_tls_settings(config, listener)
         if settings == former.settings and await self._in_thread(file_versions, settings) == former.files:
             return None
@@ -114,8 +120,19 @@ class TlsCertificates:
             check_handshake(one, other)
         return Replacement(server, new_client)
 
-    def _tls(self, listener: Listener) -> TlsServer | None:
-        return self._network.listeners[listener.name].tls
+    async def _load_client(self, config: BrokerConfig, listener: Listener) -> Replacement | None:
+        client = self._node_tls.client(listener.name)
+        if client is None:
+            return None
+        former, settings = client.identity, listener_tls_settings(config, listener)
+        if settings == former.settings and await self._in_thread(file_versions, settings) == former.files:
+            return None
+        return Replacement(None, await self._in_thread(load_client_identity, settings))
+
+    def _server(self, name: str) -> TlsServer | None:
+        """Return the TLS of this node's listener; None if it has none of the name, or one without TLS."""
+        own = self._network.listeners.get(name)
+        return None if own is None else own.tls
 
     async def _run(self) -> None:
         while True:
@@ -142,12 +159,15 @@ class TlsCertificates:
                 )
             return
         self._problems.pop(listener.name, None)
-        tls, client = self._tls(listener), self._node_tls.client(listener.name)
-        if replacement is None or tls is None:
+        if replacement is None:
             return
-        identity = tls.identity = replacement.server
+        tls, client = self._server(listener.name), self._node_tls.client(listener.name)
         if client is not None and replacement.client is not None:
             client.identity = replacement.client
+        if tls is None or replacement.server is None:
+            logger.info("Connections to listener %s use another certificate", listener.name)
+            return
+        identity = tls.identity = replacement.server
         logger.info(
             "Listener %s uses another certificate: serial number %x, valid until %s",
             listener.name,

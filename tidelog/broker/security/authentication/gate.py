@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.config.sasl_config import SaslListenerConfig
+from tidelog.broker.network.authentication_counters import AuthenticationCounters
 from tidelog.broker.network.request import Request
 from tidelog.broker.security.authentication.exchanges import ExchangeFactory
 from tidelog.broker.security.authentication.session import SaslSession, SessionState
@@ -39,7 +40,9 @@ MessageT = TypeVar("MessageT", bound=ApiMessage)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePorts:
-    """`call_later` calls a function after some seconds; `on_request` handles admitted requests.
+    """The parts of a node that a gate uses.
+
+    `call_later` calls a function after some seconds; `on_request` handles admitted requests.
 
     `request_bytes_max` limits the frames of authenticated clients.
     """
@@ -48,6 +51,7 @@ class GatePorts:
     call_later: Callable[[float, Callable[[], None]], object]
     on_request: Callable[[Request], None]
     request_bytes_max: int
+    authentications: AuthenticationCounters
 
 
 class SaslGate:
@@ -58,10 +62,16 @@ class SaslGate:
     ) -> None:
         self._config = config
         self._create_exchange = create_exchange
+        self._authentications = ports.authentications
         self._clock = ports.clock
         self._call_later = ports.call_later
         self._on_request = ports.on_request
         self._request_bytes_max = ports.request_bytes_max
+
+    def reconfigure(self, config: SaslListenerConfig, create_exchange: ExchangeFactory) -> None:
+        """Use changed settings from the next handshake on, also of clients that authenticate again."""
+        self._config = config
+        self._create_exchange = create_exchange
 
     def handle(self, request: Request) -> None:
         """Handle a frame of a connection. Never raise."""
@@ -88,7 +98,8 @@ class SaslGate:
                 self._fail(request, session, f"malformed request for re-authentication: {error}")
         elif session.has_lifetime and session.is_expired(self._clock.monotonic_ms()):
             session.fail()
-            request.close(f"the session of {session.principal} has expired (connections.max.reauth.ms)")
+            self._authentications.sessions_expired += 1
+            request.close(f"the session of {session.principal} has expired")
         else:
             self._on_request(request)
 
@@ -110,6 +121,7 @@ class SaslGate:
     ) -> None:
         message = _decode(SaslHandshakeRequest, request, header, position)
         code, reason = ErrorCode.NONE, ""
+        session.configure(self._config, self._create_exchange)
         try:
             session.choose(message.mechanism, has_raw_frames=header.api_version == 0)
         except AuthenticationError as error:
@@ -121,6 +133,7 @@ class SaslGate:
         self, request: Request, session: SaslSession, header: RequestHeader, position: int
     ) -> None:
         message = _decode(SaslAuthenticateRequest, request, header, position)
+        session.can_reauthenticate = header.api_version > 0
         now_ms, reason = self._clock.monotonic_ms(), ""
         try:
             data = session.evaluate(message.auth_bytes, now_ms)
@@ -151,15 +164,40 @@ class SaslGate:
             return
         if session.state is _AUTHENTICATED:
             assert session.principal is not None
+            self._count(session)
             request.connection.principal = session.principal
+            request.client.is_token_authenticated = session.is_token_authenticated
             request.connection.buffer.frame_bytes_max = self._request_bytes_max
+        elif session.is_rejected:
+            # Now: the client may close the connection instead of acknowledging this.
+            self._count_failure(session)
         request.respond(response)
+
+    def _count(self, session: SaslSession) -> None:
+        """Count a complete authentication."""
+        started_ms = session.reauthentication_started_ms
+        if started_ms is None:
+            self._authentications.on_success(can_reauthenticate=session.can_reauthenticate)
+        else:
+            now_ms = self._clock.monotonic_ms()
+            self._authentications.on_reauthentication(now_ms - started_ms, now_ms)
+
+    def _count_failure(self, session: SaslSession) -> None:
+        """Count a failure once, and the connection for its address until the end of the delay.
+
+        A client that does not wait for the response must not have more guesses than one that does.
+        """
+        if not session.is_failure_counted:
+            session.is_failure_counted = True
+            self._authentications.on_failure(is_reauthentication=session.principal is not None)
+        session.counts_until_ms = self._clock.monotonic_ms() + self._config.failure_delay_ms
 
     def _fail(
         self, request: Request, session: SaslSession, reason: str, response: bytes | None = None
     ) -> None:
         """Close the connection after the delay that bounds the rate of guesses."""
         session.fail()
+        self._count_failure(session)
 
         def close() -> None:
             if not request.is_open:

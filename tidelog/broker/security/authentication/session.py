@@ -23,7 +23,7 @@ from enum import Enum, auto
 from typing import Final
 
 from tidelog.broker.config.sasl_config import SaslListenerConfig
-from tidelog.broker.security.authentication.exchanges import Exchange, ExchangeFactory
+from tidelog.broker.security.authentication.exchanges import Exchange, ExchangeFactory, Identity
 from tidelog.security.authentication_error import AuthenticationError
 
 REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
@@ -64,10 +64,14 @@ class SaslSession:
         "_create_exchange",
         "_exchange",
         "_expires_ms",
-        "_reauthentication_ms",
+        "can_reauthenticate",
+        "counts_until_ms",
         "has_raw_frames",
+        "is_failure_counted",
+        "is_token_authenticated",
         "mechanism",
         "principal",
+        "reauthentication_started_ms",
         "state",
     )
 
@@ -76,18 +80,32 @@ class SaslSession:
         self.mechanism: str | None = None
         self.principal: str | None = None
         """The authenticated principal; None before the first authentication."""
+        self.is_token_authenticated = False
+        """Whether the client has authenticated with a delegation token."""
+        self.counts_until_ms = 0
+        """Until this monotonic time, a failed connection counts for its address, even if it ends earlier."""
+        self.is_failure_counted = False
+        """Whether the failure of this connection is counted."""
         self.has_raw_frames = False
         """Whether messages are frames without a header, after a handshake of version 0."""
+        self.can_reauthenticate = False
+        """Whether the client learns the lifetime of its session: from SaslAuthenticate 1 on."""
+        self.reauthentication_started_ms: int | None = None
+        """When the last re-authentication began; None before the first one."""
         self._config = config
         self._create_exchange = create_exchange
         self._exchange: Exchange | None = None
         self._expires_ms: int | None = None
-        self._reauthentication_ms: int | None = None
 
     @property
     def is_exchanging(self) -> bool:
         """Whether a message of the mechanism is expected."""
         return self.state is _EXCHANGE or self.state is _REAUTHENTICATION
+
+    @property
+    def is_rejected(self) -> bool:
+        """Whether the credentials are rejected, and the client must acknowledge this."""
+        return self._exchange is not None and self._exchange.is_rejected
 
     @property
     def error_text(self) -> str:
@@ -109,11 +127,17 @@ class SaslSession:
         """Return whether a handshake may begin another authentication: only of a session that expires."""
         if self.state is not _AUTHENTICATED or self._expires_ms is None:
             return False
-        last_ms = self._reauthentication_ms
+        last_ms = self.reauthentication_started_ms
         if last_ms is not None and now_ms - last_ms < REAUTHENTICATION_INTERVAL_MS_MIN:
             return False
-        self._reauthentication_ms = now_ms
+        self.reauthentication_started_ms = now_ms
         return True
+
+    def configure(self, config: SaslListenerConfig, create_exchange: ExchangeFactory) -> None:
+        """Use these settings for the next exchange."""
+        assert not self.is_exchanging
+        self._config = config
+        self._create_exchange = create_exchange
 
     def choose(self, mechanism: str, *, has_raw_frames: bool) -> None:
         """Begin an exchange; raise AuthenticationError if the mechanism is not allowed."""
@@ -135,8 +159,8 @@ class SaslSession:
         assert exchange is not None and self.is_exchanging
         try:
             response = exchange.evaluate(message)
-            if exchange.user is not None:
-                self._complete(exchange.user, now_ms)
+            if exchange.identity is not None:
+                self._complete(exchange.identity, now_ms)
         except AuthenticationError:
             self.fail()
             raise
@@ -154,15 +178,19 @@ class SaslSession:
         if self.state is not _FAILED:
             self._transition(_FAILED)
 
-    def _complete(self, user: str, now_ms: int) -> None:
-        principal = f"User:{user}"
+    def _complete(self, identity: Identity, now_ms: int) -> None:
+        principal = f"User:{identity.user}"
         if self.principal not in (None, principal):
             text = f"Cannot change principals during re-authentication from {self.principal}: {principal}"
             raise AuthenticationError(text, client_text=text)
         assert self.mechanism is not None
         limit_ms = self._config.reauthentication_ms[self.mechanism]
+        limits = [limit_ms] if limit_ms > 0 else []
+        if identity.lifetime_ms is not None:
+            limits.append(identity.lifetime_ms)
         self.principal = principal
-        self._expires_ms = now_ms + limit_ms if limit_ms > 0 else None
+        self.is_token_authenticated = identity.is_token
+        self._expires_ms = now_ms + min(limits) if limits else None
         self._exchange = None
         self._transition(_AUTHENTICATED)
 

@@ -1,7 +1,8 @@
-"""An index of the access control entries, in which the entries of one resource are found quickly.
+"""An index of the access control entries, in which the entries for one decision are found quickly.
 
 The entries that apply to a resource have its name, a prefix of it, or the name "*". Each of these is one
-look-up: the index knows which lengths prefixes have. The entries of a pattern are indexed by principal.
+look-up: the index knows which lengths prefixes have. The entries of a pattern are indexed by principal and
+host, so a decision reads only entries that differ in operation and permission.
 
 Invariant: an entry is found by its id; removing it keeps all other entries (CVE-2024-27309).
 """
@@ -9,60 +10,56 @@ Invariant: an entry is found by its id; removing it keeps all other entries (CVE
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias, TypeVar
 from uuid import UUID
 
-from tidelog.broker.security.authorization.addresses import comparable_address
+from tidelog.broker.network.addresses import comparable_host
 from tidelog.cluster.acls import WILDCARD_RESOURCE
 from tidelog.protocol.access_control import PatternType
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
 
+Requesters: TypeAlias = Collection[tuple[str, str]]
+"""The pairs of principal and host, with wildcards, whose entries apply to a client."""
+
 _Pattern: TypeAlias = tuple[int, int, str]
 """The resource type, the pattern type and the name of a resource pattern."""
 
+_Rule: TypeAlias = tuple[int, str, str, int, int]
+"""The resource type, the principal, the host, the operation and the permission of an entry."""
 
-class IndexedEntry(NamedTuple):
-    """An entry, with its host in the form in which addresses are compared."""
-
-    host: str
-    record: AccessControlEntryRecord
-
-
-_Entries: TypeAlias = dict[UUID, IndexedEntry]
+_Entries: TypeAlias = dict[UUID, AccessControlEntryRecord]
 
 _Key = TypeVar("_Key")
 
-_NO_ENTRIES: Final[Mapping[UUID, IndexedEntry]] = {}
+_NO_ENTRIES: Final[Mapping[UUID, AccessControlEntryRecord]] = {}
 
 
 class AclIndex:
-    """Finds the entries for a resource and a principal."""
+    """Finds the entries for a resource and a client."""
 
     def __init__(self) -> None:
-        self._by_id: Mapping[UUID, AccessControlEntryRecord] = {}
-        self._by_pattern: dict[_Pattern, dict[str, _Entries]] = {}
-        self._by_type: dict[tuple[int, str], _Entries] = {}
+        self._by_id: _Entries = {}
+        self._by_pattern: dict[_Pattern, dict[tuple[str, str], _Entries]] = {}
+        self._by_rule: dict[_Rule, _Entries] = {}
         self._prefix_lengths: dict[int, Counter[int]] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def update(self, entries: Mapping[UUID, AccessControlEntryRecord]) -> bool:
-        """Replace the entries; return whether any has changed. `entries` must not be modified later."""
-        old = self._by_id
-        if entries is old:
-            return False
-        removed, added = _without(old, entries), _without(entries, old)
-        for entry in removed:
-            self._remove(entry)
-        for entry in added:
-            self._add(entry)
-        self._by_id = entries
-        return bool(removed or added)
+    def update(self, entries: Mapping[UUID, AccessControlEntryRecord], changed: Iterable[UUID]) -> None:
+        """Use `entries`, of which only those with the ids `changed` differ from the former ones."""
+        for entry_id in changed:
+            old, new = self._by_id.get(entry_id), entries.get(entry_id)
+            if old == new:
+                continue
+            if old is not None:
+                self._remove(old)
+            if new is not None:
+                self._add(new)
 
-    def patterns(self, resource_type: int, name: str) -> list[Mapping[str, _Entries]]:
-        """Return the entries of every pattern that matches a resource, by principal."""
+    def patterns(self, resource_type: int, name: str) -> list[Mapping[tuple[str, str], _Entries]]:
+        """Return the entries of every pattern that matches a resource, by principal and host."""
         by_pattern = self._by_pattern
         keys = [
             (resource_type, PatternType.LITERAL, name),
@@ -75,10 +72,14 @@ class AclIndex:
             del keys[1]
         return [by_pattern[key] for key in keys if key in by_pattern]
 
-    def entries_of_type(self, resource_type: int, principals: Iterable[str]) -> Iterator[IndexedEntry]:
-        """Yield the entries of some principals for all resources of a type."""
-        for principal in principals:
-            yield from self._by_type.get((resource_type, principal), _NO_ENTRIES).values()
+    def entries_of_type(
+        self, resource_type: int, requesters: Requesters, operations: Iterable[int], permission: int
+    ) -> Iterator[AccessControlEntryRecord]:
+        """Yield the entries for all resources of a type that are about one of `operations`."""
+        for operation in operations:
+            for principal, host in requesters:
+                rule = (resource_type, principal, host, operation, permission)
+                yield from self._by_rule.get(rule, _NO_ENTRIES).values()
 
     def _add(self, entry: AccessControlEntryRecord) -> None:
         pattern = (entry.resource_type, entry.pattern_type, entry.resource_name)
@@ -87,16 +88,18 @@ class AclIndex:
             if entry.pattern_type == PatternType.PREFIXED:
                 lengths = self._prefix_lengths.setdefault(entry.resource_type, Counter())
                 lengths[len(entry.resource_name)] += 1
-        indexed = IndexedEntry(comparable_address(entry.host), entry)
-        self._by_pattern[pattern].setdefault(entry.principal, {})[entry.id] = indexed
-        self._by_type.setdefault((entry.resource_type, entry.principal), {})[entry.id] = indexed
+        rule = _rule(entry)
+        self._by_id[entry.id] = entry
+        self._by_pattern[pattern].setdefault(rule[1:3], {})[entry.id] = entry
+        self._by_rule.setdefault(rule, {})[entry.id] = entry
 
     def _remove(self, entry: AccessControlEntryRecord) -> None:
         pattern = (entry.resource_type, entry.pattern_type, entry.resource_name)
-        principals = self._by_pattern[pattern]
-        _discard(principals, entry.principal, entry.id)
-        _discard(self._by_type, (entry.resource_type, entry.principal), entry.id)
-        if principals:
+        rule, of_pattern = _rule(entry), self._by_pattern[pattern]
+        del self._by_id[entry.id]
+        _discard(of_pattern, rule[1:3], entry.id)
+        _discard(self._by_rule, rule, entry.id)
+        if of_pattern:
             return
         del self._by_pattern[pattern]
         if entry.pattern_type == PatternType.PREFIXED:
@@ -106,16 +109,9 @@ class AclIndex:
                 del lengths[length]
 
 
-def _without(
-    entries: Mapping[UUID, AccessControlEntryRecord], others: Mapping[UUID, AccessControlEntryRecord]
-) -> list[AccessControlEntryRecord]:
-    """Return the entries that `others` does not have. Most are the same objects in both."""
-    found = []
-    for entry_id, entry in entries.items():
-        other = others.get(entry_id)
-        if other is not entry and other != entry:
-            found.append(entry)
-    return found
+def _rule(entry: AccessControlEntryRecord) -> _Rule:
+    host = comparable_host(entry.host)
+    return entry.resource_type, entry.principal, host, entry.operation, entry.permission_type
 
 
 def _discard(entries: dict[_Key, _Entries], key: _Key, entry_id: UUID) -> None:

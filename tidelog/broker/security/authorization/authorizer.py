@@ -5,7 +5,7 @@ Source: Authorizer and AuthHelper of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from tidelog.broker.security.authorization.supported_operations import supported_bits
 from tidelog.protocol.access_control import AclOperation, AclResourceType
@@ -83,6 +83,3 @@ class AllowEverything:
     def authorized_operations(self, requester: Requester, resource_type: AclResourceType, name: str) -> int:
         """Return all operations of the type of resource."""
         return supported_bits(resource_type)
-
-
-ALLOW_EVERYTHING: Final = AllowEverything()

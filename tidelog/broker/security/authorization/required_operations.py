@@ -76,6 +76,10 @@ def _cluster_for_a_part(operation: AclOperation) -> RequiredOperation:
     return RequiredOperation(operation, AclResourceType.CLUSTER, Scope.ELEMENT)
 
 
+def _token_owner(operation: AclOperation) -> RequiredOperation:
+    return RequiredOperation(operation, AclResourceType.USER, Scope.ELEMENT)
+
+
 def _each_config_resource(operation: AclOperation) -> Requirements:
     return (_each_topic(operation), _each_group(operation), _cluster_for_a_part(operation))
 
@@ -86,6 +90,8 @@ _ALTER_CLUSTER: Final[Requirements] = (_cluster(AclOperation.ALTER),)
 _DESCRIBE_CLUSTER: Final[Requirements] = (_cluster(AclOperation.DESCRIBE),)
 _READ_GROUP: Final[Requirements] = (_group(AclOperation.READ),)
 _NONE: Final[Requirements] = ()
+# Tokens for another owner only.
+_CREATE_TOKENS: Final[Requirements] = (_token_owner(AclOperation.CREATE_TOKENS),)
 
 BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ApiKey.PRODUCE: (_each_transactional_id(AclOperation.WRITE), _each_topic(AclOperation.WRITE)),
@@ -135,6 +141,14 @@ BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ApiKey.ALTER_CONFIGS: _each_config_resource(AclOperation.ALTER_CONFIGS),
     ApiKey.DESCRIBE_LOG_DIRS: (_cluster_for_a_part(AclOperation.DESCRIBE),),
     ApiKey.SASL_AUTHENTICATE: _NONE,
+    ApiKey.CREATE_DELEGATION_TOKEN: _CREATE_TOKENS,
+    ApiKey.RENEW_DELEGATION_TOKEN: _NONE,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _NONE,
+    # Tokens of others only; one of the operations is sufficient.
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: (
+        RequiredOperation(AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, Scope.ELEMENT),
+        _token_owner(AclOperation.DESCRIBE_TOKENS),
+    ),
     ApiKey.DELETE_GROUPS: (_each_group(AclOperation.DELETE),),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _each_config_resource(AclOperation.ALTER_CONFIGS),
     ApiKey.OFFSET_DELETE: (_group(AclOperation.DELETE), _each_topic(AclOperation.READ)),
@@ -173,6 +187,10 @@ CONTROLLER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ApiKey.DESCRIBE_CONFIGS: _each_config_resource(AclOperation.DESCRIBE_CONFIGS),
     ApiKey.ALTER_CONFIGS: _each_config_resource(AclOperation.ALTER_CONFIGS),
     ApiKey.CREATE_PARTITIONS: (_each_topic(AclOperation.ALTER),),
+    ApiKey.CREATE_DELEGATION_TOKEN: _CREATE_TOKENS,
+    # Only the owner and the renewers of a token may change it, which is not an access control entry.
+    ApiKey.RENEW_DELEGATION_TOKEN: _NONE,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _NONE,
     ApiKey.ELECT_LEADERS: _ALTER_CLUSTER,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (
         *_each_config_resource(AclOperation.ALTER_CONFIGS),

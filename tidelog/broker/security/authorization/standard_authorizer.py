@@ -17,17 +17,19 @@ entries removes all of them. Source: StandardAuthorizerData and Authorizer of Ap
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from tidelog.broker.network.addresses import comparable_host
 from tidelog.broker.observability.logging_setup import TRACE
-from tidelog.broker.security.authorization.acl_index import AclIndex, IndexedEntry
-from tidelog.broker.security.authorization.addresses import comparable_address
+from tidelog.broker.security.authorization.acl_index import AclIndex, Requesters
 from tidelog.broker.security.authorization.audit_log import audit_logger, entry_text, log_decision
 from tidelog.broker.security.authorization.authorizer import Requester
 from tidelog.broker.security.authorization.supported_operations import SUPPORTED_OPERATIONS, operation_bits
 from tidelog.cluster.acls import WILDCARD_RESOURCE
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
@@ -62,11 +64,13 @@ SUPER_USER: Final = Decision(True, "SuperUser")
 DEFAULT_ALLOW: Final = Decision(True, "DefaultAllow")
 DEFAULT_DENY: Final = Decision(False, "DefaultDeny")
 
+_NO_ENTRIES: Final[Mapping[UUID, AccessControlEntryRecord]] = {}
+
 _CacheKey: TypeAlias = tuple[str, str, int, int, str | None]
 
 
 class StandardAuthorizer:
-    """Decides by the entries of `update`; `is_loaded` returns whether they are complete after the start."""
+    """Decides by the entries of the metadata; `is_loaded` returns whether they are complete."""
 
     is_enabled = True
 
@@ -85,10 +89,16 @@ class StandardAuthorizer:
         self._index = AclIndex()
         self._decisions: dict[_CacheKey, Decision] = {}
 
-    def update(self, entries: Mapping[UUID, AccessControlEntryRecord]) -> None:
-        """Use `entries` from now on."""
-        if self._index.update(entries):
-            self._decisions.clear()
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Apply one metadata update; a subscriber of the metadata store."""
+        changed = delta.changed_access_control_entries
+        if changed:
+            self.update(image.access_control_entries, changed)
+
+    def update(self, entries: Mapping[UUID, AccessControlEntryRecord], changed: Iterable[UUID]) -> None:
+        """Use `entries`, of which only those with the ids `changed` differ from the former ones."""
+        self._index.update(entries, changed)
+        self._decisions.clear()
 
     def is_authorized(
         self,
@@ -100,8 +110,7 @@ class StandardAuthorizer:
         logs_denial: bool = True,
     ) -> bool:
         """Return whether the client may perform `operation` on the resource `name`."""
-        key = (requester.principal, requester.client_address, operation, resource_type, name)
-        decision = self._decisions.get(key) or self._decide_and_cache(key, name)
+        decision = self._decision(requester, operation, resource_type, name)
         level = logging.DEBUG if decision.is_allowed else logging.INFO if logs_denial else TRACE
         if audit_logger.isEnabledFor(level):
             log_decision(
@@ -124,7 +133,7 @@ class StandardAuthorizer:
         decision = self._decisions.get(key)
         if decision is None:
             is_allowed = self._is_any_allowed(
-                requester.principal, comparable_address(requester.client_address), operation, resource_type
+                requester.principal, comparable_host(requester.client_address), operation, resource_type
             )
             decision = self._cache(key, DEFAULT_ALLOW if is_allowed else DEFAULT_DENY)
         return decision.is_allowed
@@ -134,23 +143,21 @@ class StandardAuthorizer:
         return operation_bits(
             operation
             for operation in SUPPORTED_OPERATIONS[resource_type]
-            if self.decision(requester.principal, requester.client_address, operation, resource_type, name)
+            if self._decision(requester, operation, resource_type, name).is_allowed
         )
 
-    def decision(
-        self, principal: str, address: str, operation: AclOperation, resource_type: AclResourceType, name: str
-    ) -> bool:
-        """Return whether an access is allowed, without an entry in the audit log."""
-        key = (principal, address, operation, resource_type, name)
-        decision = self._decisions.get(key)
-        return (decision or self._decide_and_cache(key, name)).is_allowed
+    def _decision(
+        self, requester: Requester, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> Decision:
+        key = (requester.principal, requester.client_address, operation, resource_type, name)
+        return self._decisions.get(key) or self._decide_and_cache(key, name)
 
     def _decide_and_cache(self, key: _CacheKey, name: str) -> Decision:
         principal, address, operation, resource_type, _ = key
         if principal in self._super_users:
             return self._cache(key, SUPER_USER)
         self._require_loaded()
-        host = comparable_address(address)
+        host = comparable_host(address)
         return self._cache(key, self._decide(principal, host, operation, resource_type, name))
 
     def _cache(self, key: _CacheKey, decision: Decision) -> Decision:
@@ -173,12 +180,11 @@ class StandardAuthorizer:
         patterns = self._index.patterns(resource_type, name)
         if not patterns:
             return self._default
-        decision = DEFAULT_DENY
-        for by_principal in patterns:
-            for wanted in _principals(principal):
-                for indexed in by_principal.get(wanted, {}).values():
-                    entry = indexed.record
-                    if not (_is_host(indexed, host) and _covers(entry, operation)):
+        decision, requesters = DEFAULT_DENY, _requesters(principal, host)
+        for of_pattern in patterns:
+            for requester in requesters:
+                for entry in of_pattern.get(requester, _NO_ENTRIES).values():
+                    if not _covers(entry, operation):
                         continue
                     if entry.permission_type != PermissionType.ALLOW:
                         return Decision(False, "MatchingAcl", entry)
@@ -187,33 +193,36 @@ class StandardAuthorizer:
 
     def _is_any_allowed(self, principal: str, host: str, operation: int, resource_type: int) -> bool:
         """Return whether an entry allows the operation on a name that no other entry denies."""
-        allowed: set[tuple[int, str]] = set()
-        denied: set[tuple[int, str]] = set()
-        for indexed in self._index.entries_of_type(resource_type, _principals(principal)):
-            entry = indexed.record
-            if _is_host(indexed, host) and entry.operation in (operation, AclOperation.ALL):
-                is_allow = entry.permission_type == PermissionType.ALLOW
-                (allowed if is_allow else denied).add((entry.pattern_type, entry.resource_name))
-        wildcard = (PatternType.LITERAL, WILDCARD_RESOURCE)
-        if wildcard in denied:
+        requesters, operations = _requesters(principal, host), (operation, AclOperation.ALL)
+        entries_of_type = self._index.entries_of_type
+        denied = {
+            (entry.pattern_type, entry.resource_name)
+            for entry in entries_of_type(resource_type, requesters, operations, PermissionType.DENY)
+        }
+        if (PatternType.LITERAL, WILDCARD_RESOURCE) in denied:
             return False
-        return wildcard in allowed or any(not _is_dominated(pattern, denied) for pattern in allowed)
+        # Nearly always the first entry decides: few entries deny.
+        return any(
+            not _is_dominated((entry.pattern_type, entry.resource_name), denied)
+            for entry in entries_of_type(resource_type, requesters, operations, PermissionType.ALLOW)
+        )
 
 
 def _is_dominated(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> bool:
     """Return whether all names of an allowed pattern are denied."""
     pattern_type, name = pattern
+    if not denied or pattern == (PatternType.LITERAL, WILDCARD_RESOURCE):
+        return False
     if pattern_type == PatternType.LITERAL and pattern in denied:
         return True
     return any((PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))
 
 
-def _principals(principal: str) -> tuple[str, ...]:
-    return (principal,) if principal == WILDCARD_PRINCIPAL else (principal, WILDCARD_PRINCIPAL)
-
-
-def _is_host(entry: IndexedEntry, host: str) -> bool:
-    return entry.host in (WILDCARD_HOST, host)
+def _requesters(principal: str, host: str) -> Requesters:
+    """Return the principals and hosts of the entries that apply to a client, each pair once."""
+    hosts = (host, WILDCARD_HOST)
+    principals = (principal,) if principal == WILDCARD_PRINCIPAL else (principal, WILDCARD_PRINCIPAL)
+    return [(one, other) for one in principals for other in hosts]
 
 
 def _covers(entry: AccessControlEntryRecord, operation: int) -> bool:

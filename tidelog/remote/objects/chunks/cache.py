@@ -42,17 +42,6 @@ _UNREAD_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class CacheFigures:
-    """Counters since the start."""
-
-    hits: int = 0
-    misses: int = 0
-    gets: int = 0
-    fetched_bytes: int = 0
-    failures: int = 0
-
-
-@dataclass(slots=True)
 class _Load:
     """One GET of chunks `first` to `last` of a segment, with a future for each chunk."""
 
@@ -79,7 +68,6 @@ class ChunkCache:
         now_ms: Callable[[], int] | None = None,
     ) -> None:
         self.read_ahead_bytes = read_ahead_bytes
-        self.figures = CacheFigures()
         self._store = store
         self._storage = storage
         self._settings = settings
@@ -105,13 +93,11 @@ class ChunkCache:
             with self._lock:
                 handle = self._cached.get(key, self._now_ms())
                 if handle is None:
-                    self.figures.misses += 1
                     load, must_run = self._join(segment, key)
                 self._count_as_read(key)
             if handle is None:
                 break
             if (data := handle.slice(start, end)) is not None:
-                self.figures.hits += 1
                 return data
             with self._lock:
                 if self._cached.get(key, self._now_ms()) is handle:
@@ -188,7 +174,6 @@ class ChunkCache:
 
     def _run(self, load: _Load) -> None:
         """Fetch the chunks; each chunk is passed to waiting readers and cached as soon as it arrives."""
-        self.figures.gets += 1
         try:
             for chunk, data in fetch_chunks(self._store, load.segment, load.first, load.last):
                 load.chunks[chunk.number].set_result(data)
@@ -199,7 +184,6 @@ class ChunkCache:
     def _store_chunk(self, key: ChunkKey, data: Pieces) -> None:
         handle = self._storage.store(key, data)
         with self._lock:
-            self.figures.fetched_bytes += len(data)
             self._loading.pop(key, None)
             self._loading_bytes -= len(data)
             if handle is None:
@@ -213,7 +197,6 @@ class ChunkCache:
 
     def _on_failure(self, load: _Load, error: BaseException) -> None:
         with self._lock:
-            self.figures.failures += 1
             for number in load.chunks:
                 key = ChunkKey(load.segment.keys.log, number)
                 if self._loading.get(key) is load:

@@ -35,11 +35,6 @@ class LoadingCache(Generic[K, V]):
         self._values: BoundedLru[K, V] = BoundedLru(settings.size, settings.retention_ms)
         self._loads: SingleFlight[K, V] = SingleFlight()
 
-    @property
-    def weight(self) -> int:
-        """The sum of the weights of all cached values."""
-        return self._values.weight
-
     def get(self, key: K, load: Callable[[], V]) -> V:
         """Return the value of `key`, from `load` if it is not cached."""
         with self._lock:

@@ -139,7 +139,7 @@ class S3Calls:
                 return result
             except FAILURES as error:
                 now_s = self.now_s()
-                pause_s = self.pause_s(attempt)
+                pause_s = self._pause_s(attempt)
                 is_last = attempt >= self._attempts_max or now_s + pause_s >= deadline_s
                 if is_last or self._closed.is_set() or not is_temporary(error):
                     note = (
@@ -152,9 +152,9 @@ class S3Calls:
 
     def pause(self, attempt: int) -> None:
         """Wait before another attempt; return at once after `close`."""
-        self._closed.wait(self.pause_s(attempt))
+        self._closed.wait(self._pause_s(attempt))
 
-    def pause_s(self, attempt: int) -> float:
+    def _pause_s(self, attempt: int) -> float:
         """Return the pause in seconds after an attempt; `attempt` counts from 1."""
         return self._ports.randomness.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt))
 

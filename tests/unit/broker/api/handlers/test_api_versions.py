@@ -1,4 +1,4 @@
-"""Who may ask for versions, and which features are shown to whom."""
+"""ApiVersions: client names, and the features that each version shows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def ask(version: int, name: str = "", software_version: str = "") -> ApiVersions
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", ".", "a b", "a\n", "größe", "a_b", "a/b"])
-def test_from_version_3_a_client_must_name_itself_properly(name: str) -> None:
+def test_from_version_3_an_invalid_software_name_is_refused(name: str) -> None:
     for version in (3, 4):
         assert ask(version, name, "1.0").error_code == ErrorCode.INVALID_REQUEST
         assert ask(version, "client", name).error_code == ErrorCode.INVALID_REQUEST
@@ -46,7 +46,7 @@ def test_from_version_3_a_client_must_name_itself_properly(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "A9", "apache-kafka-java", "librdkafka", "2.16.1-rc.1", "0"])
-def test_ordinary_names_are_accepted(name: str) -> None:
+def test_valid_software_names_are_accepted(name: str) -> None:
     assert ask(3, name, name).error_code == ErrorCode.NONE
 
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs as clients use them, change and look."""
+"""DescribeConfigs, AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.messages.request_contexts import over_the_wire, request_context
 from tests.support.metadata.images import SeededRandomness, creatable
 from tests.support.metadata.stores import running_store
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.config_alteration import BrokerChecks, ConfigAlterationForwarder
@@ -27,9 +28,11 @@ from tidelog.broker.controller.handlers.config_alteration import ConfigAlteratio
 from tidelog.broker.controller.handlers.create_partitions import CreatePartitionsHandler
 from tidelog.broker.controller.handlers.create_topics import CreateTopicsHandler
 from tidelog.broker.controller.handlers.delete_topics import DeleteTopicsHandler
+from tidelog.broker.controller.handlers.topic_changes import TopicChangeServices
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels
+from tidelog.broker.partitions.topic_log_configs import TopicLogConfigs
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
 from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.scheduling.slices import Slices
@@ -47,7 +50,7 @@ from tidelog.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from tidelog.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 CONFIG = BrokerConfig(
@@ -74,25 +77,37 @@ class Admin:
         self.loggers.getLogger("tidelog.broker.network.listener")
         levels = LoggerLevels(self.loggers)
         loggers = LoggerChanges(config.node_id, levels)
-        self._describe = DescribeConfigsHandler(lambda: store.image, config, levels)
-        slices = slices or Slices(SystemClock())
-        alter = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices)
-        self._alter = ConfigAlterationForwarder(
-            ALTER_CONFIGS, lambda: store.image, config, alter.handle, slices, BrokerChecks()
+        self._describe = DescribeConfigsHandler(
+            lambda: store.image, config, levels, authorizer=ALLOW_EVERYTHING
         )
-        self.controller = ConfigAlterationHandler(INCREMENTAL_ALTER_CONFIGS, store, settings, slices, loggers)
+        slices = slices or Slices(SystemClock())
+        alter = ConfigAlterationHandler(ALTER_CONFIGS, store, settings, slices, ALLOW_EVERYTHING)
+        self._alter = ConfigAlterationForwarder(
+            ALTER_CONFIGS,
+            lambda: store.image,
+            config,
+            alter.handle,
+            slices,
+            BrokerChecks(authorizer=ALLOW_EVERYTHING),
+        )
+        self.controller = ConfigAlterationHandler(
+            INCREMENTAL_ALTER_CONFIGS, store, settings, slices, ALLOW_EVERYTHING, loggers
+        )
         self._incremental = ConfigAlterationForwarder(
             INCREMENTAL_ALTER_CONFIGS,
             lambda: store.image,
             config,
             self.controller.handle,
             slices,
-            BrokerChecks(loggers=loggers),
+            BrokerChecks(loggers=loggers, authorizer=ALLOW_EVERYTHING),
         )
         quotas = MutationQuotas(SystemClock(), Windows(11, 1_000))
-        self.create = CreateTopicsHandler(store, settings, SeededRandomness(), quotas, slices)
-        self.delete = DeleteTopicsHandler(store, settings, quotas, slices)
-        self.grow = CreatePartitionsHandler(store, settings, SeededRandomness(), quotas, slices)
+        topics = TopicChangeServices(
+            store=store, settings=settings, quotas=quotas, slices=slices, authorizer=ALLOW_EVERYTHING
+        )
+        self.create = CreateTopicsHandler(topics, SeededRandomness())
+        self.delete = DeleteTopicsHandler(topics)
+        self.grow = CreatePartitionsHandler(topics, SeededRandomness())
 
     def describe(
         self,
@@ -113,7 +128,7 @@ class Admin:
             include_synonyms=True,
             include_documentation=documentation,
         )
-        response = completed(self._describe.handle(request_context(version), over_the_wire(request, version)))
+        response = run_steps(self._describe.handle(request_context(version), over_the_wire(request, version)))
         (result,) = over_the_wire(response, version).results
         return result
 
@@ -175,7 +190,7 @@ def synonyms(entry: DescribeConfigsResourceResult) -> list[tuple[str, str | None
 
 
 @on_both_loops
-async def test_topics_come_grow_and_go() -> None:
+async def test_topics_are_created_extended_and_deleted() -> None:
     async with admin() as node:
         more = CreatePartitionsRequest(
             topics=(CreatePartitionsTopic(name="orders", count=5, assignments=None),)
@@ -189,7 +204,7 @@ async def test_topics_come_grow_and_go() -> None:
 
 
 @on_both_loops
-async def test_deletion_that_is_switched_off_fails_the_request() -> None:
+async def test_delete_topic_enable_false_fails_the_request() -> None:
     config = BrokerConfig({"node.id": "1", "delete.topic.enable": "false"})
     async with admin(config) as node:
         with pytest.raises(KafkaError) as error:
@@ -198,7 +213,7 @@ async def test_deletion_that_is_switched_off_fails_the_request() -> None:
 
 
 @on_both_loops
-async def test_a_topics_configs_tell_value_source_and_type() -> None:
+async def test_topic_configs_have_value_source_and_type() -> None:
     async with admin() as node:
         result = node.describe(2, "orders")
         assert (result.error_code, len(result.configs)) == (0, 35)
@@ -221,7 +236,7 @@ async def test_a_topics_configs_tell_value_source_and_type() -> None:
 
 
 @on_both_loops
-async def test_a_topic_follows_what_is_set_for_all_brokers_and_for_one() -> None:
+async def test_a_topic_inherits_cluster_and_broker_configs() -> None:
     async with admin() as node:
         assert await node.change(2, "orders", ("retention.ms", DELETE, None)) is ErrorCode.NONE
         assert await node.change(4, "", ("log.retention.ms", SET, "7000")) is ErrorCode.NONE
@@ -234,14 +249,14 @@ async def test_a_topic_follows_what_is_set_for_all_brokers_and_for_one() -> None
 
 
 @on_both_loops
-async def test_only_the_keys_that_are_asked_for_are_reported() -> None:
+async def test_only_requested_keys_are_described() -> None:
     async with admin() as node:
         result = node.describe(2, "orders", "retention.ms", "nonsense")
         assert [entry.name for entry in result.configs] == ["retention.ms"]
 
 
 @on_both_loops
-async def test_a_resource_that_is_asked_for_several_times_is_described_once() -> None:
+async def test_a_duplicate_resource_is_described_once() -> None:
     async with admin() as node:
         assert [entry.name for entry in node.describe(2, "orders", "retention.ms", copies=100).configs] == [
             "retention.ms"
@@ -249,7 +264,7 @@ async def test_a_resource_that_is_asked_for_several_times_is_described_once() ->
 
 
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
-async def test_versions_tell_what_they_know(version: int) -> None:
+async def test_each_version_has_its_fields(version: int) -> None:
     async with admin() as node:
         result = node.describe(2, "orders", "retention.ms", version=version, documentation=version >= 3)
         (entry,) = result.configs
@@ -300,7 +315,7 @@ async def test_secrets_and_unknown_keys_are_not_shown() -> None:
 
 
 @on_both_loops
-async def test_what_is_set_for_all_brokers_is_reported_under_no_name() -> None:
+async def test_cluster_wide_broker_configs_are_described_with_an_empty_name() -> None:
     async with admin() as node:
         await node.change(4, "", ("log.cleaner.threads", SET, "2"), ("custom", SET, "x"))
         entries = {entry.name: (entry.value, entry.config_source) for entry in node.describe(4, "").configs}
@@ -312,7 +327,7 @@ async def test_what_is_set_for_all_brokers_is_reported_under_no_name() -> None:
 
 
 @on_both_loops
-async def test_a_group_has_its_own_values_and_those_of_the_broker() -> None:
+async def test_a_group_has_its_own_configs_and_inherits_the_brokers() -> None:
     async with admin() as node:
         assert (
             await node.change(32, "readers", ("consumer.session.timeout.ms", SET, "50000")) is ErrorCode.NONE
@@ -346,7 +361,7 @@ async def test_a_group_has_its_own_values_and_those_of_the_broker() -> None:
         (3, "1", ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_cannot_be_described_gets_kafkas_code(kind: int, name: str, code: ErrorCode) -> None:
+async def test_an_invalid_resource_gets_kafkas_error_code(kind: int, name: str, code: ErrorCode) -> None:
     async with admin() as node:
         result = node.describe(kind, name)
         assert ErrorCode(result.error_code) is code
@@ -394,7 +409,7 @@ async def test_what_cannot_be_described_gets_kafkas_code(kind: int, name: str, c
         (0, "1", ("a", SET, "b"), ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_changes_get_kafkas_codes(
+async def test_invalid_changes_get_kafkas_error_codes(
     kind: int, name: str, change: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
     async with admin() as node:
@@ -404,7 +419,7 @@ async def test_changes_get_kafkas_codes(
 
 
 @on_both_loops
-async def test_a_key_or_a_resource_may_be_changed_once_in_a_request() -> None:
+async def test_duplicate_keys_and_resources_are_refused() -> None:
     async with admin() as node:
         code = await node.change(2, "orders", ("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
         assert code is ErrorCode.INVALID_REQUEST
@@ -441,16 +456,16 @@ async def test_very_many_config_changes_are_checked_and_submitted_in_slices(is_o
     ]
     async with running_store(slices=slices) as store:
         admin = Admin(store, slices=slices)
-        turns, before = Turns(), slices.count
+        turns, before = Turns(), slices.slice_count
         codes = await admin.change_all(*resources, validate_only=True)
         turns.stop()
     assert set(codes) == {ErrorCode.INVALID_CONFIG}
-    assert slices.count - before >= 3 * many // STEPS_PER_SLICE
+    assert slices.slice_count - before >= 3 * many // STEPS_PER_SLICE
     assert turns.count >= 3 * many // STEPS_PER_SLICE - 10
 
 
 @on_both_loops
-async def test_a_validated_change_is_not_made() -> None:
+async def test_validate_only_changes_nothing() -> None:
     async with admin() as node:
         before = node.store.image
         change = ("retention.ms", SET, "1")
@@ -493,7 +508,7 @@ async def test_the_loggers_of_the_node_are_described_and_altered() -> None:
 
 
 @on_both_loops
-async def test_levels_of_loggers_change_together_or_not_at_all() -> None:
+async def test_one_invalid_logger_level_refuses_all_changes() -> None:
     async with admin() as node:
         changes = (("tidelog.broker", SET, "DEBUG"), ("not.there", SET, "DEBUG"))
         assert await node.change(8, "1", *changes) is ErrorCode.INVALID_CONFIG
@@ -525,7 +540,7 @@ async def test_loggers_and_other_resources_change_in_one_request() -> None:
 
 
 @on_both_loops
-async def test_a_controller_changes_its_own_loggers_whether_it_is_active_or_not() -> None:
+async def test_every_controller_changes_its_own_loggers() -> None:
     async with admin() as node:
         resource = incremental_alter_configs.AlterConfigsResource(
             resource_type=8,
@@ -539,7 +554,7 @@ async def test_a_controller_changes_its_own_loggers_whether_it_is_active_or_not(
 
 
 @on_both_loops
-async def test_the_old_way_replaces_all() -> None:
+async def test_alter_configs_replaces_all_configs() -> None:
     async with admin() as node:
         assert await node.replace(2, "orders", {"segment.ms": "100"}) is ErrorCode.NONE
         assert node.store.image.topic_configs("orders") == {"segment.ms": "100"}
@@ -551,7 +566,7 @@ async def test_the_old_way_replaces_all() -> None:
 
 
 @on_both_loops
-async def test_a_nodes_settings_follow_what_is_set_while_it_runs() -> None:
+async def test_dynamic_configs_are_applied_while_the_node_runs() -> None:
     async with admin() as node:
         dynamic = DynamicBrokerConfig(CONFIG)
         changes: list[bool] = []
@@ -559,9 +574,10 @@ async def test_a_nodes_settings_follow_what_is_set_while_it_runs() -> None:
         await node.change(4, "", ("log.retention.ms", SET, "7000"), ("num.io.threads", SET, "16"))
         assert changes == [True, True]
         assert dynamic.current.num_io_threads == 16
-        config = dynamic.log_config(node.store.image, "orders")
+        configs = TopicLogConfigs(dynamic.topic_defaults)
+        config = configs.of("orders", node.store.image)
         assert (config.retention_ms, config.segment_bytes) == (5000, 2097152)
-        assert dynamic.log_config(node.store.image, "another").retention_ms == 7000
+        assert configs.of("another", node.store.image).retention_ms == 7000
         await node.change(4, "", ("num.io.threads", DELETE, None))
         assert dynamic.current.num_io_threads == 8
         await node.change(2, "orders", ("segment.ms", SET, "100"))

@@ -1,4 +1,4 @@
-"""DeleteRecords over very many partitions is served in slices, also while it waits for followers."""
+"""DeleteRecords for many partitions runs in slices, also while it waits for followers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
 from tests.support.messages.request_contexts import request_context
 from tests.support.replicas.replica_manager import NODE, Replicas
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.waiting import eventually
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.purgatory.purgatory import Purgatory
@@ -40,7 +41,9 @@ class Leader:
         self.replicas.register(NODE, FOLLOWER)
         self.replicas.create("wide", MANY, isr=(NODE, FOLLOWER))
         self.slices = counted_slices()
-        self.handler = DeleteRecordsHandler(self.replicas.manager, self.waiting, self.slices)
+        self.handler = DeleteRecordsHandler(
+            self.replicas.manager, self.waiting, self.slices, authorizer=ALLOW_EVERYTHING
+        )
 
     def delete(self) -> asyncio.Task[DeleteRecordsResponse]:
         partitions = tuple(DeleteRecordsPartition(partition_index=index, offset=-1) for index in range(MANY))
@@ -69,10 +72,10 @@ def outcomes(response: DeleteRecordsResponse) -> set[tuple[int, int]]:
     return {(each.error_code, each.low_watermark) for each in response.topics[0].partitions}
 
 
-async def test_it_waits_for_the_followers_of_all_partitions(leader: Leader) -> None:
+async def test_delete_records_waits_for_the_followers_of_all_partitions(leader: Leader) -> None:
     turns = Turns()
     task = leader.delete()
-    await eventually(lambda: leader.waiting.watched_count == MANY and leader.slices.pending == 0)
+    await eventually(lambda: leader.waiting.watched_count == MANY and leader.slices.pending_count == 0)
     turns.stop()
     assert turns.count >= 3 * MANY // STEPS_PER_SLICE // 2
     for index in range(MANY - 1):
@@ -83,7 +86,7 @@ async def test_it_waits_for_the_followers_of_all_partitions(leader: Leader) -> N
     assert leader.waiting.watched_count == 0
 
 
-async def test_a_follower_that_fetches_between_two_slices_is_not_missed(leader: Leader) -> None:
+async def test_a_fetch_of_a_follower_between_two_slices_counts(leader: Leader) -> None:
     task = leader.delete()
     for index in range(MANY):
         await asyncio.sleep(0)
@@ -91,20 +94,20 @@ async def test_a_follower_that_fetches_between_two_slices_is_not_missed(leader: 
     assert outcomes(await task) == {(ErrorCode.NONE, 0)}
 
 
-async def test_what_is_open_after_the_timeout_has_timed_out(leader: Leader) -> None:
+async def test_partitions_without_result_after_the_timeout_get_request_timed_out(leader: Leader) -> None:
     task = leader.delete()
     await eventually(lambda: leader.waiting.watched_count > 0)
     leader.fetch(0)
-    await eventually(lambda: leader.slices.pending == 0)
+    await eventually(lambda: leader.slices.pending_count == 0)
     leader.clock.now_ms += 1_001
     leader.timers.advance()
     assert outcomes(await task) == {(ErrorCode.NONE, 0), (ErrorCode.REQUEST_TIMED_OUT, -1)}
 
 
-async def test_nothing_is_left_of_it_when_the_client_disconnects(leader: Leader) -> None:
+async def test_a_disconnected_client_leaves_no_operation(leader: Leader) -> None:
     task = leader.delete()
     await eventually(lambda: leader.waiting.watched_count > 0)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    await eventually(lambda: leader.slices.pending == 0)
+    await eventually(lambda: leader.slices.pending_count == 0)
     assert (leader.waiting.watched_count, leader.waiting.delayed_count) == (0, 0)

@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeTopicPartitions and ListConfigResources: pictures of the metadata."""
+"""DescribeCluster, DescribeTopicPartitions and ListConfigResources."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.messages.request_contexts import over_the_wire, request_context
 from tests.support.metadata.images import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.describe_cluster import DescribeClusterHandler
 from tidelog.broker.api.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
 from tidelog.broker.api.handlers.list_config_resources import ListConfigResourcesHandler
@@ -24,7 +25,7 @@ from tidelog.protocol.messages.list_config_resources import ListConfigResourcesR
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.fence_broker_record import FenceBrokerRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 IMAGE = replayed(
     [
@@ -36,13 +37,13 @@ IMAGE = replayed(
 
 
 def cluster(version: int, listener: str = "PLAINTEXT", **fields: Any) -> DescribeClusterResponse:
-    handler = DescribeClusterHandler(lambda: IMAGE, 1)
+    handler = DescribeClusterHandler(lambda: IMAGE, 1, ALLOW_EVERYTHING)
     request = over_the_wire(DescribeClusterRequest(**fields), version)
     return over_the_wire(handler.handle(request_context(version, listener=listener), request), version)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_cluster_is_its_living_brokers(version: int) -> None:
+def test_unfenced_brokers_are_described(version: int) -> None:
     response = cluster(version)
     assert response.cluster_id == CLUSTER_ID
     assert response.controller_id == 1
@@ -63,11 +64,11 @@ def test_fenced_brokers_are_returned_on_request() -> None:
     ]
 
 
-def test_operations_on_the_cluster_are_returned_on_request() -> None:
+def test_authorized_operations_are_returned_on_request() -> None:
     assert cluster(1, include_cluster_authorized_operations=True).cluster_authorized_operations == 8096
 
 
-def test_brokers_on_other_listeners_are_not_told() -> None:
+def test_brokers_without_the_listener_are_omitted() -> None:
     assert cluster(1, listener="OTHER").brokers == ()
 
 
@@ -75,7 +76,7 @@ def test_brokers_on_other_listeners_are_not_told() -> None:
     ("endpoint_type", "code"),
     [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)],
 )
-def test_controllers_are_not_described_here(endpoint_type: int, code: ErrorCode) -> None:
+def test_a_broker_does_not_describe_controllers(endpoint_type: int, code: ErrorCode) -> None:
     response = cluster(1, endpoint_type=endpoint_type)
     assert response.error_code == code
     assert response.error_message
@@ -89,8 +90,8 @@ def partitions(
         response_partition_limit=limit,
         cursor=None if cursor is None else RequestCursor(topic_name=cursor[0], partition_index=cursor[1]),
     )
-    handler = DescribeTopicPartitionsHandler(lambda: IMAGE, node_limit)
-    return over_the_wire(completed(handler.handle(request_context(0), over_the_wire(request, 0))), 0)
+    handler = DescribeTopicPartitionsHandler(lambda: IMAGE, node_limit, ALLOW_EVERYTHING)
+    return over_the_wire(run_steps(handler.handle(request_context(0), over_the_wire(request, 0))), 0)
 
 
 def pieces(response: DescribeTopicPartitionsResponse) -> list[tuple[str | None, list[int]]]:
@@ -104,7 +105,7 @@ def at(topic: str, index: int) -> ResponseCursor:
     return ResponseCursor(topic_name=topic, partition_index=index)
 
 
-def test_topics_come_in_order_of_name_each_once() -> None:
+def test_topics_are_sorted_by_name_without_duplicates() -> None:
     response = partitions("c", "a", "c", "nowhere", "bad name")
     assert [(topic.name, topic.error_code) for topic in response.topics] == [
         ("a", 0),
@@ -116,7 +117,7 @@ def test_topics_come_in_order_of_name_each_once() -> None:
     assert response.next_cursor is None
 
 
-def test_no_names_mean_all_topics() -> None:
+def test_an_empty_list_means_all_topics() -> None:
     assert pieces(partitions()) == [("a", [0, 1, 2]), ("b", [0, 1, 2, 3]), ("c", [0])]
 
 
@@ -132,7 +133,7 @@ def test_no_names_mean_all_topics() -> None:
         (-5, [("a", [0])], at("a", 1)),
     ],
 )
-def test_a_piece_ends_at_the_limit_and_says_where_the_next_begins(
+def test_a_response_ends_at_the_limit_with_the_next_cursor(
     limit: int, expected: list[tuple[str, list[int]]], cursor: ResponseCursor | None
 ) -> None:
     response = partitions(limit=limit)
@@ -141,7 +142,7 @@ def test_a_piece_ends_at_the_limit_and_says_where_the_next_begins(
     assert pieces(partitions(node_limit=max(limit, 1))) == expected
 
 
-def test_pieces_put_together_are_the_whole() -> None:
+def test_all_responses_together_have_all_partitions() -> None:
     for limit in range(1, 9):
         seen: list[tuple[str | None, int]] = []
         cursor: tuple[str, int] | None = None
@@ -163,20 +164,20 @@ def test_pieces_put_together_are_the_whole() -> None:
         (("zzz", 0), []),
     ],
 )
-def test_a_cursor_begins_where_it_points(
+def test_a_cursor_continues_at_its_partition(
     cursor: tuple[str, int], expected: list[tuple[str, list[int]]]
 ) -> None:
     assert pieces(partitions(cursor=cursor)) == expected
 
 
 @pytest.mark.parametrize("cursor", [("b", 0), ("a", -1)])
-def test_a_cursor_that_points_nowhere_is_refused(cursor: tuple[str, int]) -> None:
+def test_an_invalid_cursor_is_refused(cursor: tuple[str, int]) -> None:
     with pytest.raises(KafkaError) as error:
         partitions("a", cursor=cursor)
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_partitions_tell_eligible_leaders_and_offline_replicas() -> None:
+def test_partitions_have_eligible_leader_replicas_and_offline_replicas() -> None:
     topic = IMAGE.topics_by_name["c"]
     change = PartitionChangeRecord(
         topic_id=topic.id,
@@ -187,9 +188,9 @@ def test_partitions_tell_eligible_leaders_and_offline_replicas() -> None:
         last_known_elr=(3,),
     )
     image = replayed([change], IMAGE)
-    handler = DescribeTopicPartitionsHandler(lambda: image, 10)
+    handler = DescribeTopicPartitionsHandler(lambda: image, 10, ALLOW_EVERYTHING)
     request = DescribeTopicPartitionsRequest(topics=(TopicRequest(name="c"),))
-    (partition,) = completed(handler.handle(request_context(0), request)).topics[0].partitions
+    (partition,) = run_steps(handler.handle(request_context(0), request)).topics[0].partitions
     assert (partition.leader_id, partition.error_code) == (-1, 0)
     assert partition.eligible_leader_replicas == (2,)
     assert partition.last_known_elr == (3,)
@@ -198,12 +199,12 @@ def test_partitions_tell_eligible_leaders_and_offline_replicas() -> None:
 def resources(version: int, *types: int) -> tuple[int, list[tuple[str, int]]]:
     handler = ListConfigResourcesHandler(lambda: IMAGE)
     request = over_the_wire(ListConfigResourcesRequest(resource_types=types), version)
-    response = over_the_wire(completed(handler.handle(request_context(version), request)), version)
+    response = over_the_wire(run_steps(handler.handle(request_context(version), request)), version)
     found = [(resource.resource_name, resource.resource_type) for resource in response.config_resources]
     return response.error_code, found
 
 
-def test_what_has_configs_is_listed_by_type() -> None:
+def test_resources_with_configs_are_listed_by_type() -> None:
     assert resources(1, 2) == (0, [("b", 2), ("a", 2), ("c", 2)])
     assert resources(1, 4) == (0, [("1", 4), ("2", 4)])
     assert resources(1, 8) == (0, [("1", 8), ("2", 8)])
@@ -211,15 +212,15 @@ def test_what_has_configs_is_listed_by_type() -> None:
     assert resources(1, 16) == (0, [])
 
 
-def test_no_types_mean_all() -> None:
+def test_an_empty_list_of_types_means_all() -> None:
     code, found = resources(1)
     assert code == 0
     assert {kind for _, kind in found} == {2, 4, 8, 32}
 
 
-def test_the_first_version_asked_for_client_metrics() -> None:
+def test_version_0_lists_client_metrics_only() -> None:
     assert resources(0) == (0, [])
 
 
-def test_a_type_that_is_not_known_is_refused() -> None:
+def test_an_unknown_resource_type_is_refused() -> None:
     assert resources(1, 3) == (ErrorCode.UNSUPPORTED_VERSION, [])

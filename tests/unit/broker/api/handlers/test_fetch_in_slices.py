@@ -1,4 +1,4 @@
-"""A fetch of very many partitions is decoded, read, parked and encoded in slices."""
+"""A fetch of many partitions is decoded, read, parked and encoded in slices."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.yields import Turns, counted_slices, loop_iterations
 from tests.support.replicas.replica_manager import FakeRequest, Replicas
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.waiting import eventually
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.fetching.fetch_options import FetchOptions
@@ -57,7 +58,7 @@ class Broker:
             self.traffic,
             self.clock,
             CurrentLeaders(lambda: self.replicas.image, manager),
-            FetchOptions(max_bytes=1 << 20, slices=self.slices),
+            FetchOptions(max_bytes=1 << 20, slices=self.slices, authorizer=ALLOW_EVERYTHING),
         )
 
     def fetch(
@@ -130,7 +131,7 @@ def with_records(results: list[PartitionData]) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 18])
-async def test_a_full_fetch_of_many_partitions_gives_other_callbacks_their_turns(
+async def test_a_full_fetch_of_many_partitions_yields_to_other_callbacks(
     broker: Broker, version: int
 ) -> None:
     for index in (5, MANY - 1):
@@ -148,7 +149,7 @@ async def test_a_full_fetch_of_many_partitions_gives_other_callbacks_their_turns
     assert broker.traffic.bytes_out == sum(len(each.records or b"") for each in found)
 
 
-async def test_of_a_partition_that_is_named_several_times_the_last_entry_counts(broker: Broker) -> None:
+async def test_the_last_entry_of_a_duplicate_partition_is_used(broker: Broker) -> None:
     topic = FetchTopic(
         topic="wide",
         partitions=tuple(
@@ -179,7 +180,7 @@ async def test_a_session_of_many_partitions_is_served_in_slices(broker: Broker) 
 
 async def test_a_waiting_fetch_of_many_partitions_completes_when_one_of_them_has_data(broker: Broker) -> None:
     request = broker.fetch(ALL)
-    await eventually(lambda: broker.fetches.watched_count == MANY and broker.slices.pending == 0)
+    await eventually(lambda: broker.fetches.watched_count == MANY and broker.slices.pending_count == 0)
     assert not request.answers
     assert len(request.frame) == 0, "a fetch that waits keeps no frame"
     broker.append(MANY - 1)
@@ -188,49 +189,49 @@ async def test_a_waiting_fetch_of_many_partitions_completes_when_one_of_them_has
     assert broker.fetches.watched_count == 0
 
 
-async def test_records_that_come_between_two_slices_are_not_missed(broker: Broker) -> None:
+async def test_records_appended_between_two_slices_are_returned(broker: Broker) -> None:
     stages: set[tuple[bool, bool]] = set()
     for turns in range(30):
         index = (0, MANY // 2, MANY - 1)[turns % 3]
         request = broker.fetch({each: broker.partition(each).log.log_end_offset for each in ALL})
         await loop_iterations(turns)
-        stages.add((broker.fetches.watched_count > 0, broker.slices.pending > 0))
+        stages.add((broker.fetches.watched_count > 0, broker.slices.pending_count > 0))
         broker.append(index)
         assert with_records(await partitions(request)) == [index], turns
-        await eventually(lambda: broker.slices.pending == 0)
+        await eventually(lambda: broker.slices.pending_count == 0)
         assert broker.fetches.watched_count == 0
     assert stages == {(False, True), (True, True), (True, False)}, "before, while and after it is parked"
 
 
-async def test_a_fetch_that_expires_while_it_is_being_parked_is_answered_once(broker: Broker) -> None:
+async def test_a_fetch_that_expires_while_it_is_parked_is_answered_once(broker: Broker) -> None:
     request = broker.fetch(ALL)
     await broker.begin_parking()
     broker.clock.now_ms += 501
     broker.timers.advance()
     assert with_records(await partitions(request)) == []
-    await eventually(lambda: broker.slices.pending == 0)
+    await eventually(lambda: broker.slices.pending_count == 0)
     assert len(request.answers) == 1
     assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
 
 
 @pytest.mark.parametrize("stage", ["decoding", "parking", "waiting", "reading"])
-async def test_nothing_is_left_of_a_fetch_whose_client_disconnects(broker: Broker, stage: str) -> None:
+async def test_a_fetch_of_a_disconnected_client_is_removed(broker: Broker, stage: str) -> None:
     request = broker.fetch(ALL)
     if stage == "parking":
         await broker.begin_parking()
     if stage in ("waiting", "reading"):
-        await eventually(lambda: broker.slices.pending == 0)
+        await eventually(lambda: broker.slices.pending_count == 0)
         assert broker.fetches.watched_count == MANY
     if stage == "reading":
         broker.append(1)
-        assert broker.slices.pending == 1
+        assert broker.slices.pending_count == 1
     request.abandon()
-    await eventually(lambda: broker.slices.pending == 0)
+    await eventually(lambda: broker.slices.pending_count == 0)
     assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (0, 0)
     assert not request.answers
 
 
-async def test_a_topic_that_is_deleted_while_its_fetch_is_being_parked_is_unknown(broker: Broker) -> None:
+async def test_a_topic_deleted_while_its_fetch_is_parked_is_unknown(broker: Broker) -> None:
     request = broker.fetch(ALL)
     await broker.begin_parking()
     broker.replicas.replay(RemoveTopicRecord(topic_id=broker.topic_id))
@@ -253,4 +254,4 @@ async def test_a_large_malformed_fetch_closes_the_connection(broker: Broker) -> 
 async def test_a_fetch_of_a_hundred_partitions_is_answered_at_once(broker: Broker) -> None:
     request = broker.fetch(dict.fromkeys(range(100), 0), max_wait_ms=0)
     assert request.answers
-    assert broker.slices.count == 0
+    assert broker.slices.slice_count == 0

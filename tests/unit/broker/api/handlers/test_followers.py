@@ -1,4 +1,4 @@
-"""Fetches of followers, readers sent to followers, and what waits for replicas: handlers on real logs."""
+"""Fetches of followers and from followers, and requests that wait for replicas, with real logs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.support.logs.partition_logs import batch
 from tests.support.loops.yields import loop_iterations
 from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
-from tests.support.transactions.scripted_coordinator import VerificationBench
+from tests.support.security.authorizers import ALLOW_EVERYTHING
+from tests.support.transactions.scripted_coordinator import VerificationFixture
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
@@ -69,7 +70,7 @@ from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.fence_broker_record import FenceBrokerRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.log.partition_log import PartitionLog
 
 SECOND, THIRD = 2, 3
@@ -101,12 +102,18 @@ class Cluster:
         manager, traffic = self.replicas.manager, TopicTraffic()
         leaders = CurrentLeaders(lambda: self.replicas.image, manager)
         self._produce = ProduceHandler(
-            ProduceAppender(manager, self.fetches, traffic, LogLimit(self.replicas.clock.monotonic_ms)),
+            ProduceAppender(
+                manager,
+                self.fetches,
+                traffic,
+                LogLimit(self.replicas.clock.monotonic_ms),
+                authorizer=ALLOW_EVERYTHING,
+            ),
             manager,
             self.produces,
             flusher,
             leaders,
-            VerificationBench(self.replicas).verifier,
+            VerificationFixture(self.replicas).verifier,
             Slices(self.replicas.clock),
         )
         self._fetch = FetchHandler(
@@ -121,6 +128,7 @@ class Cluster:
                 slices=Slices(self.replicas.clock),
                 preferred_read_replicas=PreferredReadReplicas(same_rack, lambda: self.replicas.image.brokers),
                 throttle=FollowerThrottle(self.quota, self.replicas.clock),
+                authorizer=ALLOW_EVERYTHING,
             ),
         )
 
@@ -218,7 +226,7 @@ def context(version: int) -> RequestContext:
 
 
 @pytest.mark.parametrize("version", [12, 14, 15, 17, 18])
-def test_a_follower_reads_to_the_log_end_and_commits_by_it(version: int) -> None:
+def test_a_follower_reads_to_the_log_end_and_advances_the_high_watermark(version: int) -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b")
     first = fetched(cluster.fetch(0, broker=SECOND, version=version))
@@ -229,7 +237,7 @@ def test_a_follower_reads_to_the_log_end_and_commits_by_it(version: int) -> None
     assert not second.records
 
 
-def test_a_client_sees_committed_records_only() -> None:
+def test_a_client_reads_committed_records_only() -> None:
     cluster = Cluster()
     cluster.append("a")
     assert not fetched(cluster.fetch(0)).records
@@ -238,7 +246,7 @@ def test_a_client_sees_committed_records_only() -> None:
     assert fetched(cluster.fetch(0)).records
 
 
-def test_a_stranger_a_wrong_epoch_and_an_old_incarnation_are_refused() -> None:
+def test_an_unassigned_replica_a_wrong_epoch_and_a_stale_broker_epoch_are_refused() -> None:
     cluster = Cluster()
     assert fetched(cluster.fetch(0, broker=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert fetched(cluster.fetch(0, broker=9, epoch=-1)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -248,7 +256,7 @@ def test_a_stranger_a_wrong_epoch_and_an_old_incarnation_are_refused() -> None:
     assert fetched(stale).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_fetch_out_of_range_or_of_a_diverging_log_is_not_recorded() -> None:
+def test_a_fetch_out_of_range_or_with_a_diverging_epoch_is_not_recorded() -> None:
     cluster = Cluster()
     cluster.append("a", "b")
     assert fetched(cluster.fetch(7, broker=SECOND)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -259,7 +267,7 @@ def test_a_fetch_out_of_range_or_of_a_diverging_log_is_not_recorded() -> None:
     assert leader.followers[SECOND].log_end_offset == -1
 
 
-def test_a_followers_fetch_waits_for_records_that_are_not_committed() -> None:
+def test_a_follower_fetch_waits_for_uncommitted_records() -> None:
     cluster = Cluster()
     waiting = cluster.fetch(0, broker=SECOND, wait_ms=500)
     assert waiting.answers == []
@@ -267,7 +275,7 @@ def test_a_followers_fetch_waits_for_records_that_are_not_committed() -> None:
     assert fetched(waiting).records
 
 
-def test_a_followers_fetch_ends_when_there_is_a_high_watermark_that_it_does_not_know() -> None:
+def test_a_follower_fetch_completes_with_a_new_high_watermark() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a")
     told = cluster.fetch(1, broker=THIRD, wait_ms=500, version=18, known_high_watermark=0)
@@ -278,7 +286,7 @@ def test_a_followers_fetch_ends_when_there_is_a_high_watermark_that_it_does_not_
     assert not_told.answers == []
 
 
-def test_a_followers_fetch_ends_when_the_leader_epoch_does() -> None:
+def test_a_follower_fetch_completes_with_a_new_leader_epoch() -> None:
     cluster = Cluster()
     waiting = cluster.fetch(0, broker=SECOND, wait_ms=500)
     cluster.change(leader=SECOND)
@@ -315,14 +323,14 @@ def test_acks_all_is_answered_when_all_in_sync_replicas_have_fetched() -> None:
     assert (produced(waiting).error_code, produced(waiting).base_offset) == (0, 0)
 
 
-def test_acks_all_waits_no_longer_than_asked_for() -> None:
+def test_acks_all_times_out_after_timeout_ms() -> None:
     cluster = Cluster()
     waiting = cluster.produce("a")
     cluster.pass_ms(1_001)
     assert produced(waiting).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_acks_all_learns_that_the_isr_became_too_small_meanwhile() -> None:
+def test_acks_all_reports_an_isr_that_shrank_after_the_append() -> None:
     cluster = Cluster(isr=(1, 2), min_isr=2)
     waiting = cluster.produce("a")
     cluster.change(isr=(1,))
@@ -335,7 +343,7 @@ def test_acks_all_learns_that_the_isr_became_too_small_meanwhile() -> None:
     assert produced(waiting).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_leadership_that_is_lost_while_a_produce_waits_is_reported_with_the_new_leader() -> None:
+def test_loss_of_leadership_completes_a_waiting_produce_with_the_new_leader() -> None:
     cluster = Cluster()
     waiting = cluster.produce("a")
     cluster.change(leader=SECOND)
@@ -366,7 +374,7 @@ class HeldFlusher:
 
 
 @pytest.mark.parametrize("leads_again", [False, True], ids=["follows", "leads again"])
-async def test_a_record_that_another_leader_cut_off_while_it_was_flushed_is_not_acknowledged(
+async def test_a_record_truncated_during_its_flush_is_not_acknowledged(
     leads_again: bool,
 ) -> None:
     """The other's record is committed at its offset; only who has led all along may believe that."""
@@ -386,7 +394,7 @@ async def test_a_record_that_another_leader_cut_off_while_it_was_flushed_is_not_
     assert produced(waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_record_that_is_committed_while_it_is_flushed_is_acknowledged() -> None:
+async def test_a_record_committed_during_its_flush_is_acknowledged() -> None:
     flusher = HeldFlusher()
     cluster = Cluster(flusher=cast(Flusher, flusher))
     record = ConfigRecord(resource_type=2, resource_name="t", name="flush.messages", value="1")
@@ -399,7 +407,7 @@ async def test_a_record_that_is_committed_while_it_is_flushed_is_acknowledged() 
     assert produced(waiting).error_code == 0
 
 
-def test_a_partition_that_is_taken_away_is_led_elsewhere_and_its_log_goes() -> None:
+def test_a_reassigned_partition_gets_another_leader_and_its_log_is_deleted() -> None:
     cluster = Cluster()
     waiting = cluster.produce("a")
     cluster.change(leader=SECOND, isr=(2, 3), replicas=(2, 3))
@@ -416,7 +424,7 @@ def test_a_partition_that_is_taken_away_is_led_elsewhere_and_its_log_goes() -> N
 
 
 @pytest.mark.parametrize("version", [9, 10, 12])
-def test_kip_951_a_follower_names_the_leader_to_producers(version: int) -> None:
+def test_kip_951_a_follower_returns_the_leader_to_producers(version: int) -> None:
     cluster = Cluster(leader=THIRD)
     request = cluster.produce("a", acks=1, version=version)
     answer = produced(request)
@@ -429,7 +437,7 @@ def test_kip_951_a_follower_names_the_leader_to_producers(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [12, 15, 16])
-def test_kip_951_a_fenced_reader_receives_the_leader(version: int) -> None:
+def test_kip_951_a_fenced_fetch_gets_the_leader(version: int) -> None:
     cluster = Cluster(leader=THIRD)
     request = cluster.fetch(0, epoch=2, version=version)
     answer = fetched(request)
@@ -444,7 +452,7 @@ def test_kip_951_a_fenced_reader_receives_the_leader(version: int) -> None:
 # -- readers near a replica (KIP-392)
 
 
-def test_a_follower_serves_clients_that_speak_of_racks_up_to_its_high_watermark() -> None:
+def test_a_follower_serves_clients_with_a_rack_up_to_its_high_watermark() -> None:
     cluster = Cluster(leader=SECOND)
     log = cluster.partition.log
     log.append_as_leader(batch(["a", "b"]), 3, NOW_MS)
@@ -455,7 +463,7 @@ def test_a_follower_serves_clients_that_speak_of_racks_up_to_its_high_watermark(
     assert fetched(cluster.fetch(0, broker=THIRD)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_kip_392_what_has_not_reached_a_follower_is_not_available_and_never_out_of_range() -> None:
+def test_kip_392_an_offset_not_yet_on_the_follower_is_not_available_instead_of_out_of_range() -> None:
     cluster = Cluster(leader=SECOND)
     cluster.partition.log.append_as_leader(batch(["a"]), 3, NOW_MS)
     assert fetched(cluster.fetch(9)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
@@ -463,7 +471,7 @@ def test_kip_392_what_has_not_reached_a_follower_is_not_available_and_never_out_
     assert waiting.answers == []
 
 
-def test_a_reader_is_sent_to_the_replica_in_its_rack() -> None:
+def test_a_consumer_is_redirected_to_the_replica_in_its_rack() -> None:
     cluster = Cluster()
     cluster.append("a")
     for broker in (SECOND, THIRD):
@@ -477,7 +485,7 @@ def test_a_reader_is_sent_to_the_replica_in_its_rack() -> None:
         assert stays.records
 
 
-def test_a_reader_is_not_sent_to_a_replica_that_lags_is_fenced_or_lacks_the_offset() -> None:
+def test_a_consumer_is_not_redirected_to_a_lagging_or_fenced_replica() -> None:
     cluster = Cluster()
     cluster.append("a", "b")
     cluster.fetch(2, broker=SECOND)
@@ -491,7 +499,7 @@ def test_a_reader_is_not_sent_to_a_replica_that_lags_is_fenced_or_lacks_the_offs
     assert fetched(cluster.fetch(1, rack="rack2")).preferred_read_replica == -1
 
 
-def test_selectors_are_known_by_kafkas_names() -> None:
+def test_replica_selectors_have_kafkas_class_names() -> None:
     prefix = "org.apache.kafka.common.replica."
     assert find_selector(prefix + "RackAwareReplicaSelector") is same_rack
     assert find_selector(prefix + "LeaderSelector") is find_selector(None) is None
@@ -507,12 +515,14 @@ def list_latest(cluster: Cluster, *, replica_id: int = -1, version: int = 7) -> 
     request = ListOffsetsRequest(
         replica_id=replica_id, topics=(ListOffsetsTopic(name="t", partitions=(asked,)),)
     )
-    handler = ListOffsetsHandler(cluster.replicas.manager, Slices(cluster.replicas.clock))
-    answer = immediate(completed(handler.handle(context(version), request))).topics[0].partitions[0]
+    handler = ListOffsetsHandler(
+        cluster.replicas.manager, Slices(cluster.replicas.clock), authorizer=ALLOW_EVERYTHING
+    )
+    answer = immediate(run_steps(handler.handle(context(version), request))).topics[0].partitions[0]
     return answer.error_code, answer.offset
 
 
-def test_kip_207_offsets_are_listed_by_the_leader_once_it_knows_the_high_watermark() -> None:
+def test_kip_207_list_offsets_waits_for_the_high_watermark_of_the_epoch() -> None:
     cluster = Cluster()
     cluster.append("a")
     cluster.change(leader=SECOND)
@@ -527,20 +537,20 @@ def test_kip_207_offsets_are_listed_by_the_leader_once_it_knows_the_high_waterma
     assert list_latest(cluster) == (0, 1)
 
 
-def test_the_end_of_an_epoch_is_reported_by_the_leader_only() -> None:
+def test_only_the_leader_returns_the_end_of_an_epoch() -> None:
     cluster = Cluster(leader=SECOND)
     asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=3, leader_epoch=3)
     request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
-    handler = OffsetForLeaderEpochHandler(cluster.replicas.manager)
-    answer = completed(handler.handle(context(4), request)).topics[0].partitions[0]
+    handler = OffsetForLeaderEpochHandler(cluster.replicas.manager, ALLOW_EVERYTHING)
+    answer = run_steps(handler.handle(context(4), request)).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_producers_are_described_by_any_replica() -> None:
+def test_any_replica_describes_producers() -> None:
     cluster = Cluster(leader=SECOND)
     request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
-    handler = DescribeProducersHandler(cluster.replicas.manager)
-    assert completed(handler.handle(context(0), request)).topics[0].partitions[0].error_code == 0
+    handler = DescribeProducersHandler(cluster.replicas.manager, ALLOW_EVERYTHING)
+    assert run_steps(handler.handle(context(0), request)).topics[0].partitions[0].error_code == 0
 
 
 def delete(cluster: Cluster, offset: int) -> DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]:
@@ -548,9 +558,12 @@ def delete(cluster: Cluster, offset: int) -> DeleteRecordsResponse | asyncio.Fut
     request = DeleteRecordsRequest(
         topics=(DeleteRecordsTopic(name="t", partitions=(asked,)),), timeout_ms=1_000
     )
-    return completed(
+    return run_steps(
         DeleteRecordsHandler(
-            cluster.replicas.manager, cluster.deletions, Slices(cluster.replicas.clock)
+            cluster.replicas.manager,
+            cluster.deletions,
+            Slices(cluster.replicas.clock),
+            authorizer=ALLOW_EVERYTHING,
         ).handle(context(2), request)
     )
 
@@ -560,7 +573,7 @@ def outcome(response: DeleteRecordsResponse) -> tuple[int, int]:
     return answer.error_code, answer.low_watermark
 
 
-async def test_deleting_records_waits_for_the_log_start_of_every_follower_that_is_alive() -> None:
+async def test_delete_records_waits_for_the_log_start_of_every_live_follower() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b")
     cluster.fetch(2, broker=SECOND)
@@ -572,16 +585,19 @@ async def test_deleting_records_waits_for_the_log_start_of_every_follower_that_i
     assert outcome(await waiting) == (0, 1)
 
 
-async def test_deleting_records_of_a_partition_named_a_thousand_times_waits_and_answers_once() -> None:
+async def test_delete_records_of_a_repeated_partition_waits_and_responds_once() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b", "c")
     cluster.fetch(3, broker=SECOND)
     asked = tuple(DeleteRecordsPartition(partition_index=0, offset=1 + number % 2) for number in range(1_000))
     topics = tuple(DeleteRecordsTopic(name="t", partitions=part) for part in (asked[:500], asked[500:-1]))
     handler = DeleteRecordsHandler(
-        cluster.replicas.manager, cluster.deletions, Slices(cluster.replicas.clock)
+        cluster.replicas.manager,
+        cluster.deletions,
+        Slices(cluster.replicas.clock),
+        authorizer=ALLOW_EVERYTHING,
     )
-    waiting = completed(handler.handle(context(2), DeleteRecordsRequest(topics=topics, timeout_ms=1_000)))
+    waiting = run_steps(handler.handle(context(2), DeleteRecordsRequest(topics=topics, timeout_ms=1_000)))
     assert (cluster.deletions.delayed_count, cluster.deletions.watched_count) == (1, 1)
     assert cluster.partition.log.log_start_offset == 1, "the last entry counts"
     assert isinstance(waiting, asyncio.Future)
@@ -590,7 +606,7 @@ async def test_deleting_records_of_a_partition_named_a_thousand_times_waits_and_
     assert [each.error_code for each in topic.partitions] == [ErrorCode.REQUEST_TIMED_OUT]
 
 
-async def test_deleting_records_waits_no_longer_for_a_client_that_has_disconnected() -> None:
+async def test_delete_records_ends_when_the_client_disconnects() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b")
     cluster.fetch(2, broker=SECOND)
@@ -606,7 +622,7 @@ async def test_deleting_records_waits_no_longer_for_a_client_that_has_disconnect
     )
 
 
-async def test_deleting_records_ends_with_its_time_or_the_leadership() -> None:
+async def test_delete_records_ends_at_its_timeout_or_with_the_leadership() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b")
     cluster.fetch(2, broker=SECOND)

@@ -1,4 +1,4 @@
-"""Metadata: every version's way to ask, and what clients are told of brokers and partitions."""
+"""Metadata requests in every version, and the described brokers and partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 from tests.support.messages.request_contexts import over_the_wire, request_context
 from tests.support.metadata.images import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.metadata import MetadataHandler
+from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -19,7 +21,7 @@ from tidelog.protocol.metadata_records.partition_change_record import PartitionC
 from tidelog.protocol.metadata_records.register_broker_record import BrokerEndpoint, RegisterBrokerRecord
 from tidelog.protocol.metadata_records.unregister_broker_record import UnregisterBrokerRecord
 from tidelog.protocol.schema import ZERO_UUID, MetadataRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 IMAGE = with_topics(
     image_with_brokers(1, 2, 3),
@@ -36,7 +38,8 @@ class RecordedCreation:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def request(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+    def request(self, names: Iterable[str], client: RequestContext) -> dict[str, ErrorCode]:
+        assert client.principal
         self.asked += names
         return {
             name: ErrorCode.INVALID_TOPIC_EXCEPTION if " " in name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -57,9 +60,9 @@ def ask(
     topics = tuple(MetadataRequestTopic(name=name) for name in names)
     topics += tuple(MetadataRequestTopic(name=None, topic_id=each) for each in ids)
     request = MetadataRequest(topics=None if everything else topics, **flags)  # type: ignore[arg-type]
-    handler = MetadataHandler(lambda: image, 1, creation)
+    handler = MetadataHandler(lambda: image, 1, creation, ALLOW_EVERYTHING)
     context = request_context(version, listener=listener)
-    response = completed(handler.handle(context, over_the_wire(request, version)))
+    response = run_steps(handler.handle(context, over_the_wire(request, version)))
     return over_the_wire(response, version)
 
 
@@ -72,7 +75,7 @@ def after(*records: MetadataRecord) -> MetadataImage:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_tells_brokers_and_partitions(version: int) -> None:
+def test_every_version_returns_brokers_and_partitions(version: int) -> None:
     response = ask(version, "orders")
     assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [
         (1, "host1", 9093),
@@ -97,7 +100,7 @@ def test_every_version_tells_brokers_and_partitions(version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "is_all"), [(0, True), (1, False), (12, False)])
-def test_no_names_mean_all_topics_in_version_0_only(version: int, is_all: bool) -> None:
+def test_an_empty_list_means_all_topics_in_version_0_only(version: int, is_all: bool) -> None:
     assert len(ask(version).topics) == (3 if is_all else 0)
 
 
@@ -108,7 +111,7 @@ def test_null_means_all_topics(version: int) -> None:
     assert {topic.name for topic in response.topics if topic.is_internal} == {"__consumer_offsets"}
 
 
-def test_a_topic_that_is_not_there_is_reported_by_its_name() -> None:
+def test_an_unknown_topic_is_returned_by_its_name() -> None:
     response = ask(
         12, "nowhere", "bad name", "__transaction_state", "orders", allow_auto_topic_creation=False
     )
@@ -122,7 +125,7 @@ def test_a_topic_that_is_not_there_is_reported_by_its_name() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 3, 4, 12, 13])
-def test_asking_for_a_topic_creates_it_when_that_is_allowed(version: int) -> None:
+def test_a_requested_topic_is_created_if_auto_creation_is_enabled(version: int) -> None:
     creation = RecordedCreation()
     response = ask(version, "new", "orders", "bad name", creation=creation)
     assert creation.asked == ["new"]
@@ -133,20 +136,20 @@ def test_asking_for_a_topic_creates_it_when_that_is_allowed(version: int) -> Non
     }
 
 
-def test_a_client_may_ask_without_creating() -> None:
+def test_a_client_may_disable_auto_creation() -> None:
     creation = RecordedCreation()
     response = ask(4, "new", creation=creation, allow_auto_topic_creation=False)
     assert creation.asked == []
     assert codes(response) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
-def test_asking_for_all_topics_creates_none() -> None:
+def test_a_request_for_all_topics_creates_none() -> None:
     creation = RecordedCreation()
     ask(12, everything=True, creation=creation)
     assert creation.asked == []
 
 
-def test_a_topic_that_is_asked_for_twice_is_reported_once() -> None:
+def test_a_duplicate_topic_is_returned_once() -> None:
     assert len(ask(12, "orders", "orders").topics) == 1
 
 
@@ -160,16 +163,16 @@ def test_topics_are_found_by_id(version: int) -> None:
     ]
 
 
-def test_with_an_id_names_are_not_looked_at() -> None:
+def test_names_are_ignored_in_a_request_with_ids() -> None:
     assert [topic.name for topic in ask(12, "users", ids=(ORDERS,)).topics] == ["orders"]
 
 
 @pytest.mark.parametrize("version", [10, 11])
 def test_ids_are_refused_before_version_12(version: int) -> None:
     request = MetadataRequest(topics=(MetadataRequestTopic(name="orders", topic_id=ORDERS),))
-    handler = MetadataHandler(lambda: IMAGE, 1, None)
+    handler = MetadataHandler(lambda: IMAGE, 1, None, ALLOW_EVERYTHING)
     response = over_the_wire(
-        completed(handler.handle(request_context(version), over_the_wire(request, version))), version
+        run_steps(handler.handle(request_context(version), over_the_wire(request, version))), version
     )
     assert codes(response) == {"orders": ErrorCode.INVALID_REQUEST}
 
@@ -197,7 +200,7 @@ def test_authorized_operations_are_returned_on_request() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 6, 13])
-def test_a_leader_that_left_the_cluster_is_not_available(version: int) -> None:
+def test_a_leader_that_is_not_registered_is_not_available(version: int) -> None:
     leader = IMAGE.topics_by_id[ORDERS].partitions[0].leader
     image = after(UnregisterBrokerRecord(broker_id=leader, broker_epoch=100 + leader))
     (topic,) = ask(version, "orders", image=image).topics
@@ -216,7 +219,7 @@ def test_a_leader_that_left_the_cluster_is_not_available(version: int) -> None:
         (13, ErrorCode.LISTENER_NOT_FOUND),
     ],
 )
-def test_a_leader_without_the_clients_listener_cannot_be_told(version: int, code: ErrorCode) -> None:
+def test_a_leader_without_the_clients_listener_is_listener_not_found(version: int, code: ErrorCode) -> None:
     response = ask(version, "orders", listener="OTHER")
     assert response.brokers == ()
     assert {partition.error_code for partition in response.topics[0].partitions} == {code}
@@ -229,7 +232,7 @@ def test_a_partition_without_a_leader_has_an_error() -> None:
     assert partition.leader_epoch == 1
 
 
-def test_a_fenced_broker_is_not_told_and_its_replicas_are_offline() -> None:
+def test_a_fenced_broker_is_omitted_and_its_replicas_are_offline() -> None:
     image = after(FenceBrokerRecord(id=3, epoch=103))
     response = ask(12, "orders", image=image)
     assert [broker.node_id for broker in response.brokers] == [1, 2]
@@ -238,7 +241,7 @@ def test_a_fenced_broker_is_not_told_and_its_replicas_are_offline() -> None:
         assert partition.offline_replicas == ((3,) if has_it else ())
 
 
-def test_the_first_version_leaves_out_replicas_that_are_not_in_the_list_of_brokers() -> None:
+def test_version_0_omits_replicas_that_are_not_in_the_broker_list() -> None:
     partitions = IMAGE.topics_by_id[ORDERS].partitions
     follower = partitions[0].replicas[1]
     image = after(FenceBrokerRecord(id=follower, epoch=100 + follower))
@@ -248,7 +251,7 @@ def test_the_first_version_leaves_out_replicas_that_are_not_in_the_list_of_broke
     assert follower not in partition.isr_nodes
 
 
-def test_a_replica_in_a_directory_that_failed_is_offline() -> None:
+def test_a_replica_in_a_failed_directory_is_offline() -> None:
     partition = IMAGE.topics_by_id[ORDERS].partitions[0]
     broker = partition.replicas[0]
     record = RegisterBrokerRecord(
@@ -262,7 +265,7 @@ def test_a_replica_in_a_directory_that_failed_is_offline() -> None:
     assert told.offline_replicas == (broker,)
 
 
-def test_any_living_broker_represents_the_controller() -> None:
+def test_an_unfenced_broker_is_returned_as_controller() -> None:
     image = after(FenceBrokerRecord(id=1, epoch=101))
     assert ask(12, image=image).controller_id == 2
     assert ask(12, image=image_with_brokers()).controller_id == -1

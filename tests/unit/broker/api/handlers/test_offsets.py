@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and what is told of logs, on real partitions."""
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and descriptions of logs, with real partitions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import batch, end_marker
 from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import NOW_MS, Replicas
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
@@ -41,7 +42,7 @@ from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
@@ -77,8 +78,8 @@ def list_offset(
         isolation_level=isolation,
         topics=(ListOffsetsTopic(name="t", partitions=(asked,)),),
     )
-    handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock))
-    return immediate(completed(handler.handle(context(version), request))).topics[0].partitions[0]
+    handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock), ALLOW_EVERYTHING)
+    return immediate(run_steps(handler.handle(context(version), request))).topics[0].partitions[0]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def list_offset(
         (31, (-1, -1, -1)),
     ],
 )
-def test_every_kind_of_timestamp_has_its_answer(
+def test_every_special_timestamp_has_its_result(
     replicas: Replicas, timestamp: int, expected: tuple[int, int, int]
 ) -> None:
     found = list_offset(replicas, timestamp)
@@ -108,7 +109,7 @@ def test_every_kind_of_timestamp_has_its_answer(
     ("timestamp", "first_version"),
     [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (EARLIEST_PENDING_UPLOAD, 11), (-7, 99)],
 )
-def test_a_special_timestamp_is_refused_before_the_version_that_has_it(
+def test_a_special_timestamp_is_refused_before_its_version(
     replicas: Replicas, timestamp: int, first_version: int
 ) -> None:
     before = list_offset(replicas, timestamp, version=min(first_version - 1, 11))
@@ -120,13 +121,13 @@ def test_the_response_for_very_many_topics_is_built_in_steps(replicas: Replicas)
     many = 1_000
     asked = (ListOffsetsPartition(partition_index=0, timestamp=LATEST),)
     topics = tuple(ListOffsetsTopic(name=f"unknown-{number}", partitions=asked) for number in range(many))
-    handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock))
+    handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock), ALLOW_EVERYTHING)
     steps = handler.handle(context(11), ListOffsetsRequest(topics=topics))
     # They are counted, looked up, sorted by topic, and built.
     assert sum(1 for _ in steps) >= 4 * many
 
 
-def test_an_open_transaction_hides_the_end_from_readers_of_committed_data(replicas: Replicas) -> None:
+def test_the_end_for_read_committed_is_the_last_stable_offset(replicas: Replicas) -> None:
     partition = replicas.manager.partition(TopicPartition("t", 0))
     open_batch = batch(["x"], producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     partition.append(open_batch, 1, NOW_MS)
@@ -139,7 +140,7 @@ def test_an_open_transaction_hides_the_end_from_readers_of_committed_data(replic
 
 
 @pytest.mark.parametrize("replica_id", [-2, 7])
-def test_the_debugging_replica_and_followers_receive_the_log_end(replicas: Replicas, replica_id: int) -> None:
+def test_the_debugging_replica_and_followers_get_the_log_end(replicas: Replicas, replica_id: int) -> None:
     partition = replicas.manager.partition(TopicPartition("t", 0))
     open_batch = batch(["x"], producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     partition.append(open_batch, 1, NOW_MS)
@@ -152,13 +153,13 @@ def test_an_empty_partition_starts_and_ends_at_0(replicas: Replicas) -> None:
     assert list_offset(replicas, MAX_TIMESTAMP, partition=1).offset == -1
 
 
-def test_a_partition_named_twice_is_an_invalid_request(replicas: Replicas) -> None:
+def test_a_duplicate_partition_is_an_invalid_request(replicas: Replicas) -> None:
     asked = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     request = ListOffsetsRequest(
         replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(asked, asked)),)
     )
-    handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock))
-    answers = immediate(completed(handler.handle(context(5), request))).topics[0].partitions
+    handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock), ALLOW_EVERYTHING)
+    answers = immediate(run_steps(handler.handle(context(5), request))).topics[0].partitions
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST]
 
 
@@ -166,13 +167,13 @@ def end_of_epoch(replicas: Replicas, epoch: int, current: int = -1, partition: i
     asked = OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
     return (
-        completed(OffsetForLeaderEpochHandler(replicas.manager).handle(context(4), request))
+        run_steps(OffsetForLeaderEpochHandler(replicas.manager, ALLOW_EVERYTHING).handle(context(4), request))
         .topics[0]
         .partitions[0]
     )
 
 
-def test_the_end_of_an_epoch_is_reported_and_an_unknown_one_is_minus_one(replicas: Replicas) -> None:
+def test_the_end_of_an_epoch_is_returned_and_minus_one_for_an_unknown_one(replicas: Replicas) -> None:
     assert (end_of_epoch(replicas, 3).leader_epoch, end_of_epoch(replicas, 3).end_offset) == (3, 3)
     assert (end_of_epoch(replicas, 7).leader_epoch, end_of_epoch(replicas, 7).end_offset) == (-1, -1)
     assert end_of_epoch(replicas, 3, current=2).error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -185,15 +186,17 @@ def delete_before(replicas: Replicas, offset: int, topic: str = "t") -> tuple[in
     request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic, partitions=(asked,)),))
     clock = ManualClock()
     purgatory = Purgatory("DeleteRecords", Timers(clock.monotonic_ms))
-    response = completed(
-        DeleteRecordsHandler(replicas.manager, purgatory, Slices(clock)).handle(context(2), request)
+    response = run_steps(
+        DeleteRecordsHandler(replicas.manager, purgatory, Slices(clock), ALLOW_EVERYTHING).handle(
+            context(2), request
+        )
     )
     assert isinstance(response, DeleteRecordsResponse)
     answer = response.topics[0].partitions[0]
     return answer.error_code, answer.low_watermark
 
 
-def test_records_before_an_offset_are_deleted_and_stay_deleted(replicas: Replicas) -> None:
+def test_delete_records_is_permanent(replicas: Replicas) -> None:
     assert delete_before(replicas, 2) == (0, 2)
     assert delete_before(replicas, 1) == (0, 2)
     assert list_offset(replicas, EARLIEST).offset == 2
@@ -204,41 +207,41 @@ def test_minus_one_deletes_up_to_the_high_watermark(replicas: Replicas) -> None:
     assert delete_before(replicas, -1) == (0, 3)
 
 
-def test_records_that_do_not_exist_cannot_be_deleted(replicas: Replicas) -> None:
+def test_delete_records_beyond_the_high_watermark_is_out_of_range(replicas: Replicas) -> None:
     assert delete_before(replicas, 4) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     assert delete_before(replicas, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 
-def test_records_of_compacted_and_internal_topics_are_not_deleted(replicas: Replicas) -> None:
+def test_records_of_compacted_and_internal_topics_cannot_be_deleted(replicas: Replicas) -> None:
     replicas.create("compacted", cleanup_policy="compact")
     replicas.create("__consumer_offsets")
     assert delete_before(replicas, 0, "compacted")[0] == ErrorCode.POLICY_VIOLATION
     assert delete_before(replicas, 0, "__consumer_offsets")[0] == ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-def test_log_dirs_list_all_partitions_or_those_asked_for(replicas: Replicas) -> None:
-    handler = DescribeLogDirsHandler(replicas.logs)
-    (everything,) = completed(handler.handle(context(4), DescribeLogDirsRequest(topics=None))).results
+def test_log_dirs_list_all_or_the_requested_partitions(replicas: Replicas) -> None:
+    handler = DescribeLogDirsHandler(replicas.logs, ALLOW_EVERYTHING)
+    (everything,) = run_steps(handler.handle(context(4), DescribeLogDirsRequest(topics=None))).results
     sizes = {p.partition_index: p.partition_size for p in everything.topics[0].partitions}
     size = replicas.manager.partition(TopicPartition("t", 0)).log.size_bytes
     assert (everything.log_dir, sizes) == ("/data", {0: size, 1: 0})
     assert everything.total_bytes > 0
     asked = (DescribableLogDirTopic(topic="t", partitions=(1,)),)
-    (one,) = completed(handler.handle(context(4), DescribeLogDirsRequest(topics=asked))).results
+    (one,) = run_steps(handler.handle(context(4), DescribeLogDirsRequest(topics=asked))).results
     assert [p.partition_index for p in one.topics[0].partitions] == [1]
 
 
 def test_kip_1066_a_cordoned_log_dir_reports_it(replicas: Replicas) -> None:
-    handler = DescribeLogDirsHandler(replicas.logs)
-    assert not completed(handler.handle(context(5), DescribeLogDirsRequest())).results[0].is_cordoned
-    replicas.logs.cordoned = frozenset({"/data"})
-    assert completed(handler.handle(context(5), DescribeLogDirsRequest())).results[0].is_cordoned
+    handler = DescribeLogDirsHandler(replicas.logs, ALLOW_EVERYTHING)
+    assert not run_steps(handler.handle(context(5), DescribeLogDirsRequest())).results[0].is_cordoned
+    replicas.logs.cordon(frozenset({"/data"}))
+    assert run_steps(handler.handle(context(5), DescribeLogDirsRequest())).results[0].is_cordoned
 
 
 def test_an_offline_log_dir_reports_it(replicas: Replicas) -> None:
     replicas.logs.directories.take_offline(replicas.logs.directories[0], "the disk is gone")
-    (answer,) = completed(
-        DescribeLogDirsHandler(replicas.logs).handle(context(4), DescribeLogDirsRequest())
+    (answer,) = run_steps(
+        DescribeLogDirsHandler(replicas.logs, ALLOW_EVERYTHING).handle(context(4), DescribeLogDirsRequest())
     ).results
     assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -249,7 +252,9 @@ def test_producers_are_described_with_their_open_transaction(replicas: Replicas)
     partition.append(first, 1, NOW_MS)
     request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(1, 7)),))
     known, unknown = (
-        completed(DescribeProducersHandler(replicas.manager).handle(context(0), request)).topics[0].partitions
+        run_steps(DescribeProducersHandler(replicas.manager, ALLOW_EVERYTHING).handle(context(0), request))
+        .topics[0]
+        .partitions
     )
     (producer,) = known.active_producers
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (5, 2, 0)
@@ -257,18 +262,20 @@ def test_producers_are_described_with_their_open_transaction(replicas: Replicas)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_producers_of_a_partition_named_several_times_are_described_once(replicas: Replicas) -> None:
+def test_producers_of_a_duplicate_partition_are_described_once(replicas: Replicas) -> None:
     asked = (
         TopicRequest(name="t", partition_indexes=(1, 0, 1, 1)),
         TopicRequest(name="t", partition_indexes=(0,)),
     )
-    response = completed(
-        DescribeProducersHandler(replicas.manager).handle(context(0), DescribeProducersRequest(topics=asked))
+    response = run_steps(
+        DescribeProducersHandler(replicas.manager, ALLOW_EVERYTHING).handle(
+            context(0), DescribeProducersRequest(topics=asked)
+        )
     )
     assert [[each.partition_index for each in topic.partitions] for topic in response.topics] == [[1, 0]]
 
 
-def test_two_records_of_one_time_are_found_by_the_first(replicas: Replicas) -> None:
+def test_of_two_records_with_a_timestamp_the_first_is_found(replicas: Replicas) -> None:
     partition = replicas.manager.partition(TopicPartition("t", 1))
     partition.append(batch(["a", "b"], timestamps=50), 1, NOW_MS)
     assert list_offset(replicas, MAX_TIMESTAMP, partition=1).offset == 0

@@ -1,4 +1,4 @@
-"""Produce and fetch on real partitions: acks, waiting, limits, fencing, and what is refused."""
+"""Produce and Fetch with real partitions: acks, waiting, limits, fencing, and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import all_records, append, append_marker
 from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
-from tests.support.transactions.scripted_coordinator import VerificationBench
+from tests.support.security.authorizers import ALLOW_EVERYTHING
+from tests.support.transactions.scripted_coordinator import VerificationFixture
 from tidelog.base.log_limit import LINES_MAX, LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
 from tidelog.broker.api.handlers.produce import ProduceHandler
@@ -36,7 +37,7 @@ from tidelog.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.protocol.record import BatchBuilder, BatchProducer, read_records
 from tidelog.storage.log.partition_log import AppendInfo
 
 
@@ -60,9 +61,15 @@ class Broker:
         flusher = cast(Flusher, None)
         manager = self.replicas.manager
         leaders = CurrentLeaders(lambda: self.replicas.image, manager)
-        self.verification = VerificationBench(self.replicas, self.clock)
+        self.verification = VerificationFixture(self.replicas, self.clock)
         self._produce = ProduceHandler(
-            ProduceAppender(manager, self.fetches, self.traffic, LogLimit(self.clock.monotonic_ms)),
+            ProduceAppender(
+                manager,
+                self.fetches,
+                self.traffic,
+                LogLimit(self.clock.monotonic_ms),
+                authorizer=ALLOW_EVERYTHING,
+            ),
             manager,
             self.produces,
             flusher,
@@ -77,7 +84,7 @@ class Broker:
             self.traffic,
             self.clock,
             leaders,
-            FetchOptions(max_bytes=50_000_000, slices=Slices(self.clock)),
+            FetchOptions(max_bytes=50_000_000, slices=Slices(self.clock), authorizer=ALLOW_EVERYTHING),
         )
 
     def produce(
@@ -162,7 +169,7 @@ def broker() -> Broker:
     return made
 
 
-def test_what_is_produced_is_fetched(broker: Broker) -> None:
+def test_produced_records_are_fetched(broker: Broker) -> None:
     assert produced(broker.produce(batch(b"a", b"b"))).base_offset == 0
     assert produced(broker.produce(batch(b"c"))).base_offset == 2
     (partition,) = fetched(broker.fetch(at(0)))
@@ -171,12 +178,12 @@ def test_what_is_produced_is_fetched(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("version", range(3, 13))
-def test_every_version_that_names_topics_is_answered(broker: Broker, version: int) -> None:
+def test_every_version_with_topic_names_is_supported(broker: Broker, version: int) -> None:
     assert produced(broker.produce(batch(b"x"), version=version)).error_code == 0
     assert values(fetched(broker.fetch(at(0), version=max(4, version)))[0])[-1] == b"x"
 
 
-def test_records_that_are_refused_are_named_in_the_answer(broker: Broker) -> None:
+def test_refused_records_are_reported_in_the_response(broker: Broker) -> None:
     broker.produce(batch(b"a", b"b"))
     broker.replicas.manager.find("t", None, 0).log.advance_log_start_offset(1)
     late = BatchBuilder()
@@ -189,7 +196,7 @@ def test_records_that_are_refused_are_named_in_the_answer(broker: Broker) -> Non
     assert "timestamp" in (answer.record_errors[0].batch_index_error_message or "")
 
 
-def test_acks_0_gets_no_answer_and_an_error_ends_the_connection(broker: Broker) -> None:
+def test_acks_0_has_no_response_and_an_error_closes_the_connection(broker: Broker) -> None:
     assert broker.produce(batch(b"a"), acks=0).answers == [None]
     failed = broker.produce(batch(b"a"), acks=0, topic="nowhere")
     assert failed.answers == []
@@ -210,7 +217,7 @@ def test_unknown_partitions_and_internal_topics_are_refused(broker: Broker) -> N
     assert produced(admin).error_code == 0
 
 
-def test_damaged_records_are_refused_and_nothing_is_appended(broker: Broker) -> None:
+def test_corrupt_records_are_refused_and_nothing_is_appended(broker: Broker) -> None:
     damaged = bytearray(batch(b"abc"))
     damaged[-2] ^= 1
     assert produced(broker.produce(bytes(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
@@ -218,7 +225,7 @@ def test_damaged_records_are_refused_and_nothing_is_appended(broker: Broker) -> 
     assert broker.replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
 
 
-def test_damaged_batches_without_end_do_not_fill_the_log(
+def test_repeated_corrupt_batches_do_not_fill_the_log(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     damaged = bytearray(batch())
@@ -228,8 +235,10 @@ def test_damaged_batches_without_end_do_not_fill_the_log(
     assert len(caplog.records) == LINES_MAX
 
 
-def test_kip_890_records_of_no_known_transaction_do_not_stop_read_committed(broker: Broker) -> None:
-    builder = BatchBuilder(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+def test_kip_890_records_without_a_known_transaction_do_not_delay_read_committed(broker: Broker) -> None:
+    builder = BatchBuilder(
+        producer=BatchProducer(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    )
     builder.append(NOW_MS, None, b"hanging")
     refused = produced(broker.produce(bytes(builder.build())))
     assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -257,7 +266,7 @@ def test_acks_all_waits_for_the_high_watermark_and_times_out(broker: Broker) -> 
     assert produced(late).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
-def test_a_produce_that_names_one_partition_a_thousand_times_appends_the_last_and_waits_once(
+def test_a_produce_with_a_repeated_partition_appends_the_last_entry_and_waits_once(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.replicas.create("two", isr=(NODE, 2))
@@ -283,14 +292,14 @@ def test_a_produce_that_names_one_partition_a_thousand_times_appends_the_last_an
     assert [bytes(record.value or b"") for record in all_records(partition.log)] == [b"999"]
 
 
-def test_a_parked_produce_keeps_neither_its_frame_nor_its_records(broker: Broker) -> None:
+def test_a_parked_produce_holds_neither_frame_nor_records(broker: Broker) -> None:
     broker.replicas.create("two", isr=(NODE, 2))
     waiting = broker.produce(batch(b"a"), topic="two", acks=-1)
     assert (len(waiting.frame), len(waiting.body)) == (0, 0)
     assert broker.produce(batch(b"b"), topic="two", acks=1).answers
 
 
-def test_a_parked_produce_that_fails_is_answered_without_its_frame(
+def test_a_parked_produce_that_fails_gets_a_response_without_its_frame(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.replicas.create("two", isr=(NODE, 2))
@@ -305,14 +314,14 @@ def test_a_parked_produce_that_fails_is_answered_without_its_frame(
     assert produced(waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_fetch_waits_for_data_and_is_woken_by_a_produce(broker: Broker) -> None:
+def test_a_fetch_waits_for_records_and_is_completed_by_a_produce(broker: Broker) -> None:
     waiting = broker.fetch(at(0), max_wait_ms=500)
     assert waiting.answers == []
     broker.produce(batch(b"a"))
     assert values(fetched(waiting)[0]) == [b"a"]
 
 
-def test_a_fetch_waits_no_longer_than_it_asked_to(broker: Broker) -> None:
+def test_a_fetch_completes_after_max_wait_ms(broker: Broker) -> None:
     waiting = broker.fetch(at(0), max_wait_ms=500)
     broker.pass_ms(499)
     assert waiting.answers == []
@@ -322,7 +331,7 @@ def test_a_fetch_waits_no_longer_than_it_asked_to(broker: Broker) -> None:
     assert partition.error_code == 0
 
 
-def test_a_fetch_whose_reader_has_disconnected_waits_no_longer(broker: Broker) -> None:
+def test_a_waiting_fetch_ends_when_the_client_disconnects(broker: Broker) -> None:
     request = broker.fetch(at(0), max_wait_ms=2**31 - 1)
     assert broker.fetches.delayed_count == 1
     assert request.on_abandoned is not None
@@ -333,7 +342,7 @@ def test_a_fetch_whose_reader_has_disconnected_waits_no_longer(broker: Broker) -
 
 
 @pytest.mark.parametrize("end", ["data", "deadline", "gone"])
-def test_a_parked_fetch_keeps_no_frame_and_leaves_nothing_when_it_ends(broker: Broker, end: str) -> None:
+def test_a_parked_fetch_holds_no_frame_and_is_removed_at_its_end(broker: Broker, end: str) -> None:
     request = broker.fetch(at(0), max_wait_ms=500)
     assert (len(request.frame), len(request.body)) == (0, 0)
     if end == "data":
@@ -349,7 +358,7 @@ def test_a_parked_fetch_keeps_no_frame_and_leaves_nothing_when_it_ends(broker: B
     assert left() is None, "neither the purgatory nor a cycle of references keeps the request"
 
 
-def test_a_parked_fetch_that_names_one_partition_a_thousand_times_costs_a_produce_one_check(
+def test_a_parked_fetch_with_a_repeated_partition_is_checked_once_per_produce(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each produce once checked a thousand operations over a thousand partitions."""
@@ -405,7 +414,7 @@ def test_a_parked_fetch_of_many_partitions_checks_only_the_one_that_has_changed(
     assert [values(each) for each in fetched(waiting) if each.records] == [[b"a", b"a"], [b"a"]]
 
 
-def test_a_parked_fetch_that_fails_is_answered_without_its_frame(
+def test_a_parked_fetch_that_fails_gets_a_response_without_its_frame(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = broker.fetch(at(0), max_wait_ms=500, version=4)
@@ -419,7 +428,7 @@ def test_a_parked_fetch_that_fails_is_answered_without_its_frame(
     assert partition.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_fetch_waits_until_there_is_enough_over_all_its_partitions(broker: Broker) -> None:
+def test_a_fetch_waits_for_min_bytes_over_all_partitions(broker: Broker) -> None:
     size = len(batch(b"a"))
     waiting = broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500, min_bytes=2 * size)
     broker.produce(batch(b"a"), partition=0)
@@ -434,7 +443,7 @@ def test_a_fetch_does_not_wait_when_a_partition_has_an_error(broker: Broker) -> 
     assert second.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_fault_in_one_partition_leaves_the_readers_of_others_theirs(
+def test_an_error_in_one_partition_does_not_affect_fetches_of_others(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a follower that copies a thousand partitions would copy none of them because of one."""
@@ -455,7 +464,7 @@ def test_a_fault_in_one_partition_leaves_the_readers_of_others_theirs(
     assert [values(each) for each in fetched(waiting)] == [[], [b"a", b"b"]]
 
 
-def test_a_fault_in_one_partition_says_nothing_false_of_what_was_appended_to_others(
+def test_an_error_in_one_partition_does_not_change_the_results_of_others(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A producer that is told of a failure may send again what is in the log already."""
@@ -475,7 +484,7 @@ def test_a_fault_in_one_partition_says_nothing_false_of_what_was_appended_to_oth
     assert [answer.error_code for answer in answers] == [0, ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
-def test_a_waiting_fetch_ends_when_its_topic_is_deleted(broker: Broker) -> None:
+def test_a_waiting_fetch_completes_when_its_topic_is_deleted(broker: Broker) -> None:
     from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 
     topic_id = broker.replicas.image.topics_by_name["t"].id
@@ -485,21 +494,21 @@ def test_a_waiting_fetch_ends_when_its_topic_is_deleted(broker: Broker) -> None:
     assert fetched(waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_offsets_outside_of_the_log_are_out_of_range(broker: Broker) -> None:
+def test_offsets_outside_the_log_are_out_of_range(broker: Broker) -> None:
     broker.produce(batch(b"a"))
     assert fetched(broker.fetch(at(2)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert fetched(broker.fetch(at(-1)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert fetched(broker.fetch(at(1)))[0].error_code == 0
 
 
-def test_the_first_partition_with_data_gives_one_batch_whatever_its_size(broker: Broker) -> None:
+def test_the_first_partition_with_records_returns_one_batch_of_any_size(broker: Broker) -> None:
     broker.produce(batch(b"x" * 1_000), partition=0)
     broker.produce(batch(b"y" * 1_000), partition=1)
     limited = fetched(broker.fetch(at(0, 2), at(0, 0, 10), at(0, 1, 10), max_bytes=10))
     assert [values(partition) for partition in limited] == [[], [b"x" * 1_000], []]
 
 
-def test_old_and_unknown_leader_epochs_are_fenced(broker: Broker) -> None:
+def test_older_and_newer_leader_epochs_are_refused(broker: Broker) -> None:
     broker.replicas.create("epochs", leader_epoch=5)
     partition = broker.replicas.manager.partition(TopicPartition("epochs", 0))
     assert partition.leader_epoch == 5
@@ -519,14 +528,14 @@ def test_old_and_unknown_leader_epochs_are_fenced(broker: Broker) -> None:
     }
 
 
-def test_a_reader_whose_last_epoch_ended_earlier_gets_the_end(broker: Broker) -> None:
+def test_a_fetch_with_a_diverging_last_epoch_gets_the_end_of_the_epoch(broker: Broker) -> None:
     broker.produce(batch(b"a", b"b"))
     ahead = replace(at(2), last_fetched_epoch=0, fetch_offset=9)
     (partition,) = fetched(broker.fetch(ahead))
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 2)
 
 
-def test_a_client_that_claims_to_be_a_follower_is_refused(broker: Broker) -> None:
+def test_a_client_that_sends_a_replica_id_is_refused(broker: Broker) -> None:
     """CVE-2018-1288: a replica id must not open what lies above the high watermark."""
     broker.produce(batch(b"a"))
     (partition,) = fetched(broker.fetch(at(0), replica_id=5))
@@ -534,7 +543,7 @@ def test_a_client_that_claims_to_be_a_follower_is_refused(broker: Broker) -> Non
     assert not partition.records
 
 
-def test_read_committed_gets_a_list_of_aborted_transactions_and_read_uncommitted_none(
+def test_aborted_transactions_are_returned_for_read_committed_only(
     broker: Broker,
 ) -> None:
     broker.produce(batch(b"a"))
@@ -542,7 +551,7 @@ def test_read_committed_gets_a_list_of_aborted_transactions_and_read_uncommitted
     assert fetched(broker.fetch(at(0), isolation_level=0))[0].aborted_transactions is None
 
 
-def test_read_committed_gets_only_the_aborts_of_the_records_that_it_reads(broker: Broker) -> None:
+def test_only_aborted_transactions_of_the_returned_records_are_listed(broker: Broker) -> None:
     log = broker.replicas.manager.partition(TopicPartition("t", 0)).log
     for producer_id in range(1, 4):
         append(log, "undone", producer_id=producer_id, base_sequence=0, is_transactional=True)
@@ -552,7 +561,7 @@ def test_read_committed_gets_only_the_aborts_of_the_records_that_it_reads(broker
     assert [(each.producer_id, each.first_offset) for each in aborted] == [(2, 2)]
 
 
-def test_traffic_counts_what_went_through(broker: Broker) -> None:
+def test_topic_metrics_count_produced_and_fetched_bytes(broker: Broker) -> None:
     data = batch(b"a", b"b")
     broker.produce(data)
     broker.produce(None)
@@ -562,7 +571,7 @@ def test_traffic_counts_what_went_through(broker: Broker) -> None:
     assert (traffic.produce_requests, traffic.failed_produce_requests) == (2, 1)
 
 
-def test_what_clients_meet_on_an_ordinary_day_is_no_failure_of_the_broker(broker: Broker) -> None:
+def test_expected_client_errors_are_not_counted_as_failures(broker: Broker) -> None:
     """Who is told of FailedFetchRequestsPerSec need not hear of each leader that moved."""
     broker.produce(batch(b"a")[:-1] + b"!")
     broker.produce(batch(b"a"), partition=7)

@@ -1,4 +1,4 @@
-"""Looking into records, and requests for many partitions, let other requests run: counted, not timed."""
+"""Validation of large batches and requests for many partitions yields to other requests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices, loop_iterations
 from tests.support.messages.request_contexts import request_context
 from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
-from tests.support.transactions.scripted_coordinator import VerificationBench
+from tests.support.security.authorizers import ALLOW_EVERYTHING
+from tests.support.transactions.scripted_coordinator import VerificationFixture
 from tests.support.waiting import eventually
 from tidelog.base.log_limit import LogLimit
 from tidelog.broker.api.handlers.fetch import FetchHandler
@@ -44,7 +45,7 @@ from tidelog.protocol.messages.produce import (
 )
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
-from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.record import NO_PRODUCER, BatchBuilder, BatchProducer
 from tidelog.protocol.record_skim import RECORDS_PER_STEP
 from tidelog.storage.log.partition_log import PartitionLog
 
@@ -64,10 +65,16 @@ class Broker:
         self.slices = counted_slices()
         manager, traffic = self.replicas.manager, TopicTraffic()
         leaders = CurrentLeaders(lambda: self.replicas.image, manager)
-        verifier = VerificationBench(self.replicas).verifier
+        verifier = VerificationFixture(self.replicas).verifier
         flusher = cast(Flusher, None)
         self._produce = ProduceHandler(
-            ProduceAppender(manager, self.fetches, traffic, LogLimit(self.replicas.clock.monotonic_ms)),
+            ProduceAppender(
+                manager,
+                self.fetches,
+                traffic,
+                LogLimit(self.replicas.clock.monotonic_ms),
+                authorizer=ALLOW_EVERYTHING,
+            ),
             manager,
             produces,
             flusher,
@@ -82,9 +89,9 @@ class Broker:
             traffic,
             self.replicas.clock,
             leaders,
-            FetchOptions(max_bytes=1 << 20, slices=self.slices),
+            FetchOptions(max_bytes=1 << 20, slices=self.slices, authorizer=ALLOW_EVERYTHING),
         )
-        self._offsets = ListOffsetsHandler(manager, self.slices)
+        self._offsets = ListOffsetsHandler(manager, self.slices, ALLOW_EVERYTHING)
 
     def produce(self, *partitions: tuple[str, int, bytes], acks: int = 1) -> FakeRequest:
         topics: dict[str, list[PartitionProduceData]] = {}
@@ -124,9 +131,13 @@ def broker() -> Broker:
 
 
 def batch(
-    count: int = 1, compression: Compression = LARGE, key: bytes | None = b"k", **options: int
+    count: int = 1,
+    compression: Compression = LARGE,
+    key: bytes | None = b"k",
+    producer: BatchProducer = NO_PRODUCER,
+    **options: int,
 ) -> bytes:
-    builder = BatchBuilder(compression=compression, **options)  # type: ignore[arg-type]
+    builder = BatchBuilder(compression=compression, producer=producer, **options)  # type: ignore[arg-type]
     for number in range(count):
         builder.append(NOW_MS + number, key, b"v")
     return bytes(builder.build())
@@ -149,7 +160,7 @@ async def results(request: FakeRequest) -> list[PartitionProduceResponse]:
     ],
     ids=["compacted", "gzip", "log append time", "timestamps"],
 )
-async def test_a_batch_of_very_many_records_is_looked_into_in_slices(
+async def test_a_batch_with_many_records_is_validated_in_slices(
     broker: Broker, configs: dict[str, Any], codec: Compression
 ) -> None:
     broker.replicas.create("t", **configs)
@@ -162,11 +173,11 @@ async def test_a_batch_of_very_many_records_is_looked_into_in_slices(
     assert (result.error_code, result.base_offset) == (0, 0)
     assert broker.log("t").log_end_offset == MANY
     if configs.get("compression_type") != codec.name.lower():
-        assert broker.slices.count >= SLICES_OF_MANY
+        assert broker.slices.slice_count >= SLICES_OF_MANY
         assert turns.count >= SLICES_OF_MANY - 2
 
 
-async def test_records_refused_late_in_a_large_batch_are_named(broker: Broker) -> None:
+async def test_records_refused_late_in_a_large_batch_are_reported(broker: Broker) -> None:
     broker.replicas.create("t", cleanup_policy="compact")
     builder = BatchBuilder(compression=LARGE)
     for number in range(MANY):
@@ -177,15 +188,15 @@ async def test_records_refused_late_in_a_large_batch_are_named(broker: Broker) -
     assert broker.log("t").log_end_offset == 0
 
 
-async def test_a_small_batch_of_a_compacted_topic_is_answered_at_once(broker: Broker) -> None:
+async def test_a_small_batch_of_a_compacted_topic_is_appended_at_once(broker: Broker) -> None:
     broker.replicas.create("t", cleanup_policy="compact")
     for codec in Compression:
         request = broker.produce(("t", 0, batch(20, codec)))
         assert cast(ProduceResponse, request.response).responses[0].partition_responses[0].error_code == 0
-    assert broker.slices.pending == 0
+    assert broker.slices.pending_count == 0
 
 
-async def test_partitions_of_one_request_are_appended_in_slices_each_readable_at_once(broker: Broker) -> None:
+async def test_partitions_of_a_request_are_appended_in_slices_and_readable_at_once(broker: Broker) -> None:
     broker.replicas.create("t", 100)
     waiting = broker.fetch("t", 3)
     request = broker.produce(*(("t", index, batch()) for index in range(100)))
@@ -193,10 +204,10 @@ async def test_partitions_of_one_request_are_appended_in_slices_each_readable_at
     await eventually(lambda: bool(waiting.answers))
     assert not request.answers, "whoever reads the first partitions does not wait for the last"
     assert [result.error_code for result in await results(request)] == [0] * 100
-    assert broker.slices.count >= 100 // STEPS_PER_SLICE
+    assert broker.slices.slice_count >= 100 // STEPS_PER_SLICE
 
 
-async def test_a_leadership_that_ends_between_two_partitions_counts_for_the_second(broker: Broker) -> None:
+async def test_a_leader_change_between_two_partitions_applies_to_the_second(broker: Broker) -> None:
     topic_id = broker.replicas.create("t", 2, isr=(1, 2), cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)), ("t", 1, batch(MANY)))
     await eventually(lambda: broker.log("t", 0).log_end_offset == MANY)
@@ -209,7 +220,7 @@ async def test_a_leadership_that_ends_between_two_partitions_counts_for_the_seco
     assert broker.log("t", 1).log_end_offset == 0
 
 
-async def test_a_topic_re_created_while_its_batch_is_looked_into_gets_nothing(broker: Broker) -> None:
+async def test_a_topic_recreated_during_validation_gets_no_records(broker: Broker) -> None:
     topic_id = broker.replicas.create("t", cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)))
     assert not request.answers
@@ -220,7 +231,7 @@ async def test_a_topic_re_created_while_its_batch_is_looked_into_gets_nothing(br
     assert broker.log("t").log_end_offset == 0
 
 
-async def test_what_is_appended_meanwhile_comes_first_and_neither_is_lost(broker: Broker) -> None:
+async def test_concurrent_appends_during_validation_are_kept(broker: Broker) -> None:
     broker.replicas.create("t", cleanup_policy="compact")
     first = broker.produce(("t", 0, batch(MANY)))
     second = broker.produce(("t", 0, batch(3, Compression.NONE)))
@@ -229,17 +240,19 @@ async def test_what_is_appended_meanwhile_comes_first_and_neither_is_lost(broker
     assert broker.log("t").log_end_offset == MANY + 3
 
 
-async def test_a_sequence_that_another_connection_has_used_meanwhile_is_a_duplicate(broker: Broker) -> None:
+async def test_a_sequence_appended_by_another_connection_during_validation_is_a_duplicate(
+    broker: Broker,
+) -> None:
     """A client that lost its connection sends again what is still being looked into for the first one."""
     broker.replicas.create("t", cleanup_policy="compact")
-    records = batch(MANY, producer_id=9, producer_epoch=0, base_sequence=0)
+    records = batch(MANY, producer=BatchProducer(producer_id=9, producer_epoch=0, base_sequence=0))
     first, again = broker.produce(("t", 0, records)), broker.produce(("t", 0, records))
     answers = [(await results(first))[0], (await results(again))[0]]
     assert [(answer.error_code, answer.base_offset) for answer in answers] == [(0, 0), (0, 0)]
     assert broker.log("t").log_end_offset == MANY
 
 
-async def test_when_the_client_disconnects_no_further_partition_gets_its_records(broker: Broker) -> None:
+async def test_no_further_partition_is_appended_after_a_disconnect(broker: Broker) -> None:
     broker.replicas.create("t", 50)
     request = broker.produce(*(("t", index, batch()) for index in range(50)))
     # One turn at a time: a pause could be long enough for all slices.
@@ -253,19 +266,19 @@ async def test_when_the_client_disconnects_no_further_partition_gets_its_records
     await loop_iterations(20)
     appended = [index for index in range(50) if broker.log("t", index).log_end_offset]
     assert 0 < len(appended) < 50
-    assert broker.slices.pending == 0
+    assert broker.slices.pending_count == 0
 
 
-async def test_when_the_client_disconnects_its_batch_is_not_validated_further(broker: Broker) -> None:
+async def test_validation_ends_when_the_client_disconnects(broker: Broker) -> None:
     broker.replicas.create("t", cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)))
     request.abandon()
-    await eventually(lambda: broker.slices.pending == 0)
+    await eventually(lambda: broker.slices.pending_count == 0)
     assert not request.failed
     assert broker.log("t").log_end_offset == 0
 
 
-async def test_acks_all_waits_for_followers_behind_a_large_batch_too(broker: Broker) -> None:
+async def test_acks_all_waits_for_followers_after_a_large_batch(broker: Broker) -> None:
     broker.replicas.create("t", isr=(1, 2), cleanup_policy="compact")
     request = broker.produce(("t", 0, batch(MANY)), acks=ACKS_ALL)
     await eventually(lambda: broker.log("t").log_end_offset == MANY)
@@ -275,24 +288,24 @@ async def test_acks_all_waits_for_followers_behind_a_large_batch_too(broker: Bro
     assert broker.log("t").high_watermark == MANY
 
 
-async def test_a_look_up_by_time_in_a_batch_of_very_many_records_takes_slices(broker: Broker) -> None:
+async def test_a_timestamp_lookup_in_a_large_batch_runs_in_slices(broker: Broker) -> None:
     for topic, codec in (("large", LARGE), ("plain", Compression.NONE)):
         broker.replicas.create(topic)
         await results(broker.produce((topic, 0, batch(MANY, codec))))
-        before = broker.slices.count
+        before = broker.slices.slice_count
         assert await broker.offset_at(topic, NOW_MS + MANY - 1) == (0, MANY - 1)
-        assert broker.slices.count - before >= SLICES_OF_MANY
-        before = broker.slices.count
+        assert broker.slices.slice_count - before >= SLICES_OF_MANY
+        before = broker.slices.slice_count
         assert await broker.offset_at(topic, -3) == (0, MANY - 1)
-        assert broker.slices.count - before >= SLICES_OF_MANY
+        assert broker.slices.slice_count - before >= SLICES_OF_MANY
 
 
-async def test_a_look_up_by_time_that_outlasts_the_leadership_is_refused(broker: Broker) -> None:
+async def test_a_timestamp_lookup_that_outlasts_the_leadership_is_refused(broker: Broker) -> None:
     topic_id = broker.replicas.create("t", isr=(1, 2))
     await results(broker.produce(("t", 0, batch(MANY))))
     broker.log("t").advance_high_watermark(MANY)
     looking = asyncio.ensure_future(broker.offset_at("t", NOW_MS + MANY - 1))
     await asyncio.sleep(0)
-    assert broker.slices.pending
+    assert broker.slices.pending_count
     broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2))
     assert (await looking)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,4 +1,4 @@
-"""Readers of decided transactions: how far they see, and what wakes them."""
+"""Fetches with read_committed: their end, and the events that complete them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import cast
 from tests.support.loops.yields import loop_iterations
 from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import FakeRequest
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.transactions.transactional_node import T0, TransactionalNode, answered, request_context
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.scheduling.slices import Slices
@@ -16,7 +17,7 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchResponse, PartitionData
 from tidelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.protocol.registry import ApiKey
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 LATEST = -1
 WAIT_MS = 500
@@ -36,15 +37,15 @@ def stable_end(node: TransactionalNode) -> int:
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=1, topics=(ListOffsetsTopic(name="t", partitions=(asked,)),)
     )
-    response = completed(
-        ListOffsetsHandler(node.replicas.manager, Slices(node.clock)).handle(
+    response = run_steps(
+        ListOffsetsHandler(node.replicas.manager, Slices(node.clock), ALLOW_EVERYTHING).handle(
             request_context(ApiKey.LIST_OFFSETS, 7), request
         )
     )
     return immediate(response).topics[0].partitions[0].offset
 
 
-async def test_the_end_of_a_transaction_completes_the_requests_that_wait_for_it() -> None:
+async def test_the_end_of_a_transaction_completes_waiting_requests() -> None:
     node = await TransactionalNode().started()
     await node.produced()
     waiting = node.fetch(max_wait_ms=WAIT_MS)
@@ -57,7 +58,7 @@ async def test_the_end_of_a_transaction_completes_the_requests_that_wait_for_it(
     await node.stop()
 
 
-async def test_a_marker_that_followers_lack_decides_nothing_for_readers() -> None:
+async def test_an_unreplicated_marker_does_not_advance_the_last_stable_offset() -> None:
     node = await TransactionalNode(isr=(1, 2)).started()
     partition = node.partition()
 
@@ -82,7 +83,7 @@ async def test_a_marker_that_followers_lack_decides_nothing_for_readers() -> Non
     await node.stop()
 
 
-async def test_one_open_transaction_holds_back_those_that_have_ended_behind_it() -> None:
+async def test_an_open_transaction_holds_the_last_stable_offset_below_later_ended_ones() -> None:
     node = await TransactionalNode().started()
     await node.produced()
     await node.produced(producer_id=8)

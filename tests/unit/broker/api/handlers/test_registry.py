@@ -17,16 +17,17 @@ import pytest
 from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.network.loopback_server import Client, serving
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.transactions.transactional_node import TransactionalNode
 from tests.support.waiting import eventually
 from tidelog.broker.api.dispatch import Dispatcher
+from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.api.handlers.registry import _register_parts_of_transactions, _register_transactions
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.scheduling.slices import Slices
-from tidelog.broker.security.authorization.authorizer import ALLOW_EVERYTHING
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -86,6 +87,7 @@ class Broker:
             producer_ids=SimpleNamespace(next=self._new_producer_id),
             authorizer=ALLOW_EVERYTHING,
         )
+        services.topic_access = lambda: TopicAccess(services.image, slices, ALLOW_EVERYTHING)
         self.channel = RequestChannel(limit=1)
         self.dispatcher = Dispatcher(self.channel, RequestMetrics(), node.clock, slices)
         _register_parts_of_transactions(self.dispatcher, cast(Services, services))
@@ -132,7 +134,7 @@ def added(*, verify_only: bool) -> AddPartitionsToTxnRequest:
     return AddPartitionsToTxnRequest(transactions=(transaction,))
 
 
-async def test_two_brokers_whose_offset_commits_wait_for_each_other_answer_each_other() -> None:
+async def test_two_brokers_with_mutually_waiting_offset_commits_make_progress() -> None:
     partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)
     topic = TxnOffsetCommitRequestTopic(name="t", partitions=(partition,))
     async with running() as (broker, one, other):
@@ -155,7 +157,7 @@ async def test_two_brokers_whose_offset_commits_wait_for_each_other_answer_each_
         (lambda: EndTxnRequest(**NAMED, committed=False), 5),
     ],
 )
-async def test_a_coordinator_whose_log_is_slow_still_serves_others(
+async def test_a_coordinator_with_a_slow_log_serves_other_requests(
     waits: Callable[[], ApiMessage], version: int
 ) -> None:
     async with running() as (broker, one, other):

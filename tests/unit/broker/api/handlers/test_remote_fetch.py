@@ -1,4 +1,4 @@
-"""Fetches of clients that reach into remote storage, which the test plays."""
+"""Fetches of clients from remote storage, which the test scripts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import append, batch
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.tier.scripted_reader import FakeTier, move_to_remote
 from tidelog.base.bounded_pool import PoolFull
 from tidelog.broker.api.handlers.fetch import FetchHandler
@@ -56,7 +57,12 @@ class TieredBroker:
             self.traffic,
             self.clock,
             CurrentLeaders(lambda: self.replicas.image, manager),
-            FetchOptions(max_bytes=50_000_000, slices=Slices(self.clock), remote=self.tier.access),
+            FetchOptions(
+                max_bytes=50_000_000,
+                slices=Slices(self.clock),
+                remote=self.tier.access,
+                authorizer=ALLOW_EVERYTHING,
+            ),
         )
         self.replicas.register(1, 2)
         self.topic_id = self.replicas.create(
@@ -125,7 +131,7 @@ def remote_read(*values: str, first_offset: int = 0) -> RemoteRead:
     return RemoteRead(records, first_offset + len(values))
 
 
-async def test_a_client_below_the_local_start_is_answered_from_remote_storage() -> None:
+async def test_a_fetch_below_the_local_log_start_reads_remote_storage() -> None:
     broker = TieredBroker()
     request = broker.fetch(1)
     ((asked, outcome),) = broker.tier.reader.reads
@@ -157,7 +163,7 @@ async def test_kafka_14915_several_partitions_are_read_from_remote_storage_in_on
     assert answers[2].records, "a local partition of the same fetch is read as well"
 
 
-async def test_local_partitions_of_a_fetch_that_waits_for_remote_storage_are_read_once(
+async def test_local_partitions_of_a_remote_fetch_are_read_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     broker = TieredBroker()
@@ -181,7 +187,7 @@ async def test_local_partitions_of_a_fetch_that_waits_for_remote_storage_are_rea
     assert partitions_of(broker.fetch(6, 6, 6))[2].records, "the next fetch returns what came meanwhile"
 
 
-async def test_a_partition_of_an_unknown_topic_does_not_end_the_remote_reads_of_the_others() -> None:
+async def test_an_unknown_topic_does_not_end_remote_reads_of_other_partitions() -> None:
     broker = TieredBroker()
     wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100_000)
     topics = tuple(
@@ -197,7 +203,7 @@ async def test_a_partition_of_an_unknown_topic_does_not_end_the_remote_reads_of_
     assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-async def test_what_remote_reads_may_take_is_set_aside_so_that_the_limit_holds() -> None:
+async def test_memory_for_remote_reads_is_reserved_within_fetch_max_bytes() -> None:
     broker = TieredBroker()
     request = broker.fetch(0, 0, 0, max_bytes=1_000, partition_max_bytes=700)
     reads = broker.tier.reader.reads
@@ -208,7 +214,7 @@ async def test_what_remote_reads_may_take_is_set_aside_so_that_the_limit_holds()
     assert not partitions_of(request)[2].records
 
 
-async def test_a_partition_for_which_there_is_no_room_left_is_not_read_remotely() -> None:
+async def test_a_partition_without_remaining_bytes_is_not_read_remotely() -> None:
     broker = TieredBroker()
     broker.fetch(0, 0, max_bytes=500, partition_max_bytes=500)
     assert len(broker.tier.reader.reads) == 1
@@ -222,7 +228,9 @@ async def test_a_partition_for_which_there_is_no_room_left_is_not_read_remotely(
         (PoolFull("too many"), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_an_error_of_remote_storage_is_that_partitions_alone(error: Exception, code: ErrorCode) -> None:
+async def test_an_error_of_remote_storage_affects_only_its_partition(
+    error: Exception, code: ErrorCode
+) -> None:
     broker = TieredBroker()
     request = broker.fetch(0, 0, 4)
     (_, failing), (_, working) = broker.tier.reader.reads
@@ -237,7 +245,7 @@ async def test_an_error_of_remote_storage_is_that_partitions_alone(error: Except
     assert broker.traffic.failed_fetch_requests == (code is ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
-async def test_kip_1018_what_is_not_there_in_time_is_empty_and_its_read_is_stopped() -> None:
+async def test_kip_1018_a_remote_read_that_times_out_is_empty_and_cancelled() -> None:
     broker = TieredBroker(max_wait_ms=300)
     request = broker.fetch(0, 0, max_wait_ms=10_000)
     (_, slow), (_, fast) = broker.tier.reader.reads
@@ -254,7 +262,7 @@ async def test_kip_1018_what_is_not_there_in_time_is_empty_and_its_read_is_stopp
     assert broker.tier.fetches.expired_count == 1
 
 
-async def test_remote_storage_is_waited_for_also_by_a_fetch_that_would_not_wait() -> None:
+async def test_a_remote_read_is_awaited_with_max_wait_ms_0() -> None:
     broker = TieredBroker()
     request = broker.fetch(0, max_wait_ms=0)
     assert not request.answers
@@ -263,7 +271,7 @@ async def test_remote_storage_is_waited_for_also_by_a_fetch_that_would_not_wait(
     assert partitions_of(request)[0].records
 
 
-async def test_a_client_that_disconnects_stops_the_read() -> None:
+async def test_a_disconnected_client_cancels_the_remote_read() -> None:
     broker = TieredBroker()
     request = broker.fetch(0)
     assert request.on_abandoned is not None
@@ -275,7 +283,7 @@ async def test_a_client_that_disconnects_stops_the_read() -> None:
 
 
 @pytest.mark.parametrize("end", ["read", "gone", "late"])
-async def test_what_was_read_is_free_as_soon_as_the_fetch_has_ended(end: str) -> None:
+async def test_memory_of_a_remote_read_is_released_when_the_fetch_ends(end: str) -> None:
     """Completed fetches once kept their data until a thousand of them had completed."""
     broker = TieredBroker()
     request = broker.fetch(0, 0)
@@ -302,7 +310,7 @@ async def test_what_was_read_is_free_as_soon_as_the_fetch_has_ended(end: str) ->
     assert ended() is None
 
 
-async def test_a_read_that_ends_after_its_time_changes_nothing() -> None:
+async def test_a_remote_read_that_ends_after_its_timeout_is_ignored() -> None:
     broker = TieredBroker(max_wait_ms=10)
     request = broker.fetch(0)
     broker.pass_ms(10)
@@ -310,7 +318,7 @@ async def test_a_read_that_ends_after_its_time_changes_nothing() -> None:
     assert len(request.answers) == 1
 
 
-async def test_kip_956_beyond_the_quota_a_partition_is_empty_and_local_ones_have_their_data() -> None:
+async def test_kip_956_a_throttled_remote_partition_is_empty_and_local_ones_have_records() -> None:
     broker = TieredBroker()
     broker.tier.reader.throttle_time_ms = 40
     request = broker.fetch(0, 0, 4)
@@ -323,7 +331,7 @@ async def test_kip_956_beyond_the_quota_a_partition_is_empty_and_local_ones_have
     ]
 
 
-async def test_a_fetch_of_throttled_partitions_alone_waits_its_time_and_for_local_records() -> None:
+async def test_a_fetch_of_only_throttled_partitions_waits_for_local_records() -> None:
     broker = TieredBroker()
     broker.tier.reader.throttle_time_ms = 40
     waiting = broker.fetch(0, 6, max_wait_ms=1_000)
@@ -337,7 +345,7 @@ async def test_a_fetch_of_throttled_partitions_alone_waits_its_time_and_for_loca
     assert not partitions_of(alone)[0].records
 
 
-async def test_a_fetch_that_waited_reads_nothing_remotely_at_its_end() -> None:
+async def test_a_fetch_that_waited_starts_no_remote_read_at_its_end() -> None:
     """It has waited long enough; the client's next fetch does."""
     broker = TieredBroker()
     broker.tier.reader.throttle_time_ms = 40
@@ -360,7 +368,7 @@ async def test_kip_392_a_follower_reads_from_remote_storage_for_clients() -> Non
     assert partitions_of(request)[0].records
 
 
-async def test_leadership_that_moves_during_the_read_is_the_answer() -> None:
+async def test_a_leader_change_during_the_remote_read_is_returned() -> None:
     broker = TieredBroker()
     request = broker.fetch(1)
     broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
@@ -370,7 +378,7 @@ async def test_leadership_that_moves_during_the_read_is_the_answer() -> None:
     assert (answer.error_code, bool(answer.records)) == (ErrorCode.FENCED_LEADER_EPOCH, False)
 
 
-async def test_a_follower_learns_that_its_offset_has_moved_with_the_offsets_of_the_log() -> None:
+async def test_a_follower_gets_offset_moved_to_tiered_storage_with_the_log_offsets() -> None:
     broker = TieredBroker()
     request = broker.fetch(1, replica_id=2)
     (answer,) = partitions_of(request)
@@ -389,7 +397,7 @@ async def test_a_follower_below_the_log_start_is_out_of_range() -> None:
     assert code == ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
 
 
-async def test_a_follower_whose_epoch_diverges_below_the_local_start_gets_the_offset() -> None:
+async def test_a_follower_with_an_epoch_that_diverges_below_the_local_log_start_gets_the_offset() -> None:
     broker = TieredBroker()
     log = broker.partition().log
     log.note_leader_epoch(7, log.log_end_offset)
@@ -400,7 +408,7 @@ async def test_a_follower_whose_epoch_diverges_below_the_local_start_gets_the_of
     assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (0, 6)
 
 
-async def test_committed_readers_get_the_aborted_transactions_of_remote_storage() -> None:
+async def test_read_committed_gets_the_aborted_transactions_of_remote_segments() -> None:
     broker = TieredBroker()
     request = broker.fetch(0, isolation_level=1)
     ((asked, outcome),) = broker.tier.reader.reads
@@ -414,7 +422,7 @@ async def test_committed_readers_get_the_aborted_transactions_of_remote_storage(
     assert [(each.producer_id, each.first_offset) for each in answer.aborted_transactions] == [(5, 0)]
 
 
-async def test_a_partition_that_leaves_the_node_ends_the_waiting() -> None:
+async def test_a_partition_removed_from_the_node_ends_the_wait() -> None:
     broker = TieredBroker()
     broker.replicas.leadership.waiting_requests = None
     request = broker.fetch(0, 0)
@@ -427,7 +435,7 @@ async def test_a_partition_that_leaves_the_node_ends_the_waiting() -> None:
     assert codes[1] == 0
 
 
-async def test_the_log_start_in_the_answer_is_the_one_of_the_moment_of_answering() -> None:
+async def test_the_log_start_in_the_response_is_the_current_one() -> None:
     broker = TieredBroker()
     request = broker.fetch(3)
     broker.partition().log.advance_log_start_offset_from_remote(2)
@@ -436,7 +444,7 @@ async def test_the_log_start_in_the_answer_is_the_one_of_the_moment_of_answering
     assert partitions_of(request)[0].log_start_offset == 2
 
 
-async def test_a_session_sees_remote_records_as_news_and_serves_others_first_next_time() -> None:
+async def test_a_session_returns_remote_records_and_serves_other_partitions_first_next_time() -> None:
     broker = TieredBroker()
     request = broker.fetch(0, 6, session_epoch=0)
     broker.tier.reader.reads[0][1].set_result(remote_read("0"))
@@ -447,12 +455,14 @@ async def test_a_session_sees_remote_records_as_news_and_serves_others_first_nex
 
 async def test_without_remote_storage_on_this_node_the_offset_is_out_of_range() -> None:
     broker = TieredBroker()
-    broker.fetch_handler._options = FetchOptions(max_bytes=50_000_000, slices=Slices(broker.clock))
+    broker.fetch_handler._options = FetchOptions(
+        max_bytes=50_000_000, slices=Slices(broker.clock), authorizer=ALLOW_EVERYTHING
+    )
     assert partitions_of(broker.fetch(1))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
-async def test_kafka_15388_a_reader_in_a_gap_at_the_end_of_what_is_remote_continues_locally(
+async def test_kafka_15388_a_fetch_in_a_gap_at_the_remote_end_continues_locally(
     isolation_level: int,
 ) -> None:
     """The topic was compacted before it was tiered: its last remote segment ends with offsets that went."""
@@ -467,7 +477,7 @@ async def test_kafka_15388_a_reader_in_a_gap_at_the_end_of_what_is_remote_contin
     assert (answer.error_code, answer.records) == (0, local.read())
 
 
-async def test_a_remote_read_that_gave_nothing_for_want_of_room_is_not_taken_for_a_gap() -> None:
+async def test_a_remote_read_without_memory_is_not_taken_for_a_gap() -> None:
     broker = TieredBroker()
     request = broker.fetch(1)
     ((_, outcome),) = broker.tier.reader.reads
@@ -477,7 +487,7 @@ async def test_a_remote_read_that_gave_nothing_for_want_of_room_is_not_taken_for
     assert (answer.error_code, answer.records) == (0, b"")
 
 
-async def test_what_was_read_of_a_deleted_topic_is_no_answer_for_one_of_the_same_name() -> None:
+async def test_records_of_a_deleted_topic_are_not_returned_for_a_recreated_one() -> None:
     broker = TieredBroker()
     request = broker.fetch(1)
     ((_, outcome),) = broker.tier.reader.reads
@@ -490,7 +500,7 @@ async def test_what_was_read_of_a_deleted_topic_is_no_answer_for_one_of_the_same
 
 
 @pytest.mark.parametrize("end", ["read", "gone", "late", "failed"])
-async def test_a_fetch_holds_memory_for_what_it_may_read_until_it_has_ended(end: str) -> None:
+async def test_a_remote_fetch_reserves_its_memory_until_it_ends(end: str) -> None:
     broker = TieredBroker()
     memory = broker.tier.reader.memory
     request = broker.fetch(0, 0, partition_max_bytes=1_000)
@@ -509,7 +519,7 @@ async def test_a_fetch_holds_memory_for_what_it_may_read_until_it_has_ended(end:
     assert memory.used_bytes == 0
 
 
-async def test_fetches_are_given_less_as_memory_for_remote_reads_runs_out() -> None:
+async def test_remote_fetches_return_less_as_memory_runs_out() -> None:
     broker = TieredBroker()
     memory = broker.tier.reader.memory
     memory.limit_bytes = 1_000_000

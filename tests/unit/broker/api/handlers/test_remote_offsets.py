@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords across the border to remote storage."""
+"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords of tiered logs."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import append, batch
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.tier.scripted_reader import FakeTier, move_to_remote
 from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
@@ -45,7 +46,7 @@ from tidelog.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.log.partition_log import RecordPlace
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
@@ -71,7 +72,7 @@ class Border:
         )
         self.replicas.create("u", 1)
         self.handler = ListOffsetsHandler(
-            self.replicas.manager, Slices(self.replicas.clock), self.tier.access
+            self.replicas.manager, Slices(self.replicas.clock), ALLOW_EVERYTHING, self.tier.access
         )
         for first in range(0, 6, 2):
             append(self.log, "a", "b", leader_epoch=first // 2, timestamps=[first * 10, first * 10 + 10])
@@ -98,7 +99,7 @@ class Border:
             timeout_ms=timeout_ms,
             topics=(ListOffsetsTopic(name=topic, partitions=asked),),
         )
-        return completed(self.handler.handle(context(version), request))
+        return run_steps(self.handler.handle(context(version), request))
 
     def answer(self, timestamp: int, topic: str = "t") -> tuple[int, int, int]:
         response = self.ask(timestamp, topic=topic)
@@ -113,7 +114,7 @@ def partitions_of(response: object) -> tuple[ListOffsetsPartitionResponse, ...]:
     return cast(ListOffsetsResponse, response.result()).topics[0].partitions
 
 
-def test_each_end_of_both_parts_has_its_answer() -> None:
+def test_each_special_timestamp_of_a_tiered_log_has_its_result() -> None:
     border = Border()
     assert border.answer(EARLIEST) == (-1, 0, 0)
     assert border.answer(EARLIEST_LOCAL) == (-1, 4, 2)
@@ -128,7 +129,7 @@ def test_each_end_of_both_parts_has_its_answer() -> None:
     assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, 5, 2), "never below the log start"
 
 
-def test_kip_1023_what_waits_for_its_copy_is_not_known_before_remote_storage_is() -> None:
+def test_kip_1023_the_earliest_pending_upload_offset_is_unknown_before_the_remote_end() -> None:
     border = Border()
     border.log.remote_border.on_remote_log_deleted()
     assert border.answer(LATEST_TIERED) == (-1, -1, -1)
@@ -137,7 +138,7 @@ def test_kip_1023_what_waits_for_its_copy_is_not_known_before_remote_storage_is(
     assert border.answer(EARLIEST_PENDING_UPLOAD) == (-1, 4, 2), "all there is is local"
 
 
-def test_a_topic_that_is_not_tiered_has_nothing_tiered_and_nothing_that_waits() -> None:
+def test_an_untiered_topic_has_no_tiered_and_no_pending_offset() -> None:
     border = Border()
     append(border.replicas.manager.partition(TopicPartition("u", 0)).log, "a", leader_epoch=0)
     assert border.answer(LATEST_TIERED, "u") == (-1, -1, -1)
@@ -146,7 +147,7 @@ def test_a_topic_that_is_not_tiered_has_nothing_tiered_and_nothing_that_waits() 
     assert border.answer(0, "u") == (NOW_MS, 0, 0), "answered at once, from the local log"
 
 
-async def test_kip_1075_a_point_in_time_is_looked_up_in_remote_storage_without_keeping_others() -> None:
+async def test_kip_1075_a_remote_timestamp_lookup_does_not_delay_others() -> None:
     border = Border()
     response = border.ask(5)
     ((search, outcome),) = (
@@ -165,7 +166,7 @@ async def searched(border: Border) -> list:  # type: ignore[type-arg]
     return border.tier.reader.searches
 
 
-async def test_what_remote_storage_does_not_have_is_looked_up_locally() -> None:
+async def test_a_timestamp_missing_in_remote_storage_is_looked_up_locally() -> None:
     border = Border()
     response = border.ask(45)
     ((_, outcome),) = await searched(border)
@@ -175,7 +176,7 @@ async def test_what_remote_storage_does_not_have_is_looked_up_locally() -> None:
     assert (found.timestamp, found.offset, found.leader_epoch) == (50, 5, 2)
 
 
-async def test_what_went_from_local_to_remote_during_the_search_is_searched_again() -> None:
+async def test_a_segment_tiered_during_the_lookup_is_searched_again() -> None:
     border = Border()
     response = border.ask(45)
     ((_, first),) = await searched(border)
@@ -190,7 +191,7 @@ async def test_what_went_from_local_to_remote_during_the_search_is_searched_agai
     assert found.offset == 5
 
 
-async def test_a_record_that_was_deleted_during_the_search_is_no_answer() -> None:
+async def test_a_record_deleted_during_the_lookup_is_not_returned() -> None:
     """A reader that goes there would be out of range, and be reset to wherever its policy says."""
     border = Border()
     response = border.ask(5)
@@ -206,7 +207,7 @@ async def test_a_record_that_was_deleted_during_the_search_is_no_answer() -> Non
     assert (found.timestamp, found.offset, found.leader_epoch) == (20, 2, 1)
 
 
-async def test_nothing_at_or_after_the_time_is_offset_minus_one() -> None:
+async def test_no_record_at_or_after_the_timestamp_is_offset_minus_one() -> None:
     border = Border()
     response = border.ask(51)
     ((_, outcome),) = await searched(border)
@@ -217,7 +218,9 @@ async def test_nothing_at_or_after_the_time_is_offset_minus_one() -> None:
 
 
 @pytest.mark.parametrize(("timeout_ms", "waited_ms"), [(700, 700), (0, 30_000)])
-async def test_a_search_that_takes_too_long_is_timed_out_and_ended(timeout_ms: int, waited_ms: int) -> None:
+async def test_a_lookup_beyond_its_timeout_is_timed_out_and_cancelled(
+    timeout_ms: int, waited_ms: int
+) -> None:
     border = Border()
     append(border.replicas.manager.partition(TopicPartition("t", 1)).log, "x", timestamps=7)
     response = border.ask(5, LATEST, timeout_ms=timeout_ms)
@@ -234,7 +237,7 @@ async def test_a_search_that_takes_too_long_is_timed_out_and_ended(timeout_ms: i
     assert outcome.cancelled()
 
 
-async def test_a_search_for_a_client_that_has_disconnected_is_ended() -> None:
+async def test_a_lookup_of_a_disconnected_client_is_cancelled() -> None:
     border = Border()
     response = border.ask(5, timeout_ms=2**31 - 1)
     ((_, outcome),) = await searched(border)
@@ -251,7 +254,7 @@ async def test_a_search_for_a_client_that_has_disconnected_is_ended() -> None:
         (RuntimeError("the store is gone"), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_an_error_of_the_search_is_the_partitions(error: Exception, code: ErrorCode) -> None:
+async def test_an_error_of_a_lookup_affects_only_its_partition(error: Exception, code: ErrorCode) -> None:
     border = Border()
     response = border.ask(5)
     ((_, outcome),) = await searched(border)
@@ -260,7 +263,7 @@ async def test_an_error_of_the_search_is_the_partitions(error: Exception, code: 
     assert partitions_of(response)[0].error_code == code
 
 
-async def test_two_partitions_are_searched_at_the_same_time() -> None:
+async def test_two_partitions_are_searched_concurrently() -> None:
     border = Border()
     append(border.replicas.manager.partition(TopicPartition("t", 1)).log, "x", timestamps=7)
     response = border.ask(5, 5)
@@ -273,7 +276,7 @@ async def test_two_partitions_are_searched_at_the_same_time() -> None:
     assert [found.offset for found in partitions_of(response)] == [1, 0]
 
 
-async def test_a_partition_that_is_taken_away_meanwhile_is_answered_at_once() -> None:
+async def test_a_partition_removed_during_the_lookup_is_answered_at_once() -> None:
     border = Border()
     response = border.ask(5)
     await loop_iterations(5)
@@ -285,24 +288,24 @@ async def test_a_partition_that_is_taken_away_meanwhile_is_answered_at_once() ->
     assert code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-def test_an_empty_tiered_log_has_nothing_to_search() -> None:
+def test_an_empty_tiered_log_is_not_searched() -> None:
     border = Border()
     response = border.ask(LATEST, 5)
     assert isinstance(response, ListOffsetsResponse)
     assert response.topics[0].partitions[1].offset == -1
 
 
-def test_an_epoch_that_ended_in_remote_storage_is_answered_with_its_end() -> None:
+def test_the_end_of_a_remote_epoch_is_returned() -> None:
     border = Border()
-    handler = OffsetForLeaderEpochHandler(border.replicas.manager)
+    handler = OffsetForLeaderEpochHandler(border.replicas.manager, ALLOW_EVERYTHING)
     for epoch, expected in ((0, (0, 2)), (1, (1, 4)), (2, (2, 6)), (3, (-1, -1))):
         asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=0, leader_epoch=epoch)
         request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
-        found = completed(handler.handle(context(4), request)).topics[0].partitions[0]
+        found = run_steps(handler.handle(context(4), request)).topics[0].partitions[0]
         assert (found.error_code, found.leader_epoch, found.end_offset) == (0, *expected)
 
 
-def test_a_reader_of_the_remote_part_diverges_only_where_its_epoch_does() -> None:
+def test_a_fetch_of_remote_records_diverges_only_where_its_epoch_does() -> None:
     partition = Border().partition
     assert diverging_epoch(partition, 0, 1) is None
     assert diverging_epoch(partition, 0, 3) == (0, 2)
@@ -315,17 +318,20 @@ def test_a_reader_of_the_remote_part_diverges_only_where_its_epoch_does() -> Non
 
 def delete_before(border: Border, offset: int) -> tuple[int, int]:
     handler = DeleteRecordsHandler(
-        border.replicas.manager, Purgatory("DeleteRecords", border.timers), Slices(border.replicas.clock)
+        border.replicas.manager,
+        Purgatory("DeleteRecords", border.timers),
+        Slices(border.replicas.clock),
+        authorizer=ALLOW_EVERYTHING,
     )
     asked = DeleteRecordsPartition(partition_index=0, offset=offset)
     topics = (DeleteRecordsTopic(name="t", partitions=(asked,)),)
-    response = completed(handler.handle(context(2), DeleteRecordsRequest(timeout_ms=100, topics=topics)))
+    response = run_steps(handler.handle(context(2), DeleteRecordsRequest(timeout_ms=100, topics=topics)))
     assert isinstance(response, DeleteRecordsResponse)
     found = response.topics[0].partitions[0]
     return found.error_code, found.low_watermark
 
 
-def test_records_of_the_remote_part_are_deleted_by_the_log_start_alone() -> None:
+def test_delete_records_of_remote_records_moves_only_the_log_start() -> None:
     border = Border()
     assert delete_before(border, 1) == (0, 1)
     assert (border.log.log_start_offset, border.log.local_log_start_offset) == (1, 4)
@@ -336,7 +342,7 @@ def test_records_of_the_remote_part_are_deleted_by_the_log_start_alone() -> None
     assert delete_before(border, 7)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_a_new_epoch_makes_leader_and_follower_ask_again_what_is_remote() -> None:
+def test_a_new_epoch_makes_leader_and_follower_query_the_remote_end_again() -> None:
     border = Border()
     assert border.log.remote_border.is_remote_log_known
     placed = border.replicas.image.topics_by_name["t"].partitions[0]

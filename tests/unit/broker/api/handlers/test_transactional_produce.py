@@ -1,4 +1,4 @@
-"""Produce within transactions: what is verified, what waits, and what the producer hears (KIP-890)."""
+"""Produce in transactions: verification, waiting, and errors (KIP-890)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def node() -> AsyncIterator[TransactionalNode]:
     await made.stop()
 
 
-async def test_the_first_batch_in_a_partition_is_verified_and_those_behind_it_are_not(
+async def test_only_the_first_batch_of_a_transaction_in_a_partition_is_verified(
     node: TransactionalNode,
 ) -> None:
     assert [one.error_code for one in await node.produce(0, 1)] == [0, 0]
@@ -72,7 +72,7 @@ async def test_the_next_transaction_is_verified_again(node: TransactionalNode) -
     assert len(node.coordinator.asked) == 2
 
 
-async def test_what_the_coordinator_does_not_know_is_refused_where_it_is_not_known(
+async def test_an_unknown_transaction_is_refused_for_its_partition(
     node: TransactionalNode,
 ) -> None:
     node.coordinator.refusals = {T0: ErrorCode.INVALID_TXN_STATE}
@@ -93,7 +93,7 @@ async def test_what_the_coordinator_does_not_know_is_refused_where_it_is_not_kno
         (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 11, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-async def test_producers_learn_what_they_can_act_on(
+async def test_verification_errors_are_mapped_to_codes_of_the_producer(
     node: TransactionalNode, said: ErrorCode, version: int, told: ErrorCode
 ) -> None:
     node.coordinator.refusals = {T0: said}
@@ -109,7 +109,7 @@ async def test_producers_learn_what_they_can_act_on(
         (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NONE),
     ],
 )
-async def test_a_coordinator_that_cannot_be_asked_lets_the_producer_try_again(
+async def test_an_unavailable_coordinator_is_a_retriable_error(
     node: TransactionalNode, failure: ErrorCode, told: ErrorCode
 ) -> None:
     node.coordinator.failure = failure
@@ -131,12 +131,12 @@ async def test_without_a_coordinator_no_request_is_sent(node: TransactionalNode)
     assert node.coordinator.asked == []
 
 
-async def test_an_error_between_brokers_is_none_of_the_producers_business(node: TransactionalNode) -> None:
+async def test_an_error_between_brokers_is_not_returned_to_the_producer(node: TransactionalNode) -> None:
     node.coordinator.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert await node.produced() is ErrorCode.INVALID_TXN_STATE
 
 
-async def test_while_the_last_transaction_ends_the_partition_is_asked_for_again(
+async def test_verification_is_retried_while_the_previous_transaction_ends(
     node: TransactionalNode,
 ) -> None:
     node.coordinator.refusals = {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
@@ -151,7 +151,7 @@ async def test_while_the_last_transaction_ends_the_partition_is_asked_for_again(
     assert len(node.coordinator.asked) > 1
 
 
-async def test_a_last_transaction_that_does_not_end_is_reported_when_the_time_has_expired(
+async def test_a_previous_transaction_that_does_not_end_in_time_is_reported(
     node: TransactionalNode,
 ) -> None:
     node.use(VerificationSettings(is_enabled=True, retry_backoff_ms=0, retry_backoff_max_ms=0))
@@ -173,7 +173,7 @@ async def test_records_of_a_transaction_need_a_transactional_id(node: Transactio
     assert await node.produced(transactional_id=None) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-async def test_a_request_waits_in_its_place_until_it_is_verified(node: TransactionalNode) -> None:
+async def test_later_requests_of_a_connection_wait_for_the_verification(node: TransactionalNode) -> None:
     node.coordinator.gate = asyncio.Event()
     request = node.send()
     await loop_iterations()
@@ -183,7 +183,7 @@ async def test_a_request_waits_in_its_place_until_it_is_verified(node: Transacti
     assert node.values() == ["a"]
 
 
-async def test_records_of_a_producer_that_went_away_meanwhile_are_not_appended(
+async def test_records_of_a_client_that_disconnected_during_verification_are_not_appended(
     node: TransactionalNode,
 ) -> None:
     # Its frame is another request's by then (CVE-2026-35554).
@@ -196,7 +196,7 @@ async def test_records_of_a_producer_that_went_away_meanwhile_are_not_appended(
     assert node.values() == []
 
 
-async def test_a_partition_that_moves_during_the_verification_is_not_appended_to(
+async def test_a_partition_that_changes_its_leader_during_verification_is_refused(
     node: TransactionalNode,
 ) -> None:
     node.coordinator.gate = asyncio.Event()
@@ -210,7 +210,7 @@ async def test_a_partition_that_moves_during_the_verification_is_not_appended_to
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_a_topic_that_comes_during_the_verification_of_others_was_not_verified(
+async def test_a_topic_created_during_verification_is_not_verified(
     node: TransactionalNode,
 ) -> None:
     # INVALID_TXN_STATE would end the producer for good, which only knew of the topic before we did.
@@ -234,7 +234,7 @@ async def test_a_topic_that_comes_during_the_verification_of_others_was_not_veri
     assert errors == {t_id: ErrorCode.NONE, new_id: ErrorCode.UNKNOWN_TOPIC_ID}
 
 
-async def test_kafka_14402_a_late_batch_does_not_open_a_transaction_that_never_ends(
+async def test_kafka_14402_a_late_batch_does_not_start_a_hanging_transaction(
     node: TransactionalNode,
 ) -> None:
     node.coordinator.gate = asyncio.Event()
@@ -251,7 +251,7 @@ async def test_kafka_14402_a_late_batch_does_not_open_a_transaction_that_never_e
     assert await node.produced() is ErrorCode.TRANSACTION_ABORTABLE
 
 
-async def test_the_marker_of_the_last_transaction_during_the_verification_of_the_next_refuses_nothing(
+async def test_the_marker_of_the_previous_transaction_during_verification_refuses_no_batch(
     node: TransactionalNode,
 ) -> None:
     """The coordinator gets the markers' responses before it reads the request, so it adds the partition."""
@@ -267,7 +267,7 @@ async def test_the_marker_of_the_last_transaction_during_the_verification_of_the
     assert (node.values(), node.last_stable_offset()) == (["a", "a"], 2)
 
 
-async def test_a_marker_of_a_coordinator_that_does_not_say_its_version_has_the_batch_sent_again(
+async def test_a_marker_without_transaction_version_makes_the_producer_retry(
     node: TransactionalNode,
 ) -> None:
     node.coordinator.gate = asyncio.Event()
@@ -280,7 +280,7 @@ async def test_a_marker_of_a_coordinator_that_does_not_say_its_version_has_the_b
     assert await node.produced(version=ADDS_PARTITIONS_VERSION, epoch=1) is ErrorCode.NONE
 
 
-async def test_a_leader_that_followed_meanwhile_appends_by_no_verification_of_before(
+async def test_a_verification_from_before_a_leader_change_is_not_used(
     node: TransactionalNode,
 ) -> None:
     # Of the markers that the other leader wrote it does not know the transaction.version.
@@ -295,7 +295,7 @@ async def test_a_leader_that_followed_meanwhile_appends_by_no_verification_of_be
     assert outcome(request) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-async def test_kafka_14402_a_batch_behind_the_abort_of_its_transaction_is_refused(
+async def test_kafka_14402_a_batch_after_the_abort_of_its_transaction_is_refused(
     node: TransactionalNode,
 ) -> None:
     await node.produced()
@@ -305,7 +305,7 @@ async def test_kafka_14402_a_batch_behind_the_abort_of_its_transaction_is_refuse
     assert node.last_stable_offset() == 2
 
 
-async def test_a_slow_verification_keeps_no_other_producer_waiting(node: TransactionalNode) -> None:
+async def test_a_slow_verification_does_not_delay_other_producers(node: TransactionalNode) -> None:
     node.coordinator.gate = asyncio.Event()
     slow = node.send()
     await loop_iterations()
@@ -317,7 +317,7 @@ async def test_a_slow_verification_keeps_no_other_producer_waiting(node: Transac
     assert outcome(slow) is ErrorCode.NONE
 
 
-async def test_a_batch_that_is_sent_again_during_its_verification_is_appended_once(
+async def test_a_batch_repeated_during_its_verification_is_appended_once(
     node: TransactionalNode,
 ) -> None:
     node.coordinator.gate = asyncio.Event()
@@ -329,7 +329,7 @@ async def test_a_batch_that_is_sent_again_during_its_verification_is_appended_on
     assert node.values() == ["a"]
 
 
-async def test_of_two_epochs_of_a_producer_the_coordinator_decides_and_the_log_keeps_the_newer(
+async def test_of_two_producer_epochs_the_coordinator_accepts_the_newer(
     node: TransactionalNode,
 ) -> None:
     # Whoever claims a higher epoch that the coordinator does not know must fence nobody.
@@ -359,7 +359,7 @@ async def test_records_of_two_producers_in_one_request_are_refused(node: Transac
         node.produce_handler.handle(FakeRequest(message, 11))
 
 
-async def test_unknown_partitions_keep_no_others_from_being_verified(node: TransactionalNode) -> None:
+async def test_unknown_partitions_do_not_prevent_verification_of_others(node: TransactionalNode) -> None:
     unknown, taken = await node.produce(9, 1)
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert taken.error_code == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""The APIs of the transaction coordinator: what each version is told, and what is refused at once."""
+"""The APIs of the transaction coordinator: each version's fields, and validation."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import STEPS_PER_SLICE, counted_slices
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
@@ -20,6 +21,7 @@ from tidelog.broker.api.handlers.describe_transactions import DescribeTransactio
 from tidelog.broker.api.handlers.end_txn import EndTxnHandler
 from tidelog.broker.api.handlers.init_producer_id import InitProducerIdHandler
 from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandler
+from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.network.request import ClientInformation
@@ -39,7 +41,7 @@ from tidelog.protocol.messages.describe_transactions import DescribeTransactions
 from tidelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 ID = "tides"
 GROUP_PARTITION = 3
@@ -93,8 +95,9 @@ class Bench:
         self.topics = dict.fromkeys(("t", "u", GROUP_METADATA_TOPIC), placed)
         found: Any = SimpleNamespace(topics_by_name=self.topics)
         self.wanted_topics: list[str] = []
-        self.initializing = InitProducerIdHandler(next_id, self.service)
-        self.adding = AddPartitionsToTxnHandler(self.service, lambda: found, Slices(SystemClock()))
+        self.initializing = InitProducerIdHandler(next_id, self.service, ALLOW_EVERYTHING)
+        topics = TopicAccess(lambda: found, Slices(SystemClock()), ALLOW_EVERYTHING)
+        self.adding = AddPartitionsToTxnHandler(self.service, topics)
         self.adding_offsets = AddOffsetsToTxnHandler(
             self.service,
             lambda _: GROUP_PARTITION,
@@ -137,12 +140,12 @@ async def bench() -> AsyncIterator[Bench]:
     await made.service.stop()
 
 
-async def test_without_a_transactional_id_every_call_gives_a_new_id(bench: Bench) -> None:
+async def test_every_init_without_transactional_id_returns_a_new_producer_id(bench: Bench) -> None:
     answers = [await bench.init(transactional_id=None) for _ in range(2)]
     assert [(answer.producer_id, answer.producer_epoch) for answer in answers] == [(100, 0), (101, 0)]
 
 
-async def test_an_init_that_makes_no_sense_is_refused(bench: Bench) -> None:
+async def test_an_invalid_init_is_refused(bench: Bench) -> None:
     assert (await bench.init(transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
     assert (await bench.init(producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
     assert (await bench.init(producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
@@ -152,13 +155,15 @@ async def test_an_init_that_makes_no_sense_is_refused(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, FENCED_BEFORE), (4, ErrorCode.PRODUCER_FENCED)])
-async def test_init_says_fenced_as_the_version_knows_it(bench: Bench, version: int, code: ErrorCode) -> None:
+async def test_init_returns_the_fencing_code_of_its_version(
+    bench: Bench, version: int, code: ErrorCode
+) -> None:
     await bench.init()
     assert (await bench.init(version, producer_id=7, producer_epoch=0)).error_code == code
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, FENCED_BEFORE), (2, ErrorCode.PRODUCER_FENCED)])
-async def test_the_others_say_fenced_as_the_version_knows_it(
+async def test_other_requests_return_the_fencing_code_of_their_version(
     bench: Bench, version: int, code: ErrorCode
 ) -> None:
     await bench.init()
@@ -169,7 +174,7 @@ async def test_the_others_say_fenced_as_the_version_knows_it(
     assert (await bench.end(version)).error_code == code
 
 
-async def test_an_init_during_a_transaction_aborts_it_and_is_asked_again(bench: Bench) -> None:
+async def test_an_init_during_a_transaction_aborts_it_and_is_retried(bench: Bench) -> None:
     await bench.init()
     await bench.add(3, t=(0,))
     assert (await bench.init()).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -179,7 +184,7 @@ async def test_an_init_during_a_transaction_aborts_it_and_is_asked_again(bench: 
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 100, 3)
 
 
-async def test_when_one_partition_does_not_exist_none_is_added(bench: Bench) -> None:
+async def test_an_unknown_partition_prevents_the_addition_of_all(bench: Bench) -> None:
     await bench.init()
     assert await bench.add(3, t=(0, 9), nowhere=(0,)) == {
         "t": [(0, ErrorCode.OPERATION_NOT_ATTEMPTED), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
@@ -191,7 +196,7 @@ async def test_when_one_partition_does_not_exist_none_is_added(bench: Bench) -> 
 async def test_the_results_for_very_many_topics_are_built_in_slices(bench: Bench) -> None:
     many, slices = 1_000, counted_slices()
     image: Any = SimpleNamespace(topics_by_name={})
-    handler = AddPartitionsToTxnHandler(bench.service, lambda: image, slices)
+    handler = AddPartitionsToTxnHandler(bench.service, TopicAccess(lambda: image, slices, ALLOW_EVERYTHING))
     names = [f"unknown-{number}" for number in range(many)]
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=ID,
@@ -201,17 +206,17 @@ async def test_the_results_for_very_many_topics_are_built_in_slices(bench: Bench
     unknown = [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
     assert codes(response.results_by_topic_v3_and_below) == dict.fromkeys(names, unknown)
     # A step for the check of each partition, for its result, and for the result of its topic.
-    assert slices.count >= 3 * many // STEPS_PER_SLICE
+    assert slices.slice_count >= 3 * many // STEPS_PER_SLICE
 
 
-async def test_a_client_adds_no_internal_topic(bench: Bench) -> None:
+async def test_a_client_cannot_add_an_internal_topic(bench: Bench) -> None:
     await bench.init()
     assert await bench.add(3, offsets=(0,)) == {
         GROUP_METADATA_TOPIC: [(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     }
 
 
-async def test_brokers_add_and_verify_for_several_transactions_at_once(bench: Bench) -> None:
+async def test_a_broker_adds_and_verifies_several_transactions_in_one_request(bench: Bench) -> None:
     await bench.init()
 
     def asked(transactional_id: str, verify_only: bool, **partitions: tuple[int, ...]) -> Any:
@@ -240,12 +245,14 @@ async def test_brokers_add_and_verify_for_several_transactions_at_once(bench: Be
     ]
 
 
-async def test_the_partition_that_keeps_the_group_joins_the_transaction(bench: Bench) -> None:
+async def test_add_offsets_adds_the_partition_of_the_group(bench: Bench) -> None:
     await bench.init()
     request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
     assert (await bench.adding_offsets.handle(context(4), request)).error_code == 0
     asked = DescribeTransactionsRequest(transactional_ids=(ID, "other", "", ID))
-    described = completed(DescribeTransactionsHandler(bench.service).handle(context(0), asked))
+    described = run_steps(
+        DescribeTransactionsHandler(bench.service, ALLOW_EVERYTHING).handle(context(0), asked)
+    )
     [found, other, unnamed] = described.transaction_states
     assert [(topic.topic, topic.partitions) for topic in found.topics] == [
         (GROUP_METADATA_TOPIC, (GROUP_PARTITION,))
@@ -255,7 +262,7 @@ async def test_the_partition_that_keeps_the_group_joins_the_transaction(bench: B
 
 
 @pytest.mark.parametrize(("version", "producer"), [(4, (-1, -1)), (5, (100, 1))])
-async def test_from_version_5_on_the_end_gives_the_next_epoch(
+async def test_from_version_5_the_end_returns_the_next_epoch(
     bench: Bench, version: int, producer: tuple[int, int]
 ) -> None:
     await bench.init()
@@ -264,19 +271,19 @@ async def test_from_version_5_on_the_end_gives_the_next_epoch(
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *producer)
 
 
-async def test_lists_name_the_states_that_are_not_known(bench: Bench) -> None:
+async def test_unknown_states_in_the_filter_are_returned(bench: Bench) -> None:
     await bench.init()
-    handler = ListTransactionsHandler(bench.service)
+    handler = ListTransactionsHandler(bench.service, ALLOW_EVERYTHING)
     for names, listed in ((("Empty", "Odd"), 1), (("Odd",), 0), ((), 1), (("Ongoing",), 0)):
-        response = completed(handler.handle(context(2), ListTransactionsRequest(state_filters=names)))
+        response = run_steps(handler.handle(context(2), ListTransactionsRequest(state_filters=names)))
         assert len(response.transaction_states) == listed
         assert response.unknown_state_filters == (("Odd",) if "Odd" in names else ())
     with pytest.raises(KafkaError) as error:
-        completed(handler.handle(context(2), ListTransactionsRequest(transactional_id_pattern="(")))
+        run_steps(handler.handle(context(2), ListTransactionsRequest(transactional_id_pattern="(")))
     assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-async def test_offsets_are_not_added_before_it_is_known_where_markers_for_them_go(bench: Bench) -> None:
+async def test_add_offsets_waits_until_the_offsets_partition_is_known(bench: Bench) -> None:
     # A partition that is not in the metadata is taken for a deleted one, which gets no marker: offsets that
     # its leader has taken meanwhile would be pending for ever.
     await bench.init()

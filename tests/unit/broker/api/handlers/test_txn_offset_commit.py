@@ -1,4 +1,4 @@
-"""TxnOffsetCommit: who is asked first, what is refused, what offsets are worth until the end (KIP-447)."""
+"""TxnOffsetCommit: verification, errors, and visibility of offsets (KIP-447)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_kip_447_offsets_are_unstable_until_the_transaction_has_ended(node
     assert await node.offset() == (5, DONE)
 
 
-async def test_what_an_aborted_transaction_committed_is_never_seen(node: TransactionalNode) -> None:
+async def test_offsets_of_an_aborted_transaction_are_not_visible(node: TransactionalNode) -> None:
     await node.commit_plainly(3)
     await node.commit_offset(5)
     assert await node.offset(require_stable=False) == (3, DONE)
@@ -74,7 +74,7 @@ async def test_the_partition_of_the_group_is_verified_or_added(
         (ErrorCode.PRODUCER_FENCED, 4, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
-async def test_nothing_is_committed_in_a_transaction_that_its_coordinator_does_not_know(
+async def test_a_commit_in_an_unknown_transaction_is_refused(
     node: TransactionalNode, said: ErrorCode, version: int, told: ErrorCode
 ) -> None:
     node.use(VerificationSettings(is_enabled=True, retry_backoff_ms=0, retry_backoff_max_ms=0))
@@ -84,7 +84,7 @@ async def test_nothing_is_committed_in_a_transaction_that_its_coordinator_does_n
     assert await node.offset() == (-1, DONE)
 
 
-async def test_while_the_last_transaction_ends_the_commit_of_the_next_waits(node: TransactionalNode) -> None:
+async def test_a_commit_waits_while_the_previous_transaction_ends(node: TransactionalNode) -> None:
     node.coordinator.refusals = {OFFSETS: ErrorCode.CONCURRENT_TRANSACTIONS}
     following = asyncio.ensure_future(node.commit_offset(5, version=5, epoch=1))
     await loop_iterations()
@@ -94,7 +94,7 @@ async def test_while_the_last_transaction_ends_the_commit_of_the_next_waits(node
     assert await following is DONE
 
 
-async def test_a_marker_that_comes_before_the_commit_keeps_it_out(node: TransactionalNode) -> None:
+async def test_a_marker_before_the_commit_refuses_it(node: TransactionalNode) -> None:
     """KAFKA-14402, for offsets: nobody would ever end that transaction, and consumers wait for it."""
     node.coordinator.gate = asyncio.Event()
     late = asyncio.ensure_future(node.commit_offset(5))
@@ -106,7 +106,7 @@ async def test_a_marker_that_comes_before_the_commit_keeps_it_out(node: Transact
     assert await node.offset() == (-1, DONE)
 
 
-async def test_the_marker_of_the_last_transaction_does_not_keep_the_offsets_of_the_next_out(
+async def test_the_marker_of_the_previous_transaction_does_not_refuse_the_commit(
     node: TransactionalNode,
 ) -> None:
     assert await node.commit_offset(5, version=5) is DONE
@@ -121,13 +121,13 @@ async def test_the_marker_of_the_last_transaction_does_not_keep_the_offsets_of_t
     assert await node.offset() == (6, DONE)
 
 
-async def test_a_replaced_producer_commits_nothing(node: TransactionalNode) -> None:
+async def test_a_fenced_producer_cannot_commit(node: TransactionalNode) -> None:
     await node.end(OFFSETS, commit=False, epoch=3)
     assert await node.commit_offset(5, epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert await node.offset() == (-1, DONE)
 
 
-async def test_topics_and_groups_that_are_none_are_refused(node: TransactionalNode) -> None:
+async def test_unknown_topics_and_invalid_groups_are_refused(node: TransactionalNode) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert await node.commit_offset(5, topic="nowhere") is unknown
     assert await node.commit_offset(5, 9) is unknown
@@ -135,7 +135,7 @@ async def test_topics_and_groups_that_are_none_are_refused(node: TransactionalNo
     assert node.coordinator.asked == []
 
 
-async def test_a_generation_that_is_not_the_groups_is_refused(node: TransactionalNode) -> None:
+async def test_a_stale_generation_is_refused(node: TransactionalNode) -> None:
     assert await node.commit_offset(5, member_id="m", generation=1) is ErrorCode.ILLEGAL_GENERATION
 
 
@@ -143,7 +143,7 @@ async def test_a_generation_that_is_not_the_groups_is_refused(node: Transactiona
     ("version", "told"),
     [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)],
 )
-async def test_kafka_7296_old_producers_do_not_learn_that_groups_are_loading(
+async def test_kafka_7296_older_producers_get_another_error_while_groups_are_loading(
     node: TransactionalNode, version: int, told: ErrorCode
 ) -> None:
     node.groups.on_resignation(0)
@@ -151,7 +151,7 @@ async def test_kafka_7296_old_producers_do_not_learn_that_groups_are_loading(
     assert await node.commit_offset(5, version=version) is told
 
 
-async def test_a_coordinator_that_moves_during_the_verification_commits_nothing(
+async def test_a_coordinator_that_moves_during_verification_commits_nothing(
     node: TransactionalNode,
 ) -> None:
     node.coordinator.gate = asyncio.Event()
@@ -163,7 +163,7 @@ async def test_a_coordinator_that_moves_during_the_verification_commits_nothing(
     assert node.partition(OFFSETS).log.log_end_offset == 0
 
 
-async def test_a_commit_outside_of_the_transaction_that_is_later_in_the_log_stays(
+async def test_a_later_commit_outside_the_transaction_prevails(
     node: TransactionalNode,
 ) -> None:
     await node.commit_offset(5)
@@ -172,7 +172,7 @@ async def test_a_commit_outside_of_the_transaction_that_is_later_in_the_log_stay
     assert await node.offset() == (9, DONE)
 
 
-async def test_a_deleted_group_does_not_come_back_with_the_end_of_a_transaction(
+async def test_a_deleted_group_is_not_restored_by_the_end_of_a_transaction(
     node: TransactionalNode,
 ) -> None:
     await node.commit_offset(5)

@@ -1,4 +1,4 @@
-"""Markers end transactions where they are led, are answered when they are replicated, and may come again."""
+"""WriteTxnMarkers: the end of transactions, replication, and repeated markers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.logs.partition_logs import all_records
 from tests.support.loops.yields import loop_iterations
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.transactions.transactional_node import (
     OFFSETS,
     PRODUCER,
@@ -29,7 +30,7 @@ from tidelog.protocol.messages.describe_producers import DescribeProducersReques
 from tidelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.registry import ApiKey
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 T1 = TopicPartition("t", 1)
 DONE = ErrorCode.NONE
@@ -72,7 +73,7 @@ async def test_a_marker_ends_the_transaction_in_each_partition(node: Transaction
     assert [one.first_offset for one in node.partition().log.segments.active.txn_index.entries()] == [0]
 
 
-async def test_a_marker_that_is_sent_again_decides_nothing_again(node: TransactionalNode) -> None:
+async def test_a_repeated_marker_has_no_effect(node: TransactionalNode) -> None:
     await node.produced()
     assert await node.end(T0) == await node.end(T0) == {T0: DONE}
     assert node.last_stable_offset() == 3
@@ -80,20 +81,20 @@ async def test_a_marker_that_is_sent_again_decides_nothing_again(node: Transacti
     assert await node.end(T0, coordinator_epoch=4) == {T0: DONE}
 
 
-async def test_a_marker_that_names_a_partition_several_times_is_written_once(node: TransactionalNode) -> None:
+async def test_a_marker_for_a_repeated_partition_is_written_once(node: TransactionalNode) -> None:
     await node.produced()
     assert await node.end(T0, T0, T0) == {T0: DONE}
     assert markers_in(node, T0) == [ControlRecordType.COMMIT]
 
 
-async def test_a_replaced_coordinator_is_fenced(node: TransactionalNode) -> None:
+async def test_a_marker_with_an_older_coordinator_epoch_is_fenced(node: TransactionalNode) -> None:
     await node.end(T0, coordinator_epoch=4)
     await node.produced(sequence=0)
     assert await node.end(T0, coordinator_epoch=3) == {T0: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
     assert node.last_stable_offset() == 1, "its transaction is still open"
 
 
-async def test_a_marker_of_a_replaced_producer_is_refused(node: TransactionalNode) -> None:
+async def test_a_marker_with_an_older_producer_epoch_is_refused(node: TransactionalNode) -> None:
     await node.produced(epoch=3)
     assert await node.end(T0, epoch=2) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
 
@@ -106,7 +107,7 @@ async def test_with_transaction_version_2_a_marker_must_have_a_higher_epoch(node
     assert await node.end(T0, epoch=4, transaction_version=2) == {T0: DONE}, "when it is sent again"
 
 
-async def test_partitions_that_are_not_led_here_say_so(node: TransactionalNode) -> None:
+async def test_partitions_with_another_leader_are_refused(node: TransactionalNode) -> None:
     elsewhere, unknown = TopicPartition("__transaction_state", 0), TopicPartition("nowhere", 0)
     assert await node.end(T0, elsewhere, unknown) == {
         T0: DONE,
@@ -115,7 +116,7 @@ async def test_partitions_that_are_not_led_here_say_so(node: TransactionalNode) 
     }
 
 
-async def test_markers_of_several_producers_are_answered_by_producer(node: TransactionalNode) -> None:
+async def test_results_are_grouped_by_producer(node: TransactionalNode) -> None:
     await node.produced()
     await node.produced(producer_id=8)
     topic = WritableTxnMarkerTopic(name="t", partition_indexes=(0,))
@@ -130,7 +131,7 @@ async def test_markers_of_several_producers_are_answered_by_producer(node: Trans
     assert await node.write_markers() == {}
 
 
-async def test_a_marker_is_answered_when_its_followers_have_it() -> None:
+async def test_the_response_waits_for_the_replication_of_the_marker() -> None:
     node = await two_replicas()
     ending = asyncio.ensure_future(node.end(T0))
     await loop_iterations()
@@ -140,7 +141,7 @@ async def test_a_marker_is_answered_when_its_followers_have_it() -> None:
     await node.stop()
 
 
-async def test_the_markers_of_many_producers_in_a_partition_are_waited_for_together(
+async def test_markers_of_many_producers_in_a_partition_wait_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     waiting: list[int] = []
@@ -173,7 +174,7 @@ async def test_a_marker_that_is_not_replicated_in_time_is_timed_out() -> None:
     await node.stop()
 
 
-async def test_without_enough_replicas_no_marker_is_written() -> None:
+async def test_no_marker_is_written_below_min_insync_replicas() -> None:
     node = await two_replicas()
     topic_id = node.replicas.image.topics_by_name["t"].id
     node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=(1,)))
@@ -182,18 +183,18 @@ async def test_without_enough_replicas_no_marker_is_written() -> None:
     await node.stop()
 
 
-async def test_describe_producers_shows_who_hangs_and_an_administrator_can_abort_it(
+async def test_describe_producers_shows_a_hanging_transaction_that_can_be_aborted(
     node: TransactionalNode,
 ) -> None:
     """As `kafka-transactions abort` does: what DescribeProducers says goes into a marker of version 1."""
     await node.end(T0, coordinator_epoch=6)
     await node.produced()
-    handler = DescribeProducersHandler(node.replicas.manager)
+    handler = DescribeProducersHandler(node.replicas.manager, ALLOW_EVERYTHING)
     request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
 
     def described() -> tuple[int, int, int, int]:
         context = request_context(ApiKey.DESCRIBE_PRODUCERS, 0)
-        (found,) = completed(handler.handle(context, request)).topics[0].partitions[0].active_producers
+        (found,) = run_steps(handler.handle(context, request)).topics[0].partitions[0].active_producers
         return (
             found.producer_id,
             found.producer_epoch,
@@ -216,14 +217,14 @@ async def test_describe_producers_shows_who_hangs_and_an_administrator_can_abort
     assert node.last_stable_offset() == 3
 
 
-async def test_the_group_coordinator_learns_of_the_end(node: TransactionalNode) -> None:
+async def test_the_group_coordinator_is_notified_of_the_end(node: TransactionalNode) -> None:
     assert await node.commit_offset(5) is DONE
     assert await node.offset() == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     assert await node.end(OFFSETS) == {OFFSETS: DONE}
     assert await node.offset() == (5, DONE)
 
 
-async def test_a_group_coordinator_that_loads_is_asked_again_later(node: TransactionalNode) -> None:
+async def test_a_loading_group_coordinator_is_retried(node: TransactionalNode) -> None:
     await node.commit_offset(5)
     node.groups.on_resignation(0)
     assert await node.end(OFFSETS) == {OFFSETS: ErrorCode.NOT_LEADER_OR_FOLLOWER}
@@ -234,7 +235,7 @@ async def test_a_group_coordinator_that_loads_is_asked_again_later(node: Transac
     assert await node.offset() == (5, DONE)
 
 
-async def test_kafka_15784_a_marker_that_is_not_written_decides_nothing_in_memory(
+async def test_kafka_15784_a_failed_marker_write_changes_no_state(
     node: TransactionalNode,
 ) -> None:
     """Else a consumer is told offsets that the next coordinator does not know of."""
@@ -249,7 +250,7 @@ async def test_kafka_15784_a_marker_that_is_not_written_decides_nothing_in_memor
     assert await node.offset() == (5, DONE)
 
 
-async def test_kafka_15784_what_a_marker_decides_is_not_seen_before_it_is_replicated() -> None:
+async def test_kafka_15784_the_effect_of_a_marker_is_visible_after_its_replication() -> None:
     node = await two_replicas()
     committing = asyncio.ensure_future(node.commit_offset(5))
     await loop_iterations()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from time import monotonic
 from typing import Any
 
 import pytest
 
+from tests.harness.quotas.rates import set_quotas
 from tests.support.network.raw_client import RawClient
 from tests.support.nodes.three_nodes import ThreeNodes
 from tests.support.waiting import wait_until
@@ -17,13 +19,6 @@ from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, D
 from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from tidelog.protocol.registry import FORWARDABLE, ApiKey
 from tidelog.testing.embedded import EmbeddedCluster
-
-# Delegation tokens need authentication, which is not supported yet.
-NOT_SERVED = {
-    ApiKey.CREATE_DELEGATION_TOKEN,
-    ApiKey.RENEW_DELEGATION_TOKEN,
-    ApiKey.EXPIRE_DELEGATION_TOKEN,
-}
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +50,7 @@ def test_a_controller_lists_what_it_serves(three: ThreeNodes) -> None:
     with controller_client(three, 1) as client:
         request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
         keys = {each.api_key for each in client.ask(request, 4, ApiVersionsResponse).api_keys}
-    assert keys >= FORWARDABLE - NOT_SERVED
+    assert keys >= FORWARDABLE
     assert keys >= {ApiKey.ENVELOPE, ApiKey.BROKER_REGISTRATION, ApiKey.BROKER_HEARTBEAT, ApiKey.VOTE}
     assert not keys & {ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.JOIN_GROUP, ApiKey.FIND_COORDINATOR}
 
@@ -80,6 +75,44 @@ def test_a_controller_does_not_describe_brokers_nor_a_broker_controllers(three: 
     host, _, broker_port = three.servers.split(",")[0].rpartition(":")
     with RawClient(host, int(broker_port)) as client:
         assert described(client, 1, endpoint_type=2).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+
+
+@pytest.fixture
+def quota(three: ThreeNodes) -> Iterator[Callable[[str, float], None]]:
+    """Sets a quota of the raw clients, which is removed at the end."""
+    names: set[str] = set()
+
+    def alter(name: str, value: float) -> None:
+        names.add(name)
+        set_quotas(three.servers, {name: value}, "raw")
+
+    yield alter
+    set_quotas(three.servers, dict.fromkeys(names), "raw")
+
+
+def test_a_client_that_uses_too_much_time_is_throttled(
+    three: ThreeNodes, quota: Callable[[str, float], None]
+) -> None:
+    quota("request_percentage", 0.000_1)
+    with controller_client(three, 1) as client:
+        wait_until(lambda: described(client, 1, endpoint_type=2).throttle_time_ms > 0)
+
+
+def test_a_client_that_changes_too_many_partitions_directly_is_muted(
+    three: ThreeNodes, quota: Callable[[str, float], None]
+) -> None:
+    quota("controller_mutation_rate", 1)
+    active = three.controller()
+    assert active is not None
+    topic = CreatableTopic(name="muted", num_partitions=12, replication_factor=1)
+    with controller_client(three, active) as client:
+        # Version 5 is not strict: the topic is created, and the client is throttled.
+        request = CreateTopicsRequest(topics=(topic,), timeout_ms=5_000)
+        began_s = monotonic()
+        throttle_time_ms = client.ask(request, 5, CreateTopicsResponse).throttle_time_ms
+        assert throttle_time_ms > 500
+        described(client, 1, endpoint_type=2)
+        assert monotonic() - began_s > throttle_time_ms / 1000 - 0.1
 
 
 def test_only_the_active_controller_changes_metadata(three: ThreeNodes) -> None:

@@ -53,7 +53,7 @@ from tidelog.protocol.messages.create_topics import (
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
 from tidelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
 SESSION_MS = 9000
@@ -98,7 +98,7 @@ def registration(incarnation: int) -> BrokerRegistrationRequest:
     )
 
 
-async def test_a_broker_registers_is_unfenced_and_keeps_its_id_during_its_session() -> None:
+async def test_a_broker_registers_is_unfenced_and_reserves_its_id() -> None:
     async with store_with_partition() as store:
         clock, heartbeats = ManualClock(), BrokerHeartbeats(SESSION_MS)
         register = BrokerRegistrationHandler(store, SETTINGS, heartbeats, clock)
@@ -132,7 +132,7 @@ async def test_a_broker_that_may_shut_down_can_be_replaced_at_once() -> None:
         assert (await register.handle(context(62, 4), registration(71))).broker_epoch > epoch
 
 
-async def test_a_leader_changes_its_in_sync_set() -> None:
+async def test_a_leader_changes_the_isr() -> None:
     async with store_with_partition() as store:
         topic = store.image.topics_by_name["orders"]
         wished = RequestPartitionData(
@@ -148,7 +148,7 @@ async def test_a_leader_changes_its_in_sync_set() -> None:
         assert partition(store).isr == (1,)
 
 
-async def test_a_partition_moves_and_is_listed_while_it_does() -> None:
+async def test_a_reassignment_is_listed_until_it_completes() -> None:
     async with store_with_partition() as store:
         reassignment = ReassignablePartition(partition_index=0, replicas=(3, 1))
         request = AlterPartitionReassignmentsRequest(
@@ -157,7 +157,7 @@ async def test_a_partition_moves_and_is_listed_while_it_does() -> None:
         answer = await AlterPartitionReassignmentsHandler(store, SETTINGS).handle(context(45, 1), request)
         assert answer.responses[0].partitions[0].error_code == 0
         listing = ListPartitionReassignmentsHandler(lambda: store.image)
-        ongoing = completed(listing.handle(context(46, 0), ListPartitionReassignmentsRequest()))
+        ongoing = run_steps(listing.handle(context(46, 0), ListPartitionReassignmentsRequest()))
         assert ongoing.topics[0].partitions[0].adding_replicas == (3,)
 
 

@@ -94,7 +94,7 @@ def requests() -> Iterator[tuple[ApiKey, int, Any]]:
 
 @on_both_loops
 @pytest.mark.parametrize("voters", [1, 3])
-async def test_extreme_requests_are_answered_and_do_not_end_the_quorum(voters: int) -> None:
+async def test_requests_with_extreme_values_do_not_end_the_quorum(voters: int) -> None:
     async with quorum_nodes(voters) as nodes:
         await nodes.start(1)
         if voters == 1:
@@ -133,7 +133,7 @@ def answers(seed: int) -> Iterator[Any]:
 
 @on_both_loops
 @pytest.mark.parametrize("seed", range(4))
-async def test_responses_without_meaning_are_ignored(seed: int) -> None:
+async def test_invalid_responses_are_ignored(seed: int) -> None:
     async with quorum_nodes(3) as nodes:
         await nodes.start(1)
         raft = nodes.running[1].raft

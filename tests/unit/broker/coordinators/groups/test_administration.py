@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.groups.coordinator import GroupBench
+from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.broker.coordinators.groups.administration import filter_of
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 
-def listed(bench: GroupBench, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> dict[str, str]:
-    filters = (completed(filter_of(names)) for names in (states, types))
+def listed(
+    bench: GroupCoordinatorFixture, states: tuple[str, ...] = (), types: tuple[str, ...] = ()
+) -> dict[str, str]:
+    filters = (run_steps(filter_of(names)) for names in (states, types))
     return {
         group.group_id: group.group_state
-        for group in completed(bench.coordinator.administration.list_groups(*filters))
+        for group in run_steps(bench.coordinator.administration.list_groups(*filters))
     }
 
 
-def with_some_groups() -> GroupBench:
-    bench = GroupBench()
+def with_some_groups() -> GroupCoordinatorFixture:
+    bench = GroupCoordinatorFixture()
     bench.stable_group(1)
     bench.commit({("t", 0): 1}, group_id="simple")
     bench.come_in("young")
@@ -30,7 +32,7 @@ def test_groups_are_listed_with_state_and_type() -> None:
     bench = with_some_groups()
     assert listed(bench) == {"g": "Stable", "simple": "Empty", "young": "PreparingRebalance"}
     by_id = {
-        group.group_id: group for group in completed(bench.coordinator.administration.list_groups((), ()))
+        group.group_id: group for group in run_steps(bench.coordinator.administration.list_groups((), ()))
     }
     assert {group.group_type for group in by_id.values()} == {"Classic"}
     assert (by_id["g"].protocol_type, by_id["simple"].protocol_type) == ("consumer", "")
@@ -54,8 +56,8 @@ def test_groups_are_filtered_by_state_and_type(
     assert set(listed(with_some_groups(), states, types)) == expected
 
 
-def test_a_stable_group_is_described_with_what_its_members_said_and_got() -> None:
-    bench = GroupBench()
+def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = bench.stable_group(2, protocols=[("range", b"wishes")])
     group = bench.coordinator.administration.describe_group("g", 6)
     assert (group.error_code, group.group_state) == (0, "Stable")
@@ -66,8 +68,8 @@ def test_a_stable_group_is_described_with_what_its_members_said_and_got() -> Non
     ]
 
 
-def test_a_rebalancing_group_is_described_without_what_its_members_said() -> None:
-    bench = GroupBench()
+def test_a_rebalancing_group_is_described_without_metadata() -> None:
+    bench = GroupCoordinatorFixture()
     _, two = bench.stable_group(2, protocols=[("range", b"wishes")])
     bench.leave((two, None))
     group = bench.coordinator.administration.describe_group("g", 6)
@@ -76,7 +78,7 @@ def test_a_rebalancing_group_is_described_without_what_its_members_said() -> Non
 
 
 def test_an_unknown_group_is_dead_and_from_version_6_on_an_error() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     old, new = (bench.coordinator.administration.describe_group("g", version) for version in (5, 6))
     assert (old.group_state, old.error_code, old.error_message) == ("Dead", 0, None)
     assert (new.group_state, new.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
@@ -101,8 +103,8 @@ def test_only_known_groups_without_members_are_deleted_with_their_offsets() -> N
     assert again.offsets("simple") == {}
 
 
-def test_a_deleted_group_may_come_back() -> None:
-    bench = GroupBench()
+def test_a_deleted_group_can_be_created_again() -> None:
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1)
     pending = bench.join(session_ms=100_000).got.member_id
     bench.leave((one, None))

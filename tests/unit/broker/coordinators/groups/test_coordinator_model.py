@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.configs import group_config
-from tests.support.groups.coordinator import GroupBench, Waiting, subscription
+from tests.support.groups.coordinator import GroupCoordinatorFixture, Waiting, subscription
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind
 from tidelog.broker.coordinators.groups.group import Group
 from tidelog.broker.coordinators.groups.member_memory import MEMBER_BYTES, size_of
@@ -60,7 +60,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @initialize(count=st.integers(0, 3), instances=st.booleans())
     def begin(self, count: int, instances: bool) -> None:
-        self.bench = GroupBench(CONFIG)
+        self.bench = GroupCoordinatorFixture(CONFIG)
         self.clients: list[Client] = []
         self.all_waiting: list[Waiting] = []
         self.leaders: dict[tuple[Group, int], set[str]] = defaultdict(set)

@@ -1,4 +1,4 @@
-"""Deadlines against a dictionary that is searched for the smallest."""
+"""Deadlines compared with a dictionary that is searched for the minimum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ operations = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(steps=operations)
-def test_deadlines_come_in_their_order_however_they_are_moved(
+def test_deadlines_expire_in_order_after_changes(
     steps: list[tuple[str, DeadlineKey, int]],
 ) -> None:
     deadlines, model = Deadlines(), dict[DeadlineKey, int]()
@@ -44,7 +44,7 @@ def test_deadlines_come_in_their_order_however_they_are_moved(
         assert len(deadlines) == len(model)
 
 
-def test_members_that_come_and_go_do_not_fill_the_heap() -> None:
+def test_added_and_removed_members_do_not_fill_the_heap() -> None:
     deadlines = Deadlines()
     for index in range(10_000):
         key = DeadlineKey(DeadlineKind.SESSION, "g", str(index))

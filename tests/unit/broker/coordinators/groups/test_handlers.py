@@ -1,4 +1,4 @@
-"""The group APIs through their handlers, in every version: what is asked and answered survives the wire."""
+"""The group APIs in every version, through their handlers and the codec."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import loop_iterations
 from tests.support.metadata.images import LISTENER, broker_registration_record, replayed
+from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.delete_groups import DeleteGroupsHandler
 from tidelog.broker.api.handlers.describe_groups import DescribeGroupsHandler
 from tidelog.broker.api.handlers.find_coordinator import (
@@ -30,6 +31,7 @@ from tidelog.broker.api.handlers.list_groups import ListGroupsHandler
 from tidelog.broker.api.handlers.offset_commit import OffsetCommitHandler
 from tidelog.broker.api.handlers.offset_delete import OffsetDeleteHandler
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
+from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.shared.partitioning import partition_for
@@ -70,7 +72,7 @@ from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.registry import response_type
 from tidelog.protocol.schema import ZERO_UUID, ApiMessage, MetadataRecord
-from tidelog.protocol.steps import Steps, completed
+from tidelog.protocol.steps import Steps, run_steps
 
 TOPIC_ID, OFFSETS_ID, UNKNOWN_ID = UUID(int=11), UUID(int=12), UUID(int=13)
 CLIENT = ClientInformation()
@@ -115,18 +117,20 @@ class Broker:
             },
             image,
             self,
+            authorizer=ALLOW_EVERYTHING,
         )
+        topics = TopicAccess(image, Slices(self.time), ALLOW_EVERYTHING)
         self.handlers: dict[type[ApiMessage], Any] = {
             JoinGroupRequest: JoinGroupHandler(service),
             SyncGroupRequest: SyncGroupHandler(service),
             HeartbeatRequest: HeartbeatHandler(service),
             LeaveGroupRequest: LeaveGroupHandler(service),
-            OffsetCommitRequest: OffsetCommitHandler(service, image, Slices(self.time)),
-            OffsetFetchRequest: OffsetFetchHandler(service, image, Slices(self.time)),
-            OffsetDeleteRequest: OffsetDeleteHandler(service, image, Slices(self.time)),
-            ListGroupsRequest: ListGroupsHandler(service),
-            DescribeGroupsRequest: DescribeGroupsHandler(service),
-            DeleteGroupsRequest: DeleteGroupsHandler(service, Slices(self.time)),
+            OffsetCommitRequest: OffsetCommitHandler(service, topics),
+            OffsetFetchRequest: OffsetFetchHandler(service, topics),
+            OffsetDeleteRequest: OffsetDeleteHandler(service, topics),
+            ListGroupsRequest: ListGroupsHandler(service, ALLOW_EVERYTHING),
+            DescribeGroupsRequest: DescribeGroupsHandler(service, ALLOW_EVERYTHING),
+            DeleteGroupsRequest: DeleteGroupsHandler(service, Slices(self.time), ALLOW_EVERYTHING),
             FindCoordinatorRequest: find,
         }
 
@@ -147,7 +151,7 @@ class Broker:
         )
         answer: Any = self.handlers[type(request)].handle(context, arrived)
         if inspect.isgenerator(answer):
-            answer = completed(cast("Steps[Any]", answer))
+            answer = run_steps(cast("Steps[Any]", answer))
         if inspect.isawaitable(answer):
             answer = await answer
         return decode(response_type(request.api_key), encode(answer, version), version)
@@ -227,7 +231,9 @@ async def test_a_fenced_join_can_be_expressed_in_every_version(broker: Broker, v
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_the_assignment_comes_back_in_every_version_of_sync_group(broker: Broker, version: int) -> None:
+async def test_the_assignment_is_returned_in_every_version_of_sync_group(
+    broker: Broker, version: int
+) -> None:
     member_id = (await join(broker, 3)).member_id
     request = SyncGroupRequest(
         group_id="g",
@@ -302,14 +308,14 @@ async def test_offsets_are_committed_in_every_version_for_partitions_that_exist(
     assert found.partitions[0].committed_leader_epoch == (3 if version >= 6 else -1)
 
 
-async def test_an_error_of_the_whole_commit_is_set_for_every_partition_that_exists(broker: Broker) -> None:
+async def test_an_error_of_the_whole_commit_is_set_for_every_existing_partition(broker: Broker) -> None:
     request = commit_request(9, ("t", TOPIC_ID, 0), ("u", UNKNOWN_ID, 0))
     answer = await broker.ask(replace(request, generation_id_or_member_epoch=3, member_id="m"), 9)
     errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
     assert errors == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-async def test_a_commit_of_nothing_that_exists_does_not_bother_the_coordinator(broker: Broker) -> None:
+async def test_a_commit_without_existing_partitions_does_not_reach_the_coordinator(broker: Broker) -> None:
     answer = await broker.ask(commit_request(9, ("u", UNKNOWN_ID, 0)), 9)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.log.batches == {0: []}
@@ -358,9 +364,7 @@ async def test_all_offsets_are_fetched_in_every_version_that_can_ask_for_them(
 
 
 @pytest.mark.parametrize("version", [7, 8, 10])
-async def test_offsets_that_are_asked_for_several_times_are_answered_once(
-    broker: Broker, version: int
-) -> None:
+async def test_repeated_partitions_are_returned_once(broker: Broker, version: int) -> None:
     request = fetch_request(version)
     if version < 8:
         (asked,) = request.topics or ()
@@ -377,7 +381,7 @@ async def test_offsets_that_are_asked_for_several_times_are_answered_once(
     assert [[p.partition_index for p in topic.partitions] for topic in topics] == [[1, 0]]
 
 
-async def test_a_topic_id_that_is_unknown_is_answered_for_each_of_its_partitions(broker: Broker) -> None:
+async def test_an_unknown_topic_id_is_reported_for_each_partition(broker: Broker) -> None:
     await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     asked = tuple(
         OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=(0,))
@@ -425,7 +429,7 @@ async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_name(
 
 
 @pytest.mark.parametrize("version", range(1, 11))
-async def test_a_group_that_is_kept_elsewhere_is_refused_where_the_version_has_room_for_it(
+async def test_a_group_of_another_coordinator_is_refused_in_the_field_of_the_version(
     broker: Broker, version: int
 ) -> None:
     broker.service.on_resignation(0)
@@ -503,7 +507,7 @@ def find_request(version: int, key_type: int = 0) -> FindCoordinatorRequest:
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_the_first_question_for_a_coordinator_creates_the_topic(broker: Broker, version: int) -> None:
+async def test_find_coordinator_creates_the_offsets_topic(broker: Broker, version: int) -> None:
     answer = await broker.ask(find_request(version), version)
     first = answer if version < 4 else answer.coordinators[0]
     assert (first.error_code, first.node_id, first.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
@@ -518,7 +522,7 @@ async def test_the_first_question_for_a_coordinator_creates_the_topic(broker: Br
         assert answer.error_message == "NONE"
 
 
-async def test_a_partition_without_a_living_leader_has_no_coordinator(broker: Broker) -> None:
+async def test_a_partition_without_live_leader_has_no_coordinator(broker: Broker) -> None:
     broker.image = replayed(topic("__consumer_offsets", OFFSETS_ID, 50, leader=-1), broker.image)
     answer = await broker.ask(find_request(4), 4)
     assert {c.error_code for c in answer.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}

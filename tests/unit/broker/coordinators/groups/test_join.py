@@ -1,18 +1,18 @@
-"""How members join: ids, waiting, leaders, protocols, and every refusal."""
+"""JoinGroup: member ids, waiting, leaders, protocols, and errors."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.configs import group_config
-from tests.support.groups.coordinator import GroupBench
+from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.broker.coordinators.groups.join import PROTOCOLS_MAX
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 
-def test_the_first_member_is_given_an_id_and_leads_when_the_initial_delay_has_expired() -> None:
-    bench = GroupBench()
+def test_the_first_member_gets_an_id_and_leads_after_the_initial_delay() -> None:
+    bench = GroupCoordinatorFixture()
     first = bench.join()
     assert (first.error, first.got.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "c-1")
     assert bench.state() == "Empty"
@@ -28,8 +28,8 @@ def test_the_first_member_is_given_an_id_and_leads_when_the_initial_delay_has_ex
     assert bench.state() == "CompletingRebalance"
 
 
-def test_a_member_of_an_old_version_joins_without_being_sent_back_for_an_id() -> None:
-    bench = GroupBench()
+def test_an_older_version_joins_without_member_id_required() -> None:
+    bench = GroupCoordinatorFixture()
     join = bench.join(version=3)
     assert join.is_waiting
     bench.pass_time(3_000)
@@ -37,7 +37,7 @@ def test_a_member_of_an_old_version_joins_without_being_sent_back_for_an_id() ->
 
 
 def test_only_the_leader_gets_the_list_of_members() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     _, leader = bench.come_in()
     _, follower = bench.come_in()
     bench.pass_time(6_000)
@@ -45,8 +45,8 @@ def test_only_the_leader_gets_the_list_of_members() -> None:
     assert (follower.got.members, follower.got.leader) == ((), "c-1")
 
 
-def test_the_initial_delay_starts_again_while_members_come_but_ends_with_the_rebalance_timeout() -> None:
-    bench = GroupBench()
+def test_the_initial_delay_restarts_for_new_members_up_to_the_rebalance_timeout() -> None:
+    bench = GroupCoordinatorFixture()
     joins = [bench.come_in(rebalance_ms=8_000)[1]]
     for _ in range(2):
         bench.pass_time(2_000)
@@ -60,21 +60,21 @@ def test_the_initial_delay_starts_again_while_members_come_but_ends_with_the_reb
 
 
 def test_the_initial_delay_is_not_extended_without_new_members() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     _, join = bench.come_in()
     bench.pass_time(3_000)
     assert join.error is ErrorCode.NONE
 
 
-def test_without_an_initial_delay_the_group_is_complete_at_once() -> None:
-    bench = GroupBench(group_config(group_initial_rebalance_delay_ms=0))
+def test_without_an_initial_delay_the_join_completes_at_once() -> None:
+    bench = GroupCoordinatorFixture(group_config(group_initial_rebalance_delay_ms=0))
     _, join = bench.come_in()
     bench.pass_time(0)
     assert join.error is ErrorCode.NONE
 
 
-def test_a_member_that_joins_a_stable_group_makes_all_members_join_again() -> None:
-    bench = GroupBench()
+def test_a_new_member_of_a_stable_group_starts_a_rebalance() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = bench.stable_group()
     three, join = bench.come_in()
     assert bench.state() == "PreparingRebalance"
@@ -87,8 +87,8 @@ def test_a_member_that_joins_a_stable_group_makes_all_members_join_again() -> No
     assert [m.member_id for m in joins[2].got.members] == [one, two, three]
 
 
-def test_members_that_do_not_join_again_in_time_are_dropped() -> None:
-    bench = GroupBench()
+def test_members_that_do_not_rejoin_in_time_are_removed() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = bench.stable_group(rebalance_ms=5_000)
     _, join = bench.come_in(rebalance_ms=5_000)
     again = bench.join(member_id=two, rebalance_ms=5_000)
@@ -100,8 +100,8 @@ def test_members_that_do_not_join_again_in_time_are_dropped() -> None:
     assert bench.heartbeat(one, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_was_given_an_id_is_waited_for_and_forgotten_after_its_session() -> None:
-    bench = GroupBench()
+def test_a_pending_member_is_awaited_until_its_session_expires() -> None:
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1)
     pending = bench.join(session_ms=7_000).got.member_id
     _, two = bench.come_in()
@@ -112,14 +112,14 @@ def test_a_member_that_was_given_an_id_is_waited_for_and_forgotten_after_its_ses
     assert bench.join(member_id=pending).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_pending_member_cannot_come_back_as_a_static_one() -> None:
-    bench = GroupBench()
+def test_a_pending_member_cannot_join_as_a_static_one() -> None:
+    bench = GroupCoordinatorFixture()
     member_id = bench.join().got.member_id
     assert bench.join(member_id=member_id, instance="i").error is ErrorCode.INVALID_REQUEST
 
 
-def test_a_new_member_that_waits_for_five_minutes_is_dropped_with_unknown_member_id() -> None:
-    bench = GroupBench()
+def test_a_new_member_that_waits_for_five_minutes_gets_unknown_member_id() -> None:
+    bench = GroupCoordinatorFixture()
     bench.stable_group(rebalance_ms=1_000_000, session_ms=1_800_000)
     _, join = bench.come_in(rebalance_ms=1_000_000, session_ms=1_800_000)
     bench.pass_time(299_999)
@@ -128,8 +128,8 @@ def test_a_new_member_that_waits_for_five_minutes_is_dropped_with_unknown_member
     assert (join.error, join.got.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
 
 
-def test_a_second_join_of_a_waiting_member_answers_the_first() -> None:
-    bench = GroupBench()
+def test_a_second_join_of_a_waiting_member_completes_the_first() -> None:
+    bench = GroupCoordinatorFixture()
     member_id, first = bench.come_in()
     second = bench.join(member_id=member_id)
     assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
@@ -137,8 +137,8 @@ def test_a_second_join_of_a_waiting_member_answers_the_first() -> None:
     assert second.error is ErrorCode.NONE
 
 
-def test_most_votes_choose_the_protocol_among_those_that_all_support() -> None:
-    bench = GroupBench()
+def test_the_protocol_with_most_votes_among_common_ones_is_selected() -> None:
+    bench = GroupCoordinatorFixture()
     wishes = [("a", "b", "c"), ("c", "b"), ("b", "c")]
     joins = [bench.come_in(protocols=[(name, name.encode()) for name in names])[1] for names in wishes]
     bench.pass_time(6_000)
@@ -146,8 +146,8 @@ def test_most_votes_choose_the_protocol_among_those_that_all_support() -> None:
     assert [m.metadata for m in joins[0].got.members] == [b"b", b"b", b"b"]
 
 
-def test_a_protocol_named_twice_counts_once() -> None:
-    bench = GroupBench()
+def test_a_repeated_protocol_counts_once() -> None:
+    bench = GroupCoordinatorFixture()
     _, join = bench.come_in(protocols=[("range", b"1"), ("range", b"2")])
     bench.pass_time(3_000)
     assert (join.got.protocol_name, join.got.members[0].metadata) == ("range", b"1")
@@ -162,8 +162,8 @@ def test_a_protocol_named_twice_counts_once() -> None:
         {"protocol_type": ""},
     ],
 )
-def test_a_member_that_cannot_work_with_the_others_is_refused(options: dict[str, object]) -> None:
-    bench = GroupBench()
+def test_a_member_without_a_common_protocol_is_refused(options: dict[str, object]) -> None:
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1)
     assert bench.join(**options).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # type: ignore[arg-type]
     refused = bench.join(member_id=one, **options)  # type: ignore[arg-type]
@@ -172,32 +172,32 @@ def test_a_member_that_cannot_work_with_the_others_is_refused(options: dict[str,
 
 
 @pytest.mark.parametrize("options", [{"protocols": []}, {"protocol_type": ""}])
-def test_a_new_group_is_not_made_for_a_member_without_protocols(options: dict[str, object]) -> None:
-    bench = GroupBench()
+def test_a_member_without_protocols_creates_no_group(options: dict[str, object]) -> None:
+    bench = GroupCoordinatorFixture()
     assert bench.join(**options).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # type: ignore[arg-type]
-    assert completed(bench.coordinator.administration.list_groups((), ())) == []
+    assert run_steps(bench.coordinator.administration.list_groups((), ())) == []
     assert bench.log == []
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001, 0, -1])
 def test_a_session_timeout_out_of_bounds_is_refused(session_ms: int) -> None:
-    assert GroupBench().join(session_ms=session_ms).error is ErrorCode.INVALID_SESSION_TIMEOUT
+    assert GroupCoordinatorFixture().join(session_ms=session_ms).error is ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 def test_a_group_needs_an_id() -> None:
-    assert GroupBench().join("").error is ErrorCode.INVALID_GROUP_ID
+    assert GroupCoordinatorFixture().join("").error is ErrorCode.INVALID_GROUP_ID
 
 
 def test_a_member_id_that_was_not_assigned_is_unknown() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     assert bench.join(member_id="invented").error is ErrorCode.UNKNOWN_MEMBER_ID
     bench.stable_group(1)
     refused = bench.join(member_id="invented")
     assert (refused.error, refused.got.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "invented")
 
 
-def test_a_full_group_takes_no_new_member_but_its_own() -> None:
-    bench = GroupBench(group_config(group_max_size=2))
+def test_a_full_group_accepts_only_existing_members() -> None:
+    bench = GroupCoordinatorFixture(group_config(group_max_size=2))
     one, two = bench.stable_group(2)
     refused = bench.join()
     assert (refused.error, refused.got.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
@@ -206,8 +206,8 @@ def test_a_full_group_takes_no_new_member_but_its_own() -> None:
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_members_that_wait_in_a_join_count_towards_the_size_of_the_group(version: int) -> None:
-    bench = GroupBench(group_config(group_max_size=3))
+def test_waiting_members_count_towards_the_maximum_size(version: int) -> None:
+    bench = GroupCoordinatorFixture(group_config(group_max_size=3))
     # From version 4 on each of them is given an id first; as in Kafka the ids alone do not count.
     member_ids = ["" if version < 4 else bench.join(version=version).got.member_id for _ in range(10)]
     joins = [bench.join(member_id=member_id, version=version) for member_id in member_ids]
@@ -217,8 +217,8 @@ def test_members_that_wait_in_a_join_count_towards_the_size_of_the_group(version
     assert {join.error for join in joins[:3]} == {ErrorCode.NONE}
 
 
-def test_members_that_hold_an_id_are_turned_away_when_the_group_filled_up_meanwhile() -> None:
-    bench = GroupBench(group_config(group_max_size=1))
+def test_pending_members_are_refused_when_the_group_became_full() -> None:
+    bench = GroupCoordinatorFixture(group_config(group_max_size=1))
     first = bench.join().got.member_id
     second = bench.join().got.member_id
     join = bench.join(member_id=first)
@@ -228,8 +228,8 @@ def test_members_that_hold_an_id_are_turned_away_when_the_group_filled_up_meanwh
     assert bench.join(member_id=second).error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_a_lowered_limit_drops_the_last_members_to_join_again_after_a_reload() -> None:
-    bench = GroupBench()
+def test_after_a_reload_a_lower_maximum_size_removes_the_last_members_to_rejoin() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = bench.stable_group(2)
     smaller = bench.reloaded(group_config(group_max_size=1))
     assert smaller.state() == "PreparingRebalance"
@@ -240,18 +240,18 @@ def test_a_lowered_limit_drops_the_last_members_to_join_again_after_a_reload() -
     assert (join.error, join.got.leader) == (ErrorCode.NONE, two)
 
 
-def test_a_failed_write_of_a_new_group_leaves_no_trace_of_it() -> None:
-    bench = GroupBench(append_error=ErrorCode.NOT_ENOUGH_REPLICAS)
+def test_a_failed_write_of_a_new_group_removes_it() -> None:
+    bench = GroupCoordinatorFixture(append_error=ErrorCode.NOT_ENOUGH_REPLICAS)
     join = bench.join(version=3)
     assert join.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert completed(bench.coordinator.administration.list_groups((), ())) == []
+    assert run_steps(bench.coordinator.administration.list_groups((), ())) == []
     assert bench.coordinator.next_deadline_ms() is None
     bench.append_error = None
     assert bench.stable_group(1)
 
 
-def test_a_monstrous_client_id_gives_a_member_id_that_can_be_written() -> None:
-    bench = GroupBench()
+def test_a_very_long_client_id_gives_a_valid_member_id() -> None:
+    bench = GroupCoordinatorFixture()
     member_id, _ = bench.come_in(client="x" * 32_000)
     bench.pass_time(3_000)
     assert len(member_id) < 300
@@ -261,7 +261,7 @@ def test_a_monstrous_client_id_gives_a_member_id_that_can_be_written() -> None:
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_a_member_with_more_protocols_than_allowed_is_rejected_and_leaves_no_group(version: int) -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     protocols = [(f"protocol-{number}", b"") for number in range(PROTOCOLS_MAX + 1)]
     assert bench.join(version=version, protocols=protocols).error is ErrorCode.INVALID_REQUEST
     assert not bench.coordinator._groups

@@ -1,9 +1,9 @@
-"""What members keep in memory is bounded in bytes, over all groups of a node and for each of them."""
+"""The memory of members is bounded for a node and for each group."""
 
 from __future__ import annotations
 
 from tests.support.configs import group_config
-from tests.support.groups.coordinator import GroupBench
+from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.broker.coordinators.groups.join import PROTOCOLS_MAX
 from tidelog.broker.coordinators.groups.member_memory import PROTOCOL_BYTES
 from tidelog.protocol.errors import ErrorCode
@@ -12,15 +12,15 @@ MIB = 1_048_576
 LIMIT = 16 * MIB
 
 
-def bench_with_limit() -> GroupBench:
-    return GroupBench(group_config(group_max_member_bytes=LIMIT))
+def bench_with_limit() -> GroupCoordinatorFixture:
+    return GroupCoordinatorFixture(group_config(group_max_member_bytes=LIMIT))
 
 
 def metadata(size: int) -> tuple[tuple[str, bytes]]:
     return (("range", bytes(size)),)
 
 
-def test_joins_with_large_metadata_to_many_groups_stay_within_the_limit() -> None:
+def test_joins_with_large_metadata_stay_within_the_memory_limit() -> None:
     """400 JoinGroups of 1 MB once kept 810 MB until their sessions ended."""
     bench = bench_with_limit()
     joins = [bench.join(f"g{number}", version=3, protocols=metadata(MIB)) for number in range(400)]
@@ -42,7 +42,7 @@ def test_one_group_has_a_quarter_of_the_limit() -> None:
     assert {join.error for join in joins[3:]} == {ErrorCode.GROUP_MAX_SIZE_REACHED}
 
 
-def test_members_that_go_make_room_for_others() -> None:
+def test_memory_of_removed_members_is_available_to_others() -> None:
     bench = bench_with_limit()
     for _ in range(3):
         bench.join(version=3, protocols=metadata(MIB))
@@ -61,7 +61,7 @@ def test_a_member_may_replace_its_own_metadata_when_the_group_is_full() -> None:
     assert bench.join(member_id=member_id, protocols=metadata(MIB - 1)).is_waiting
 
 
-def test_ids_that_are_given_out_count_until_they_expire() -> None:
+def test_pending_member_ids_count_until_they_expire() -> None:
     bench = bench_with_limit()
     for _ in range(100):
         bench.join()
@@ -70,7 +70,7 @@ def test_ids_that_are_given_out_count_until_they_expire() -> None:
     assert bench.coordinator.member_memory.used_bytes == 0
 
 
-def test_a_coordinator_that_resigns_keeps_nothing() -> None:
+def test_a_coordinator_that_resigns_releases_all_memory() -> None:
     bench = bench_with_limit()
     for _ in range(3):
         bench.join(version=3, protocols=metadata(MIB))

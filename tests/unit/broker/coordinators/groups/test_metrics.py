@@ -1,4 +1,4 @@
-"""What a group coordinator reports."""
+"""The metrics of a group coordinator."""
 
 from __future__ import annotations
 

@@ -1,28 +1,28 @@
-"""When offsets and groups are forgotten (KIP-211), and when they must not be (KAFKA-8069)."""
+"""Expiration of offsets and groups (KIP-211, KAFKA-8069)."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.configs import group_config
-from tests.support.groups.coordinator import GroupBench, subscription
+from tests.support.groups.coordinator import GroupCoordinatorFixture, subscription
 from tidelog.broker.coordinators.groups.records import GroupMetadataRecord, decode_record
 from tidelog.protocol.codec import encode
 from tidelog.protocol.coordinator_records.group_metadata import GroupMetadataKey, GroupMetadataValue
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 MINUTE_MS = 60_000
 CONFIG = group_config(offsets_retention_minutes=10)
 RETENTION_MS = 10 * MINUTE_MS
 
 
-def group_ids(bench: GroupBench) -> list[str]:
-    return [group.group_id for group in completed(bench.coordinator.administration.list_groups((), ()))]
+def group_ids(bench: GroupCoordinatorFixture) -> list[str]:
+    return [group.group_id for group in run_steps(bench.coordinator.administration.list_groups((), ()))]
 
 
-def test_a_simple_consumers_offsets_expire_each_by_itself_after_its_commit() -> None:
-    bench = GroupBench(CONFIG)
+def test_offsets_of_a_simple_consumer_expire_individually_after_their_commit() -> None:
+    bench = GroupCoordinatorFixture(CONFIG)
     bench.commit({("t", 0): 1})
     bench.pass_time(5 * MINUTE_MS)
     bench.commit({("t", 1): 2})
@@ -34,11 +34,11 @@ def test_a_simple_consumers_offsets_expire_each_by_itself_after_its_commit() -> 
     bench.pass_time(5 * MINUTE_MS)
     assert bench.expire() == 2
     assert group_ids(bench) == []
-    assert completed(bench.reloaded().coordinator.administration.list_groups((), ())) == []
+    assert run_steps(bench.reloaded().coordinator.administration.list_groups((), ())) == []
 
 
-def test_offsets_of_a_group_expire_after_it_became_empty_however_old_they_are() -> None:
-    bench = GroupBench(CONFIG)
+def test_offsets_of_a_group_expire_after_it_became_empty() -> None:
+    bench = GroupCoordinatorFixture(CONFIG)
     (one,) = bench.stable_group(1, session_ms=RETENTION_MS)
     bench.commit({("t", 0): 1}, member_id=one, generation=1)
     bench.pass_time(RETENTION_MS - 1)
@@ -50,8 +50,8 @@ def test_offsets_of_a_group_expire_after_it_became_empty_however_old_they_are() 
     assert (bench.offsets(), group_ids(bench)) == ({}, [])
 
 
-def test_a_stable_group_keeps_offsets_of_its_topics_forever_and_loses_those_of_others() -> None:
-    bench = GroupBench(CONFIG)
+def test_a_stable_group_keeps_only_offsets_of_subscribed_topics() -> None:
+    bench = GroupCoordinatorFixture(CONFIG)
     (one,) = bench.stable_group(1, protocols=[("range", subscription("t"))], session_ms=RETENTION_MS * 2)
     bench.commit({("t", 0): 1, ("u", 0): 2}, member_id=one, generation=1)
     bench.pass_time(RETENTION_MS)
@@ -60,8 +60,8 @@ def test_a_stable_group_keeps_offsets_of_its_topics_forever_and_loses_those_of_o
     assert bench.state() == "Stable"
 
 
-def test_a_rebalancing_group_and_one_that_does_not_consume_keep_all_offsets() -> None:
-    bench = GroupBench(CONFIG)
+def test_a_rebalancing_group_and_a_non_consumer_group_keep_all_offsets() -> None:
+    bench = GroupCoordinatorFixture(CONFIG)
     (one,) = bench.stable_group(1, protocols=[("range", subscription("t"))], session_ms=RETENTION_MS * 2)
     bench.commit({("u", 0): 2}, member_id=one, generation=1)
     bench.pass_time(RETENTION_MS)
@@ -70,7 +70,7 @@ def test_a_rebalancing_group_and_one_that_does_not_consume_keep_all_offsets() ->
     assert bench.state() == "PreparingRebalance"
     assert bench.expire() == 0
 
-    other = GroupBench(CONFIG)
+    other = GroupCoordinatorFixture(CONFIG)
     (one,) = other.stable_group(
         1, protocol_type="connect", protocols=[("compatible", b"")], session_ms=RETENTION_MS * 2
     )
@@ -79,8 +79,8 @@ def test_a_rebalancing_group_and_one_that_does_not_consume_keep_all_offsets() ->
     assert other.expire() == 0
 
 
-def test_a_commit_that_says_how_long_it_is_kept_has_that_instead() -> None:
-    bench = GroupBench(CONFIG)
+def test_a_retention_time_of_a_commit_overrides_the_default() -> None:
+    bench = GroupCoordinatorFixture(CONFIG)
     bench.commit({("t", 0): 1}, retention_ms=1_000, version=2)
     bench.commit({("t", 1): 2}, retention_ms=3 * RETENTION_MS, version=2)
     reloaded = bench.reloaded()
@@ -94,8 +94,8 @@ def test_a_commit_that_says_how_long_it_is_kept_has_that_instead() -> None:
         assert each.offsets() == {("t", 1): 2}
 
 
-def test_an_empty_group_without_offsets_is_forgotten_unless_a_member_is_about_to_join() -> None:
-    bench = GroupBench(CONFIG)
+def test_an_empty_group_without_offsets_is_removed_unless_a_member_is_joining() -> None:
+    bench = GroupCoordinatorFixture(CONFIG)
     member_id = bench.join(session_ms=20_000).got.member_id
     assert bench.expire() == 0
     join = bench.join(member_id=member_id)
@@ -108,10 +108,10 @@ def test_an_empty_group_without_offsets_is_forgotten_unless_a_member_is_about_to
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_kafka_8069_offsets_do_not_expire_on_reload_when_the_record_does_not_say_since_when_it_is_empty(
+def test_kafka_8069_offsets_of_a_group_without_empty_timestamp_do_not_expire_on_reload(
     version: int,
 ) -> None:
-    bench = GroupBench(CONFIG)
+    bench = GroupCoordinatorFixture(CONFIG)
     value = GroupMetadataValue(protocol_type="consumer", generation=4, protocol=None, leader=None)
     raw = version.to_bytes(2, "big") + encode(value, version)
     key = b"\0\2" + encode(GroupMetadataKey(group="g"), 0)
@@ -129,8 +129,8 @@ def test_kafka_8069_offsets_do_not_expire_on_reload_when_the_record_does_not_say
     assert loaded.expire() == 2
 
 
-def test_kafka_8069_offsets_of_a_group_with_members_do_not_expire_on_reload_however_old_they_are() -> None:
-    bench = GroupBench(CONFIG)
+def test_kafka_8069_offsets_of_a_group_with_members_do_not_expire_on_reload() -> None:
+    bench = GroupCoordinatorFixture(CONFIG)
     (one,) = bench.stable_group(1, session_ms=1_800_000, protocols=[("range", subscription("t"))])
     bench.commit({("t", 0): 7}, member_id=one, generation=1)
     bench.now_ms += 100 * RETENTION_MS

@@ -1,4 +1,4 @@
-"""Committing, fetching and deleting offsets: who may, and what is seen when."""
+"""Committing, fetching and deleting offsets: permissions and visibility."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import group_config
-from tests.support.groups.coordinator import GroupBench, subscription
+from tests.support.groups.coordinator import GroupCoordinatorFixture, subscription
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -21,12 +21,14 @@ from tidelog.protocol.messages.offset_delete import (
 )
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestTopics
 from tidelog.protocol.schema import ZERO_UUID
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 ID_1, ID_2 = UUID(int=1), UUID(int=2)
 
 
-def delete(bench: GroupBench, *partitions: tuple[str, int], group_id: str = "g") -> list[ErrorCode]:
+def delete(
+    bench: GroupCoordinatorFixture, *partitions: tuple[str, int], group_id: str = "g"
+) -> list[ErrorCode]:
     request = OffsetDeleteRequest(
         group_id=group_id,
         topics=tuple(
@@ -40,7 +42,7 @@ def delete(bench: GroupBench, *partitions: tuple[str, int], group_id: str = "g")
     return [ErrorCode(p.error_code) for topic in reply.topics for p in topic.partitions]
 
 
-def commit_with_id(bench: GroupBench, topic_id: UUID, offset: int) -> None:
+def commit_with_id(bench: GroupCoordinatorFixture, topic_id: UUID, offset: int) -> None:
     partition = OffsetCommitRequestPartition(
         partition_index=0, committed_offset=offset, committed_leader_epoch=3
     )
@@ -50,51 +52,51 @@ def commit_with_id(bench: GroupBench, topic_id: UUID, offset: int) -> None:
     )
 
 
-def test_a_simple_consumer_commits_without_ever_joining() -> None:
-    bench = GroupBench()
+def test_a_simple_consumer_commits_without_joining() -> None:
+    bench = GroupCoordinatorFixture()
     assert bench.commit({("t", 0): 5, ("u", 1): 7}) == [ErrorCode.NONE, ErrorCode.NONE]
     assert bench.offsets() == {("t", 0): 5, ("u", 1): 7}
     assert bench.state() == "Empty"
     assert bench.reloaded().offsets() == bench.offsets()
 
 
-def test_the_group_without_a_name_may_commit_as_ever() -> None:
-    bench = GroupBench()
+def test_the_group_with_an_empty_name_may_commit() -> None:
+    bench = GroupCoordinatorFixture()
     assert bench.commit({("t", 0): 5}, group_id="") == [ErrorCode.NONE]
     assert bench.offset("t", 0, group_id="") == (5, ErrorCode.NONE)
 
 
-def test_an_offset_that_was_never_committed_is_minus_one() -> None:
-    bench = GroupBench()
+def test_an_uncommitted_offset_is_minus_one() -> None:
+    bench = GroupCoordinatorFixture()
     assert bench.offset("t", 0) == (-1, ErrorCode.NONE)
     bench.commit({("t", 0): 5})
     assert bench.offset("t", 1) == (-1, ErrorCode.NONE)
     assert bench.offset("u", 0) == (-1, ErrorCode.NONE)
 
 
-def test_an_offset_may_go_back() -> None:
-    bench = GroupBench()
+def test_a_committed_offset_may_decrease() -> None:
+    bench = GroupCoordinatorFixture()
     bench.commit({("t", 0): 5})
     bench.commit({("t", 0): 2})
     assert bench.offsets() == {("t", 0): 2}
 
 
 def test_leader_epoch_and_metadata_are_kept() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     commit_with_id(bench, ID_1, 5)
     asked = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
     for coordinator in (bench.coordinator, bench.reloaded().coordinator):
-        (topic,) = completed(coordinator.offset_fetch.fetch("g", asked, False))
+        (topic,) = run_steps(coordinator.offset_fetch.fetch("g", asked, False))
         assert topic.partitions[0].committed_leader_epoch == 3
-        (everything,) = completed(coordinator.offset_fetch.fetch_all("g", False))
+        (everything,) = run_steps(coordinator.offset_fetch.fetch_all("g", False))
         assert everything.topic_id == ID_1
 
 
-def test_an_offset_of_another_topic_of_the_same_name_does_not_count() -> None:
-    bench = GroupBench()
+def test_an_offset_of_a_deleted_topic_with_the_name_is_ignored() -> None:
+    bench = GroupCoordinatorFixture()
     commit_with_id(bench, ID_1, 5)
     found = {
-        topic_id: completed(
+        topic_id: run_steps(
             bench.coordinator.offset_fetch.fetch(
                 "g", (OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=(0,)),), False
             )
@@ -106,8 +108,8 @@ def test_an_offset_of_another_topic_of_the_same_name_does_not_count() -> None:
     assert found == {ID_1: 5, ID_2: -1, ZERO_UUID: 5}
 
 
-def test_only_members_of_the_generation_may_commit_while_there_are_members() -> None:
-    bench = GroupBench()
+def test_only_members_of_the_generation_may_commit_to_a_nonempty_group() -> None:
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1)
     offsets = {("t", 0): 1}
     assert bench.commit(offsets) == [ErrorCode.UNKNOWN_MEMBER_ID]
@@ -118,8 +120,8 @@ def test_only_members_of_the_generation_may_commit_while_there_are_members() -> 
     assert bench.commit(offsets, member_id=one, generation=1) == [ErrorCode.NONE]
 
 
-def test_members_may_still_commit_when_a_rebalance_begins_but_not_while_the_leader_thinks() -> None:
-    bench = GroupBench()
+def test_members_may_commit_in_preparing_rebalance_but_not_in_completing_rebalance() -> None:
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1)
     _, join = bench.come_in()
     assert bench.commit({("t", 0): 1}, member_id=one, generation=1) == [ErrorCode.NONE]
@@ -134,37 +136,37 @@ def test_members_may_still_commit_when_a_rebalance_begins_but_not_while_the_lead
     [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)],
 )
 def test_a_member_of_an_unknown_group_cannot_commit(version: int, error: ErrorCode) -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     assert bench.commit({("t", 0): 1}, member_id="m", generation=1, version=version) == [error]
 
 
 def test_any_client_may_commit_for_a_group_without_members() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1)
     bench.leave((one, None))
     assert bench.commit({("t", 0): 9}) == [ErrorCode.NONE]
     assert bench.commit({("t", 0): 9}, member_id=one, generation=1) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
-def test_metadata_over_the_limit_is_refused_for_that_partition_only() -> None:
-    bench = GroupBench(group_config(offset_metadata_max_bytes=4))
+def test_oversized_metadata_is_refused_for_its_partition_only() -> None:
+    bench = GroupCoordinatorFixture(group_config(offset_metadata_max_bytes=4))
     assert bench.commit({("t", 0): 1}, metadata="12345") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
-    assert completed(bench.coordinator.administration.list_groups((), ())) == []
+    assert run_steps(bench.coordinator.administration.list_groups((), ())) == []
     assert bench.commit({("t", 0): 1}, metadata="1234") == [ErrorCode.NONE]
-    (topic,) = completed(bench.coordinator.offset_fetch.fetch_all("g", False))
+    (topic,) = run_steps(bench.coordinator.offset_fetch.fetch_all("g", False))
     assert topic.partitions[0].metadata == "1234"
 
 
 def test_a_commit_that_cannot_be_written_changes_nothing() -> None:
-    bench = GroupBench(append_error=ErrorCode.NOT_ENOUGH_REPLICAS)
+    bench = GroupCoordinatorFixture(append_error=ErrorCode.NOT_ENOUGH_REPLICAS)
     assert bench.commit({("t", 0): 1}) == [ErrorCode.NOT_ENOUGH_REPLICAS]
     bench.append_error = None
     assert bench.offsets() == {}
-    assert completed(bench.coordinator.administration.list_groups((), ())) == []
+    assert run_steps(bench.coordinator.administration.list_groups((), ())) == []
 
 
-def test_an_offset_is_seen_when_it_is_committed_in_the_log_and_not_before() -> None:
-    bench = GroupBench()
+def test_an_offset_is_visible_when_its_record_is_committed() -> None:
+    bench = GroupCoordinatorFixture()
     bench.commit({("t", 0): 1})
     bench.holds_commits = True
     bench.commit({("t", 0): 2})
@@ -176,8 +178,8 @@ def test_an_offset_is_seen_when_it_is_committed_in_the_log_and_not_before() -> N
     assert bench.offsets() == {("t", 0): 3, ("t", 1): 4}
 
 
-def test_offsets_of_topics_without_a_consumer_are_deleted() -> None:
-    bench = GroupBench()
+def test_offsets_of_topics_without_subscription_can_be_deleted() -> None:
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1, protocols=[("range", subscription("t"))])
     bench.commit({("t", 0): 1, ("u", 0): 2}, member_id=one, generation=1)
     assert delete(bench, ("t", 0), ("u", 0), ("u", 1)) == [
@@ -192,15 +194,15 @@ def test_offsets_of_topics_without_a_consumer_are_deleted() -> None:
     assert bench.offsets() == {}
 
 
-def test_subscriptions_that_cannot_be_read_keep_all_offsets() -> None:
-    bench = GroupBench()
+def test_unreadable_subscriptions_retain_all_offsets() -> None:
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1, protocols=[("range", b"\0\0garbage")])
     bench.commit({("u", 0): 2}, member_id=one, generation=1)
     assert delete(bench, ("u", 0)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
 def test_offsets_are_not_deleted_for_groups_that_are_unknown_or_no_consumers() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     for group_id, error in [("", ErrorCode.INVALID_GROUP_ID), ("g", ErrorCode.GROUP_ID_NOT_FOUND)]:
         with pytest.raises(KafkaError) as raised:
             delete(bench, ("t", 0), group_id=group_id)
@@ -211,8 +213,8 @@ def test_offsets_are_not_deleted_for_groups_that_are_unknown_or_no_consumers() -
     assert raised.value.code is ErrorCode.NON_EMPTY_GROUP
 
 
-def test_offsets_in_a_deleted_topic_are_forgotten_but_not_those_of_its_namesake() -> None:
-    bench = GroupBench()
+def test_offsets_of_a_deleted_topic_are_removed_but_not_those_of_the_recreated_one() -> None:
+    bench = GroupCoordinatorFixture()
     commit_with_id(bench, ID_1, 5)
     bench.commit({("u", 0): 6})
     bench.perform(bench.coordinator.offsets.delete_of_topics({"t": ID_2}))

@@ -38,7 +38,7 @@ def test_an_offset_commit_is_written_in_version_4_with_the_topic_id_as_a_tag() -
     )
 
 
-def test_an_offset_commit_with_its_own_expiry_is_written_in_version_1() -> None:
+def test_an_offset_commit_with_retention_time_is_written_in_version_1() -> None:
     committed = CommittedOffset(offset=5, metadata="m", commit_wall_ms=9, expire_wall_ms=10)
     _, value = encode_record(offset_commit("g", "t", 3, committed))
     assert value == b"\0\1" + (5).to_bytes(8) + b"\0\1m" + (9).to_bytes(8) + (10).to_bytes(8)
@@ -82,7 +82,7 @@ def test_group_values_of_all_versions_are_read(version: int) -> None:
     assert [m.member_id for m in record.value.members] == ["m"]
 
 
-def test_records_of_other_kinds_of_groups_are_passed_over() -> None:
+def test_records_of_other_group_types_are_skipped() -> None:
     assert decode_record(b"\0\3whatever", b"\0\0whatever") is None
 
 
@@ -100,14 +100,14 @@ def test_records_of_other_kinds_of_groups_are_passed_over() -> None:
         (b"\0\2\0\1g", b"\0\3\0"),
     ],
 )
-def test_damaged_records_are_decode_errors(key: bytes | None, value: bytes | None) -> None:
+def test_corrupt_records_are_decode_errors(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(DecodeError):
         decode_record(key, value)
 
 
 @settings(max_examples=200, deadline=None)
 @given(key=st.none() | st.binary(max_size=40), value=st.none() | st.binary(max_size=80))
-def test_any_bytes_are_a_record_or_a_decode_error(key: bytes | None, value: bytes | None) -> None:
+def test_random_bytes_are_a_record_or_a_decode_error(key: bytes | None, value: bytes | None) -> None:
     try:
         record = decode_record(key, value)
     except DecodeError:
@@ -124,7 +124,7 @@ def test_any_bytes_are_a_record_or_a_decode_error(key: bytes | None, value: byte
     expire=st.just(-1) | st.integers(0, 2**62),
     topic_id=st.uuids(),
 )
-def test_commits_survive_encoding(
+def test_offset_commits_round_trip(
     offset: int, leader_epoch: int, metadata: str, expire: int, topic_id: UUID
 ) -> None:
     committed = CommittedOffset(

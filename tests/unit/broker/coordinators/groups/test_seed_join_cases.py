@@ -6,7 +6,7 @@ makes the first joiner that changes something start the rebalance; all who come 
 
 from __future__ import annotations
 
-from tests.support.groups.coordinator import GroupBench, Waiting
+from tests.support.groups.coordinator import GroupCoordinatorFixture, Waiting
 from tidelog.protocol.errors import ErrorCode
 
 
@@ -15,8 +15,8 @@ def generation(join: Waiting) -> int:
     return int(join.got.generation_id)
 
 
-def test_case_1_first_rebalance_the_first_consumer_leads_and_all_are_answered_together() -> None:
-    bench = GroupBench()
+def test_case_1_first_rebalance_the_first_member_leads_and_all_joins_complete_together() -> None:
+    bench = GroupCoordinatorFixture()
     first, join = bench.come_in()
     joins = [join, *(bench.come_in()[1] for _ in range(2))]
     assert all(j.is_waiting for j in joins)
@@ -26,7 +26,7 @@ def test_case_1_first_rebalance_the_first_consumer_leads_and_all_are_answered_to
 
 
 def test_case_2_later_rebalance_the_leader_joins_first_and_all_wait_for_all() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     members = bench.stable_group(3)
     joins = []
     for member in members[:-1]:
@@ -38,8 +38,8 @@ def test_case_2_later_rebalance_the_leader_joins_first_and_all_wait_for_all() ->
     assert joins[0].got.leader == members[0]
 
 
-def test_case_3_followers_that_join_before_the_leader_are_answered_at_once_those_after_it_wait() -> None:
-    bench = GroupBench()
+def test_case_3_followers_that_rejoin_before_the_leader_complete_at_once() -> None:
+    bench = GroupCoordinatorFixture()
     leader, before_1, before_2, after = bench.stable_group(4)
     for follower in (before_1, before_2):
         assert generation(bench.join(member_id=follower)) == 1
@@ -52,8 +52,8 @@ def test_case_3_followers_that_join_before_the_leader_are_answered_at_once_those
     assert [generation(j) for j in joins] == [2, 2, 2, 2]
 
 
-def test_case_4_a_new_consumer_joins_first_and_then_even_followers_wait_but_the_leader_stays() -> None:
-    bench = GroupBench()
+def test_case_4_a_new_member_joins_first_and_all_wait_while_the_leader_stays_leader() -> None:
+    bench = GroupCoordinatorFixture()
     leader, follower = bench.stable_group(2)
     newcomer, join = bench.come_in()
     assert bench.state() == "PreparingRebalance"
@@ -65,8 +65,8 @@ def test_case_4_a_new_consumer_joins_first_and_then_even_followers_wait_but_the_
     assert newcomer in [m.member_id for m in joins[2].got.members]
 
 
-def test_only_the_first_to_change_anything_starts_the_rebalance_and_its_deadline_holds_for_all() -> None:
-    bench = GroupBench()
+def test_the_first_change_starts_the_rebalance_and_its_deadline() -> None:
+    bench = GroupCoordinatorFixture()
     leader, follower = bench.stable_group(2, rebalance_ms=20_000, session_ms=30_000)
     first = bench.join(member_id=leader, rebalance_ms=20_000, session_ms=30_000)
     bench.pass_time(12_000)
@@ -80,7 +80,7 @@ def test_only_the_first_to_change_anything_starts_the_rebalance_and_its_deadline
     assert bench.heartbeat(newcomer, 2) is ErrorCode.NONE
 
 
-def test_an_id_that_the_group_does_not_know_must_be_given_up() -> None:
-    bench = GroupBench()
+def test_an_unknown_member_id_is_refused() -> None:
+    bench = GroupCoordinatorFixture()
     bench.stable_group(1)
     assert bench.join(member_id="of another life").error is ErrorCode.UNKNOWN_MEMBER_ID

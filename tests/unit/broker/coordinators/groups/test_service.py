@@ -1,4 +1,4 @@
-"""The shell: loading, leadership, replies that wait for the log, and what happens when the log fails."""
+"""The group coordinator's shell: loading, leadership, responses after the commit, and log failures."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ from tidelog.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
-from tidelog.protocol.record import BatchBuilder
-from tidelog.protocol.steps import completed
+from tidelog.protocol.record import BatchBuilder, BatchProducer
+from tidelog.protocol.steps import run_steps
 
 CONFIG = group_config(offsets_commit_timeout_ms=40)
 GROUP = "c"  # kept in partition 0 of 3, "a" in partition 1
@@ -157,7 +157,7 @@ async def test_a_member_joins_syncs_commits_and_leaves(bench: Bench) -> None:
     assert bench.service.describe_group(GROUP, 6).group_state == "Empty"
 
 
-async def test_a_session_ends_by_the_timer_alone(bench: Bench) -> None:
+async def test_an_expired_session_is_detected_by_the_timer(bench: Bench) -> None:
     member_id = await bench.stable_member()
     for _ in range(5):
         bench.time.pass_time(8_000)
@@ -166,7 +166,7 @@ async def test_a_session_ends_by_the_timer_alone(bench: Bench) -> None:
     assert bench.service.describe_group(GROUP, 6).group_state == "Empty"
 
 
-async def test_a_jump_of_the_wall_clock_ends_no_session(bench: Bench) -> None:
+async def test_a_change_of_the_wall_clock_ends_no_session(bench: Bench) -> None:
     member_id = await bench.stable_member()
     bench.time.step_wall_clock(86_400_000)
     bench.time.pass_time(1_000)
@@ -184,7 +184,7 @@ async def test_a_restart_keeps_offsets_and_members(bench: Bench) -> None:
     await again.service.stop()
 
 
-async def test_requests_are_refused_where_the_group_is_not_kept(bench: Bench) -> None:
+async def test_requests_for_a_group_of_another_coordinator_are_refused(bench: Bench) -> None:
     assert bench.service.partition_for(GROUP) == 0
     assert bench.service.partition_for("a") == 1
     expected = ErrorCode.NOT_COORDINATOR
@@ -205,13 +205,13 @@ async def test_requests_are_refused_before_the_start_and_after_the_stop() -> Non
         assert (await bench.join()).error_code == expected
         assert bench.heartbeat("m") is expected
         with pytest.raises(KafkaError) as raised:
-            completed(bench.service.list_groups((), ()))
+            run_steps(bench.service.list_groups((), ()))
         assert raised.value.code is expected
         await bench.serving(0)
         await bench.service.stop()
 
 
-async def test_while_a_partition_is_loading_clients_are_asked_to_wait_and_heartbeats_are_fine() -> None:
+async def test_while_a_partition_is_loading_only_heartbeats_succeed() -> None:
     bench = Bench()
     await bench.serving()
     bench.log.read_gate = asyncio.Event()
@@ -223,7 +223,7 @@ async def test_while_a_partition_is_loading_clients_are_asked_to_wait_and_heartb
     assert (await bench.join()).error_code == expected
     assert bench.heartbeat("m") is ErrorCode.NONE
     with pytest.raises(KafkaError) as raised:
-        completed(bench.service.list_groups((), ()))
+        run_steps(bench.service.list_groups((), ()))
     assert raised.value.code is expected
     bench.log.read_gate.set()
     await bench.settle()
@@ -247,7 +247,7 @@ async def test_a_partition_that_moves_away_while_loading_is_not_served() -> None
     await bench.service.stop()
 
 
-async def test_leadership_that_is_reported_twice_changes_nothing(bench: Bench) -> None:
+async def test_repeated_leadership_notifications_change_nothing(bench: Bench) -> None:
     member_id = await bench.stable_member()
     bench.service.on_leadership(0)
     await bench.settle()
@@ -255,7 +255,7 @@ async def test_leadership_that_is_reported_twice_changes_nothing(bench: Bench) -
     bench.service.on_resignation(1)
 
 
-async def test_joins_and_syncs_that_wait_are_sent_away_when_the_partition_moves(bench: Bench) -> None:
+async def test_waiting_joins_and_syncs_get_not_coordinator_when_the_partition_moves(bench: Bench) -> None:
     joined = bench.join()
     bench.service.on_resignation(0)
     assert (await joined).error_code == ErrorCode.NOT_COORDINATOR
@@ -263,12 +263,12 @@ async def test_joins_and_syncs_that_wait_are_sent_away_when_the_partition_moves(
 
 
 @pytest.mark.parametrize("error", [OSError(5, "EIO"), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)])
-async def test_a_partition_that_cannot_be_read_is_not_served(error: Exception) -> None:
+async def test_an_unreadable_partition_is_not_served(error: Exception) -> None:
     bench = Bench()
     bench.log.read_error = error
     await bench.serving(0)
     assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
-    assert completed(bench.service.list_groups((), ())) == []
+    assert run_steps(bench.service.list_groups((), ())) == []
     bench.service.on_resignation(0)
     bench.log.read_error = None
     bench.service.on_leadership(0)
@@ -277,7 +277,7 @@ async def test_a_partition_that_cannot_be_read_is_not_served(error: Exception) -
     await bench.service.stop()
 
 
-async def test_a_partition_that_could_not_be_read_is_loaded_when_its_leader_epoch_changes() -> None:
+async def test_an_unreadable_partition_is_loaded_again_in_the_next_leader_epoch() -> None:
     bench = Bench()
     bench.log.read_error = OSError(5, "EIO")
     await bench.serving(0)
@@ -288,7 +288,7 @@ async def test_a_partition_that_could_not_be_read_is_loaded_when_its_leader_epoc
     await bench.service.stop()
 
 
-async def test_a_coordinator_that_has_stopped_loads_nothing_any_more(bench: Bench) -> None:
+async def test_a_stopped_coordinator_loads_no_partition(bench: Bench) -> None:
     await bench.service.stop()
     bench.service.on_leadership(0)
     await bench.settle()
@@ -296,7 +296,7 @@ async def test_a_coordinator_that_has_stopped_loads_nothing_any_more(bench: Benc
     bench.service.on_resignation(0)
 
 
-async def test_a_damaged_record_keeps_the_partition_from_being_served() -> None:
+async def test_a_corrupt_record_prevents_serving_of_its_partition() -> None:
     bench = Bench()
     bench.log.append(0, [(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4damaged")])
     await bench.serving(0)
@@ -304,7 +304,7 @@ async def test_a_damaged_record_keeps_the_partition_from_being_served() -> None:
     await bench.service.stop()
 
 
-async def test_a_group_record_that_makes_no_sense_keeps_its_partition_alone_from_being_served() -> None:
+async def test_an_invalid_group_record_prevents_serving_of_its_partition_only() -> None:
     """Two members claim one instance id; the groups of this node could not even be listed any more."""
     bench = Bench()
     members = tuple(
@@ -328,7 +328,7 @@ async def test_a_group_record_that_makes_no_sense_keeps_its_partition_alone_from
     await bench.serving(0, 1)
     assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
     assert await bench.commit(5, "a") is ErrorCode.NONE
-    assert [group.group_id for group in completed(bench.service.list_groups((), ()))] == ["a"]
+    assert [group.group_id for group in run_steps(bench.service.list_groups((), ()))] == ["a"]
     await bench.service.stop()
 
 
@@ -341,7 +341,7 @@ async def test_a_group_record_that_makes_no_sense_keeps_its_partition_alone_from
         (ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-async def test_kafka_15784_a_commit_that_is_not_appended_is_refused_and_leaves_no_trace(
+async def test_kafka_15784_a_commit_that_is_not_appended_changes_nothing(
     bench: Bench, append_error: ErrorCode, told: ErrorCode
 ) -> None:
     bench.log.append_error = append_error
@@ -351,7 +351,7 @@ async def test_kafka_15784_a_commit_that_is_not_appended_is_refused_and_leaves_n
     assert await bench.commit(6) is ErrorCode.NONE
 
 
-async def test_a_commit_is_answered_and_seen_when_it_is_committed(bench: Bench) -> None:
+async def test_a_commit_is_acknowledged_and_visible_when_its_record_is_committed(bench: Bench) -> None:
     bench.log.holds_commits = True
     commit = asyncio.ensure_future(bench.commit(5))
     await bench.settle()
@@ -362,7 +362,7 @@ async def test_a_commit_is_answered_and_seen_when_it_is_committed(bench: Bench) 
     assert await bench.fetch() == (5, ErrorCode.NONE)
 
 
-async def test_a_slow_commit_is_answered_as_unavailable_but_counts_when_it_is_committed(bench: Bench) -> None:
+async def test_a_slow_commit_is_refused_but_applied_when_its_record_is_committed(bench: Bench) -> None:
     bench.log.holds_commits = True
     assert await bench.commit(5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await bench.fetch() == (-1, ErrorCode.NONE)
@@ -371,7 +371,7 @@ async def test_a_slow_commit_is_answered_as_unavailable_but_counts_when_it_is_co
     assert await bench.fetch() == (5, ErrorCode.NONE)
 
 
-async def test_a_stable_fetch_waits_for_commits_under_way(bench: Bench) -> None:
+async def test_a_fetch_with_require_stable_waits_for_pending_commits(bench: Bench) -> None:
     bench.log.holds_commits = True
     commit = asyncio.ensure_future(bench.commit(5))
     await bench.settle()
@@ -383,7 +383,7 @@ async def test_a_stable_fetch_waits_for_commits_under_way(bench: Bench) -> None:
     assert await commit is ErrorCode.NONE
 
 
-async def test_a_stable_fetch_waits_no_longer_than_a_commit_may_take(bench: Bench) -> None:
+async def test_a_fetch_with_require_stable_waits_at_most_the_commit_timeout(bench: Bench) -> None:
     bench.log.holds_commits = True
     commit = asyncio.ensure_future(bench.commit(5))
     await bench.settle()
@@ -391,7 +391,7 @@ async def test_a_stable_fetch_waits_no_longer_than_a_commit_may_take(bench: Benc
     assert await commit is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_kafka_15784_an_append_that_fails_after_it_was_applied_makes_the_partition_load_again(
+async def test_kafka_15784_an_append_that_fails_after_its_replay_reloads_the_partition(
     bench: Bench,
 ) -> None:
     member_id = await bench.stable_member()
@@ -408,7 +408,7 @@ async def test_kafka_15784_an_append_that_fails_after_it_was_applied_makes_the_p
     assert await bench.commit(6, generation=1, member_id=member_id) is ErrorCode.NONE
 
 
-async def test_commits_and_stable_fetches_under_way_fail_when_the_partition_moves(bench: Bench) -> None:
+async def test_pending_commits_and_stable_fetches_fail_when_the_partition_moves(bench: Bench) -> None:
     bench.log.holds_commits = True
     commit = asyncio.ensure_future(bench.commit(5))
     await bench.settle()
@@ -421,7 +421,7 @@ async def test_commits_and_stable_fetches_under_way_fail_when_the_partition_move
     await bench.settle()
 
 
-async def test_an_assignment_that_is_not_appended_sends_the_members_back(bench: Bench) -> None:
+async def test_an_assignment_that_is_not_appended_starts_a_rebalance(bench: Bench) -> None:
     joined = bench.join()
     bench.time.pass_time(3_000)
     member_id = (await joined).member_id
@@ -432,7 +432,7 @@ async def test_an_assignment_that_is_not_appended_sends_the_members_back(bench: 
     assert (again.error_code, again.generation_id) == (0, 2)
 
 
-async def test_a_client_that_went_away_does_not_disturb_the_others(bench: Bench) -> None:
+async def test_a_disconnected_client_does_not_affect_others(bench: Bench) -> None:
     gone, stays = bench.join(), bench.join()
     task = asyncio.ensure_future(gone)
     task.cancel()
@@ -440,7 +440,7 @@ async def test_a_client_that_went_away_does_not_disturb_the_others(bench: Bench)
     assert (await stays).error_code == 0
 
 
-async def test_offsets_expire_by_the_timer_alone_in_batches_that_fit() -> None:
+async def test_offsets_expire_by_the_timer_in_bounded_batches() -> None:
     bench = await Bench(config=group_config(offsets_retention_minutes=1)).serving(0)
     for start in range(0, 1_200, 400):
         partitions = tuple(
@@ -453,7 +453,7 @@ async def test_offsets_expire_by_the_timer_alone_in_batches_that_fit() -> None:
     bench.time.pass_time(600_000)
     await bench.settle()
     assert len(bench.log.batches[0]) == 3 + 3
-    assert completed(bench.service.list_groups((), ())) == []
+    assert run_steps(bench.service.list_groups((), ())) == []
     assert await bench.fetch() == (-1, ErrorCode.NONE)
     await bench.service.stop()
 
@@ -472,15 +472,15 @@ async def test_offsets_are_deleted_on_request_and_with_their_topic(bench: Bench)
     assert await bench.fetch() == (-1, ErrorCode.NONE)
 
 
-async def test_a_group_is_deleted_for_good(bench: Bench) -> None:
+async def test_a_deleted_group_stays_deleted_after_a_reload(bench: Bench) -> None:
     await bench.commit(5)
     assert (await bench.service.delete_groups((GROUP,)))[0].error_code == 0
     again = await Bench(bench.log).serving(0)
-    assert completed(again.service.list_groups((), ())) == []
+    assert run_steps(again.service.list_groups((), ())) == []
     await again.service.stop()
 
 
-async def test_loading_lets_others_run_and_takes_every_record() -> None:
+async def test_loading_yields_to_others_and_reads_every_record() -> None:
     log = MemoryStateLog()
     log.chunk_batches = 7
     for number in range(40):
@@ -504,7 +504,8 @@ async def test_loading_lets_others_run_and_takes_every_record() -> None:
 
 def transactional(offset: int, group_offset: int) -> BatchBuilder:
     builder = BatchBuilder(
-        base_offset=offset, producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True
+        base_offset=offset,
+        producer=BatchProducer(producer_id=9, producer_epoch=0, base_sequence=0, is_transactional=True),
     )
     commit = offset_commit(GROUP, "t", 0, CommittedOffset(offset=group_offset, commit_wall_ms=1))
     builder.append(1, *encode_record(commit))
@@ -513,7 +514,9 @@ def transactional(offset: int, group_offset: int) -> BatchBuilder:
 
 def marker(offset: int, kind: int) -> BatchBuilder:
     builder = BatchBuilder(
-        base_offset=offset, producer_id=9, producer_epoch=0, is_transactional=True, is_control=True
+        base_offset=offset,
+        is_control=True,
+        producer=BatchProducer(producer_id=9, producer_epoch=0, is_transactional=True),
     )
     builder.append(1, b"\0\0" + kind.to_bytes(2), b"\0\0\0\0\0\0")
     return builder
@@ -541,7 +544,7 @@ async def test_transactions_in_the_log_are_loaded_by_their_end_markers(
     await bench.service.stop()
 
 
-async def test_redpanda_9571_a_leader_that_followers_still_follow_may_have_a_successor_all_the_same() -> None:
+async def test_redpanda_9571_a_leader_with_fetching_followers_may_have_a_successor() -> None:
     """Its heartbeats were late, so the controller chose another; followers had not heard of that yet."""
     bench = await Bench().serving(0, 1, 2)
     assert await bench.commit(7) is ErrorCode.NONE
@@ -551,7 +554,7 @@ async def test_redpanda_9571_a_leader_that_followers_still_follow_may_have_a_suc
     assert await bench.fetch() == (7, ErrorCode.NONE)
 
 
-async def test_a_coordinator_that_may_have_a_successor_answers_nothing_from_memory() -> None:
+async def test_a_coordinator_with_a_possible_successor_serves_nothing_from_memory() -> None:
     bench = await Bench().serving(0, 1, 2)
     assert await bench.commit(7) is ErrorCode.NONE
     member = await bench.stable_member()
@@ -564,7 +567,7 @@ async def test_a_coordinator_that_may_have_a_successor_answers_nothing_from_memo
     assert bench.heartbeat(member) is ErrorCode.NONE
 
 
-async def test_a_coordinator_whose_disk_failed_sends_its_clients_to_another(bench: Bench) -> None:
+async def test_a_coordinator_with_a_failed_disk_returns_not_coordinator(bench: Bench) -> None:
     """The log is lost before the controller has moved the leadership; clients take other errors for fatal."""
     assert await bench.commit(7) is ErrorCode.NONE
     member = await bench.stable_member()
@@ -583,7 +586,7 @@ async def test_a_coordinator_whose_disk_failed_sends_its_clients_to_another(benc
     assert refusal.value.code is ErrorCode.NOT_COORDINATOR
 
 
-async def test_joins_that_wait_at_a_coordinator_whose_disk_fails_are_sent_away_at_once(bench: Bench) -> None:
+async def test_a_disk_failure_completes_waiting_joins_at_once(bench: Bench) -> None:
     waiting = bench.join()
     lost = RoleChanges(removed=[TopicPartition(GROUP_METADATA_TOPIC, 0), TopicPartition("t", 1)])
     roles = CoordinatorRoles({GROUP_METADATA_TOPIC: bench.service})
@@ -592,7 +595,7 @@ async def test_joins_that_wait_at_a_coordinator_whose_disk_fails_are_sent_away_a
     assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
 
 
-async def test_a_new_member_whose_client_disconnects_before_it_has_joined_is_dropped_at_once() -> None:
+async def test_a_new_member_that_disconnects_during_its_join_is_removed() -> None:
     """What it says about itself once stayed in memory until its session ended."""
     bench = await Bench().serving(0)
     gone, stays = asyncio.ensure_future(bench.join()), asyncio.ensure_future(bench.join())
@@ -608,7 +611,7 @@ async def test_a_new_member_whose_client_disconnects_before_it_has_joined_is_dro
     assert (joined.error_code, len(joined.members)) == (0, 1)
 
 
-async def test_a_former_member_keeps_its_place_when_its_client_disconnects_while_it_joins_again() -> None:
+async def test_an_existing_member_that_disconnects_during_a_rejoin_keeps_its_place() -> None:
     bench = await Bench().serving(0)
     first = asyncio.ensure_future(bench.join())
     bench.time.pass_time(10_000)

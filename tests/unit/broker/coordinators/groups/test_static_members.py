@@ -1,12 +1,12 @@
-"""Static members keep their place over a restart (KIP-345, KIP-814)."""
+"""Static members across restarts (KIP-345, KIP-814)."""
 
 from __future__ import annotations
 
-from tests.support.groups.coordinator import GroupBench
+from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.protocol.errors import ErrorCode
 
 
-def stable(bench: GroupBench, *instances: str, **options: object) -> dict[str, str]:
+def stable(bench: GroupCoordinatorFixture, *instances: str, **options: object) -> dict[str, str]:
     """A stable group of static members; the first leads. Member ids by instance."""
     joins = [bench.join(instance=instance, **options) for instance in instances]  # type: ignore[arg-type]
     bench.pass_time(6_000)
@@ -15,16 +15,16 @@ def stable(bench: GroupBench, *instances: str, **options: object) -> dict[str, s
     return dict(zip(instances, members, strict=True))
 
 
-def test_a_static_member_needs_no_second_join_for_its_id() -> None:
-    bench = GroupBench()
+def test_a_static_member_joins_with_one_request() -> None:
+    bench = GroupCoordinatorFixture()
     join = bench.join(instance="i")
     bench.pass_time(3_000)
     assert (join.error, join.got.member_id) == (ErrorCode.NONE, "i-1")
     assert join.got.members[0].group_instance_id == "i"
 
 
-def test_a_follower_that_restarts_gets_its_assignment_back_without_a_rebalance() -> None:
-    bench = GroupBench()
+def test_a_restarted_static_follower_gets_its_assignment_without_a_rebalance() -> None:
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b")
     back = bench.join(instance="b")
     assert back.error is ErrorCode.NONE
@@ -36,8 +36,8 @@ def test_a_follower_that_restarts_gets_its_assignment_back_without_a_rebalance()
     assert bench.heartbeat(ids["a"], 1) is ErrorCode.NONE
 
 
-def test_a_leader_that_restarts_is_asked_to_skip_the_assignment() -> None:
-    bench = GroupBench()
+def test_a_restarted_static_leader_gets_skip_assignment() -> None:
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b")
     back = bench.join(instance="a", version=9)
     assert back.got.skip_assignment
@@ -45,24 +45,24 @@ def test_a_leader_that_restarts_is_asked_to_skip_the_assignment() -> None:
     assert {m.member_id for m in back.got.members} == {back.got.member_id, ids["b"]}
 
 
-def test_a_leader_of_an_old_version_that_restarts_learns_that_its_old_self_leads() -> None:
-    bench = GroupBench()
+def test_a_restarted_static_leader_of_an_older_version_gets_its_previous_id_as_leader() -> None:
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b")
     back = bench.join(instance="a", version=8)
     assert (back.got.leader, back.got.members, back.got.skip_assignment) == (ids["a"], (), False)
     assert bench.sync(back.got.member_id, 1, instance="a").got.assignment == ids["a"].encode()
 
 
-def test_the_new_id_survives_a_reload() -> None:
-    bench = GroupBench()
+def test_the_new_member_id_survives_a_reload() -> None:
+    bench = GroupCoordinatorFixture()
     stable(bench, "a")
     back = bench.join(instance="a").got.member_id
     other = bench.reloaded()
     assert other.heartbeat(back, 1, instance="a") is ErrorCode.NONE
 
 
-def test_the_old_incarnation_is_fenced() -> None:
-    bench = GroupBench()
+def test_the_previous_incarnation_is_fenced() -> None:
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b")
     bench.join(instance="b")
     old = ids["b"]
@@ -76,8 +76,8 @@ def test_the_old_incarnation_is_fenced() -> None:
     assert bench.leave((old, "b")).members[0].error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_requests_of_the_old_incarnation_that_wait_are_fenced() -> None:
-    bench = GroupBench()
+def test_waiting_requests_of_the_previous_incarnation_are_fenced() -> None:
+    bench = GroupCoordinatorFixture()
     first = bench.join(instance="a")
     second = bench.join(instance="a")
     assert first.error is ErrorCode.FENCED_INSTANCE_ID
@@ -91,23 +91,23 @@ def test_requests_of_the_old_incarnation_that_wait_are_fenced() -> None:
     assert waiting.error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_member_that_is_back_with_other_wishes_but_the_same_protocol_causes_no_rebalance() -> None:
-    bench = GroupBench()
+def test_a_restarted_static_member_with_the_same_selected_protocol_causes_no_rebalance() -> None:
+    bench = GroupCoordinatorFixture()
     stable(bench, "a", "b")
     assert bench.join(instance="b", protocols=[("range", b"other topics")]).error is ErrorCode.NONE
     assert bench.state() == "Stable"
 
 
-def test_a_static_member_that_changes_the_chosen_protocol_causes_a_rebalance() -> None:
-    bench = GroupBench()
+def test_a_restarted_static_member_with_another_selected_protocol_causes_a_rebalance() -> None:
+    bench = GroupCoordinatorFixture()
     both = [("range", b""), ("sticky", b"")]
     stable(bench, "a", protocols=both)
     back = bench.join(instance="a", protocols=[("sticky", b""), ("range", b"")])
     assert (back.got.generation_id, back.got.protocol_name) == (2, "sticky")
 
 
-def test_a_static_member_that_is_back_while_the_leader_thinks_starts_over() -> None:
-    bench = GroupBench()
+def test_a_static_member_restarted_in_completing_rebalance_starts_a_rebalance() -> None:
+    bench = GroupCoordinatorFixture()
     joins = {instance: bench.join(instance=instance) for instance in "ab"}
     bench.pass_time(6_000)
     back = bench.join(instance="b")
@@ -118,13 +118,13 @@ def test_a_static_member_that_is_back_while_the_leader_thinks_starts_over() -> N
 
 
 def test_an_unknown_instance_is_an_unknown_member() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1)
     assert bench.heartbeat(one, 1, instance="i") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends() -> None:
-    bench = GroupBench()
+def test_a_static_member_that_does_not_rejoin_stays_until_its_session_expires() -> None:
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b", session_ms=30_000, rebalance_ms=10_000)
     options = {"session_ms": 30_000, "rebalance_ms": 10_000}
     again = bench.join(member_id=ids["a"], instance="a", **options)  # type: ignore[arg-type]
@@ -135,8 +135,8 @@ def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends()
     assert bench.heartbeat(ids["b"], 2, instance="b") is ErrorCode.NONE
 
 
-def test_a_rebalance_that_no_member_joins_continues_while_static_members_have_their_sessions() -> None:
-    bench = GroupBench()
+def test_a_rebalance_without_joins_is_extended_while_static_members_have_sessions() -> None:
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b", session_ms=60_000, rebalance_ms=10_000)
     newcomer, join = bench.come_in(session_ms=6_000, rebalance_ms=10_000)
     bench.leave((newcomer, None))
@@ -148,8 +148,8 @@ def test_a_rebalance_that_no_member_joins_continues_while_static_members_have_th
     assert (again.got.generation_id, again.got.leader) == (2, ids["b"])
 
 
-def test_an_administrator_removes_a_static_member_by_its_instance_alone() -> None:
-    bench = GroupBench()
+def test_remove_members_removes_a_static_member_by_its_instance_id() -> None:
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b")
     answer = bench.leave(("", "b"))
     assert (answer.members[0].member_id, answer.members[0].group_instance_id) == ("", "b")
@@ -158,8 +158,8 @@ def test_an_administrator_removes_a_static_member_by_its_instance_alone() -> Non
     assert bench.heartbeat(ids["a"], 1, instance="a") is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_an_id_that_cannot_be_written_leaves_the_old_one_in_place() -> None:
-    bench = GroupBench()
+def test_a_failed_write_of_a_new_member_id_keeps_the_previous_one() -> None:
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b")
     bench.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     refused = bench.join(instance="b", protocols=[("range", b"new")])
@@ -170,8 +170,8 @@ def test_an_id_that_cannot_be_written_leaves_the_old_one_in_place() -> None:
     assert bench.heartbeat(ids["b"], 1, instance="b") is ErrorCode.NONE
 
 
-def test_a_static_member_whose_new_id_is_being_written_joins_a_rebalance_that_begins_meanwhile() -> None:
-    bench = GroupBench()
+def test_a_static_member_whose_new_id_is_being_written_joins_a_new_rebalance() -> None:
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b")
     bench.holds_commits = True
     back = bench.join(instance="b")
@@ -181,9 +181,9 @@ def test_a_static_member_whose_new_id_is_being_written_joins_a_rebalance_that_be
     assert bench.state() == "CompletingRebalance"
 
 
-def test_a_session_begins_when_a_returned_static_member_is_answered_however_long_its_id_was_written() -> None:
+def test_the_session_of_a_restarted_static_member_starts_at_its_response() -> None:
     """Its deadline had passed while it waited for us; if it dies now its partitions must go to others."""
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     ids = stable(bench, "a", "b")
     bench.holds_commits = True
     back = bench.join(instance="b")

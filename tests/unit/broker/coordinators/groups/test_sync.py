@@ -1,14 +1,14 @@
-"""From the end of the joins to a stable group: waiting for the leader, and what can go wrong."""
+"""SyncGroup: from the end of the joins to a stable group, and failures."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.groups.coordinator import GroupBench
+from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.protocol.errors import ErrorCode
 
 
-def joined(bench: GroupBench, size: int = 2) -> list[str]:
+def joined(bench: GroupCoordinatorFixture, size: int = 2) -> list[str]:
     """Members of generation 1 that have not synced yet; the first one leads."""
     members = [bench.come_in()[0] for _ in range(size)]
     bench.pass_time(6_000)
@@ -16,8 +16,8 @@ def joined(bench: GroupBench, size: int = 2) -> list[str]:
     return members
 
 
-def test_followers_wait_until_the_leader_hands_in_the_assignment() -> None:
-    bench = GroupBench()
+def test_followers_wait_for_the_leaders_assignment() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = joined(bench)
     follower = bench.sync(two, 1)
     assert follower.is_waiting
@@ -27,24 +27,24 @@ def test_followers_wait_until_the_leader_hands_in_the_assignment() -> None:
     assert bench.state() == "Stable"
 
 
-def test_a_follower_that_syncs_late_gets_its_assignment_from_the_stable_group() -> None:
-    bench = GroupBench()
+def test_a_late_sync_gets_the_assignment_of_the_stable_group() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = joined(bench)
     bench.sync(one, 1, {one: b"1", two: b"2"})
     assert bench.state() == "Stable"
     assert bench.sync(two, 1).got.assignment == b"2"
 
 
-def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
-    bench = GroupBench()
+def test_a_member_missing_in_the_assignment_gets_an_empty_one() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = joined(bench)
     follower = bench.sync(two, 1)
     bench.sync(one, 1, {one: b"1", "a stranger": b"3"})
     assert (follower.error, follower.got.assignment) == (ErrorCode.NONE, b"")
 
 
-def test_the_assignment_counts_only_when_it_is_committed() -> None:
-    bench = GroupBench(holds_commits=False)
+def test_the_assignment_applies_when_its_record_is_committed() -> None:
+    bench = GroupCoordinatorFixture(holds_commits=False)
     one, two = joined(bench)
     bench.holds_commits = True
     follower = bench.sync(two, 1)
@@ -57,8 +57,8 @@ def test_the_assignment_counts_only_when_it_is_committed() -> None:
     assert bench.state() == "Stable"
 
 
-def test_a_leader_that_hands_in_twice_gets_what_it_handed_in_first() -> None:
-    bench = GroupBench()
+def test_a_repeated_sync_of_the_leader_gets_the_first_assignment() -> None:
+    bench = GroupCoordinatorFixture()
     (one,) = joined(bench, 1)
     bench.holds_commits = True
     first = bench.sync(one, 1, {one: b"first"})
@@ -69,8 +69,8 @@ def test_a_leader_that_hands_in_twice_gets_what_it_handed_in_first() -> None:
     assert bench.reloaded().sync(one, 1).got.assignment == b"first"
 
 
-def test_an_assignment_that_is_committed_after_the_next_rebalance_began_is_void() -> None:
-    bench = GroupBench()
+def test_an_assignment_committed_after_the_next_rebalance_began_is_discarded() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = joined(bench)
     bench.holds_commits = True
     leader = bench.sync(one, 1, {one: b"1", two: b"2"})
@@ -88,10 +88,10 @@ def test_an_assignment_that_is_committed_after_the_next_rebalance_began_is_void(
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_when_the_assignment_cannot_be_written_all_members_get_an_error_and_join_again(
+def test_a_failed_write_of_the_assignment_makes_all_members_rejoin(
     append_error: ErrorCode, told: ErrorCode
 ) -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     one, two = joined(bench)
     bench.append_error = append_error
     follower = bench.sync(two, 1)
@@ -103,8 +103,8 @@ def test_when_the_assignment_cannot_be_written_all_members_get_an_error_and_join
     assert [j.got.generation_id for j in joins] == [2, 2]
 
 
-def test_members_that_never_sync_are_dropped_after_the_rebalance_timeout() -> None:
-    bench = GroupBench()
+def test_members_that_do_not_sync_are_removed_after_the_rebalance_timeout() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = (bench.come_in(rebalance_ms=20_000, session_ms=60_000)[0] for _ in range(2))
     bench.pass_time(6_000)
     leader = bench.sync(one, 1, {one: b"1", two: b"2"})
@@ -117,8 +117,8 @@ def test_members_that_never_sync_are_dropped_after_the_rebalance_timeout() -> No
     assert bench.heartbeat(one, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_followers_do_not_wait_forever_for_a_leader_that_does_not_sync() -> None:
-    bench = GroupBench()
+def test_followers_wait_for_the_leaders_sync_until_the_rebalance_timeout() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = (bench.come_in(rebalance_ms=20_000, session_ms=60_000)[0] for _ in range(2))
     bench.pass_time(6_000)
     follower = bench.sync(two, 1)
@@ -130,7 +130,7 @@ def test_followers_do_not_wait_forever_for_a_leader_that_does_not_sync() -> None
 
 
 def test_a_waiting_member_need_not_send_heartbeats() -> None:
-    bench = GroupBench()
+    bench = GroupCoordinatorFixture()
     one, two = (bench.come_in(session_ms=6_000, rebalance_ms=60_000)[0] for _ in range(2))
     bench.pass_time(6_000)
     follower = bench.sync(two, 1)
@@ -143,8 +143,8 @@ def test_a_waiting_member_need_not_send_heartbeats() -> None:
     assert bench.heartbeat(two, 1) is ErrorCode.NONE
 
 
-def test_a_second_sync_of_a_waiting_member_answers_the_first() -> None:
-    bench = GroupBench()
+def test_a_second_sync_of_a_waiting_member_completes_the_first() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = joined(bench)
     first, second = bench.sync(two, 1), bench.sync(two, 1)
     assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
@@ -152,16 +152,16 @@ def test_a_second_sync_of_a_waiting_member_answers_the_first() -> None:
     assert second.got.assignment == b"2"
 
 
-def test_a_member_that_leaves_while_its_sync_waits_gets_an_answer() -> None:
-    bench = GroupBench()
+def test_a_member_that_leaves_completes_its_waiting_sync() -> None:
+    bench = GroupCoordinatorFixture()
     _, two = joined(bench)
     waiting = bench.sync(two, 1)
     bench.leave((two, None))
     assert waiting.error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_follower_that_joins_again_unchanged_receives_the_current_generation() -> None:
-    bench = GroupBench()
+def test_an_unchanged_follower_that_rejoins_gets_the_current_generation() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = joined(bench)
     lost = bench.join(member_id=two)
     assert (lost.got.generation_id, lost.got.leader, lost.got.members) == (1, one, ())
@@ -170,8 +170,8 @@ def test_a_follower_that_joins_again_unchanged_receives_the_current_generation()
     assert bench.state() == "CompletingRebalance"
 
 
-def test_a_member_that_changes_its_mind_while_the_leader_thinks_starts_over() -> None:
-    bench = GroupBench()
+def test_a_member_with_changed_metadata_in_completing_rebalance_starts_a_rebalance() -> None:
+    bench = GroupCoordinatorFixture()
     one, two = joined(bench)
     waiting = bench.sync(two, 1)
     changed = bench.join(member_id=two, protocols=[("range", b"other topics")])
@@ -180,8 +180,8 @@ def test_a_member_that_changes_its_mind_while_the_leader_thinks_starts_over() ->
     assert bench.join(member_id=one).got.generation_id == 2
 
 
-def test_syncs_are_refused_outside_of_the_generation_and_the_group() -> None:
-    bench = GroupBench()
+def test_syncs_of_unknown_members_and_generations_are_refused() -> None:
+    bench = GroupCoordinatorFixture()
     assert bench.sync("m", 1, group_id="").error is ErrorCode.INVALID_GROUP_ID
     assert bench.sync("m", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
     (one,) = bench.stable_group(1)
@@ -197,8 +197,8 @@ def test_syncs_are_refused_outside_of_the_generation_and_the_group() -> None:
     assert bench.sync(one, 1).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_an_empty_group_knows_no_members() -> None:
-    bench = GroupBench()
+def test_a_sync_with_an_empty_group_is_an_unknown_member() -> None:
+    bench = GroupCoordinatorFixture()
     (one,) = bench.stable_group(1)
     bench.leave((one, None))
     assert bench.state() == "Empty"

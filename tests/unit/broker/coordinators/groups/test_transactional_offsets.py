@@ -1,4 +1,4 @@
-"""Offsets that transactions commit: unseen until the end marker, and replayed sanely from the log."""
+"""Offsets in transactions: visible after the end marker, and replayed from the log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import group_config
-from tests.support.groups.coordinator import GroupBench
+from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.broker.coordinators.groups.records import CommittedOffset, offset_commit
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.offset_delete import (
@@ -20,13 +20,13 @@ from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 PRODUCER, OTHER_PRODUCER = 77, 78
 TOPIC_ID = UUID(int=9)
 
 
-class Transactions(GroupBench):
+class Transactions(GroupCoordinatorFixture):
     """A bench that also replays what producers commit in transactions."""
 
     def in_transaction(self, producer_id: int, partition: int, offset: int) -> None:
@@ -59,7 +59,7 @@ class Transactions(GroupBench):
         )
         try:
             offsets = self.coordinator.transactional_offsets
-            prepared = completed(offsets.prepare(request, {"t": TOPIC_ID}, self.now))
+            prepared = run_steps(offsets.prepare(request, {"t": TOPIC_ID}, self.now))
             reply, writes = offsets.commit(request, prepared)
         except KafkaError as error:
             return error.code
@@ -85,7 +85,7 @@ class Transactions(GroupBench):
         self.replicate()
 
 
-def test_an_offset_in_a_transaction_is_not_seen_before_the_transaction_commits() -> None:
+def test_an_offset_in_a_transaction_is_visible_after_the_commit() -> None:
     bench = Transactions()
     bench.in_transaction(PRODUCER, 0, 5)
     assert bench.offset("t", 0) == (-1, ErrorCode.NONE)
@@ -95,7 +95,7 @@ def test_an_offset_in_a_transaction_is_not_seen_before_the_transaction_commits()
     assert bench.offset("t", 0, require_stable=True) == (5, ErrorCode.NONE)
 
 
-def test_an_offset_in_an_aborted_transaction_is_never_seen() -> None:
+def test_an_offset_in_an_aborted_transaction_is_not_visible() -> None:
     bench = Transactions()
     bench.commit({("t", 0): 3})
     bench.in_transaction(PRODUCER, 0, 5)
@@ -123,7 +123,7 @@ def test_partitions_outside_of_the_transaction_are_stable() -> None:
     assert bench.offset("t", 1, require_stable=True) == (3, ErrorCode.NONE)
 
 
-def test_an_offset_that_was_committed_later_in_the_log_wins_over_the_transactions() -> None:
+def test_a_later_committed_offset_prevails_over_the_transactions() -> None:
     bench = Transactions()
     bench.in_transaction(PRODUCER, 0, 5)
     bench.commit({("t", 0): 9})
@@ -131,7 +131,7 @@ def test_an_offset_that_was_committed_later_in_the_log_wins_over_the_transaction
     assert bench.offset("t", 0) == (9, ErrorCode.NONE)
 
 
-def test_two_open_transactions_on_one_partition_are_both_waited_for() -> None:
+def test_a_partition_is_unstable_until_both_of_its_transactions_end() -> None:
     bench = Transactions()
     bench.in_transaction(PRODUCER, 0, 5)
     bench.in_transaction(PRODUCER, 0, 6)
@@ -142,7 +142,7 @@ def test_two_open_transactions_on_one_partition_are_both_waited_for() -> None:
     assert bench.offset("t", 0, require_stable=True) == (6, ErrorCode.NONE)
 
 
-def test_the_end_of_a_transaction_without_offsets_means_nothing() -> None:
+def test_the_end_of_a_transaction_without_offsets_changes_nothing() -> None:
     bench = Transactions()
     bench.end(PRODUCER, commit=True)
     assert bench.offsets() == {}
@@ -158,7 +158,7 @@ def test_neither_offset_nor_group_expires_while_a_transaction_is_open() -> None:
     assert bench.expire() == 2
 
 
-def test_deleting_an_offset_also_takes_it_out_of_open_transactions() -> None:
+def test_deleting_an_offset_removes_it_from_open_transactions() -> None:
     bench = Transactions()
     bench.in_transaction(PRODUCER, 0, 5)
     bench.in_transaction(OTHER_PRODUCER, 0, 6)
@@ -170,7 +170,7 @@ def test_deleting_an_offset_also_takes_it_out_of_open_transactions() -> None:
     assert bench.offsets() == {}
 
 
-def test_deleting_the_group_also_takes_its_offsets_out_of_open_transactions() -> None:
+def test_deleting_the_group_removes_its_offsets_from_open_transactions() -> None:
     bench = Transactions()
     bench.commit({("t", 1): 3})
     bench.in_transaction(PRODUCER, 0, 5)
@@ -180,7 +180,7 @@ def test_deleting_the_group_also_takes_its_offsets_out_of_open_transactions() ->
     assert bench.offsets() == {}
 
 
-def test_kip_447_a_producer_speaks_for_a_member_of_the_current_generation() -> None:
+def test_kip_447_a_commit_with_the_current_generation_is_accepted() -> None:
     bench = Transactions()
     (member,) = bench.stable_group(1)
     assert bench.commit_in_transaction(member_id=member, generation=1) is ErrorCode.NONE
@@ -189,7 +189,7 @@ def test_kip_447_a_producer_speaks_for_a_member_of_the_current_generation() -> N
     assert bench.offset("t", 0, require_stable=True) == (5, ErrorCode.NONE)
 
 
-def test_kip_447_a_zombie_that_has_lost_its_partitions_commits_nothing() -> None:
+def test_kip_447_a_commit_with_a_stale_generation_is_refused() -> None:
     bench = Transactions()
     zombie, other = bench.stable_group(2)
     bench.leave((zombie, None))
@@ -201,7 +201,7 @@ def test_kip_447_a_zombie_that_has_lost_its_partitions_commits_nothing() -> None
     assert bench.commit_in_transaction(member_id=other, generation=2) is ErrorCode.NONE
 
 
-def test_kip_447_a_replaced_static_member_is_fenced() -> None:
+def test_kip_447_a_commit_of_a_replaced_static_member_is_fenced() -> None:
     bench = Transactions()
     first = bench.join(instance="i")
     bench.pass_time(3_000)
@@ -214,7 +214,7 @@ def test_kip_447_a_replaced_static_member_is_fenced() -> None:
 
 
 @pytest.mark.parametrize("has_members", [False, True])
-def test_producers_from_before_kip_447_say_nothing_and_may_commit(has_members: bool) -> None:
+def test_commits_without_generation_from_before_kip_447_are_accepted(has_members: bool) -> None:
     bench = Transactions()
     if has_members:
         bench.stable_group(1)
@@ -228,7 +228,7 @@ def test_an_unknown_group_has_no_generations() -> None:
     assert bench.state() == "Empty"
 
 
-def test_a_commit_in_a_transaction_keeps_no_member_alive() -> None:
+def test_a_transactional_commit_does_not_extend_a_session() -> None:
     bench = Transactions()
     (member,) = bench.stable_group(1)
     bench.pass_time(6_000)
@@ -237,16 +237,16 @@ def test_a_commit_in_a_transaction_keeps_no_member_alive() -> None:
     assert bench.state() == "Empty"
 
 
-def test_metadata_that_is_too_long_is_refused_in_a_transaction_as_well() -> None:
+def test_oversized_metadata_is_refused_in_a_transaction() -> None:
     bench = Transactions(group_config(offset_metadata_max_bytes=3))
     assert bench.commit_in_transaction(metadata="four") is ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert bench.commit_in_transaction(metadata="two") is ErrorCode.NONE
     bench.end(PRODUCER, commit=True)
-    (topic,) = completed(bench.coordinator.offset_fetch.fetch_all("g", True))
+    (topic,) = run_steps(bench.coordinator.offset_fetch.fetch_all("g", True))
     assert (topic.topic_id, topic.partitions[0].metadata) == (TOPIC_ID, "two")
 
 
-def test_the_offset_of_a_deleted_topic_does_not_come_back_with_the_end_of_a_transaction() -> None:
+def test_the_offset_of_a_deleted_topic_is_not_restored_by_the_end_of_a_transaction() -> None:
     bench = Transactions()
     bench.commit_in_transaction(5)
     bench.perform(bench.coordinator.offsets.delete_of_topics({"t": TOPIC_ID}))

@@ -1,4 +1,4 @@
-"""Random transactions that commit offsets, on a real log, against a naive model and against loading."""
+"""Random transactional offset commits on a real log, compared with a reference model and reloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestTopics
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 PARTITIONS = (0, 1)
 PRODUCERS = (7, 8, 9)
@@ -66,8 +66,8 @@ class Model:
 
 def view_of(coordinator: GroupCoordinator) -> View:
     asked = (OffsetFetchRequestTopics(name="t", partition_indexes=PARTITIONS),)
-    (seen,) = completed(coordinator.offset_fetch.fetch("g", asked, False))
-    (stable,) = completed(coordinator.offset_fetch.fetch("g", asked, True))
+    (seen,) = run_steps(coordinator.offset_fetch.fetch("g", asked, False))
+    (stable,) = run_steps(coordinator.offset_fetch.fetch("g", asked, True))
     return tuple(
         (one.committed_offset, other.committed_offset, ErrorCode(other.error_code))
         for one, other in zip(seen.partitions, stable.partitions, strict=True)
@@ -115,7 +115,7 @@ async def seen(node: TransactionalNode) -> View:
 
 
 @pytest.mark.parametrize("seed", range(40))
-async def test_offsets_of_transactions_are_what_a_naive_model_says_however_often_they_are_loaded(
+async def test_transactional_offsets_equal_a_reference_model_after_every_reload(
     seed: int,
 ) -> None:
     chance = random.Random(seed)

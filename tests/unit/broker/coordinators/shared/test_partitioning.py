@@ -22,6 +22,6 @@ from tidelog.broker.coordinators.shared.partitioning import java_string_hash, pa
         ("polygenelubricants", -2147483648, 0),
     ],
 )
-def test_groups_are_where_kafka_keeps_them(group_id: str, java_hash: int, partition: int) -> None:
+def test_groups_are_partitioned_as_in_kafka(group_id: str, java_hash: int, partition: int) -> None:
     assert java_string_hash(group_id) == java_hash % 2**32
     assert partition_for(group_id, 50) == partition

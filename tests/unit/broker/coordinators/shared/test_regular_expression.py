@@ -1,4 +1,4 @@
-"""Clients' patterns match as Python's do where both know the syntax, but in linear time."""
+"""Patterns match as in Python where both have the syntax, but in linear time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.recursive(ATOMS, grown, max_leaves=6), st.text("ab1.-é", max_size=6))
-def test_a_text_matches_when_it_matches_in_python(pattern: str, text: str) -> None:
+def test_matches_equal_those_of_python(pattern: str, text: str) -> None:
     expected = re.fullmatch(pattern, text, re.ASCII) is not None
     assert RegularExpression(pattern).matches(text) == expected
 
@@ -51,7 +51,7 @@ def test_the_syntax_is_re2s_and_the_whole_text_must_match(pattern: str, text: st
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", "(.*)*b", "a?" * 400 + "a{400}b", "(.?){1000}"])
-def test_what_makes_other_matchers_go_back_for_ever_is_answered(pattern: str) -> None:
+def test_patterns_with_exponential_backtracking_are_matched_in_linear_time(pattern: str) -> None:
     assert not RegularExpression(pattern).matches("a" * 32_000 + "c")
 
 
@@ -62,7 +62,7 @@ def test_what_makes_other_matchers_go_back_for_ever_is_answered(pattern: str) ->
         "(" * 2_000, "((((.{100}){100}){100}){100})", "a" * (CHARACTERS_MAX + 1),
     ],
 )  # fmt: skip
-def test_what_is_not_understood_or_too_large_is_refused(pattern: str) -> None:
+def test_unsupported_and_oversized_patterns_are_refused(pattern: str) -> None:
     with pytest.raises(KafkaError) as error:
         RegularExpression(pattern)
     assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION

@@ -1,4 +1,4 @@
-"""The partitions of an internal topic: which are loaded when, beside each other."""
+"""Concurrent loading of the partitions of an internal topic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.loops.unhandled import Unhandled
 from tests.support.waiting import eventually
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
-from tidelog.broker.coordinators.shared.shard import RecordFormat, ShardState
+from tidelog.broker.coordinators.shared.shard import RecordFormat, ShardPorts, ShardState
 from tidelog.broker.coordinators.shared.shards import LOADS_AT_ONCE_MAX, Shards
 from tidelog.protocol.errors import ErrorCode
 
@@ -48,7 +48,7 @@ class Bench:
         time = VirtualTime()
         form: RecordFormat[Idle] = RecordFormat(lambda _: (b"", None), lambda _, batches: iter([(0, 0)]))
         self.shards: Shards[Idle] = Shards(
-            "things", lambda _: Idle(), form, self.log, time, time, commit_timeout_ms=1_000
+            "things", lambda _: Idle(), form, ShardPorts(self.log, time, time), commit_timeout_ms=1_000
         )
 
     def state(self, partition: int) -> ShardState | None:
@@ -64,7 +64,7 @@ async def bench() -> AsyncIterator[Bench]:
     await made.shards.stop()
 
 
-async def test_partitions_that_cannot_be_committed_keep_no_others_from_being_loaded(bench: Bench) -> None:
+async def test_partitions_that_cannot_commit_do_not_delay_loading_of_others(bench: Bench) -> None:
     """They wait until enough replicas are back, which may take hours."""
     for partition in range(LAST):
         bench.log.uncommitted[partition] = asyncio.Event()
@@ -89,7 +89,7 @@ async def test_a_partition_that_moves_before_it_is_committed_is_not_served(bench
     assert shard.state is ShardState.CLOSED
 
 
-async def test_a_partition_that_moves_while_records_are_not_committed_leaves_no_error_behind(
+async def test_a_partition_that_moves_with_uncommitted_records_logs_no_error(
     bench: Bench,
 ) -> None:
     """The waiting append is refused by the metadata, and the shard closed, before its callbacks run."""

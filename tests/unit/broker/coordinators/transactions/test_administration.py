@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.transactions.coordinator import ID, A, B, TransactionBench
+from tests.support.transactions.coordinator import ID, A, B, TransactionCoordinatorFixture
 from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
 from tidelog.broker.coordinators.transactions.administration import TransactionFilter
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 ONGOING = TransactionState.ONGOING
 
 
-def bench() -> TransactionBench:
-    made = TransactionBench()
+def bench() -> TransactionCoordinatorFixture:
+    made = TransactionCoordinatorFixture()
     made.put(state=ONGOING, partitions=frozenset({A, B, A._replace(partition=4)}), start_wall_ms=made.now_ms)
     return made.start()
 
 
-def test_an_id_is_described_with_its_transaction() -> None:
+def test_a_transactional_id_is_described_with_its_transaction() -> None:
     described = bench().core.describe(ID)
     assert (described.error_code, described.transaction_state) == (0, "Ongoing")
     assert (described.producer_id, described.producer_epoch) == (7, 3)
@@ -28,7 +28,7 @@ def test_an_id_is_described_with_its_transaction() -> None:
     assert [(topic.topic, topic.partitions) for topic in described.topics] == [("a", (0, 4)), ("b", (1,))]
 
 
-def test_an_id_that_is_not_known_is_not_found() -> None:
+def test_an_unknown_transactional_id_is_not_found() -> None:
     assert bench().core.describe("other").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
@@ -47,8 +47,8 @@ def test_an_id_that_is_not_known_is_not_found() -> None:
         (TransactionFilter(pattern=RegularExpression("t")), False),
     ],
 )
-def test_filters_leave_out_what_is_not_wanted(wanted: TransactionFilter, is_listed: bool) -> None:
+def test_filters_restrict_the_list(wanted: TransactionFilter, is_listed: bool) -> None:
     made = bench()
     made.now_ms += 100
-    listed = completed(made.core.list(wanted, made.now()))
+    listed = run_steps(made.core.list(wanted, made.now()))
     assert [one.transactional_id for one in listed] == ([ID] if is_listed else [])

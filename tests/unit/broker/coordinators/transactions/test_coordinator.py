@@ -1,11 +1,18 @@
-"""Markers until the transaction is complete, time-outs, expiry, and what a new coordinator goes on with."""
+"""Markers, completion, timeouts, expiration, and takeover by a new coordinator."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.configs import transaction_config
-from tests.support.transactions.coordinator import ID, TIMEOUT_MS, A, B, TransactionBench, refusal
+from tests.support.transactions.coordinator import (
+    ID,
+    TIMEOUT_MS,
+    A,
+    B,
+    TransactionCoordinatorFixture,
+    refusal,
+)
 from tidelog.broker.coordinators.transactions.coordinator import ABORT_RETRY_MS, COMPLETION_RETRY_MS
 from tidelog.broker.coordinators.transactions.states import (
     NEXT_STATES,
@@ -19,15 +26,15 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 S = TransactionState
 
 
-def ongoing(**fields: object) -> TransactionBench:
-    bench = TransactionBench()
+def ongoing(**fields: object) -> TransactionCoordinatorFixture:
+    bench = TransactionCoordinatorFixture()
     bench.put(
         **{"state": S.ONGOING, "partitions": frozenset({A, B}), "start_wall_ms": bench.now_ms, **fields}
     )
     return bench.start()
 
 
-def test_the_states_have_kafkas_numbers_and_every_state_but_dead_is_left_again() -> None:
+def test_states_have_kafkas_numbers_and_only_dead_is_final() -> None:
     names = [STATE_OF_STATUS[number].value for number in range(8)]
     assert names == [
         "Empty",
@@ -53,7 +60,7 @@ def test_a_transaction_is_complete_when_every_partition_has_its_marker() -> None
     assert not bench.metadata.partitions
 
 
-def test_markers_that_are_reported_twice_complete_the_transaction_once() -> None:
+def test_repeated_marker_results_complete_the_transaction_once() -> None:
     bench = ongoing()
     bench.end((7, 3), True)
     bench.holds_commits = True
@@ -65,7 +72,7 @@ def test_markers_that_are_reported_twice_complete_the_transaction_once() -> None
     assert (len(bench.log), bench.state) == (written, S.COMPLETE_COMMIT)
 
 
-def test_markers_of_an_earlier_transaction_say_nothing_of_the_next() -> None:
+def test_markers_of_an_earlier_transaction_do_not_complete_the_next() -> None:
     bench = ongoing()
     bench.end((7, 3), True)
     first = bench.markings[-1]
@@ -76,7 +83,7 @@ def test_markers_of_an_earlier_transaction_say_nothing_of_the_next() -> None:
     assert bench.state is S.PREPARE_ABORT
 
 
-def test_a_completion_that_cannot_be_written_is_tried_until_it_can() -> None:
+def test_a_failed_write_of_the_completion_is_retried() -> None:
     """KAFKA-16352: else the id would stay prepared, and its producers be told to wait, for ever."""
     bench = ongoing()
     bench.end((7, 3), True)
@@ -96,7 +103,7 @@ def test_a_completion_that_cannot_be_written_is_tried_until_it_can() -> None:
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
-def test_a_new_coordinator_ends_what_the_former_had_decided(is_commit: bool) -> None:
+def test_a_new_coordinator_completes_prepared_transactions(is_commit: bool) -> None:
     """redpanda#6018, redpanda#3501, KAFKA-16352: every partition is told, and in the new epoch."""
     bench = ongoing()
     bench.end((7, 3), is_commit)
@@ -111,9 +118,9 @@ def test_a_new_coordinator_ends_what_the_former_had_decided(is_commit: bool) -> 
     assert bench.state is (S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
 
 
-def test_a_new_coordinator_knows_the_ongoing_transaction_with_all_its_partitions() -> None:
+def test_a_new_coordinator_loads_ongoing_transactions_with_their_partitions() -> None:
     """redpanda#6018: one that had forgotten it committed the offsets alone."""
-    bench = TransactionBench().start()
+    bench = TransactionCoordinatorFixture().start()
     producer = bench.init()
     bench.add(producer, A)
     bench.add(producer, B)
@@ -123,14 +130,14 @@ def test_a_new_coordinator_knows_the_ongoing_transaction_with_all_its_partitions
     assert bench.markings[-1].partitions == {A, B}
 
 
-def test_a_new_coordinator_completes_what_had_no_partitions() -> None:
-    bench = TransactionBench()
+def test_a_new_coordinator_completes_prepared_transactions_without_partitions() -> None:
+    bench = TransactionCoordinatorFixture()
     bench.put(state=S.PREPARE_ABORT, client_transaction_version=2)
     bench.start()
     assert bench.state is S.COMPLETE_ABORT
 
 
-def test_a_commit_that_was_not_answered_is_answered_by_the_new_coordinator() -> None:
+def test_a_commit_without_response_is_answered_by_the_new_coordinator() -> None:
     """redpanda#3501: a transaction that was committed was answered as if it had failed."""
     bench = ongoing()
     bench.end((7, 3), True)
@@ -140,7 +147,7 @@ def test_a_commit_that_was_not_answered_is_answered_by_the_new_coordinator() -> 
     assert bench.end((7, 3), True) == (7, 4)
 
 
-def test_a_transaction_whose_time_has_expired_is_aborted_and_its_producer_fenced() -> None:
+def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced() -> None:
     bench = ongoing()
     bench.now_ms += TIMEOUT_MS
     bench.look_for_timeouts()
@@ -156,7 +163,7 @@ def test_a_transaction_whose_time_has_expired_is_aborted_and_its_producer_fenced
     assert refusal(lambda: bench.end((7, 3), True, version=0)) is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_new_coordinator_aborts_at_once_what_timed_out_while_there_was_none() -> None:
+def test_a_new_coordinator_aborts_transactions_that_timed_out_during_failover() -> None:
     bench = ongoing()
     bench.now_ms += TIMEOUT_MS
     bench.fail_over(epoch=2)
@@ -167,8 +174,8 @@ def test_a_new_coordinator_aborts_at_once_what_timed_out_while_there_was_none() 
     assert (bench.markings[-1].coordinator_epoch, bench.markings[-1].is_commit) == (3, False)
 
 
-def test_a_timeout_counts_from_the_start_of_the_transaction_whoever_coordinates_it() -> None:
-    bench = TransactionBench().start()
+def test_the_timeout_starts_with_the_transaction_regardless_of_coordinator_changes() -> None:
+    bench = TransactionCoordinatorFixture().start()
     producer = bench.init()
     bench.add(producer, A)
     for epoch in range(2, 6):
@@ -181,7 +188,7 @@ def test_a_timeout_counts_from_the_start_of_the_transaction_whoever_coordinates_
     assert bench.state is S.PREPARE_ABORT
 
 
-def test_an_abort_that_cannot_be_written_is_tried_again_before_the_next_regular_check() -> None:
+def test_a_failed_write_of_an_abort_is_retried_before_the_next_regular_check() -> None:
     # Too few replicas may be in sync for a moment only, between two failovers.
     bench = ongoing()
     bench.now_ms += TIMEOUT_MS + 1
@@ -198,7 +205,7 @@ def test_an_abort_that_cannot_be_written_is_tried_again_before_the_next_regular_
     assert (bench.state, bench.core.next_deadline_ms()) == (S.PREPARE_ABORT, None)
 
 
-def test_a_transaction_of_two_phases_has_no_time_out() -> None:
+def test_a_two_phase_commit_transaction_has_no_timeout() -> None:
     bench = ongoing(timeout_ms=TIMEOUT_OF_TWO_PHASE_COMMIT)
     bench.now_ms += 2 * TIMEOUT_OF_TWO_PHASE_COMMIT
     bench.look_for_timeouts()
@@ -209,8 +216,8 @@ STATES_WITHOUT = sorted(STATES_WITHOUT_TRANSACTION, key=lambda state: state.stat
 
 
 @pytest.mark.parametrize("state", STATES_WITHOUT)
-def test_an_unused_id_expires(state: TransactionState) -> None:
-    bench = TransactionBench(transaction_config(transactional_id_expiration_ms=1_000))
+def test_an_inactive_transactional_id_expires(state: TransactionState) -> None:
+    bench = TransactionCoordinatorFixture(transaction_config(transactional_id_expiration_ms=1_000))
     bench.put(state=state)
     bench.start()
     bench.now_ms += 999
@@ -228,8 +235,8 @@ def test_an_unused_id_expires(state: TransactionState) -> None:
 
 
 @pytest.mark.parametrize("state", [S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT])
-def test_an_id_with_a_transaction_does_not_expire(state: TransactionState) -> None:
-    bench = TransactionBench(transaction_config(transactional_id_expiration_ms=1_000))
+def test_a_transactional_id_with_a_transaction_does_not_expire(state: TransactionState) -> None:
+    bench = TransactionCoordinatorFixture(transaction_config(transactional_id_expiration_ms=1_000))
     bench.put(state=state, partitions=frozenset({A}))
     bench.start()
     bench.now_ms += 10_000

@@ -1,10 +1,10 @@
-"""EndTxn in every state, by both protocols, with the present epoch and with the one before."""
+"""EndTxn in every state, with both transaction versions, the current and the previous epoch."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.transactions.coordinator import STARTED_MS, A, B, TransactionBench, refusal
+from tests.support.transactions.coordinator import STARTED_MS, A, B, TransactionCoordinatorFixture, refusal
 from tidelog.broker.coordinators.transactions.metadata import EPOCH_MAX
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode
@@ -16,14 +16,14 @@ INVALID, FENCED = ErrorCode.INVALID_TXN_STATE, ErrorCode.PRODUCER_FENCED
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-def bench_in(state: TransactionState, **fields: object) -> TransactionBench:
+def bench_in(state: TransactionState, **fields: object) -> TransactionCoordinatorFixture:
     partitions = frozenset({A, B}) if state in (S.ONGOING, S.PREPARE_ABORT, S.PREPARE_COMMIT) else frozenset()
-    bench = TransactionBench()
+    bench = TransactionCoordinatorFixture()
     bench.put(**{"state": state, "partitions": partitions, "start_wall_ms": STARTED_MS, **fields})
     return bench.start()
 
 
-def outcome(bench: TransactionBench, epoch: int, is_commit: bool, version: int) -> object:
+def outcome(bench: TransactionCoordinatorFixture, epoch: int, is_commit: bool, version: int) -> object:
     """The error, the state that was decided, or DONE when nothing had to be decided."""
     written = len(bench.log)
     try:
@@ -44,7 +44,7 @@ def outcome(bench: TransactionBench, epoch: int, is_commit: bool, version: int) 
         (S.COMPLETE_ABORT, INVALID, DONE),
     ],
 )
-def test_up_to_version_1_the_same_end_is_done_again(
+def test_up_to_version_1_a_repeated_end_succeeds(
     state: TransactionState, commit: object, abort: object
 ) -> None:
     assert outcome(bench_in(state), 3, True, 0) == commit
@@ -64,7 +64,7 @@ def test_up_to_version_1_the_same_end_is_done_again(
         (S.COMPLETE_ABORT, INVALID, INVALID, PREPARES, DONE),
     ],
 )
-def test_from_version_2_on_the_epoch_tells_an_end_from_its_repetition(
+def test_from_version_2_the_epoch_distinguishes_an_end_from_its_repetition(
     state: TransactionState, commit: object, commit_again: object, abort: object, abort_again: object
 ) -> None:
     found = [outcome(bench_in(state), epoch, is_commit, 2) for is_commit in (True, False) for epoch in (3, 2)]
@@ -75,7 +75,7 @@ def test_from_version_2_on_the_epoch_tells_an_end_from_its_repetition(
 def test_another_producer_id_is_refused(version: int) -> None:
     bench = bench_in(S.ONGOING)
     assert refusal(lambda: bench.end((8, 3), True, version)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    empty = TransactionBench().start()
+    empty = TransactionCoordinatorFixture().start()
     assert refusal(lambda: empty.end((7, 3), True, version)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
@@ -89,7 +89,7 @@ def test_up_to_version_1_the_producer_keeps_its_epoch() -> None:
     assert (bench.state, bench.metadata.producer_epoch) == (S.COMPLETE_COMMIT, 3)
 
 
-def test_from_version_2_on_every_end_gives_the_next_epoch() -> None:
+def test_from_version_2_every_end_returns_the_next_epoch() -> None:
     bench = bench_in(S.ONGOING)
     assert bench.end((7, 3), True) == (7, 4)
     marking = bench.markings[-1]
@@ -105,7 +105,7 @@ def test_from_version_2_on_every_end_gives_the_next_epoch() -> None:
     assert bench.end((7, 4), False) == (7, 5)
 
 
-def test_a_delayed_commit_does_not_end_the_transaction_that_follows() -> None:
+def test_a_delayed_commit_does_not_end_the_next_transaction() -> None:
     """KAFKA-17754: up to version 1 it did, and half of that transaction was torn off."""
     bench = bench_in(S.ONGOING)
     bench.end((7, 3), True)
@@ -116,7 +116,7 @@ def test_a_delayed_commit_does_not_end_the_transaction_that_follows() -> None:
     assert (bench.state, bench.metadata.partitions) == (S.ONGOING, {A})
 
 
-def test_an_abort_of_nothing_fences_what_may_still_come() -> None:
+def test_an_abort_without_transaction_fences_late_requests() -> None:
     bench = bench_in(S.EMPTY)
     bench.now_ms += 10
     assert bench.end((7, 3), False) == (7, 4)
@@ -127,7 +127,7 @@ def test_an_abort_of_nothing_fences_what_may_still_come() -> None:
     assert refusal(lambda: bench.add((7, 3), A)) is ErrorCode.PRODUCER_FENCED
 
 
-def test_the_last_epoch_of_an_id_ends_with_a_new_id_also_when_it_is_asked_for_again() -> None:
+def test_an_exhausted_epoch_ends_with_a_new_producer_id_also_when_repeated() -> None:
     bench = bench_in(S.ONGOING, producer_epoch=EPOCH_MAX - 1)
     assert bench.end((7, EPOCH_MAX - 1), True) == (101, 0)
     assert (bench.markings[-1].producer_id, bench.markings[-1].producer_epoch) == (7, EPOCH_MAX)
@@ -139,7 +139,7 @@ def test_the_last_epoch_of_an_id_ends_with_a_new_id_also_when_it_is_asked_for_ag
 
 
 @pytest.mark.parametrize("marked_before", [True, False])
-def test_a_new_coordinator_still_knows_the_new_id_of_a_producer_without_epochs(marked_before: bool) -> None:
+def test_a_new_coordinator_knows_the_new_producer_id_of_an_exhausted_epoch(marked_before: bool) -> None:
     bench = bench_in(S.ONGOING, producer_epoch=EPOCH_MAX - 1)
     bench.end((7, EPOCH_MAX - 1), True)
     if marked_before:
@@ -151,7 +151,7 @@ def test_a_new_coordinator_still_knows_the_new_id_of_a_producer_without_epochs(m
     assert bench.end((7, EPOCH_MAX - 1), True) == (101, 0)
 
 
-def test_an_end_that_is_not_committed_yet_is_waited_for() -> None:
+def test_an_uncommitted_end_is_concurrent_transactions() -> None:
     bench = bench_in(S.ONGOING)
     bench.holds_commits = True
     bench.end((7, 3), True)
@@ -162,7 +162,7 @@ def test_an_end_that_is_not_committed_yet_is_waited_for() -> None:
     assert bench.markings[-1].is_commit
 
 
-def test_an_end_that_cannot_be_written_may_be_asked_for_again() -> None:
+def test_a_failed_end_may_be_repeated() -> None:
     bench = bench_in(S.ONGOING)
     bench.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     assert refusal(lambda: bench.end((7, 3), True)) is ErrorCode.NOT_ENOUGH_REPLICAS

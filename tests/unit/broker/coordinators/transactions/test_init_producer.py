@@ -1,11 +1,18 @@
-"""InitProducerId of a transactional id, in every state and with every epoch that a producer may have."""
+"""InitProducerId of a transactional id, in every state and with every possible epoch."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.support.configs import transaction_config
-from tests.support.transactions.coordinator import ID, STARTED_MS, A, B, TransactionBench, refusal
+from tests.support.transactions.coordinator import (
+    ID,
+    STARTED_MS,
+    A,
+    B,
+    TransactionCoordinatorFixture,
+    refusal,
+)
 from tidelog.broker.coordinators.transactions.metadata import EPOCH_MAX
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import ErrorCode
@@ -17,14 +24,14 @@ STATES_WITHOUT_TRANSACTION = [
 ]
 
 
-def test_a_new_id_begins_with_epoch_zero_whatever_its_producer_had() -> None:
-    assert TransactionBench().start().init() == (101, 0)
-    assert TransactionBench().start().init((55, 9)) == (101, 0)
+def test_a_new_transactional_id_starts_with_epoch_0() -> None:
+    assert TransactionCoordinatorFixture().start().init() == (101, 0)
+    assert TransactionCoordinatorFixture().start().init((55, 9)) == (101, 0)
 
 
 @pytest.mark.parametrize("state", STATES_WITHOUT_TRANSACTION)
 def test_a_second_producer_gets_the_next_epoch_and_fences_the_first(state: TransactionState) -> None:
-    bench = TransactionBench()
+    bench = TransactionCoordinatorFixture()
     bench.put(state=state, last_producer_epoch=2)
     bench.start()
     assert bench.init(timeout_ms=5_000) == (7, 4)
@@ -34,8 +41,10 @@ def test_a_second_producer_gets_the_next_epoch_and_fences_the_first(state: Trans
 
 
 @pytest.mark.parametrize("state", STATES_WITHOUT_TRANSACTION)
-def test_a_producer_that_continues_gets_the_next_epoch_and_may_ask_again(state: TransactionState) -> None:
-    bench = TransactionBench()
+def test_a_producer_that_continues_gets_the_next_epoch_and_may_repeat_its_request(
+    state: TransactionState,
+) -> None:
+    bench = TransactionCoordinatorFixture()
     bench.put(state=state)
     bench.start()
     assert bench.init((7, 3)) == (7, 4)
@@ -45,8 +54,8 @@ def test_a_producer_that_continues_gets_the_next_epoch_and_may_ask_again(state: 
     assert refusal(lambda: bench.init((8, 5))) is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_producer_without_epochs_left_gets_a_new_id_and_may_ask_again() -> None:
-    bench = TransactionBench()
+def test_a_producer_with_an_exhausted_epoch_gets_a_new_id_and_may_repeat_its_request() -> None:
+    bench = TransactionCoordinatorFixture()
     bench.put(producer_epoch=EPOCH_MAX - 1)
     bench.start()
     assert bench.init((7, EPOCH_MAX - 1)) == (101, 0)
@@ -55,15 +64,15 @@ def test_a_producer_without_epochs_left_gets_a_new_id_and_may_ask_again() -> Non
     assert refusal(lambda: bench.init((7, EPOCH_MAX - 1))) is ErrorCode.PRODUCER_FENCED
 
 
-def test_a_new_producer_without_epochs_left_gets_a_new_id() -> None:
-    bench = TransactionBench()
+def test_a_new_producer_of_an_exhausted_epoch_gets_a_new_id() -> None:
+    bench = TransactionCoordinatorFixture()
     bench.put(producer_epoch=EPOCH_MAX - 1)
     bench.start()
     assert bench.init() == (101, 0)
 
 
-def test_an_old_epoch_of_an_id_without_epochs_left_is_fenced() -> None:
-    bench = TransactionBench()
+def test_an_old_epoch_of_an_exhausted_id_is_fenced() -> None:
+    bench = TransactionCoordinatorFixture()
     bench.put(producer_epoch=EPOCH_MAX - 1)
     bench.start()
     assert refusal(lambda: bench.init((7, 5))) is ErrorCode.PRODUCER_FENCED
@@ -71,7 +80,7 @@ def test_an_old_epoch_of_an_id_without_epochs_left_is_fenced() -> None:
 
 @pytest.mark.parametrize(("version", "epoch"), [(0, 4), (1, 4), (2, 5)])
 def test_an_ongoing_transaction_is_aborted_first(version: int, epoch: int) -> None:
-    bench = TransactionBench(transaction_version=version)
+    bench = TransactionCoordinatorFixture(transaction_version=version)
     bench.put(state=TransactionState.ONGOING, partitions=frozenset({A, B}), start_wall_ms=STARTED_MS)
     bench.start()
     assert bench.init() == (-1, -1), "CONCURRENT_TRANSACTIONS"
@@ -87,7 +96,7 @@ def test_an_ongoing_transaction_is_aborted_first(version: int, epoch: int) -> No
 
 
 def test_an_ongoing_transaction_of_another_id_is_unchanged() -> None:
-    bench = TransactionBench()
+    bench = TransactionCoordinatorFixture()
     bench.put(state=TransactionState.ONGOING, partitions=frozenset({A}))
     bench.start()
     assert refusal(lambda: bench.init((8, 3))) is ErrorCode.PRODUCER_FENCED
@@ -95,8 +104,8 @@ def test_an_ongoing_transaction_of_another_id_is_unchanged() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_a_producer_in_its_last_epoch_can_be_fenced_in_the_middle_of_a_transaction(version: int) -> None:
-    bench = TransactionBench(transaction_version=version)
+def test_a_producer_in_its_last_epoch_can_be_fenced_during_a_transaction(version: int) -> None:
+    bench = TransactionCoordinatorFixture(transaction_version=version)
     bench.put(state=TransactionState.ONGOING, producer_epoch=EPOCH_MAX - 1, partitions=frozenset({A}))
     bench.start()
     bench.init()
@@ -106,8 +115,8 @@ def test_a_producer_in_its_last_epoch_can_be_fenced_in_the_middle_of_a_transacti
 
 
 @pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
-def test_a_prepared_transaction_is_waited_for(state: TransactionState) -> None:
-    bench = TransactionBench()
+def test_an_init_during_a_prepared_transaction_is_concurrent_transactions(state: TransactionState) -> None:
+    bench = TransactionCoordinatorFixture()
     bench.put(state=state, partitions=frozenset({A}))
     bench.start()
     assert refusal(bench.init) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -115,8 +124,8 @@ def test_a_prepared_transaction_is_waited_for(state: TransactionState) -> None:
     assert bench.init() == (7, 4)
 
 
-def test_a_step_that_is_not_committed_yet_is_waited_for() -> None:
-    bench = TransactionBench().start()
+def test_an_init_during_an_uncommitted_transition_is_concurrent_transactions() -> None:
+    bench = TransactionCoordinatorFixture().start()
     bench.holds_commits = True
     assert bench.init() == (101, 0)
     assert refusal(bench.init) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -124,8 +133,8 @@ def test_a_step_that_is_not_committed_yet_is_waited_for() -> None:
     assert bench.init() == (101, 1)
 
 
-def test_a_fence_that_cannot_be_written_uses_up_no_epoch() -> None:
-    bench = TransactionBench()
+def test_a_fencing_that_cannot_be_written_uses_no_epoch() -> None:
+    bench = TransactionCoordinatorFixture()
     bench.put(state=TransactionState.ONGOING, partitions=frozenset({A}))
     bench.start()
     bench.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -138,6 +147,6 @@ def test_a_fence_that_cannot_be_written_uses_up_no_epoch() -> None:
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
-    bench = TransactionBench(transaction_config()).start()
+    bench = TransactionCoordinatorFixture(transaction_config()).start()
     assert refusal(lambda: bench.init(timeout_ms=timeout_ms)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert bench.core.registry.get(ID) is None

@@ -1,4 +1,4 @@
-"""Markers go to whoever leads the partitions, until each is written or its partition is gone."""
+"""Markers are sent to the partition leaders until each is written or its partition is deleted."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ async def bench() -> AsyncIterator[Bench]:
     await made.sender.close()
 
 
-async def test_every_leader_gets_one_request_with_all_that_the_marker_needs(bench: Bench) -> None:
+async def test_each_leader_gets_one_request_with_all_its_markers(bench: Bench) -> None:
     bench.send(T0, T1, U0)
     await eventually(lambda: bench.done() == {T0, T1, U0})
     assert sorted(broker for broker, _ in bench.brokers.asked) == [1, 2]
@@ -141,14 +141,14 @@ async def test_every_leader_gets_one_request_with_all_that_the_marker_needs(benc
     assert (marker.coordinator_epoch, marker.transaction_version) == (3, 2)
 
 
-async def test_markers_that_are_sent_at_once_go_together(bench: Bench) -> None:
+async def test_markers_sent_together_share_a_request(bench: Bench) -> None:
     for producer_id in (7, 8, 9):
         bench.send(T0, producer_id=producer_id)
     await eventually(lambda: len(bench.marked) == 3)
     assert [len(request.markers) for _, request in bench.brokers.asked] == [3]
 
 
-async def test_markers_do_not_wait_for_those_of_others_to_be_replicated(bench: Bench) -> None:
+async def test_a_marker_does_not_wait_for_the_replication_of_others(bench: Bench) -> None:
     bench.brokers.gate = asyncio.Event()
     bench.send(T0)
     await eventually(lambda: bench.brokers.asked)
@@ -159,7 +159,7 @@ async def test_markers_do_not_wait_for_those_of_others_to_be_replicated(bench: B
     await eventually(lambda: bench.done() == {T0, U0})
 
 
-async def test_what_comes_while_enough_requests_are_in_flight_goes_together_into_the_next(
+async def test_markers_that_wait_for_the_in_flight_limit_share_the_next_request(
     bench: Bench,
 ) -> None:
     await bench.fill(T0)
@@ -180,9 +180,7 @@ async def test_what_comes_while_enough_requests_are_in_flight_goes_together_into
         RuntimeError("bug"),
     ],
 )
-async def test_a_request_that_fails_is_sent_again_to_the_leader_of_then(
-    bench: Bench, failure: Exception
-) -> None:
+async def test_a_failed_request_is_sent_again_to_the_current_leader(bench: Bench, failure: Exception) -> None:
     bench.brokers.failures.append(failure)
     bench.send(T0)
     await eventually(lambda: bench.sender.transactions_without_leader)
@@ -203,9 +201,7 @@ async def test_a_request_that_fails_is_sent_again_to_the_leader_of_then(
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-async def test_a_partition_that_refuses_gets_the_marker_again_and_the_others_do_not(
-    bench: Bench, error: ErrorCode
-) -> None:
+async def test_only_a_partition_that_refused_gets_the_marker_again(bench: Bench, error: ErrorCode) -> None:
     bench.brokers.errors[T0] = error
     bench.send(T0, U0)
     await eventually(lambda: bench.done() == {U0})
@@ -219,7 +215,7 @@ async def test_a_partition_that_refuses_gets_the_marker_again_and_the_others_do_
 @pytest.mark.parametrize(
     "error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
 )
-async def test_a_partition_where_nothing_is_left_to_end_counts_as_told(
+async def test_a_partition_without_an_open_transaction_counts_as_complete(
     bench: Bench, error: ErrorCode
 ) -> None:
     bench.brokers.errors[T0] = error
@@ -228,7 +224,7 @@ async def test_a_partition_where_nothing_is_left_to_end_counts_as_told(
 
 
 @pytest.mark.parametrize("is_fenced", [True, False])
-async def test_a_partition_without_a_leader_is_waited_for(bench: Bench, is_fenced: bool) -> None:
+async def test_a_partition_without_a_leader_is_awaited(bench: Bench, is_fenced: bool) -> None:
     if is_fenced:
         bench.brokers.fenced.add(1)
     else:
@@ -249,7 +245,7 @@ async def test_a_partition_that_is_deleted_needs_no_marker(bench: Bench) -> None
     assert not bench.brokers.asked
 
 
-async def test_markers_of_another_coordinator_are_not_sent_and_not_told_of(bench: Bench) -> None:
+async def test_markers_of_a_former_coordinator_are_not_sent(bench: Bench) -> None:
     bench.brokers.gate = asyncio.Event()
     bench.send(T0, producer_id=8)
     await eventually(lambda: bench.brokers.asked)
@@ -263,7 +259,7 @@ async def test_markers_of_another_coordinator_are_not_sent_and_not_told_of(bench
     assert [marker.producer_id for _, request in bench.brokers.asked for marker in request.markers] == [8, 9]
 
 
-async def test_a_request_is_bounded(bench: Bench) -> None:
+async def test_the_size_of_a_request_is_bounded(bench: Bench) -> None:
     bench.brokers.gate = asyncio.Event()
     half = [TopicPartition("big", index) for index in range(PARTITIONS_PER_REQUEST // 2 + 1)]
     bench.brokers.leaders.update(dict.fromkeys(half, 1))
@@ -277,7 +273,7 @@ async def test_a_request_is_bounded(bench: Bench) -> None:
     assert [len(request.markers) for _, request in bench.brokers.asked] == [1, 1, 1]
 
 
-async def test_a_partition_that_refuses_is_not_asked_again_with_every_new_transaction(bench: Bench) -> None:
+async def test_a_refusing_partition_is_not_retried_with_every_new_transaction(bench: Bench) -> None:
     bench.brokers.errors[T1] = ErrorCode.NOT_ENOUGH_REPLICAS
     bench.send(T1)
     await eventually(lambda: bench.sender.transactions_without_leader)
@@ -287,7 +283,7 @@ async def test_a_partition_that_refuses_is_not_asked_again_with_every_new_transa
     assert [broker for broker, _ in bench.brokers.asked].count(2) == 1
 
 
-async def test_what_waits_behind_a_broker_that_is_gone_goes_to_those_who_lead_since(bench: Bench) -> None:
+async def test_markers_for_an_unavailable_broker_are_sent_to_the_new_leaders(bench: Bench) -> None:
     await bench.fill(T0)
     bench.send(U0, producer_id=8)
     await loop_iterations()
@@ -299,7 +295,7 @@ async def test_what_waits_behind_a_broker_that_is_gone_goes_to_those_who_lead_si
     assert [broker for broker, _ in bench.brokers.asked] == [1] * REQUESTS_IN_FLIGHT + [2]
 
 
-async def test_markers_that_cannot_be_written_for_hours_are_logged_in_one_line_a_request(
+async def test_markers_that_fail_for_hours_are_logged_in_one_line_per_request(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Every 50 ms a line for each of thousands of transactions would take all of the node's time.

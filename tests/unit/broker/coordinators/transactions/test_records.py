@@ -1,4 +1,4 @@
-"""What is written into `__transaction_state` is Kafka's, and is read as it was written."""
+"""Records of `__transaction_state` equal Kafka's and round trip."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import pytest
 
 from tests.support.transactions.coordinator import ID, A, B
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
-from tidelog.broker.coordinators.transactions.records import (
-    TransactionRecord,
-    decode_record,
-    encode_record,
-    replay_batches,
-)
-from tidelog.broker.coordinators.transactions.registry import TransactionRegistry
+from tidelog.broker.coordinators.transactions.records import TransactionRecord, decode_record, encode_record
 from tidelog.broker.coordinators.transactions.states import TransactionState
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.record import BatchBuilder
 
 WHOLE = TransactionMetadata(
     transactional_id=ID,
@@ -36,12 +29,12 @@ EMPTY = TransactionMetadata(
 
 
 @pytest.mark.parametrize("metadata", [WHOLE, EMPTY, None])
-def test_a_record_is_read_as_it_was_written(metadata: TransactionMetadata | None) -> None:
+def test_records_round_trip(metadata: TransactionMetadata | None) -> None:
     record = TransactionRecord(ID, metadata)
     assert decode_record(*encode_record(record, transaction_version=2)) == record
 
 
-def test_before_version_1_a_record_has_kafkas_older_form_without_tags() -> None:
+def test_before_version_1_records_have_no_tagged_fields() -> None:
     key, value = encode_record(TransactionRecord(ID, EMPTY), transaction_version=0)
     assert key == bytes.fromhex("0000 0005") + b"tides"
     assert value == bytes.fromhex(
@@ -61,7 +54,7 @@ def test_before_version_1_a_record_has_kafkas_older_form_without_tags() -> None:
     assert read.metadata.partitions == {A, B}
 
 
-def test_the_last_epoch_before_is_not_in_the_log() -> None:
+def test_the_previous_producer_epoch_is_not_in_the_log() -> None:
     """As in Kafka: who asks again for the epoch that it lost, at another coordinator, is fenced."""
     initialized = EMPTY.prepare_producer_epoch(
         producer_id=7, epoch=1, last_epoch=0, timeout_ms=1, now_wall_ms=1
@@ -82,13 +75,13 @@ def test_the_last_epoch_before_is_not_in_the_log() -> None:
         (b"\0\0\0\x05tid", b"\0\0"),
     ],
 )
-def test_damaged_records_are_named(key: bytes | None, value: bytes | None) -> None:
+def test_corrupt_records_are_reported(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(DecodeError):
         decode_record(key, value)
 
 
 @pytest.mark.parametrize("status", [6, 7, 8, -1])
-def test_a_state_that_is_never_written_is_refused(status: int) -> None:
+def test_an_invalid_state_is_refused(status: int) -> None:
     key, value = encode_record(TransactionRecord(ID, EMPTY), transaction_version=0)
     assert value is not None
     damaged = bytearray(value)
@@ -97,26 +90,5 @@ def test_a_state_that_is_never_written_is_refused(status: int) -> None:
         decode_record(key, bytes(damaged))
 
 
-def test_records_of_another_kind_are_passed_over() -> None:
+def test_records_of_another_type_are_skipped() -> None:
     assert decode_record(b"\0\x09anything", b"at all") is None
-
-
-def test_batches_are_replayed_in_order_and_the_last_record_of_an_id_counts() -> None:
-    builder = BatchBuilder(base_offset=5)
-    for metadata in (EMPTY, WHOLE):
-        builder.append(1, *encode_record(TransactionRecord(ID, metadata), 2))
-    builder.append(1, *encode_record(TransactionRecord("gone", EMPTY), 2))
-    builder.append(1, *encode_record(TransactionRecord("gone", None), 2))
-    builder.append(1, b"\0\x09another", b"kind")
-    registry = TransactionRegistry()
-    assert list(replay_batches(registry, bytes(builder.build()))) == [(5, 10)]
-    registry.advance(10)
-    assert registry.committed_metadata(ID) == WHOLE
-    assert registry.get("gone") is None
-
-
-def test_a_batch_that_cannot_be_read_is_named_by_its_offset() -> None:
-    builder = BatchBuilder(base_offset=5)
-    builder.append(1, b"\0\0\0\x05tides", b"\0\x07")
-    with pytest.raises(DecodeError, match="offset 5"):
-        list(replay_batches(TransactionRegistry(), bytes(builder.build())))

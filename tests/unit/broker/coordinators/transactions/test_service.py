@@ -1,4 +1,4 @@
-"""The coordinator of a node: leadership, loading, resigning, time, and replies that wait for the log."""
+"""The transaction coordinator of a node: leadership, loading, time, and responses after the commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAnd
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.steps import completed
+from tidelog.protocol.steps import run_steps
 
 CONFIG = transaction_config(
     request_timeout_ms=30,
@@ -95,18 +95,18 @@ async def refused(work: object) -> ErrorCode:
     return error.value.code
 
 
-async def test_a_transaction_goes_through_the_log(bench: Bench) -> None:
+async def test_a_transaction_is_written_to_the_log(bench: Bench) -> None:
     await bench.lead()
     await bench.prepare()
     [marking] = bench.markings
     assert (marking.coordinator_epoch, bench.state()) == (3, "PrepareCommit")
     bench.service.on_markers_written(marking, [A])
     assert bench.state() == "CompleteCommit"
-    [listed] = completed(bench.service.list(TransactionFilter()))
+    [listed] = run_steps(bench.service.list(TransactionFilter()))
     assert listed.transactional_id == ID
 
 
-async def test_partitions_that_two_brokers_add_at_once_are_both_added(patient: Bench) -> None:
+async def test_partitions_added_by_two_brokers_at_once_are_both_added(patient: Bench) -> None:
     # The coordinator of Kafka refuses the second, CONCURRENT_TRANSACTIONS, until the first is committed.
     await patient.lead()
     producer = await patient.init()
@@ -129,7 +129,7 @@ async def test_a_partition_is_not_added_while_markers_are_being_written(patient:
     assert await refused(adding) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
-async def test_a_partition_that_waits_too_long_to_be_added_is_tried_again_by_the_producer(
+async def test_a_partition_that_waits_too_long_to_be_added_is_a_retriable_error(
     bench: Bench,
 ) -> None:
     await bench.lead()
@@ -140,7 +140,7 @@ async def test_a_partition_that_waits_too_long_to_be_added_is_tried_again_by_the
     assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS]
 
 
-async def test_a_request_that_waits_to_add_a_partition_learns_that_the_coordinator_moved(
+async def test_a_request_that_waits_to_add_a_partition_gets_not_coordinator(
     patient: Bench,
 ) -> None:
     await patient.lead()
@@ -154,21 +154,21 @@ async def test_a_request_that_waits_to_add_a_partition_learns_that_the_coordinat
     assert [await refused(each) for each in adding] == [ErrorCode.NOT_COORDINATOR] * 2
 
 
-async def test_what_is_not_led_or_loading_is_said_to_be(bench: Bench) -> None:
+async def test_requests_for_partitions_of_others_or_in_loading_are_refused(bench: Bench) -> None:
     assert await refused(bench.init()) is ErrorCode.NOT_COORDINATOR
     assert bench.service.describe(ID).error_code == ErrorCode.NOT_COORDINATOR
     bench.log.read_gate = asyncio.Event()
     bench.service.on_leadership(0)
     assert await refused(bench.init()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     with pytest.raises(KafkaError):
-        completed(bench.service.list(TransactionFilter()))
+        run_steps(bench.service.list(TransactionFilter()))
     bench.log.read_gate.set()
     await bench.lead()
     assert await refused(bench.service.init_producer("", TIMEOUT_MS, None)) is ErrorCode.INVALID_REQUEST
     assert await bench.init() == (100, 0)
 
 
-async def test_a_new_leader_epoch_is_loaded_again_and_the_markers_are_written_in_it(bench: Bench) -> None:
+async def test_a_new_leader_epoch_reloads_the_partition_and_writes_markers_with_it(bench: Bench) -> None:
     await bench.lead()
     await bench.prepare()
     former = bench.markings[-1]
@@ -195,7 +195,7 @@ async def test_markers_of_a_partition_that_has_moved_are_cancelled(bench: Bench)
     assert bench.service.describe(ID).error_code == ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_reply_waits_for_the_commit_and_not_for_ever(bench: Bench) -> None:
+async def test_a_response_waits_for_the_commit_up_to_its_timeout(bench: Bench) -> None:
     await bench.lead()
     bench.log.holds_commits = True
     assert await refused(bench.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -208,7 +208,7 @@ async def test_a_reply_waits_for_the_commit_and_not_for_ever(bench: Bench) -> No
     assert await asking == (100, 1)
 
 
-async def test_an_append_that_is_lost_with_the_leadership_is_no_decision(bench: Bench) -> None:
+async def test_an_append_lost_with_the_leadership_decides_nothing(bench: Bench) -> None:
     """KAFKA-13574: it is answered so that the producer asks the next coordinator, and nobody is told."""
     await bench.lead()
     producer = await bench.init()
@@ -223,7 +223,7 @@ async def test_an_append_that_is_lost_with_the_leadership_is_no_decision(bench: 
     assert not bench.markings
 
 
-async def test_timeouts_and_expiry_are_looked_for_at_their_intervals(bench: Bench) -> None:
+async def test_timeouts_and_expiration_are_checked_at_their_intervals(bench: Bench) -> None:
     await bench.lead()
     producer = await bench.init()
     await bench.service.add_partitions(ID, producer, [A], 2)
@@ -236,7 +236,7 @@ async def test_timeouts_and_expiry_are_looked_for_at_their_intervals(bench: Benc
     await eventually(lambda: bench.service.state_counts().total() == 0)
 
 
-async def test_while_ids_are_matched_with_a_pattern_others_get_their_turn(bench: Bench) -> None:
+async def test_matching_transactional_ids_by_pattern_yields_to_others(bench: Bench) -> None:
     """Thousands of ids with a long pattern would hold the loop for seconds."""
     await bench.lead()
     for number in range(100):

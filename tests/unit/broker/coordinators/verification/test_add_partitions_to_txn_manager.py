@@ -1,4 +1,4 @@
-"""Questions to one coordinator are sent together, several requests at a time; no caller waits for ever."""
+"""Verifications for one coordinator share requests; no caller waits forever."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 TRANSACTION = ProducerTransaction("tx", 7, 0, ClientSupport.ABORTABLE)
 
 
-class SaysNothing:
+class UnresponsiveCoordinator:
     """A coordinator whose answers lack the transactions that were asked about."""
 
     async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
@@ -53,7 +53,7 @@ class Breaks:
 
 
 def manager_of(
-    brokers: ScriptedCoordinator | SaysNothing | LeavesOut | Breaks,
+    brokers: ScriptedCoordinator | UnresponsiveCoordinator | LeavesOut | Breaks,
 ) -> AddPartitionsToTxnManager:
     replicas = Replicas()
     replicas.register(1, 2)
@@ -71,7 +71,7 @@ def requested(coordinator: ScriptedCoordinator) -> list[list[str]]:
     return [[one.transactional_id for one in request.transactions] for _, request in coordinator.requests]
 
 
-async def test_several_requests_are_in_flight_and_the_next_takes_all_that_waits() -> None:
+async def test_several_requests_are_in_flight_and_the_next_has_all_that_waits() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)
@@ -87,14 +87,14 @@ async def test_several_requests_are_in_flight_and_the_next_takes_all_that_waits(
     assert requested(coordinator) == [*in_flight, waited]
 
 
-async def test_questions_of_one_turn_go_together() -> None:
+async def test_verifications_of_one_loop_iteration_share_a_request() -> None:
     coordinator = ScriptedCoordinator()
     manager = manager_of(coordinator)
     await asyncio.gather(*(manager.add_or_verify(transaction(name), [T0]) for name in ("a", "b", "c")))
     assert requested(coordinator) == [["a", "b", "c"]]
 
 
-async def test_of_one_transactional_id_one_question_is_in_flight_and_others_are_merged() -> None:
+async def test_verifications_of_a_transactional_id_are_sequential_and_merged() -> None:
     # The coordinator would refuse the second while the first is not committed.
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
@@ -111,7 +111,7 @@ async def test_of_one_transactional_id_one_question_is_in_flight_and_others_are_
     assert partitions == [(0, (0,)), (0, (1, 0)), (1, (0,))]
 
 
-async def test_a_question_whose_requester_has_left_is_not_sent() -> None:
+async def test_a_verification_of_a_disconnected_client_is_not_sent() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)
@@ -141,7 +141,7 @@ async def test_a_waiting_request_gets_a_retriable_error_when_the_node_stops() ->
     assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
 
 
-async def test_a_request_that_has_not_begun_when_the_node_stops_does_not_delay_others() -> None:
+async def test_a_request_not_started_when_the_node_stops_does_not_delay_others() -> None:
     manager = manager_of(ScriptedCoordinator())
     asked = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
     # The question is lined up, then its request is scheduled; it would begin in the next turn.
@@ -153,14 +153,14 @@ async def test_a_request_that_has_not_begun_when_the_node_stops_does_not_delay_o
 @pytest.mark.parametrize(
     ("brokers", "told"),
     [
-        (SaysNothing(), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (UnresponsiveCoordinator(), ErrorCode.UNKNOWN_SERVER_ERROR),
         (LeavesOut(), ErrorCode.UNKNOWN_SERVER_ERROR),
         (Breaks(), ErrorCode.NETWORK_EXCEPTION),
     ],
     ids=["an answer without the transaction", "an answer without its partitions", "a bug"],
 )
-async def test_what_must_not_happen_lets_nothing_in(
-    brokers: SaysNothing | LeavesOut | Breaks, told: ErrorCode
+async def test_invalid_responses_verify_nothing(
+    brokers: UnresponsiveCoordinator | LeavesOut | Breaks, told: ErrorCode
 ) -> None:
     manager = manager_of(brokers)
     assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: told}
@@ -169,7 +169,7 @@ async def test_what_must_not_happen_lets_nothing_in(
     assert manager.failures == 2
 
 
-async def test_a_question_whose_requester_has_disconnected_does_not_delay_others() -> None:
+async def test_a_verification_of_a_disconnected_client_does_not_delay_others() -> None:
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)

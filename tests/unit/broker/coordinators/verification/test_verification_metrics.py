@@ -1,4 +1,4 @@
-"""Transactions that may hang are counted, and partitions that were in none."""
+"""Metrics of refused and failed verifications."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidelog.protocol.errors import ErrorCode
 LONGEST_MS = 900_000
 
 
-async def test_what_hangs_and_what_was_refused_is_counted() -> None:
+async def test_refused_and_failed_verifications_are_counted() -> None:
     node, metrics = await TransactionalNode().started(), BrokerMetrics()
     report_verification(metrics, node.replicas.manager, node.questions, node.clock, lambda: LONGEST_MS)
 

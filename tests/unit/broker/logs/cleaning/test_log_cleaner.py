@@ -1,4 +1,4 @@
-"""The log cleaner over real logs and threads: what it compacts, what stops it, and what it leaves alone."""
+"""The log cleaner with real logs and threads: compacted logs, interruptions, and failures."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def is_compacted(log: PartitionLog) -> bool:
     return len(read_log(log)) == 2 and log.first_dirty_offset == log.log_end_offset
 
 
-async def test_dirty_logs_are_compacted_and_the_checkpoint_says_how_far(world: World) -> None:
+async def test_dirty_logs_are_compacted_and_the_offset_is_checkpointed(world: World) -> None:
     first, second = world.log("first"), world.log("second", rounds=5)
     plain = world.log("plain", cleanup_policy=("delete",))
     world.cleaner.start()
@@ -120,7 +120,7 @@ async def test_dirty_logs_are_compacted_and_the_checkpoint_says_how_far(world: W
     }
 
 
-async def test_a_deleted_partition_leaves_the_checkpoint(world: World) -> None:
+async def test_a_deleted_partition_is_removed_from_the_checkpoint(world: World) -> None:
     log = world.log("t")
     world.cleaner.start()
     await eventually(lambda: is_compacted(log))
@@ -131,7 +131,7 @@ async def test_a_deleted_partition_leaves_the_checkpoint(world: World) -> None:
     assert world.log("t", rounds=0).first_dirty_offset is None
 
 
-async def test_a_log_is_unchanged_until_it_is_dirty_enough(world: World) -> None:
+async def test_a_log_below_the_dirty_ratio_is_not_compacted(world: World) -> None:
     log = world.log("t", min_cleanable_dirty_ratio=0.6)
     world.cleaner.start()
     await eventually(lambda: is_compacted(log))
@@ -144,7 +144,7 @@ async def test_a_log_is_unchanged_until_it_is_dirty_enough(world: World) -> None
     await eventually(lambda: is_compacted(log))
 
 
-async def test_a_damaged_log_is_set_aside_and_the_others_continue(
+async def test_a_corrupt_log_is_excluded_and_others_are_compacted(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     damaged = world.log("damaged", rounds=6)
@@ -164,7 +164,7 @@ async def test_a_damaged_log_is_set_aside_and_the_others_continue(
     assert 0 < found["_cleaner_recopy_percent"] < 100
 
 
-async def test_a_full_disk_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_compaction_resumes_after_a_full_disk(world: World, caplog: pytest.LogCaptureFixture) -> None:
     log = world.log("t")
     world.disk.free_bytes = 10
     world.cleaner.start()
@@ -175,7 +175,7 @@ async def test_a_full_disk_is_waited_for(world: World, caplog: pytest.LogCapture
     await eventually(lambda: is_compacted(log))
 
 
-async def test_a_log_that_does_not_fit_on_the_disk_keeps_no_other_from_being_compacted(world: World) -> None:
+async def test_a_log_that_does_not_fit_on_the_disk_does_not_delay_others(world: World) -> None:
     large = world.log("large", rounds=1)
     for number in range(20):
         append_keyed(large, (f"{number}", "x" * 1000))
@@ -198,7 +198,7 @@ async def test_a_failing_disk_takes_its_directory_offline(world: World) -> None:
     assert log.failure is not None
 
 
-async def test_what_was_cut_meanwhile_is_not_put_in_place(world: World) -> None:
+async def test_results_are_discarded_after_a_truncation(world: World) -> None:
     log = world.log("t")
     world.thread.held_at = 2
     world.cleaner.start()
@@ -214,7 +214,7 @@ async def test_what_was_cut_meanwhile_is_not_put_in_place(world: World) -> None:
     assert not world.left_over(log)
 
 
-async def test_a_log_that_is_cut_while_it_is_read_does_not_pass_for_a_damaged_one(
+async def test_a_truncation_during_compaction_is_not_taken_for_corruption(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = world.log("t", rounds=1)
@@ -241,7 +241,7 @@ async def test_a_log_that_is_cut_while_it_is_read_does_not_pass_for_a_damaged_on
     assert not world.cleaner.uncleanable
 
 
-async def test_what_retention_has_deleted_meanwhile_is_not_put_in_place(world: World) -> None:
+async def test_results_are_discarded_after_retention_deleted_their_segments(world: World) -> None:
     log = world.log("t", cleanup_policy=("compact", "delete"))
     world.thread.held_at = 1
     world.cleaner.start()
@@ -254,7 +254,7 @@ async def test_what_retention_has_deleted_meanwhile_is_not_put_in_place(world: W
     assert not world.left_over(log)
 
 
-async def test_a_deleted_partition_ends_its_compaction_in_silence(
+async def test_the_deletion_of_a_partition_ends_its_compaction_without_a_log_line(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
@@ -269,7 +269,7 @@ async def test_a_deleted_partition_ends_its_compaction_in_silence(
     assert not caplog.records
 
 
-async def test_a_stop_ends_what_is_under_way(world: World) -> None:
+async def test_a_stop_ends_a_compaction_in_progress(world: World) -> None:
     log = world.log("t", rounds=200)
     world.values["log.cleaner.io.max.bytes.per.second"] = "2000"
     world.cleaner.start()
@@ -279,7 +279,7 @@ async def test_a_stop_ends_what_is_under_way(world: World) -> None:
     assert len(read_log(log)) == 400
 
 
-async def test_settings_are_followed_while_it_runs(world: World) -> None:
+async def test_dynamic_configs_are_followed(world: World) -> None:
     world.values["log.cleaner.enable"] = "false"
     log = world.log("t")
     world.cleaner.start()
@@ -291,7 +291,7 @@ async def test_settings_are_followed_while_it_runs(world: World) -> None:
     assert latest_of(read_log(log)) == {b"a": (4, b"2"), b"b": (5, b"x" * 100)}
 
 
-async def test_a_fault_of_ours_sets_a_log_aside_and_ends_no_cleaner(
+async def test_an_unexpected_error_excludes_a_log_and_the_cleaner_continues(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def failing(*_: Any) -> None:

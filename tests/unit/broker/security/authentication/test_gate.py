@@ -13,16 +13,20 @@ from typing import TypeVar
 
 import pytest
 
-from tests.support.clocks.manual_clock import ManualClock
+from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.configs import listener_config, network_config
-from tests.support.metadata.images import image_with_brokers
+from tests.support.metadata.images import image_with_brokers, replayed
 from tests.support.network.loopback_server import Client, frame
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.config.sasl_config import SaslListenerConfig
+from tidelog.broker.network.authentication_counters import WINDOW_MS, AuthenticationCounters
+from tidelog.broker.network.config import UNLIMITED
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
-from tidelog.broker.security.authentication.exchanges import exchange_factory
+from tidelog.broker.security.authentication.exchanges import CredentialSources, exchange_factory
 from tidelog.broker.security.authentication.gate import GatePorts, SaslGate
 from tidelog.broker.security.authentication.scram_credentials import ScramCredentials
+from tidelog.broker.security.authentication.token_credentials import TokenCredentials
 from tidelog.protocol.codec import decode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request, read_response_header
@@ -30,7 +34,12 @@ from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 from tidelog.protocol.messages.metadata import MetadataRequest
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
 from tidelog.protocol.schema import ApiMessage
+from tidelog.security.delegation_token import token_hmac, token_password
+from tidelog.security.oauthbearer.messages import FAILURE_ACKNOWLEDGEMENT, encode_client_first
+from tidelog.security.oauthbearer.server import TokenValidation
+from tidelog.security.oauthbearer.token import BearerToken, TokenError
 from tidelog.security.plain import encode_plain
 from tidelog.security.scram.client import ScramClient
 from tidelog.security.scram.credentials import ScramMechanism
@@ -46,15 +55,31 @@ CONFIG = SaslListenerConfig(
 )
 LIMITED = replace(CONFIG, reauthentication_ms={"PLAIN": 5000, "SCRAM-SHA-256": 5000})
 ALICE = encode_plain("alice", "geheim")
+SECRET_KEY = "secret of all nodes"
+TOKEN = DelegationTokenRecord(
+    token_id="token-1",
+    owner="User:alice",
+    requester="User:alice",
+    issue_timestamp=NOW_MS,
+    max_timestamp=NOW_MS + 60_000,
+    expiration_timestamp=NOW_MS + 10_000,
+)
 
 
 @dataclass
 class Gated:
-    """A server with a gate; `served` are the API key and the principal of admitted requests."""
+    """A server with a gate; `served` are the API key and the principal of admitted requests.
+
+    `with_token`: for each admitted request, whether the client has authenticated with a token.
+    """
 
     client: Client
+    server: NetworkServer
+    reconfigure: Callable[[SaslListenerConfig], None]
+    authentications: AuthenticationCounters
     clock: ManualClock
     served: list[tuple[int, str]]
+    with_token: list[bool]
 
     async def send(self, message: ApiMessage, version: int) -> None:
         """Send a request."""
@@ -76,6 +101,21 @@ class Gated:
         _, position = read_response_header(found, kind.api_key, version)
         return decode(kind, found[position:], version)
 
+    async def guess(self, passwords: CountedPasswords) -> bool:
+        """Guess on a new connection, and reset it before the response; return False if it is refused."""
+        client, earlier = await connected(self.server), passwords.guesses
+        guessing = replace(self, client=client)
+        try:
+            await guessing.handshake()
+            await guessing.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), 2)
+            await eventually(lambda: passwords.guesses > earlier)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return False
+        finally:
+            client.reset()
+            await eventually(lambda: not list(self.server.connections()))
+        return True
+
     async def is_served(self) -> bool:
         """Return whether a request gets through; False if the connection is closed."""
         await self.send(MetadataRequest(), 9)
@@ -85,30 +125,60 @@ class Gated:
             return False
 
 
+class CountedPasswords(dict[str, str]):
+    """Passwords by user; `guesses` is how many were compared."""
+
+    guesses = 0
+
+    def get(self, user: str, default: str | None = None) -> str | None:  # type: ignore[override]
+        self.guesses += 1
+        return super().get(user, default)
+
+
+async def connected(server: NetworkServer) -> Client:
+    return Client(*await asyncio.open_connection("127.0.0.1", server.port("SASL")))
+
+
 @asynccontextmanager
-async def gated(config: SaslListenerConfig = CONFIG) -> AsyncIterator[Gated]:
+async def gated(
+    config: SaslListenerConfig = CONFIG,
+    *,
+    connections_per_address: int = UNLIMITED,
+    validate_token: TokenValidation | None = None,
+) -> AsyncIterator[Gated]:
     """A listener with a gate, and a client that is connected to it."""
-    clock, served = ManualClock(), list[tuple[int, str]]()
+    clock, served, with_token = ManualClock(), list[tuple[int, str]](), list[bool]()
 
     def on_request(request: Request) -> None:
+        with_token.append(request.client.is_token_authenticated)
         served.append((struct.unpack_from(">h", request.frame)[0], request.principal))
         request.respond(frame(b"served"))
 
-    credentials = ScramCredentials(lambda: image_with_brokers(1), random.Random(1))
+    image = replayed([TOKEN], image_with_brokers(1))
+    sources = CredentialSources(
+        passwords=ScramCredentials(lambda: image, random.Random(1)),
+        tokens=TokenCredentials(lambda: image, SECRET_KEY, random.Random(3), clock),
+        clock=clock,
+    )
     ports = GatePorts(
         clock=clock,
         call_later=asyncio.get_running_loop().call_later,
         on_request=on_request,
         request_bytes_max=1_000_000,
+        authentications=AuthenticationCounters(),
     )
-    gate = SaslGate(config, exchange_factory(config, credentials, random.Random(2)), ports)
-    server = NetworkServer(network_config())
+    gate = SaslGate(config, exchange_factory(config, sources, random.Random(2), validate_token), ports)
+
+    def reconfigure(changed: SaslListenerConfig) -> None:
+        gate.reconfigure(changed, exchange_factory(changed, sources, random.Random(3)))
+
+    server = NetworkServer(network_config(max_connections_per_ip=connections_per_address), clock=clock)
     limit = config.max_receive_bytes
     server.bind(listener_config("SASL", host="127.0.0.1", unauthenticated_frame_bytes_max=limit), gate.handle)
     await server.start()
-    client = Client(*await asyncio.open_connection("127.0.0.1", server.port("SASL")))
+    client = await connected(server)
     try:
-        yield Gated(client, clock, served)
+        yield Gated(client, server, reconfigure, ports.authentications, clock, served, with_token)
     finally:
         client.writer.close()
         await server.close(0)
@@ -237,6 +307,55 @@ async def test_the_response_to_a_failure_is_delayed() -> None:
         assert asyncio.get_running_loop().time() - started >= 0.29
 
 
+async def test_a_million_password_guesses_at_a_bounded_rate() -> None:
+    """Each delay allows as many guesses as an address has connections, also if it closes them at once."""
+    passwords = CountedPasswords(alice="geheim")
+    config = replace(CONFIG, plain_users=passwords, failure_delay_ms=3_600_000)
+    async with gated(config, connections_per_address=6) as found:
+        found.client.close()
+        await eventually(lambda: not list(found.server.connections()))
+        assert [await found.guess(passwords) for _ in range(50)] == [True] * 6 + [False] * 44
+        assert passwords.guesses == 6
+
+
+async def test_an_address_can_guess_again_after_the_delay() -> None:
+    passwords = CountedPasswords(alice="geheim")
+    config = replace(CONFIG, plain_users=passwords, failure_delay_ms=1)
+    async with gated(config, connections_per_address=1) as found, asyncio.timeout(TIMEOUT_S):
+        found.client.close()
+        while passwords.guesses < 3:
+            await found.guess(passwords)
+
+
+def reject_token(value: str) -> BearerToken:
+    raise TokenError("the signature is wrong")
+
+
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+async def test_a_rejected_token_counts_once_also_if_the_client_disconnects_before_its_acknowledgement(
+    is_acknowledged: bool,
+) -> None:
+    config = replace(
+        CONFIG,
+        mechanisms=("OAUTHBEARER",),
+        reauthentication_ms={"OAUTHBEARER": 0},
+        failure_delay_ms=3_600_000,
+    )
+    async with gated(config, connections_per_address=1, validate_token=reject_token) as found:
+        await found.handshake("OAUTHBEARER")
+        rejected = await found.authenticate(encode_client_first("token", {}))
+        assert rejected.error_code == 0 and b"invalid_token" in rejected.auth_bytes
+        assert found.authentications.failed == 1
+        if is_acknowledged:
+            await found.send(SaslAuthenticateRequest(auth_bytes=FAILURE_ACKNOWLEDGEMENT), 2)
+        found.client.reset()
+        await eventually(lambda: not list(found.server.connections()))
+        assert found.authentications.failed == 1
+        # The address has no other connection until the end of the delay.
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await replace(found, client=await connected(found.server)).handshake("OAUTHBEARER")
+
+
 @pytest.mark.parametrize("data", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", struct.pack(">i", 1001)])
 async def test_cve_2022_34917_frames_before_authentication_are_small(data: bytes) -> None:
     async with gated() as found:
@@ -285,6 +404,59 @@ async def test_a_session_expires() -> None:
         assert not await found.is_served()
 
 
+async def test_an_expired_session_is_counted_and_is_no_failure() -> None:
+    async with gated(LIMITED) as found:
+        await found.handshake()
+        await found.authenticate(ALICE)
+        found.clock.advance_ns(5001 * 1_000_000)
+        assert not await found.is_served()
+        assert (found.authentications.sessions_expired, found.authentications.failed) == (1, 0)
+
+
+async def test_authentications_are_counted_once_for_each_connection() -> None:
+    async with gated(LIMITED) as found:
+        counters = found.authentications
+        await found.handshake("SCRAM-SHA-256")
+        assert (counters.succeeded, counters.failed) == (0, 0)
+        await found.authenticate(b"garbage")
+        assert (counters.succeeded, counters.failed, counters.failed_reauthentications) == (0, 1, 0)
+    async with gated(LIMITED) as found:
+        counters = found.authentications
+        await found.handshake()
+        await found.authenticate(ALICE)
+        assert (counters.succeeded, counters.succeeded_without_reauthentication) == (1, 0)
+        assert await found.is_served()
+        assert counters.succeeded == 1
+
+
+async def test_a_client_with_sasl_authenticate_0_counts_as_one_that_cannot_authenticate_again() -> None:
+    async with gated(LIMITED) as found:
+        await found.handshake()
+        await found.authenticate(ALICE, version=0)
+        counters = found.authentications
+        assert (counters.succeeded, counters.succeeded_without_reauthentication) == (1, 1)
+
+
+async def test_re_authentications_are_counted_with_their_time() -> None:
+    async with gated(LIMITED) as found:
+        counters = found.authentications
+        await found.handshake()
+        await found.authenticate(ALICE)
+        for duration_ms in (30, 10):
+            found.clock.advance_ns(4000 * 1_000_000)
+            await found.handshake()
+            found.clock.advance_ns(duration_ms * 1_000_000)
+            await found.authenticate(ALICE)
+        assert (counters.succeeded, counters.reauthentications, counters.reauthentication_ms) == (1, 2, 40)
+        now_ms = found.clock.monotonic_ms()
+        assert counters.longest_reauthentication_ms(now_ms) == 30
+        assert counters.longest_reauthentication_ms(now_ms + 2 * WINDOW_MS) == 0
+        found.clock.advance_ns(4000 * 1_000_000)
+        await found.handshake()
+        await found.authenticate(encode_plain("alice", "wrong"))
+        assert (counters.failed, counters.failed_reauthentications) == (0, 1)
+
+
 async def test_a_client_authenticates_again() -> None:
     async with gated(LIMITED) as found:
         await found.handshake()
@@ -294,6 +466,37 @@ async def test_a_client_authenticates_again() -> None:
             assert (await found.handshake()).error_code == 0
             assert (await found.authenticate(ALICE)).session_lifetime_ms == 5000
             assert await found.is_served()
+
+
+async def test_changed_users_apply_to_the_next_authentication() -> None:
+    changed = replace(LIMITED, plain_users={"alice": "new password"})
+    async with gated(LIMITED) as found:
+        found.reconfigure(changed)
+        await found.handshake()
+        response = await found.authenticate(ALICE)
+        assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+async def test_changed_users_apply_when_a_client_authenticates_again() -> None:
+    changed = replace(LIMITED, plain_users={"alice": "new password"})
+    async with gated(LIMITED) as found:
+        await found.handshake()
+        await found.authenticate(ALICE)
+        found.reconfigure(changed)
+        assert await found.is_served()
+        found.clock.advance_ns(4000 * 1_000_000)
+        await found.handshake()
+        response = await found.authenticate(encode_plain("alice", "new password"))
+        assert (response.error_code, response.session_lifetime_ms) == (0, 5000)
+        assert await found.is_served()
+
+
+async def test_a_change_during_an_exchange_applies_to_the_next_one() -> None:
+    async with gated() as found:
+        await found.handshake()
+        found.reconfigure(replace(CONFIG, mechanisms=("SCRAM-SHA-256",), plain_users={}))
+        assert (await found.authenticate(ALICE)).error_code == 0
+        assert await found.is_served()
 
 
 async def test_a_principal_cannot_change() -> None:
@@ -340,3 +543,57 @@ async def test_a_handshake_within_a_second_or_without_a_limit_is_an_ordinary_req
         await found.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert await found.client.receive() == b"served"
         assert found.served == [(17, "User:alice")]
+
+
+# ---- delegation tokens (KIP-48)
+
+
+async def log_in_by_token(found: Gated, token_id: str = "token-1") -> SaslAuthenticateResponse:
+    """Authenticate with the password of token-1."""
+    password = token_password(token_hmac(SECRET_KEY, "token-1"))
+    client = ScramClient(ScramMechanism.SCRAM_SHA_256, token_id, password, "abc", is_token=True)
+    await found.handshake("SCRAM-SHA-256")
+    first = await found.authenticate(client.first())
+    assert first.error_code == 0
+    return await found.authenticate(client.respond(first.auth_bytes))
+
+
+async def test_a_client_with_a_token_is_its_owner_until_the_token_expires() -> None:
+    async with gated() as found:
+        answer = await log_in_by_token(found)
+        assert (answer.error_code, answer.session_lifetime_ms) == (0, 10_000)
+        assert await found.is_served()
+        assert (found.served, found.with_token) == ([(3, "User:alice")], [True])
+        found.clock.advance_ns(10_001 * 1_000_000)
+        assert not await found.is_served()
+
+
+async def test_the_session_of_a_token_ends_at_the_limit_of_the_listener_if_that_is_earlier() -> None:
+    async with gated(LIMITED) as found:
+        assert (await log_in_by_token(found)).session_lifetime_ms == 5000
+        found.clock.advance_ns(6000 * 1_000_000)
+        assert (await log_in_by_token(found)).session_lifetime_ms == 4000
+
+
+async def test_a_client_without_a_token_is_not_marked() -> None:
+    async with gated() as found:
+        await found.handshake()
+        await found.authenticate(ALICE)
+        assert await found.is_served()
+        assert found.with_token == [False]
+
+
+async def test_expired_and_unknown_tokens_get_the_response_of_an_unknown_user() -> None:
+    answers = set()
+    for token_id, expires in (("token-1", True), ("token-2", False)):
+        async with gated() as found:
+            if expires:
+                found.clock.advance_ns(10_001 * 1_000_000)
+            answers.add(await log_in_by_token(found, token_id))
+            assert await found.client.is_closed()
+    (answer,) = answers
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert answer.error_message == (
+        "Authentication failed during authentication due to invalid credentials "
+        "with SASL mechanism SCRAM-SHA-256"
+    )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from tests.support.messages.access_control_entries import Client, by_id, entry
 from tidelog.broker.security.authorization import standard_authorizer
 from tidelog.broker.security.authorization.standard_authorizer import StandardAuthorizer
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
@@ -26,7 +29,7 @@ def authorizer(*entries: AccessControlEntryRecord, **options: Any) -> StandardAu
         allows_without_entry=options.pop("allows_without_entry", False),
         is_loaded=options.pop("is_loaded", lambda: True),
     )
-    created.update(by_id(entries))
+    created.update(by_id(entries), by_id(entries))
     return created
 
 
@@ -120,7 +123,7 @@ def test_everyone_is_allowed_only_on_resources_without_any_entry() -> None:
 def test_removing_one_entry_of_a_resource_keeps_the_others_cve_2024_27309() -> None:
     first, second = entry(1), entry(2, principal="User:bob", permission=DENY)
     found = authorizer(first, second, entry(3, principal="User:bob"))
-    found.update(by_id([second, entry(3, principal="User:bob")]))
+    found.update(by_id([second, entry(3, principal="User:bob")]), [first.id])
     assert not allows(found, client=Client("User:bob"))
     assert not allows(found)
 
@@ -128,8 +131,55 @@ def test_removing_one_entry_of_a_resource_keeps_the_others_cve_2024_27309() -> N
 def test_a_changed_entry_invalidates_cached_decisions() -> None:
     found = authorizer(entry(1))
     assert allows(found)
-    found.update(by_id([entry(1, permission=DENY)]))
+    changed = entry(1, permission=DENY)
+    found.update(by_id([changed]), [changed.id])
     assert not allows(found)
+
+
+class UnreadableEntries(dict[UUID, AccessControlEntryRecord]):
+    """Entries that can be looked up, but not compared one by one."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("all entries are read")
+
+    items = keys = values = __iter__
+
+
+def test_a_change_reads_only_the_changed_entries() -> None:
+    old, new = entry(1), entry(2, operation=WRITE)
+    found = authorizer(old)
+    found.update(UnreadableEntries({new.id: new}), [old.id, new.id])
+    assert allows(found, WRITE) and not allows(found)
+
+
+def test_a_delta_without_entries_keeps_the_cached_decisions() -> None:
+    found = authorizer(entry(1))
+    assert allows(found)
+    delta = MetadataDelta(MetadataImage(cluster_id="test"))
+    found.apply(delta, delta.image(1, 1))
+    assert len(found._decisions) == 1
+    delta.replay(entry(2, permission=DENY))
+    found.apply(delta, delta.image(2, 1))
+    assert not allows(found)
+
+
+def test_a_decision_reads_only_the_entries_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = authorizer(
+        *(entry(number, host=f"10.1.{number // 256}.{number % 256}") for number in range(1000)),
+        *(entry(1000 + number, principal=f"User:{number}") for number in range(1000)),
+        entry(2000, operation=WRITE),
+    )
+    read: list[AccessControlEntryRecord] = []
+    covers = standard_authorizer._covers
+
+    def counted(each: AccessControlEntryRecord, operation: int) -> bool:
+        read.append(each)
+        return covers(each, operation)
+
+    monkeypatch.setattr(standard_authorizer, "_covers", counted)
+    assert not allows(found)
+    assert [each.operation for each in read] == [WRITE]
+    assert allows(found, client=Client(client_address="10.1.0.7"))
 
 
 def test_the_cache_of_decisions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

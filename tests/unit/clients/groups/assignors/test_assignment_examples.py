@@ -1,4 +1,4 @@
-"""The examples by which Kafka's documentation explains each assignor."""
+"""The examples of Kafka's documentation for each assignor."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_assignor_is_found_by_kafkas_name() -> None:
     assert all(assignor.name == name for name, assignor in ASSIGNORS.items())
 
 
-def test_range_gives_the_first_members_the_rest_of_every_topic() -> None:
+def test_range_assigns_the_remainder_of_every_topic_to_the_first_members() -> None:
     assert readable(ASSIGNORS["range"].assign({"t0": 3, "t1": 3}, subscriptions(C0="t0 t1", C1="t0 t1"))) == {
         "C0": "t0p0 t0p1 t1p0 t1p1",
         "C1": "t0p2 t1p2",
@@ -60,13 +60,13 @@ def test_range_orders_static_members_by_instance_before_dynamic_ones() -> None:
     }
 
 
-def test_round_robin_deals_partitions_one_by_one() -> None:
+def test_round_robin_assigns_partitions_individually() -> None:
     assert readable(
         ASSIGNORS["roundrobin"].assign({"t0": 3, "t1": 3}, subscriptions(C0="t0 t1", C1="t0 t1"))
     ) == {"C0": "t0p0 t0p2 t1p1", "C1": "t0p1 t1p0 t1p2"}
 
 
-def test_round_robin_passes_over_members_that_do_not_subscribe() -> None:
+def test_round_robin_skips_members_without_subscription() -> None:
     members = subscriptions(C0="t0", C1="t0 t1", C2="t0 t1 t2")
     assert readable(ASSIGNORS["roundrobin"].assign({"t0": 1, "t1": 2, "t2": 3}, members)) == {
         "C0": "t0p0",
@@ -84,7 +84,7 @@ def test_sticky_balances_unequal_subscriptions() -> None:
     }
 
 
-def test_sticky_moves_only_what_a_departed_member_left() -> None:
+def test_sticky_moves_only_partitions_of_a_departed_member() -> None:
     cluster = {"t0": 2, "t1": 2, "t2": 2, "t3": 2}
     before = {"C0": parts("t0p0 t1p1 t3p0"), "C2": parts("t1p0 t2p1 t3p1")}
     members = {member: owning("sticky", "t0 t1 t2 t3", 1, held) for member, held in before.items()}
@@ -105,7 +105,7 @@ def test_sticky_prefers_the_claim_of_the_later_generation() -> None:
     assert set(parts("t0p4 t0p5")) == set(after["old"])
 
 
-def test_sticky_user_data_of_both_versions_is_read_and_garbage_claims_nothing() -> None:
+def test_sticky_user_data_of_both_versions_is_read_and_invalid_bytes_are_ignored() -> None:
     data = ASSIGNORS["sticky"].user_data(parts("t0p0 t1p2 t0p3"), 7)
     assert data is not None
     assert data == (b"\0\0\0\2\0\2t0\0\0\0\2\0\0\0\0\0\0\0\3\0\2t1\0\0\0\1\0\0\0\2\0\0\0\7")
@@ -117,7 +117,7 @@ def test_sticky_user_data_of_both_versions_is_read_and_garbage_claims_nothing() 
     assert ASSIGNORS["sticky"].user_data(None, -1) is None
 
 
-def test_cooperative_gives_a_moving_partition_to_nobody_until_it_is_revoked() -> None:
+def test_cooperative_assigns_a_moving_partition_after_its_revocation() -> None:
     name = "cooperative-sticky"
     members = {
         "C0": owning(name, "t0", 1, parts("t0p0 t0p1 t0p2 t0p3")),
@@ -132,7 +132,7 @@ def test_cooperative_gives_a_moving_partition_to_nobody_until_it_is_revoked() ->
     assert readable(ASSIGNORS[name].assign({"t0": 4}, members)) == {"C0": "t0p0 t0p1", "C1": "t0p2 t0p3"}
 
 
-def test_cooperative_gives_a_partition_claimed_twice_in_one_generation_to_nobody() -> None:
+def test_cooperative_assigns_a_partition_claimed_twice_to_no_member() -> None:
     name = "cooperative-sticky"
     members = {
         "C0": owning(name, "t0", 5, parts("t0p0 t0p1")),
@@ -141,7 +141,7 @@ def test_cooperative_gives_a_partition_claimed_twice_in_one_generation_to_nobody
     assert readable(ASSIGNORS[name].assign({"t0": 2}, members)) == {"C0": "t0p0", "C1": ""}
 
 
-def test_topics_without_partitions_are_passed_over() -> None:
+def test_topics_without_partitions_are_skipped() -> None:
     for assignor in ASSIGNORS.values():
         assert assignor.assign({"t0": 0}, subscriptions(C0="t0 t1")) == {"C0": []}
         assert assignor.assign({}, {}) == {}

@@ -1,4 +1,4 @@
-"""What must hold of every assignment, on random groups; range and round robin also against kafka-python."""
+"""Properties of every assignment, on random groups; range and round robin also equal kafka-python."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def remembering(name: str, group: dict[str, tuple[str, ...]], held: Assigned, ge
 def check_valid_and_complete(
     assignment: Assigned, cluster: dict[str, int], group: dict[str, tuple[str, ...]]
 ) -> None:
-    wanted = {
+    subscribed = {
         TopicPartition(topic, index)
         for topic in {topic for topics in group.values() for topic in topics}
         for index in range(cluster.get(topic, 0))
@@ -56,7 +56,7 @@ def check_valid_and_complete(
     given_out = [partition for partitions in assignment.values() for partition in partitions]
     assert assignment.keys() == group.keys()
     assert len(given_out) == len(set(given_out))
-    assert set(given_out) == wanted
+    assert set(given_out) == subscribed
     assert all(partition.topic in group[member] for member in group for partition in assignment[member])
 
 
@@ -96,12 +96,14 @@ def test_range_and_round_robin_are_balanced_when_subscriptions_are_equal(
 @pytest.mark.parametrize("theirs", [RangePartitionAssignor, RoundRobinPartitionAssignor])
 @settings(max_examples=100, deadline=None)
 @given(cluster=clusters, group=groups, instances=st.integers(0, 7))
-def test_range_and_round_robin_agree_with_kafka_python(
+def test_range_and_round_robin_equal_kafka_python(
     theirs: Any, cluster: dict[str, int], group: dict[str, tuple[str, ...]], instances: int
 ) -> None:
     if theirs is RoundRobinPartitionAssignor and len({*group.values()}) > 1:
-        group = dict.fromkeys(group, next(iter(group.values())))  # theirs fails on unequal subscriptions
-    # Theirs loses members when static and dynamic ones alternate, so the static ones stand first.
+        group = dict.fromkeys(
+            group, next(iter(group.values()))
+        )  # kafka-python fails on unequal subscriptions
+    # kafka-python loses members if static and dynamic ones alternate, so the static ones come first.
     members = {
         member: Subscription(topics=topics, group_instance_id=f"i{index}" if index < instances else None)
         for index, (member, topics) in enumerate(group.items())
@@ -145,7 +147,7 @@ def test_sticky_assignments_are_balanced_and_do_not_change_when_nothing_changed(
 
 @settings(max_examples=80, deadline=None)
 @given(cluster=clusters, before=equal_groups, joining=st.integers(0, 3), leaving=st.integers(0, 3))
-def test_sticky_moves_no_more_than_balance_demands(
+def test_sticky_moves_only_as_many_partitions_as_balance_requires(
     cluster: dict[str, int], before: dict[str, tuple[str, ...]], joining: int, leaving: int
 ) -> None:
     first = ASSIGNORS["sticky"].assign(cluster, plain(before))
@@ -207,7 +209,7 @@ def test_cooperative_rebalances_reach_a_balanced_assignment_without_double_owner
         max_size=7,
     ),
 )
-def test_wild_claims_never_break_an_assignment(
+def test_random_claims_give_a_valid_assignment(
     cluster: dict[str, int],
     group: dict[str, tuple[str, ...]],
     claims: list[tuple[int, int, list[TopicPartition]]],

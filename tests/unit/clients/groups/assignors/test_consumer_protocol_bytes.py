@@ -1,4 +1,4 @@
-"""The bytes inside JoinGroup and SyncGroup, against hand-made ones and random round trips."""
+"""The bytes inside JoinGroup and SyncGroup, compared with hand-written ones and by random round trips."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_subscription_of_version_0_is_topics_and_user_data() -> None:
     assert decode_subscription(data) == Subscription(topics=("t",))
 
 
-def test_a_subscription_is_sorted_as_kafka_sorts_it() -> None:
+def test_a_subscription_is_sorted_as_in_kafka() -> None:
     subscription = Subscription(
         topics=("b", "a"),
         owned_partitions=(TopicPartition("b", 2), TopicPartition("a", 0), TopicPartition("b", 1)),
@@ -46,12 +46,12 @@ def test_a_later_version_is_read_as_the_highest_known_one() -> None:
     assert decode_subscription(b"\0\7" + data[2:] + b"later fields").generation == 4
 
 
-def test_an_empty_assignment_may_be_no_bytes_at_all() -> None:
+def test_an_empty_assignment_may_have_no_bytes() -> None:
     assert decode_assignment(b"").partitions == ()
 
 
 @pytest.mark.parametrize("data", [b"", b"\0", b"\xff\xff\0\0\0\0", b"\0\1\0\0\0\5"])
-def test_what_is_no_subscription_is_a_decode_error(data: bytes) -> None:
+def test_an_invalid_subscription_is_a_decode_error(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_subscription(data)
 
@@ -64,7 +64,7 @@ def test_what_is_no_subscription_is_a_decode_error(data: bytes) -> None:
     user_data=st.none() | st.binary(max_size=20),
     rack_id=st.none() | st.text(min_size=1, max_size=5),
 )
-def test_subscriptions_survive_encoding(
+def test_subscriptions_round_trip(
     topics: list[str],
     owned: tuple[TopicPartition, ...],
     generation: int,
@@ -86,6 +86,6 @@ def test_subscriptions_survive_encoding(
 
 @settings(max_examples=60, deadline=None)
 @given(assigned=partitions, user_data=st.none() | st.binary(max_size=20))
-def test_assignments_survive_encoding(assigned: tuple[TopicPartition, ...], user_data: bytes | None) -> None:
+def test_assignments_round_trip(assigned: tuple[TopicPartition, ...], user_data: bytes | None) -> None:
     read = decode_assignment(encode_assignment(assigned, user_data))
     assert (set(read.partitions), read.user_data) == (set(assigned), user_data)

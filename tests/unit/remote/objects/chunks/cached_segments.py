@@ -1,4 +1,4 @@
-"""A segment in a store of memory, and a cache over it."""
+"""A segment in a store in memory, with a cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidelog.remote.objects.upload import plain_chunk_index
 
 
 def put_segment(store: MemoryStore, log: bytes, chunk_size: int, name: str = "segment") -> Segment:
-    """A segment that is stored as it is."""
+    """Store a segment without transformation and return it."""
     keys = SegmentKeys("", f"topic/0/{name}")
     store.objects[keys.log] = log
     return Segment(keys, SegmentManifest(plain_chunk_index(len(log), chunk_size), {}, Transform()))
@@ -29,6 +29,6 @@ def make_cache(
     storage: ChunkStorage | None = None,
     get_timeout_ms: int = 30_000,
 ) -> ChunkCache:
-    """A cache in memory."""
+    """Return a cache in memory."""
     settings = cache_settings(size=size, threads=threads, get_timeout_ms=get_timeout_ms)
     return ChunkCache(store, storage or MemoryStorage(), settings, read_ahead)

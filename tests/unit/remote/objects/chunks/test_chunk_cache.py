@@ -1,4 +1,4 @@
-"""Chunks are fetched once for all readers, ahead of them, within bounds; damage and failures are not kept."""
+"""The chunk cache: shared fetches, read-ahead, bounds; corrupt and failed chunks are not cached."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from tidelog.remote.ports.storage_manager import RemoteResourceNotFound, RemoteS
 LOG = compressible(10_000)
 
 
-def test_eight_readers_of_one_chunk_share_one_get() -> None:
+def test_concurrent_readers_of_a_chunk_share_one_get() -> None:
     store = GatedStore()
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store)
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(cache.slice, segment, 3, 10 * n, 100) for n in range(8)]
+        futures = [pool.submit(cache.slice, segment, 3, 10 * n, 100) for n in range(8)]
         wait_until(lambda: store.waiting)
         store.gate.set()
-        assert [bytes(one.result(30)) for one in asked] == [LOG[3000 + 10 * n : 3100] for n in range(8)]
+        assert [bytes(one.result(30)) for one in futures] == [LOG[3000 + 10 * n : 3100] for n in range(8)]
     assert len(store.gets()) == 1
     assert (store.gets()[0].start, store.gets()[0].end) == (3000, 3999)
     cache.close()
 
 
-def test_a_failure_is_given_to_all_readers_and_not_kept() -> None:
+def test_a_failure_is_raised_in_all_readers_and_not_cached() -> None:
     store = GatedStore()
     segment = put_segment(store, LOG, 1000)
     log = store.objects.pop(segment.keys.log)
     cache = make_cache(store)
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(cache.slice, segment, 0, 0, 10) for _ in range(4)]
+        futures = [pool.submit(cache.slice, segment, 0, 0, 10) for _ in range(4)]
         wait_until(lambda: store.waiting)
         store.gate.set()
-        for one in asked:
+        for one in futures:
             with pytest.raises(RemoteResourceNotFound):
                 one.result(30)
     assert cache.cached_bytes == cache._loading_bytes == 0
@@ -52,7 +52,7 @@ def test_a_failure_is_given_to_all_readers_and_not_kept() -> None:
     cache.close()
 
 
-def test_a_short_object_is_named_and_not_kept() -> None:
+def test_a_truncated_object_is_reported_and_not_cached() -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
     store.objects[segment.keys.log] = LOG[:4500]
@@ -65,7 +65,7 @@ def test_a_short_object_is_named_and_not_kept() -> None:
     cache.close()
 
 
-def test_adjacent_chunks_that_are_missing_come_by_one_get_for_each_run() -> None:
+def test_adjacent_missing_chunks_are_fetched_by_one_get_per_run() -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, read_ahead=10_000)
@@ -77,7 +77,7 @@ def test_adjacent_chunks_that_are_missing_come_by_one_get_for_each_run() -> None
     cache.close()
 
 
-def test_a_run_is_no_longer_than_one_get_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_limited_to_the_maximum_of_one_get(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_cache_module, "RUN_BYTES_MAX", 3000)
     monkeypatch.setattr(chunk_cache_module, "FIRST_RUN_BYTES_MAX", 1000)
     store = MemoryStore()
@@ -90,7 +90,7 @@ def test_a_run_is_no_longer_than_one_get_may_be(monkeypatch: pytest.MonkeyPatch)
     cache.close()
 
 
-def test_a_reader_of_the_whole_segment_needs_few_gets() -> None:
+def test_sequential_reading_of_a_segment_needs_few_gets() -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 100)
     cache = make_cache(store, read_ahead=5000)
@@ -104,7 +104,7 @@ def test_a_reader_of_the_whole_segment_needs_few_gets() -> None:
     cache.close()
 
 
-def test_read_ahead_waits_until_half_of_it_is_used_up() -> None:
+def test_read_ahead_resumes_when_half_of_it_is_consumed() -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, read_ahead=4000)
@@ -119,7 +119,7 @@ def test_read_ahead_waits_until_half_of_it_is_used_up() -> None:
     cache.close()
 
 
-def test_a_look_up_in_the_middle_is_no_reason_to_read_far_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_random_read_triggers_no_large_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chunk_cache_module, "RUN_BYTES_MAX", 2000)
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
@@ -127,13 +127,13 @@ def test_a_look_up_in_the_middle_is_no_reason_to_read_far_ahead(monkeypatch: pyt
     CachedSegmentStream(cache, segment, 3100, 3200).read()
     wait_until(lambda: cache.cached_bytes == 2000)
     assert {(call.start, call.end) for call in store.gets()} == {(3000, 4999)}
-    # Who comes back for what follows reads on.
+    # A reader that continues with the following bytes reads ahead.
     CachedSegmentStream(cache, segment, 3200, 3300).read()
     wait_until(lambda: cache.cached_bytes == 5000)
     cache.close()
 
 
-def test_a_wanted_chunk_does_not_wait_for_busy_threads_of_read_ahead() -> None:
+def test_a_requested_chunk_does_not_wait_for_read_ahead_threads() -> None:
     store = GatedStore()
     one, other = put_segment(store, LOG, 1000, "one"), put_segment(store, LOG, 1000, "other")
     cache = make_cache(store, read_ahead=3000, threads=1)
@@ -141,11 +141,11 @@ def test_a_wanted_chunk_does_not_wait_for_busy_threads_of_read_ahead() -> None:
     wait_until(lambda: store.waiting == 1)
     cache.read_ahead(other, 0)
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(cache.slice, other, 0, 0, 10)
+        future = pool.submit(cache.slice, other, 0, 0, 10)
         # The only thread of the cache is busy, so the reader itself has begun the GET that was waiting.
         wait_until(lambda: store.waiting == 2)
         store.gate.set()
-        assert asked.result(30) == LOG[:10]
+        assert future.result(30) == LOG[:10]
     wait_until(lambda: cache.cached_bytes == 6000)
     assert len(store.gets()) == 2
     cache.close()
@@ -170,7 +170,7 @@ def test_prefetched_chunks_take_at_most_half_of_the_cache() -> None:
     cache.close()
 
 
-def test_kept_and_loading_chunks_stay_within_the_size_together() -> None:
+def test_cached_and_loading_chunks_are_bounded_together() -> None:
     store = GatedStore()
     segment, other = put_segment(store, LOG, 1000), put_segment(store, LOG, 1000, "other")
     cache = make_cache(store, size=5000, read_ahead=2000)
@@ -187,19 +187,19 @@ def test_kept_and_loading_chunks_stay_within_the_size_together() -> None:
     cache.close()
 
 
-def test_a_chunk_larger_than_the_cache_is_read_and_not_kept() -> None:
+def test_a_chunk_larger_than_the_cache_is_not_kept() -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, size=999, read_ahead=5000)
     stream = CachedSegmentStream(cache, segment, 0, segment.size)
     assert b"".join(iter(lambda: stream.read(100), b"")) == LOG
     assert cache.cached_bytes == 0
-    # A stream holds its chunk: small reads do not fetch it again and again.
+    # A stream keeps its chunk: small reads do not fetch it repeatedly.
     assert len(store.gets()) == 10
     cache.close()
 
 
-def test_a_slice_of_a_kept_chunk_is_not_copied() -> None:
+def test_a_slice_of_a_cached_chunk_is_not_copied() -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store)
@@ -211,7 +211,7 @@ def test_a_slice_of_a_kept_chunk_is_not_copied() -> None:
     cache.close()
 
 
-def test_a_view_is_a_copy_only_where_it_crosses_chunks() -> None:
+def test_only_a_range_across_chunks_is_copied() -> None:
     store = MemoryStore()
     log = bytes(range(250)) * 10
     cache = make_cache(store)
@@ -225,7 +225,7 @@ def test_a_view_is_a_copy_only_where_it_crosses_chunks() -> None:
     cache.close()
 
 
-def test_chunks_of_a_deleted_segment_are_dropped() -> None:
+def test_chunks_of_a_deleted_segment_are_removed() -> None:
     store = MemoryStore()
     segment, other = put_segment(store, LOG, 1000), put_segment(store, LOG, 1000, "other")
     cache = make_cache(store)
@@ -236,7 +236,7 @@ def test_chunks_of_a_deleted_segment_are_dropped() -> None:
     cache.close()
 
 
-def test_a_reader_that_waits_too_long_gets_an_error() -> None:
+def test_a_read_that_waits_too_long_times_out() -> None:
     store = GatedStore()
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, read_ahead=1000, get_timeout_ms=1)
@@ -248,7 +248,7 @@ def test_a_reader_that_waits_too_long_gets_an_error() -> None:
     cache.close()
 
 
-def test_closing_fails_the_reads_whose_chunks_were_not_started() -> None:
+def test_close_fails_reads_whose_chunks_are_not_started() -> None:
     store = GatedStore()
     one, other = put_segment(store, LOG, 1000, "one"), put_segment(store, LOG, 1000, "other")
     cache = make_cache(store, read_ahead=1000, threads=1)
@@ -273,7 +273,7 @@ def test_closing_fails_the_reads_whose_chunks_were_not_started() -> None:
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 499), st.integers(1, 300)), min_size=1, max_size=12),
     st.sets(st.integers(0, 20)),
 )
-def test_readers_get_the_right_bytes_or_an_error_and_bounds_hold(
+def test_random_reads_return_correct_bytes_or_an_error_within_bounds(
     chunk_size: int,
     size: int,
     read_ahead: int,

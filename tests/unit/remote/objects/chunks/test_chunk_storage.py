@@ -1,4 +1,4 @@
-"""Chunks on disk: wiped at start, lost files are fetched again, and a full disk fails no read."""
+"""Chunks on disk: removed at start, fetched again when lost, and optional on a full disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def files(directory: Path) -> list[Path]:
     return [path for path in directory.rglob("*") if path.is_file()]
 
 
-def test_kept_chunks_are_files_and_those_evicted_are_removed(tmp_path: Path) -> None:
+def test_cached_chunks_are_files_and_evicted_ones_are_removed(tmp_path: Path) -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, size=3000, storage=DiskStorage(tmp_path))
@@ -36,16 +36,16 @@ def test_kept_chunks_are_files_and_those_evicted_are_removed(tmp_path: Path) -> 
     assert files(tmp_path) == []
 
 
-def test_the_cache_is_emptied_at_start_and_nothing_else_is(tmp_path: Path) -> None:
+def test_only_cache_files_are_removed_at_start(tmp_path: Path) -> None:
     storage = DiskStorage(tmp_path)
     storage.store(ChunkKey("a/b.log", 1), Pieces([b"chunk"]))
-    (tmp_path / "somebody's").write_text("own")
+    (tmp_path / "other-file").write_text("own")
     assert len(files(tmp_path)) == 2
     DiskStorage(tmp_path)
-    assert files(tmp_path) == [tmp_path / "somebody's"]
+    assert files(tmp_path) == [tmp_path / "other-file"]
 
 
-def test_a_file_that_is_gone_or_cut_is_fetched_again(tmp_path: Path) -> None:
+def test_a_missing_or_truncated_file_is_fetched_again(tmp_path: Path) -> None:
     store = MemoryStore()
     segment = put_segment(store, LOG, 1000)
     cache = make_cache(store, storage=DiskStorage(tmp_path))
@@ -78,7 +78,7 @@ def test_a_full_disk_fails_no_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     cache.close()
 
 
-def test_a_directory_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_directory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"fetch.chunk.cache.path=.*allowed is an existing, writable directory"
     ):

@@ -1,4 +1,4 @@
-"""Manifests and indexes are loaded once for all who ask at the same time."""
+"""Manifests and indexes are loaded once for all concurrent callers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def make_cache(size: int = 100, get_timeout_ms: int = 10_000) -> LoadingCache[st
 
 
 class Loader:
-    """Loads when it is let; counts."""
+    """A loader that waits for its gate and counts the loads."""
 
     def __init__(self, result: bytes | Exception) -> None:
         self.result = result
@@ -33,47 +33,48 @@ class Loader:
         return self.result
 
 
-def test_eight_concurrent_readers_share_one_load() -> None:
+def test_concurrent_readers_share_one_load() -> None:
     cache, loader = make_cache(), Loader(b"value")
     with ThreadPoolExecutor(8) as pool:
-        asked = [pool.submit(cache.get, "key", loader) for _ in range(8)]
+        futures = [pool.submit(cache.get, "key", loader) for _ in range(8)]
         wait_until(lambda: loader.loads)
         loader.gate.set()
-        assert [one.result(30) for one in asked] == [b"value"] * 8
+        assert [one.result(30) for one in futures] == [b"value"] * 8
+    assert cache.get("key", loader) == b"value"
     assert loader.loads == 1
-    assert cache.weight == 5
 
 
-def test_a_failure_is_raised_in_all_waiting_calls_and_not_cached() -> None:
+def test_a_failed_load_is_raised_in_all_waiting_calls_and_not_cached() -> None:
     cache, loader = make_cache(), Loader(RemoteStorageError("gone"))
     with ThreadPoolExecutor(4) as pool:
-        asked = [pool.submit(cache.get, "key", loader) for _ in range(4)]
+        futures = [pool.submit(cache.get, "key", loader) for _ in range(4)]
         wait_until(lambda: loader.loads)
         loader.gate.set()
-        for one in asked:
+        for one in futures:
             with pytest.raises(RemoteStorageError, match="gone"):
                 one.result(30)
     loader.result = b"value"
     assert cache.get("key", loader) == b"value"
 
 
-def test_a_request_that_waits_too_long_gets_an_error() -> None:
+def test_a_request_that_waits_too_long_times_out() -> None:
     cache, loader = make_cache(get_timeout_ms=1), Loader(b"value")
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(cache.get, "key", loader)
+        future = pool.submit(cache.get, "key", loader)
         wait_until(lambda: loader.loads)
         with pytest.raises(RemoteStorageError, match="key was not loaded within 1 ms"):
             cache.get("key", loader)
         loader.gate.set()
-        assert asked.result(30) == b"value"
+        assert future.result(30) == b"value"
 
 
-def test_what_was_forgotten_while_it_was_loaded_is_not_kept() -> None:
+def test_an_entry_invalidated_during_its_load_is_not_kept() -> None:
     cache, loader = make_cache(), Loader(b"value")
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(cache.get, "key", loader)
+        future = pool.submit(cache.get, "key", loader)
         wait_until(lambda: loader.loads)
         cache.forget("key")
         loader.gate.set()
-        assert asked.result(30) == b"value"
-    assert cache.weight == 0
+        assert future.result(30) == b"value"
+    assert cache.get("key", loader) == b"value"
+    assert loader.loads == 2

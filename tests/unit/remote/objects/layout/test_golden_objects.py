@@ -1,4 +1,4 @@
-"""What Aiven's plugin wrote is read by us, and what we write is, where nothing is random, the same bytes."""
+"""Objects of Aiven's plugin are read, and written objects are equal where nothing is random."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EMPTY = {"encrypted": frozenset({IndexType.PRODUCER_SNAPSHOT})}
 
 
 def golden_segment(kind: str, directory: Path) -> StoredSegment:
-    """The segment that the plugin was given."""
+    """Return the segment that the plugin received."""
     number = KINDS.index(kind)
     return make_segment(
         directory,
@@ -44,10 +44,10 @@ def objects(root: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("cache", ["memory", "none"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_segment_that_the_plugin_wrote_is_read(kind: str, cache: str, tmp_path: Path) -> None:
+def test_a_segment_written_by_the_aiven_plugin_is_read(kind: str, cache: str, tmp_path: Path) -> None:
     segment = golden_segment(kind, tmp_path)
     metadata = segment.with_custom_metadata(bytes.fromhex(CUSTOM_METADATA[kind]))
-    # The golden directory is only read: a store of its own is made from a copy.
+    # The golden directory is only read: the store is a copy of it.
     root = tmp_path / "bucket"
     for name, data in objects(GOLDEN / kind).items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -67,9 +67,7 @@ def test_a_segment_that_the_plugin_wrote_is_read(kind: str, cache: str, tmp_path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_our_objects_have_the_names_and_manifests_that_the_plugin_gives_them(
-    kind: str, tmp_path: Path
-) -> None:
+def test_object_names_and_manifests_equal_the_plugins(kind: str, tmp_path: Path) -> None:
     segment = golden_segment(kind, tmp_path)
     root = tmp_path / "bucket"
     root.mkdir()
@@ -85,17 +83,17 @@ def test_our_objects_have_the_names_and_manifests_that_the_plugin_gives_them(
     our_text, their_text = ours[name].decode(), theirs[name].decode()
     our_fields, their_fields = json.loads(our_text), json.loads(their_text)
     for fields in (our_fields, their_fields):
-        # Random, and what one zstd compresses another does not to the same bytes.
+        # Random fields, and sizes that differ between versions of zstd.
         fields.get("encryption", {}).update(dataKey="", aad="")
         fields["chunkIndex"]["transformedChunks"] = ""
-    # Dumped, so that the order of fields is compared as well.
+    # Compared as text, so that the order of fields is compared as well.
     assert json.dumps(our_fields) == json.dumps(their_fields)
     assert " " not in our_text
 
 
 def test_custom_metadata_of_the_plugin_is_read() -> None:
-    noted = decode_custom_metadata(bytes.fromhex(CUSTOM_METADATA["plain"]))
-    assert noted.remote_size == sum(len(data) for data in objects(GOLDEN / "plain").values())
-    assert noted.object_prefix == "tier/a-"
+    metadata = decode_custom_metadata(bytes.fromhex(CUSTOM_METADATA["plain"]))
+    assert metadata.remote_size == sum(len(data) for data in objects(GOLDEN / "plain").values())
+    assert metadata.object_prefix == "tier/a-"
     (name,) = [name for name in objects(GOLDEN / "plain") if name.endswith(".log")]
-    assert f"{noted.object_prefix}{noted.object_key}.log" == name
+    assert f"{metadata.object_prefix}{metadata.object_key}.log" == name

@@ -1,4 +1,4 @@
-"""Keys, custom metadata, packed chunk sizes, chunk positions: the parts of the layout one by one."""
+"""Keys, custom metadata, encoded chunk sizes and chunk positions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SIZES = st.lists(st.integers(0, 2**31 - 1), max_size=40) | st.lists(st.integers(
 TEXTS = st.none() | st.text(max_size=40)
 
 
-def test_keys_begin_with_the_prefix_as_it_is(tmp_path: Path) -> None:
+def test_keys_start_with_the_prefix(tmp_path: Path) -> None:
     metadata = make_segment(tmp_path, b"x", start_offset=1234).metadata
     keys = ObjectKeys("some/prefix-").new(metadata)
     segment_id = keys.log[-26:-4]
@@ -46,10 +46,10 @@ def test_keys_begin_with_the_prefix_as_it_is(tmp_path: Path) -> None:
     assert keys.manifest == keys.log.removesuffix(".log") + ".rsm-manifest"
 
 
-def test_what_custom_metadata_says_of_prefix_and_path_goes_first(tmp_path: Path) -> None:
+def test_prefix_and_path_of_the_custom_metadata_take_precedence(tmp_path: Path) -> None:
     metadata = make_segment(tmp_path, b"x").metadata
-    noted = encode_custom_metadata(CustomMetadata(12, "older/", "elsewhere"))
-    keys = ObjectKeys("new/").of(replace(metadata, custom_metadata=noted))
+    custom_metadata = encode_custom_metadata(CustomMetadata(12, "older/", "elsewhere"))
+    keys = ObjectKeys("new/").of(replace(metadata, custom_metadata=custom_metadata))
     assert keys.all == ["older/elsewhere.rsm-manifest", "older/elsewhere.indexes", "older/elsewhere.log"]
 
 
@@ -59,23 +59,21 @@ def test_a_masked_prefix_is_not_shown(tmp_path: Path) -> None:
 
 
 @given(st.none() | st.integers(0, 2**62), TEXTS, TEXTS)
-def test_custom_metadata_is_read_as_it_was_written(
-    size: int | None, prefix: str | None, key: str | None
-) -> None:
+def test_custom_metadata_round_trips(size: int | None, prefix: str | None, key: str | None) -> None:
     metadata = CustomMetadata(size, prefix, key)
     data = encode_custom_metadata(metadata)
     assert (decode_custom_metadata(data) if data else CustomMetadata()) == metadata
 
 
 @given(st.binary(min_size=1, max_size=60))
-def test_custom_metadata_of_any_bytes_is_refused_or_read(data: bytes) -> None:
+def test_random_custom_metadata_is_read_or_refused(data: bytes) -> None:
     try:
         decode_custom_metadata(data)
     except DecodeError:
         pass
 
 
-def test_fields_of_later_versions_are_passed_over() -> None:
+def test_fields_of_later_versions_are_ignored() -> None:
     known = encode_custom_metadata(CustomMetadata(object_prefix="p/"))
     assert decode_custom_metadata(b"\x02" + known[1:] + b"\x09\x02hi") == CustomMetadata(object_prefix="p/")
 
@@ -91,18 +89,18 @@ def test_fields_of_later_versions_are_passed_over() -> None:
         ([0, 2**31 - 1, 0], "00000003 00000000 04 00000000 7fffffff 00000000"),
     ],
 )
-def test_chunk_sizes_are_packed_by_their_distance_from_the_smallest(sizes: list[int], packed: str) -> None:
+def test_chunk_sizes_are_encoded_as_differences_from_the_smallest(sizes: list[int], packed: str) -> None:
     assert pack_chunk_sizes(sizes) == bytes.fromhex(packed)
     assert unpack_chunk_sizes(bytes.fromhex(packed)) == sizes
 
 
 @given(SIZES)
-def test_chunk_sizes_are_read_as_they_were_written(sizes: list[int]) -> None:
+def test_chunk_sizes_round_trip(sizes: list[int]) -> None:
     assert chunk_sizes_from_text(chunk_sizes_text(sizes)) == sizes
 
 
 @given(st.binary(max_size=60))
-def test_packed_sizes_of_any_bytes_are_refused_or_read(data: bytes) -> None:
+def test_random_encoded_sizes_are_read_or_refused(data: bytes) -> None:
     for decode in (
         lambda: unpack_chunk_sizes(data),
         lambda: chunk_sizes_from_text(base64.b64encode(data).decode()),
@@ -113,14 +111,14 @@ def test_packed_sizes_of_any_bytes_are_refused_or_read(data: bytes) -> None:
             pass
 
 
-def test_sizes_that_would_not_fit_into_memory_are_refused_by_their_head() -> None:
+def test_an_oversized_count_of_chunks_is_refused_by_its_header() -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(11 * 1024 * 1024))
     with pytest.raises(DecodeError, match="allowed are"):
         chunk_sizes_from_text(base64.b64encode(bomb).decode())
 
 
 @given(st.integers(1, 50), st.integers(1, 500), st.data())
-def test_chunks_follow_each_other_without_a_gap(chunk_size: int, file_size: int, data: st.DataObject) -> None:
+def test_chunks_are_contiguous(chunk_size: int, file_size: int, data: st.DataObject) -> None:
     count = chunk_count(chunk_size, file_size)
     sizes = data.draw(st.lists(st.integers(1, 60), min_size=count, max_size=count))
     last = file_size - (count - 1) * chunk_size

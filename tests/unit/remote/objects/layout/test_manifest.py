@@ -1,4 +1,4 @@
-"""The manifest: what it says is read back, what it must not say is refused."""
+"""The manifest: round trip, and invalid ones."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fields(metadata: Any) -> dict[str, Any]:
     return read
 
 
-def test_small_files_follow_each_other_with_transactions_last() -> None:
+def test_small_files_are_contiguous_with_the_transaction_index_last() -> None:
     sizes = {kind: number for number, kind in enumerate(IndexType, 1)}
     places = place_indexes(sizes)
     assert list(places) == [
@@ -52,14 +52,14 @@ def test_small_files_follow_each_other_with_transactions_last() -> None:
 
 
 @pytest.mark.parametrize("compression", [False, True])
-def test_a_manifest_is_read_as_it_was_written(compression: bool, metadata: Any) -> None:
+def test_a_manifest_round_trips(compression: bool, metadata: Any) -> None:
     ring = KeyRing("new", {"new": key_pair(0), "old": key_pair(1)})
     index = VariableChunkIndex(100, 250, [60, 70, 30]) if compression else PLAIN.chunk_index
     manifest = SegmentManifest(index, place_indexes(ALL), Transform(compression, DataKey.random()))
     assert decode_manifest(encode_manifest(manifest, metadata, ring), ring) == manifest
 
 
-def test_a_segment_of_a_former_key_pair_is_read_after_rotation(metadata: Any) -> None:
+def test_a_segment_of_a_previous_key_pair_is_read_after_rotation(metadata: Any) -> None:
     manifest = SegmentManifest(PLAIN.chunk_index, PLAIN.indexes, Transform(data_key=DataKey.random()))
     data = encode_manifest(manifest, metadata, KeyRing("old", {"old": key_pair(1)}))
     rotated = KeyRing("new", {"new": key_pair(0), "old": key_pair(1)})
@@ -81,7 +81,7 @@ def test_an_absent_transaction_index_may_be_null_or_missing(metadata: Any) -> No
         assert IndexType.TRANSACTION not in read.indexes
 
 
-def test_fields_of_later_versions_are_passed_over(metadata: Any) -> None:
+def test_fields_of_later_versions_are_ignored(metadata: Any) -> None:
     changed = {**fields(metadata), "somethingNew": {"a": 1}, "encryption": None}
     changed["chunkIndex"]["also"] = 1
     del changed["remoteLogSegmentMetadata"]
@@ -103,7 +103,7 @@ def test_fields_of_later_versions_are_passed_over(metadata: Any) -> None:
         (["encryption"], {"dataKey": "a:b", "aad": ""}),
     ],
 )
-def test_a_manifest_that_cannot_be_right_is_refused(path: list[str], value: object, metadata: Any) -> None:
+def test_an_invalid_manifest_is_refused(path: list[str], value: object, metadata: Any) -> None:
     changed = fields(metadata)
     place = changed
     for name in path[:-1]:
@@ -113,7 +113,7 @@ def test_a_manifest_that_cannot_be_right_is_refused(path: list[str], value: obje
         decode_manifest(json.dumps(changed).encode(), None)
 
 
-def test_sizes_of_another_number_of_chunks_are_refused(metadata: Any) -> None:
+def test_a_wrong_number_of_chunk_sizes_is_refused(metadata: Any) -> None:
     manifest = SegmentManifest(
         VariableChunkIndex(100, 250, [60, 70, 30]), PLAIN.indexes, Transform(compression=True)
     )
@@ -135,6 +135,6 @@ NAMES = ("version", "chunkIndex", "segmentIndexes", "compression", "encryption")
     st.binary(max_size=50)
     | st.dictionaries(st.sampled_from(NAMES), JSON).map(lambda v: json.dumps(v).encode())
 )
-def test_a_manifest_of_any_bytes_is_refused(data: bytes) -> None:
+def test_a_manifest_of_random_bytes_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode_manifest(data, None)

@@ -1,4 +1,4 @@
-"""Compression, encryption and key wrapping: undone they give what was there, and damage is seen."""
+"""Compression, encryption and key wrapping: round trip, and detection of corruption."""
 
 from __future__ import annotations
 
@@ -23,44 +23,44 @@ TRANSFORMS = [
 
 
 @given(st.binary(max_size=300), st.sampled_from(TRANSFORMS))
-def test_what_was_done_to_a_chunk_is_undone(chunk: bytes, transform: Transform) -> None:
+def test_detransformation_restores_a_chunk(chunk: bytes, transform: Transform) -> None:
     stored = transform.apply(chunk)
     assert transform.undo(stored, len(chunk)) == chunk
     assert transform.transformed_size(len(chunk)) in (None, len(stored))
 
 
 @given(st.integers(0, 10**6), st.sampled_from([t for t in TRANSFORMS if not t.is_identity]))
-def test_one_changed_byte_is_seen_by_checksum_or_tag(place: int, transform: Transform) -> None:
+def test_a_changed_byte_is_detected_by_checksum_or_tag(place: int, transform: Transform) -> None:
     chunk = compressible(700)
     stored = bytearray(transform.apply(chunk))
     stored[place % len(stored)] ^= 0x20
     try:
-        # A bit of the frame's head may mean nothing; then the chunk is whole.
+        # A changed bit of the frame's header may have no effect; then the chunk is unchanged.
         assert transform.undo(bytes(stored), len(chunk)) == chunk
     except DamagedChunk:
         pass
 
 
-def test_a_frame_says_how_long_its_content_is_and_ends_with_a_checksum() -> None:
+def test_a_frame_has_its_content_size_and_a_checksum() -> None:
     frame = Transform(compression=True).apply(b"abc" * 100)
     parameters = zstandard.get_frame_parameters(frame)
     assert parameters.content_size == 300
     assert parameters.has_checksum
 
 
-def test_a_frame_with_more_content_than_the_chunk_is_not_decompressed() -> None:
+def test_a_frame_larger_than_the_chunk_is_not_decompressed() -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 24))
     with pytest.raises(DamagedChunk, match="the content size of the frame is 16777216 bytes; allowed are 10"):
         Transform(compression=True).undo(bomb, 10)
 
 
-def test_the_same_chunk_is_never_encrypted_to_the_same_bytes() -> None:
+def test_encryption_of_the_same_chunk_is_never_equal() -> None:
     key = DataKey.random()
     assert key.encrypt(b"abc") != key.encrypt(b"abc")
     assert len(key.encrypt(b"abc")) == 3 + OVERHEAD_BYTES
 
 
-def test_a_data_key_is_never_printed() -> None:
+def test_a_data_key_is_never_shown() -> None:
     assert "hidden" in repr(DataKey.random())
     assert "hidden" in repr(Transform(data_key=DataKey(b"k" * 32, b"a" * 32)))
 
@@ -73,20 +73,20 @@ def test_a_wrapped_key_is_unwrapped(message: bytes) -> None:
 
 @settings(max_examples=20)
 @given(st.integers(0, 255), st.integers(1, 255))
-def test_a_wrapped_key_that_is_damaged_is_refused(place: int, change: int) -> None:
+def test_a_corrupt_wrapped_key_is_refused(place: int, change: int) -> None:
     wrapped = bytearray(wrap(b"k" * 32, key_pair().public))
     wrapped[place] ^= change
     with pytest.raises(UnwrapError):
         unwrap(bytes(wrapped), key_pair().private)
 
 
-def test_a_message_that_is_too_long_for_the_key_is_refused() -> None:
+def test_a_message_too_long_for_the_key_is_refused() -> None:
     with pytest.raises(ValueError, match="127 bytes are too many"):
         wrap(bytes(127), key_pair().public)
 
 
 @given(st.binary(max_size=200), st.integers(1, 50), st.integers(1, 70), st.sampled_from(TRANSFORMS))
-def test_a_log_is_transformed_chunk_by_chunk_and_its_places_are_known(
+def test_a_log_is_transformed_by_chunk_with_recorded_positions(
     log: bytes, chunk_size: int, read_size: int, transform: Transform
 ) -> None:
     source = TransformedLog(io.BytesIO(log), len(log), chunk_size, transform)
@@ -104,20 +104,22 @@ def test_a_log_is_transformed_chunk_by_chunk_and_its_places_are_known(
 
 
 @pytest.mark.parametrize("announced", [9, 11])
-def test_a_log_that_is_not_as_long_as_announced_is_not_copied(announced: int) -> None:
+def test_a_log_of_another_size_than_announced_is_not_copied(announced: int) -> None:
     source = TransformedLog(io.BytesIO(bytes(10)), announced, 4, Transform())
     with pytest.raises(ValueError, match="the log file has 1"):
         while source.read(100):
             pass
 
 
-def test_a_log_without_a_whole_header_is_no_batch() -> None:
+def test_a_log_without_a_complete_header_has_no_batch() -> None:
     with pytest.raises(DecodeError, match="a log of 60 bytes has no complete batch header"):
         is_compressed(bytes(60))
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), max_size=6), st.data())
-def test_a_slice_of_pieces_is_the_slice_of_them_joined(parts: list[bytes], data: st.DataObject) -> None:
+def test_a_slice_of_buffers_equals_the_slice_of_their_concatenation(
+    parts: list[bytes], data: st.DataObject
+) -> None:
     whole = b"".join(parts)
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, len(whole)))

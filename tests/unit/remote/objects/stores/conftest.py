@@ -1,4 +1,4 @@
-"""Stores of every kind, each empty at the start of a test."""
+"""Empty stores of every kind."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ KINDS = ("local_directory", "fsspec_file", "fsspec_memory", "s3")
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[S3Server]:
-    """One S3 server for all tests of this process."""
+    """Run one S3 server for all tests of this process."""
     with s3_server() as server:
         yield server
 
 
 @pytest.fixture
 def bucket(s3: S3Server) -> Iterator[str]:
-    """An empty bucket."""
+    """Return the name of an empty bucket."""
     with s3.bucket() as name:
         yield name
 
 
 @pytest.fixture
 def proxy(s3: S3Server) -> Iterator[FaultProxy]:
-    """A proxy before the S3 server, without faults."""
+    """Run a proxy in front of the S3 server, without faults."""
     with fault_proxy(s3.endpoint, seed=1) as running:
         yield running
 
 
 @pytest.fixture
 def proxied(s3: S3Server, bucket: str, proxy: FaultProxy) -> Iterator[NewStore]:
-    """Makes an S3 store behind the proxy; further config values as keyword `values`."""
+    """Return a function that creates an S3 store behind the proxy, with additional config values."""
     with ExitStack() as stores:
 
         def new(values: dict[str, str] | None = None) -> ObjectStore:
@@ -54,7 +54,7 @@ def proxied(s3: S3Server, bucket: str, proxy: FaultProxy) -> Iterator[NewStore]:
 
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
-    """An empty store of each kind."""
+    """Return an empty store of each kind."""
     with ExitStack() as made:
         if request.param == "local_directory":
             backend, values = "filesystem", {"root": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""Stores by the names of their classes, and what making one brings along."""
+"""Stores by class name, and the modules they import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tidelog.remote.ports.storage_manager import RemoteResourceNotFound, RemoteS
 AIVEN = "io.aiven.kafka.tieredstorage.storage."
 
 
-def test_stores_have_aivens_names_and_short_ones(tmp_path: Path) -> None:
+def test_stores_are_named_by_aivens_class_names_and_short_names(tmp_path: Path) -> None:
     s3 = {"s3.bucket.name": "b", "s3.region": "eu-north-1"}
     for name in ("filesystem", f"{AIVEN}filesystem.FileSystemStorage"):
         assert isinstance(object_store(name, {"root": str(tmp_path)}), LocalDirectoryStore)
@@ -28,7 +28,7 @@ def test_stores_have_aivens_names_and_short_ones(tmp_path: Path) -> None:
     assert isinstance(object_store("fsspec", {"fsspec.url": "memory://x"}), FsspecStore)
 
 
-def test_another_name_is_refused_in_one_line() -> None:
+def test_an_unknown_store_name_is_refused_in_one_line() -> None:
     with pytest.raises(
         ConfigError, match=r"storage\.backend\.class=gopher; allowed is one of: filesystem, s3"
     ):
@@ -50,7 +50,7 @@ def test_another_name_is_refused_in_one_line() -> None:
         ({"fsspec.url": "memory://x", "fsspec.options": "[1]"}, "fsspec.options=[hidden]; allowed is a JSON"),
     ],
 )
-def test_wrong_values_of_fsspec_are_reported_in_one_line(values: dict[str, str], text: str) -> None:
+def test_invalid_fsspec_options_are_reported_in_one_line(values: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError) as raised:
         object_store("fsspec", values)
     assert text in str(raised.value)
@@ -64,7 +64,7 @@ def test_options_reach_the_file_system(tmp_path: Path) -> None:
     assert (tmp_path / "made/by/put/a").read_bytes() == b"x"
 
 
-def test_objects_of_other_file_systems_are_read_piece_by_piece(tmp_path: Path) -> None:
+def test_objects_of_fsspec_file_systems_are_read_in_parts(tmp_path: Path) -> None:
     options = json.dumps({"path": str(tmp_path), "target_protocol": "file"})
     store = object_store("fsspec", {"fsspec.url": "dir://", "fsspec.options": options})
     content = bytes(range(256)) * 40_000

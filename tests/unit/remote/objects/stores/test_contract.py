@@ -1,6 +1,6 @@
-"""What every object store does alike: one suite over all adapters.
+"""The contract of object stores: one suite for all adapters.
 
-`TIDELOG_S3_ENDPOINT` makes the S3 part of it run against any server (tests/support/s3/server.py).
+With `TIDELOG_S3_ENDPOINT` the S3 part runs against any server (tests/support/s3/server.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ SEGMENT_KEY = "prefix/topic-AAAAAAAAAAAAAAAAAAAAAA/7/00000000000000000000-BBBBBB
 MIB = 1024 * 1024
 
 
-class Dribble:
-    """A source that gives less than it is asked for."""
+class ShortReads:
+    """A source that returns fewer bytes than requested."""
 
     def __init__(self, content: bytes, at_most: int = 1000) -> None:
         self._stream = io.BytesIO(content)
@@ -43,9 +43,9 @@ def keys_of(store: ObjectStore, prefix: str = "") -> list[str]:
     return sorted(info.key for info in store.list(prefix))
 
 
-@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, io.BytesIO, Dribble])
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, io.BytesIO, ShortReads])
 @pytest.mark.parametrize("says_size", [True, False])
-def test_what_was_put_is_got_back(store: ObjectStore, wrap: type, says_size: bool) -> None:
+def test_get_returns_what_put_stored(store: ObjectStore, wrap: type, says_size: bool) -> None:
     content = Random(1).randbytes(70_000)
     store.put(SEGMENT_KEY, wrap(content), len(content) if says_size else None)
     assert all_of(store, SEGMENT_KEY) == content
@@ -54,7 +54,7 @@ def test_what_was_put_is_got_back(store: ObjectStore, wrap: type, says_size: boo
 
 @pytest.mark.parametrize("wrap", [bytes, io.BytesIO])
 @pytest.mark.parametrize("size", [5 * MIB - 1, 5 * MIB, 12 * MIB + 3, 50 * MIB + 1])
-def test_large_objects_come_back_whole(store: ObjectStore, wrap: type, size: int) -> None:
+def test_large_objects_round_trip(store: ObjectStore, wrap: type, size: int) -> None:
     content = Random(size).randbytes(size)
     store.put("large", wrap(content), size)
     assert store.size("large") == size
@@ -63,7 +63,7 @@ def test_large_objects_come_back_whole(store: ObjectStore, wrap: type, size: int
 
 
 @pytest.mark.parametrize("says_size", [True, False])
-def test_an_empty_object_is_an_object(store: ObjectStore, says_size: bool) -> None:
+def test_an_empty_object_can_be_stored(store: ObjectStore, says_size: bool) -> None:
     store.put("empty", io.BytesIO(b""), 0 if says_size else None)
     assert all_of(store, "empty") == b""
     assert store.size("empty") == 0
@@ -82,7 +82,7 @@ def test_ranges_are_inclusive_and_end_with_the_object(store: ObjectStore) -> Non
     assert store.get("digits", 7, 1000).read() == b"789"
 
 
-def test_positions_that_are_no_range_are_refused(store: ObjectStore) -> None:
+def test_invalid_ranges_are_refused(store: ObjectStore) -> None:
     store.put("digits", b"0123456789", 10)
     for start, end in ((5, 4), (-1, 3), (None, -1)):
         with pytest.raises(ValueError):
@@ -92,7 +92,7 @@ def test_positions_that_are_no_range_are_refused(store: ObjectStore) -> None:
             store.get("digits", start, end)
 
 
-def test_a_stream_gives_as_much_as_it_is_asked_for_and_then_nothing(store: ObjectStore) -> None:
+def test_a_stream_returns_the_requested_sizes_and_then_nothing(store: ObjectStore) -> None:
     content = Random(2).randbytes(100_000)
     store.put("a", content, len(content))
     stream = store.get("a", 10, 90_009)
@@ -106,7 +106,7 @@ def test_a_stream_gives_as_much_as_it_is_asked_for_and_then_nothing(store: Objec
     stream.close()
 
 
-def test_a_stream_that_is_closed_early_reads_no_more(store: ObjectStore) -> None:
+def test_a_stream_closed_early_reads_no_more(store: ObjectStore) -> None:
     store.put("a", bytes(3 * MIB), 3 * MIB)
     stream = store.get("a")
     stream.read(10)
@@ -115,7 +115,7 @@ def test_a_stream_that_is_closed_early_reads_no_more(store: ObjectStore) -> None
         stream.read(2 * MIB)
 
 
-def test_what_is_not_there_is_not_found(store: ObjectStore) -> None:
+def test_a_missing_object_is_not_found(store: ObjectStore) -> None:
     store.put("there/is", b"x", 1)
     for key in ("nothing", "there", "there/is/not", "there/isnt"):
         with pytest.raises(RemoteResourceNotFound, match=f"'{key}'"):
@@ -126,7 +126,7 @@ def test_what_is_not_there_is_not_found(store: ObjectStore) -> None:
             store.size(key)
 
 
-def test_a_put_replaces_what_was_there(store: ObjectStore) -> None:
+def test_put_replaces_an_existing_object(store: ObjectStore) -> None:
     store.put("a/b", b"long content", 12)
     store.put("a/b", b"short", 5)
     assert all_of(store, "a/b") == b"short"
@@ -134,7 +134,7 @@ def test_a_put_replaces_what_was_there(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("announced", [0, 9, 11, 6 * MIB])
-def test_a_source_of_another_size_than_announced_writes_nothing(store: ObjectStore, announced: int) -> None:
+def test_a_source_of_another_size_writes_nothing(store: ObjectStore, announced: int) -> None:
     for content in (b"0123456789", io.BytesIO(b"0123456789")):
         with pytest.raises(RemoteStorageError, match="'a'"):
             store.put("a", content, announced)
@@ -143,17 +143,17 @@ def test_a_source_of_another_size_than_announced_writes_nothing(store: ObjectSto
 
 @pytest.mark.parametrize("good_bytes", [10, 6 * MIB])
 @pytest.mark.parametrize("error", [RuntimeError, OSError])
-def test_a_source_that_fails_writes_nothing_and_its_error_passes_through(
+def test_a_failing_source_writes_nothing_and_its_error_is_raised(
     store: ObjectStore, good_bytes: int, error: type[Exception]
 ) -> None:
-    class Failing(Dribble):
+    class Failing(ShortReads):
         def read(self, size: int, /) -> bytes:
             piece = super().read(size)
             if not piece:
-                raise error("the disk is gone")
+                raise error("the disk has failed")
             return piece
 
-    with pytest.raises(error, match="the disk is gone") as raised:
+    with pytest.raises(error, match="the disk has failed") as raised:
         store.put("a", Failing(bytes(good_bytes), at_most=MIB), None)
     assert not isinstance(raised.value, RemoteStorageError)
     assert keys_of(store) == []
@@ -161,7 +161,7 @@ def test_a_source_that_fails_writes_nothing_and_its_error_passes_through(
         store.size("a")
 
 
-def test_deleting_takes_what_is_there_and_minds_not_what_is_gone(store: ObjectStore) -> None:
+def test_delete_removes_existing_objects_and_ignores_missing_ones(store: ObjectStore) -> None:
     for key in ("t/0/a.log", "t/0/a.indexes", "t/1/b.log"):
         store.put(key, b"x", 1)
     store.delete(["t/0/a.log", "t/0/never.was", "x/y/z", "t/0/a.indexes"])
@@ -185,7 +185,7 @@ def test_a_listing_shows_keys_by_prefix_with_sizes(store: ObjectStore) -> None:
     assert keys_of(store) == ["a-1/0/x", "a-1/0/y", "a-1/1/x", "a-10/0/x", "b"]
 
 
-def test_more_than_a_page_is_listed_and_deleted(store: ObjectStore) -> None:
+def test_more_than_one_page_is_listed_and_deleted(store: ObjectStore) -> None:
     keys = [f"many/{number:04}" for number in range(1001)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda key: store.put(key, b"x", 1), keys))
@@ -195,7 +195,7 @@ def test_more_than_a_page_is_listed_and_deleted(store: ObjectStore) -> None:
 
 
 @pytest.mark.parametrize("key", ["a key", "ümläut/日本", "a+b&c=d?e#f%20", "per%2Fcent", "q'u\"o<t>e"])
-def test_keys_may_hold_any_printable_letter(store: ObjectStore, key: str) -> None:
+def test_keys_may_have_any_printable_character(store: ObjectStore, key: str) -> None:
     store.put(key, b"x", 1)
     assert all_of(store, key) == b"x"
     assert keys_of(store) == [key]
@@ -204,7 +204,7 @@ def test_keys_may_hold_any_printable_letter(store: ObjectStore, key: str) -> Non
 
 
 @pytest.mark.parametrize("key", ["", "a\nb", "a\0b", "k" * 1025])
-def test_what_is_no_key_anywhere_is_refused_in_one_line(store: ObjectStore, key: str) -> None:
+def test_an_invalid_key_is_refused_in_one_line(store: ObjectStore, key: str) -> None:
     for call in (store.get, store.size, lambda key: store.put(key, b"", 0), lambda key: store.delete([key])):
         with pytest.raises(RemoteStorageError) as raised:
             call(key)
@@ -212,7 +212,7 @@ def test_what_is_no_key_anywhere_is_refused_in_one_line(store: ObjectStore, key:
         assert not isinstance(raised.value, RemoteResourceNotFound)
 
 
-def test_many_threads_put_get_and_delete_at_the_same_time(store: ObjectStore) -> None:
+def test_concurrent_put_get_and_delete(store: ObjectStore) -> None:
     def live(number: int) -> None:
         random = Random(number)
         for turn in range(15):
@@ -230,7 +230,7 @@ def test_many_threads_put_get_and_delete_at_the_same_time(store: ObjectStore) ->
     assert keys_of(store) == []
 
 
-def test_a_key_that_is_replaced_again_and_again_is_always_one_whole_version(store: ObjectStore) -> None:
+def test_concurrent_reads_of_a_replaced_key_see_a_complete_version(store: ObjectStore) -> None:
     versions = [bytes([version]) * (1000 + version) for version in range(40)]
     store.put("key", versions[0], 1000)
 
@@ -249,9 +249,7 @@ def test_a_key_that_is_replaced_again_and_again_is_always_one_whole_version(stor
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(min_size=1, max_size=5000), data=st.data())
-def test_any_range_of_any_content_is_its_slice(
-    store: ObjectStore, content: bytes, data: st.DataObject
-) -> None:
+def test_any_range_of_an_object_is_its_slice(store: ObjectStore, content: bytes, data: st.DataObject) -> None:
     store.put("property", content, len(content))
     start = data.draw(st.none() | st.integers(0, len(content) - 1))
     end = data.draw(st.none() | st.integers(start or 0, len(content) + 100))

@@ -1,4 +1,4 @@
-"""The fault proxy does what it says, before anything is proven with it."""
+"""The fault proxy injects the faults that it documents."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODY = bytes(range(256)) * 4
 
 
 class Upstream(BaseHTTPRequestHandler):
-    """Answers GET with BODY, or with the Range header it saw; counts what reaches it."""
+    """Responds to GET with BODY, or with the received Range header; records the paths of requests."""
 
     reached: list[str]
 
@@ -42,7 +42,7 @@ class Upstream(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Tests are quiet."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -73,16 +73,14 @@ def get(proxy: FaultProxy, path: str = "/a", timeout_s: float = 20) -> tuple[int
         connection.close()
 
 
-def test_without_faults_everything_passes(plain: FaultProxy) -> None:
+def test_requests_pass_without_faults(plain: FaultProxy) -> None:
     assert get(plain) == (200, BODY)
     assert get(plain, "/range") == (200, b"bytes=1-2")
     assert plain.requests == {"GET": 2}
     assert plain.faults.total() == 0
 
 
-def test_errors_are_answered_in_the_form_of_s3_and_only_as_often_as_said(
-    plain: FaultProxy, reached: list[str]
-) -> None:
+def test_errors_have_the_s3_format_and_the_configured_count(plain: FaultProxy, reached: list[str]) -> None:
     rule = plain.inject(slow_down(), times=2)
     for _ in range(2):
         status, body = get(plain)
@@ -93,7 +91,7 @@ def test_errors_are_answered_in_the_form_of_s3_and_only_as_often_as_said(
     assert reached == ["/a"]
 
 
-def test_only_requests_that_fit_suffer(plain: FaultProxy) -> None:
+def test_only_matching_requests_are_affected(plain: FaultProxy) -> None:
     plain.inject(server_error(), matching=r"bad$")
     plain.inject(server_error(), method="PUT")
     assert get(plain, "/good") == (200, BODY)
@@ -103,7 +101,7 @@ def test_only_requests_that_fit_suffer(plain: FaultProxy) -> None:
     assert get(plain, "/bad") == (200, BODY)
 
 
-def test_chance_follows_the_seed(plain: FaultProxy) -> None:
+def test_probability_is_seeded(plain: FaultProxy) -> None:
     plain.inject(server_error(), probability=0.5)
     random = Random(3)
     expected = [500 if random.random() < 0.5 else 200 for _ in range(8)]
@@ -118,20 +116,20 @@ def test_connections_are_reset(plain: FaultProxy, reached: list[str], fault: Fau
     assert bool(reached) == does_reach
 
 
-def test_bodies_end_too_early(plain: FaultProxy) -> None:
+def test_bodies_are_truncated(plain: FaultProxy) -> None:
     plain.inject(truncate(keep=300))
     with pytest.raises(http.client.IncompleteRead) as raised:
         get(plain)
     assert raised.value.partial == BODY[:300]
 
 
-def test_an_answer_of_ones_own_is_given_instead(plain: FaultProxy, reached: list[str]) -> None:
+def test_a_custom_response_is_returned(plain: FaultProxy, reached: list[str]) -> None:
     plain.inject(canned(418, b"short and stout"))
     assert get(plain) == (418, b"short and stout")
     assert reached == []
 
 
-def test_silence_lasts_until_faults_are_cleared(plain: FaultProxy) -> None:
+def test_a_silent_fault_lasts_until_it_is_cleared(plain: FaultProxy) -> None:
     rule = plain.inject(silence())
     outcome: list[object] = []
 
@@ -153,12 +151,12 @@ def test_silence_lasts_until_faults_are_cleared(plain: FaultProxy) -> None:
         get(plain, timeout_s=0.05)
 
 
-def test_bytes_drip_but_all_of_them_come(plain: FaultProxy) -> None:
+def test_slow_bodies_are_delivered_completely(plain: FaultProxy) -> None:
     plain.inject(slow(bytes_per_s=20_000))
     assert get(plain) == (200, BODY)
 
 
-def test_a_proxy_that_is_down_refuses_connections_and_returns_at_the_same_address(plain: FaultProxy) -> None:
+def test_a_stopped_proxy_refuses_connections_and_restarts_at_the_same_address(plain: FaultProxy) -> None:
     endpoint = plain.endpoint
     for _ in range(3):
         plain.go_down()
@@ -169,7 +167,7 @@ def test_a_proxy_that_is_down_refuses_connections_and_returns_at_the_same_addres
         assert get(plain) == (200, BODY)
 
 
-def test_going_down_closes_the_connections_of_waiting_requests(plain: FaultProxy) -> None:
+def test_stopping_closes_connections_of_waiting_requests(plain: FaultProxy) -> None:
     connection = http.client.HTTPConnection(plain.endpoint.removeprefix("http://"), timeout=20)
     connection.request("GET", "/a")
     assert connection.getresponse().read() == BODY

@@ -1,4 +1,4 @@
-"""What only the store in a directory does: names stay inside, crashes leave nothing behind."""
+"""Properties of the directory store alone: path safety, and crashes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def files_of(root: Path) -> list[str]:
     "key", ["..", "../a", "a/../../b", "/etc/passwd", "a//b", "a/", "./a", "a/./b", "a/.."]
 )
 @pytest.mark.parametrize("backend", ["filesystem", "fsspec"])
-def test_keys_that_leave_the_root_or_name_a_directory_are_refused(
-    tmp_path: Path, key: str, backend: str
-) -> None:
+def test_keys_outside_the_root_or_of_a_directory_are_refused(tmp_path: Path, key: str, backend: str) -> None:
     root = tmp_path / "deep" / "root"
     root.mkdir(parents=True)
     (tmp_path / "deep" / "a").write_text("outside")
@@ -43,7 +41,7 @@ def test_keys_that_leave_the_root_or_name_a_directory_are_refused(
         list(store.list("../"))
 
 
-def test_objects_lie_where_aivens_file_system_storage_has_them(tmp_path: Path) -> None:
+def test_object_paths_equal_aivens_file_system_storage(tmp_path: Path) -> None:
     store = LocalDirectoryStore(str(tmp_path))
     store.put("prefix/topic-id/0/00.log", b"content", 7)
     assert (tmp_path / "prefix/topic-id/0/00.log").read_bytes() == b"content"
@@ -51,7 +49,7 @@ def test_objects_lie_where_aivens_file_system_storage_has_them(tmp_path: Path) -
     assert store.get("prefix/topic-id/0/00.indexes").read() == b"of another broker"
 
 
-def test_a_deletion_takes_empty_directories_along_and_leaves_others(tmp_path: Path) -> None:
+def test_deletion_removes_empty_parent_directories_only(tmp_path: Path) -> None:
     store = LocalDirectoryStore(str(tmp_path))
     for key in ("t/0/a", "t/0/b", "t/1/c"):
         store.put(key, b"x")
@@ -61,8 +59,8 @@ def test_a_deletion_takes_empty_directories_along_and_leaves_others(tmp_path: Pa
     assert files_of(tmp_path) == [".uploads"]
 
 
-def test_a_put_makes_its_directory_again_when_a_deletion_took_it(tmp_path: Path) -> None:
-    """Deleters and putters of one directory, from several stores as several processes have them."""
+def test_put_recreates_a_directory_deleted_concurrently(tmp_path: Path) -> None:
+    """Several stores put into and delete from one directory, like several processes."""
 
     def put_and_delete(number: int) -> None:
         store = LocalDirectoryStore(str(tmp_path))
@@ -76,7 +74,7 @@ def test_a_put_makes_its_directory_again_when_a_deletion_took_it(tmp_path: Path)
     assert files_of(tmp_path) == [".uploads"]
 
 
-def test_a_reader_continues_when_its_object_is_replaced_or_deleted(tmp_path: Path) -> None:
+def test_an_open_stream_continues_after_replacement_or_deletion(tmp_path: Path) -> None:
     store = LocalDirectoryStore(str(tmp_path))
     store.put("a", b"first" * 1000)
     stream = store.get("a")
@@ -87,7 +85,7 @@ def test_a_reader_continues_when_its_object_is_replaced_or_deleted(tmp_path: Pat
     stream.close()
 
 
-def test_an_object_that_became_shorter_behind_our_back_is_an_error_and_no_short_read(tmp_path: Path) -> None:
+def test_an_object_truncated_by_another_program_is_an_error(tmp_path: Path) -> None:
     store = LocalDirectoryStore(str(tmp_path))
     store.put("a", bytes(5000))
     stream = store.get("a", 0, 4999)
@@ -97,16 +95,16 @@ def test_an_object_that_became_shorter_behind_our_back_is_an_error_and_no_short_
     stream.close()
 
 
-def test_nothing_is_seen_of_a_put_under_way(tmp_path: Path) -> None:
+def test_a_put_in_progress_is_not_visible(tmp_path: Path) -> None:
     store = LocalDirectoryStore(str(tmp_path))
-    reached, go_on = threading.Event(), threading.Event()
+    reached, may_continue = threading.Event(), threading.Event()
 
     class Waiting(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             piece = super().read(size)
             if not piece:
                 reached.set()
-                go_on.wait(20)
+                may_continue.wait(20)
             return piece
 
     putting = threading.Thread(target=store.put, args=("a/b", Waiting(b"content"), 7))
@@ -115,12 +113,12 @@ def test_nothing_is_seen_of_a_put_under_way(tmp_path: Path) -> None:
     assert list(store.list("")) == []
     with pytest.raises(RemoteResourceNotFound):
         store.get("a/b")
-    go_on.set()
+    may_continue.set()
     putting.join(20)
     assert [info.key for info in store.list("")] == ["a/b"]
 
 
-def test_what_a_crash_left_of_a_put_goes_a_day_later(tmp_path: Path) -> None:
+def test_temporary_files_of_a_crash_are_removed_after_a_day(tmp_path: Path) -> None:
     LocalDirectoryStore(str(tmp_path))
     old, young = tmp_path / ".uploads" / "old", tmp_path / ".uploads" / "young"
     old.write_text("x")
@@ -133,7 +131,7 @@ def test_what_a_crash_left_of_a_put_goes_a_day_later(tmp_path: Path) -> None:
         store.get(".uploads/young")
 
 
-def test_without_overwriting_an_object_stays(tmp_path: Path) -> None:
+def test_put_without_overwriting_keeps_an_existing_object(tmp_path: Path) -> None:
     store = object_store("filesystem", {"root": str(tmp_path), "overwrite.enabled": "false"})
     store.put("a", b"first")
     with pytest.raises(RemoteStorageError, match="FileExistsError"):
@@ -142,7 +140,7 @@ def test_without_overwriting_an_object_stays(tmp_path: Path) -> None:
     assert files_of(tmp_path) == [".uploads", "a"]
 
 
-def test_file_and_directories_are_synced_before_a_put_returns(
+def test_file_and_directories_are_synced_before_put_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = LocalDirectoryStore(str(tmp_path))
@@ -169,7 +167,7 @@ def test_file_and_directories_are_synced_before_a_put_returns(
 
 
 @pytest.mark.parametrize("kind", ["missing", "file"])
-def test_a_root_that_is_no_directory_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
+def test_a_root_that_is_not_a_directory_is_refused_in_one_line(tmp_path: Path, kind: str) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(ConfigError) as raised:
         object_store("filesystem", {"root": str(tmp_path / kind)})
@@ -178,10 +176,10 @@ def test_a_root_that_is_no_directory_is_refused_in_one_line(tmp_path: Path, kind
     )
 
 
-def test_a_directory_that_is_deleted_while_it_is_created_is_recreated(
+def test_a_directory_deleted_during_its_creation_is_recreated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """mkdir says that it exists; when makedirs looks whether it is a directory, a deletion took it."""
+    """mkdir reports that the directory exists; before makedirs checks it, a deletion removes it."""
     store = LocalDirectoryStore(str(tmp_path))
     real_makedirs = os.makedirs
     answers = [FileExistsError("t"), FileNotFoundError("t")]
@@ -196,7 +194,7 @@ def test_a_directory_that_is_deleted_while_it_is_created_is_recreated(
     assert store.get("t/a").read() == b"x"
 
 
-def test_a_file_where_a_directory_must_be_is_an_error(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_is_an_error(tmp_path: Path) -> None:
     store = LocalDirectoryStore(str(tmp_path))
     store.put("t", b"x")
     for key in ("t/a", "t/a/b"):

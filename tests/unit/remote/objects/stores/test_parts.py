@@ -1,4 +1,4 @@
-"""The parts of a put: a copy of some megabytes would hold the interpreter, and the event loop with it."""
+"""Parts of a put are not copied: a copy of megabytes would block the interpreter and the event loop."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from tidelog.remote.objects.stores.streams import Parts
 MIB = 1024 * 1024
 
 
-class Remembering(io.BytesIO):
-    """A source that keeps what it gave."""
+class RecordingSource(io.BytesIO):
+    """A source that keeps the chunks that it returned."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content)
-        self.given: list[bytes] = []
+        self.returned: list[bytes] = []
 
     def read(self, size: int | None = -1, /) -> bytes:
-        self.given.append(super().read(size))
-        return self.given[-1]
+        self.returned.append(super().read(size))
+        return self.returned[-1]
 
 
 @pytest.mark.parametrize("size", [5 * MIB, 12 * MIB + 3])
-def test_a_part_of_a_file_is_what_the_file_gave_and_no_copy_of_it(size: int) -> None:
-    source = Remembering(Random(size).randbytes(size))
+def test_a_part_references_the_bytes_read_from_the_file(size: int) -> None:
+    source = RecordingSource(Random(size).randbytes(size))
     parts = Parts("store", "key", source, size)
     taken = []
     while part := parts.next_part(5 * MIB):
         taken.append(part)
     assert b"".join(taken) == source.getvalue()
-    assert all(any(part is given for given in source.given) for part in taken)
+    assert all(any(part is given for given in source.returned) for part in taken)
 
 
-def test_a_file_that_grows_while_it_is_put_is_noticed(tmp_path: Path) -> None:
+def test_a_file_that_grows_during_put_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "segment.log"
     path.write_bytes(bytes(MIB + 1))
     with (

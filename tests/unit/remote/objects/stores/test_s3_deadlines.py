@@ -1,4 +1,4 @@
-"""An attempt ends when its time is over, whatever the server does meanwhile."""
+"""An attempt ends at its deadline, however slowly the server responds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.support.network.dripping_server import dripping_server
-from tests.support.patience import ends
+from tests.support.network.slow_server import slow_server
+from tests.support.time_limits import ends
 from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.remote.objects.stores.backends import object_store
 from tidelog.remote.objects.stores.s3_deadlines import Deadlines
@@ -26,8 +26,8 @@ DRIPS = {
 
 @pytest.mark.parametrize("operation", ["put", "get", "size", "list"])
 @pytest.mark.parametrize("drip", DRIPS)
-def test_a_server_that_drips_for_ever_holds_no_call(drip: str, operation: str) -> None:
-    with dripping_server(*DRIPS[drip]) as endpoint:
+def test_a_slow_server_cannot_exceed_the_deadline(drip: str, operation: str) -> None:
+    with slow_server(*DRIPS[drip]) as endpoint:
         values = {
             "s3.bucket.name": "b",
             "s3.endpoint.url": endpoint,
@@ -49,11 +49,11 @@ def test_a_server_that_drips_for_ever_holds_no_call(drip: str, operation: str) -
             except RemoteStorageError as error:
                 assert "s3://b" in str(error)
             else:
-                # The head of the answer was all that these need.
+                # This call needs only the head of the response.
                 assert (drip, operation) in {("a body", "size")}
 
 
-def test_a_call_that_ended_in_time_is_unchanged() -> None:
+def test_a_call_within_its_deadline_is_unaffected() -> None:
     deadlines = Deadlines(SYSTEM_CLOCK)
     one, other = socket.socketpair()
     with one, other:
@@ -66,7 +66,7 @@ def test_a_call_that_ended_in_time_is_unchanged() -> None:
         assert other.recv(1) == b"y"
 
 
-def test_a_socket_whose_time_has_expired_is_shut_down() -> None:
+def test_an_expired_socket_is_shut_down() -> None:
     deadlines = Deadlines(SYSTEM_CLOCK)
     one, other = socket.socketpair()
     with one, other, closing(deadlines):

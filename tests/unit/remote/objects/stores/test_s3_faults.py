@@ -1,4 +1,4 @@
-"""The S3 adapter behind a proxy that misbehaves: right bytes or RemoteStorageError, and always an end."""
+"""The S3 adapter behind a fault proxy: correct bytes or RemoteStorageError, always in time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.patience import ends
 from tests.support.s3.fault_proxy import (
     Fault,
     FaultProxy,
@@ -26,13 +25,14 @@ from tests.support.s3.fault_proxy import (
     truncate,
 )
 from tests.support.s3.server import S3Server
+from tests.support.time_limits import ends
 from tests.support.waiting import wait_until
 from tests.unit.remote.objects.stores.conftest import NewStore
 from tidelog.remote.objects.stores.port import ObjectStore
 from tidelog.remote.ports.storage_manager import RemoteResourceNotFound, RemoteStorageError
 
 MIB = 1024 * 1024
-HASTY = {
+SHORT_TIMEOUTS = {
     "s3.api.call.timeout": "1500",
     "s3.api.call.attempt.timeout": "700",
     "s3.read.timeout": "300",
@@ -40,9 +40,9 @@ HASTY = {
     "s3.api.call.attempts": "4",
     "s3.multipart.upload.part.size": str(5 * MIB),
 }
-ROOMY = {**HASTY, "s3.api.call.timeout": "20000", "s3.api.call.attempt.timeout": "1500"}
-PATIENT = {**ROOMY, "s3.api.call.attempt.timeout": "10000", "s3.read.timeout": "10000"}
-"""For faults that are noticed at once: no timeout must pass, however busy the machine is."""
+LONG_TIMEOUTS = {**SHORT_TIMEOUTS, "s3.api.call.timeout": "20000", "s3.api.call.attempt.timeout": "1500"}
+NO_TIMEOUTS = {**LONG_TIMEOUTS, "s3.api.call.attempt.timeout": "10000", "s3.read.timeout": "10000"}
+"""For faults that are detected at once: no timeout may expire, even on a busy machine."""
 LARGE = Random(5).randbytes(11 * MIB)
 SMALL = Random(6).randbytes(5000)
 
@@ -80,10 +80,10 @@ def keys_of(store: ObjectStore) -> list[str]:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_that_passes_is_not_noticed(
+def test_a_temporary_fault_is_retried(
     s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, fault: str, name: str
 ) -> None:
-    store = proxied(ROOMY)
+    store = proxied(LONG_TIMEOUTS)
     store.put("old", SMALL)
     operation = OPERATIONS[name]
     rule = proxy.inject(FAULTS[fault], times=1)
@@ -103,10 +103,10 @@ def outcome_of(store: ObjectStore, operation: Operation) -> object:
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_under_a_fault_that_stays_every_call_gives_the_right_answer_or_an_error_and_ends(
+def test_under_a_permanent_fault_every_call_ends_with_the_correct_result_or_an_error(
     s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, fault: str
 ) -> None:
-    store = proxied(HASTY)
+    store = proxied(SHORT_TIMEOUTS)
     store.put("old", SMALL)
     store.put("going", SMALL)
     proxy.inject(FAULTS[fault])
@@ -129,10 +129,8 @@ def test_under_a_fault_that_stays_every_call_gives_the_right_answer_or_an_error_
             assert store.get(key).read() == content
 
 
-def test_during_an_outage_every_call_ends_with_an_error_and_afterwards_all_is_well(
-    proxy: FaultProxy, proxied: NewStore
-) -> None:
-    store = proxied(HASTY)
+def test_calls_fail_during_an_outage_and_succeed_after_it(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied(SHORT_TIMEOUTS)
     store.put("old", SMALL)
     proxy.go_down()
     for operation in OPERATIONS.values():
@@ -144,8 +142,8 @@ def test_during_an_outage_every_call_ends_with_an_error_and_afterwards_all_is_we
         assert operation.run(store) == operation.answer
 
 
-def test_a_body_that_breaks_off_is_read_on_from_there(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied(ROOMY)
+def test_a_truncated_body_is_continued_at_its_end(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied(LONG_TIMEOUTS)
     content = Random(7).randbytes(3 * MIB)
     store.put("a", content)
     proxy.inject(truncate(keep=MIB), method="GET", times=2)
@@ -154,10 +152,8 @@ def test_a_body_that_breaks_off_is_read_on_from_there(proxy: FaultProxy, proxied
     assert [int(text.removeprefix("bytes=").split("-")[0]) for text in ranges] == [5, 5 + MIB, 5 + 2 * MIB]
 
 
-def test_an_object_that_is_replaced_between_two_answers_is_not_mixed(
-    proxy: FaultProxy, proxied: NewStore
-) -> None:
-    store = proxied(ROOMY)
+def test_an_object_replaced_between_two_responses_is_not_mixed(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied(LONG_TIMEOUTS)
     store.put("a", bytes(2 * MIB))
     proxy.inject(truncate(keep=MIB), method="GET", times=1)
     stream = store.get("a")
@@ -167,10 +163,8 @@ def test_an_object_that_is_replaced_between_two_answers_is_not_mixed(
         stream.read(MIB)
 
 
-def test_a_server_that_does_not_care_for_ranges_gives_no_wrong_bytes(
-    proxy: FaultProxy, proxied: NewStore
-) -> None:
-    store = proxied(PATIENT)
+def test_a_server_without_range_support_returns_no_wrong_bytes(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied(NO_TIMEOUTS)
     store.put("a", SMALL)
     proxy.inject(canned(200, SMALL))
     with pytest.raises(RemoteStorageError, match="a range was requested"):
@@ -178,29 +172,27 @@ def test_a_server_that_does_not_care_for_ranges_gives_no_wrong_bytes(
     assert store.get("a").read() == SMALL
 
 
-def test_an_upload_of_which_the_answer_was_lost_is_not_left_behind(
+def test_an_upload_with_a_lost_response_is_not_left_behind(
     s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
 ) -> None:
-    store = proxied(PATIENT)
+    store = proxied(NO_TIMEOUTS)
     proxy.inject(lost_answer(), method="POST", matching=r"\?uploads", times=3)
     store.put("a", LARGE)
     assert store.get("a").read() == LARGE
     assert s3.uploads(bucket) == []
 
 
-def test_an_upload_that_was_completed_without_an_answer_is_known_to_be_there(
-    proxy: FaultProxy, proxied: NewStore
-) -> None:
-    store = proxied(PATIENT)
+def test_an_upload_completed_without_response_is_recognized(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied(NO_TIMEOUTS)
     proxy.inject(lost_answer(), method="POST", matching=r"uploadId=", times=1)
     store.put("a", LARGE)
     assert store.get("a").read() == LARGE
 
 
-def test_a_completion_that_fails_inside_an_answer_of_success_is_tried_again(
+def test_an_error_in_a_successful_completion_response_is_retried(
     s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
 ) -> None:
-    store = proxied(ROOMY)
+    store = proxied(LONG_TIMEOUTS)
     rule = proxy.inject(server_error(200), method="POST", matching=r"uploadId=", times=2)
     store.put("a", LARGE)
     assert rule.hits == 2
@@ -208,10 +200,10 @@ def test_a_completion_that_fails_inside_an_answer_of_success_is_tried_again(
     assert s3.uploads(bucket) == []
 
 
-def test_another_object_of_that_key_is_not_taken_for_the_upload_that_failed(
+def test_a_different_object_with_the_key_is_not_taken_for_the_failed_upload(
     s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
 ) -> None:
-    store = proxied(HASTY)
+    store = proxied(SHORT_TIMEOUTS)
     store.put("a", bytes(len(LARGE)))
     proxy.inject(server_error(), method="POST", matching=r"uploadId=")
     with pytest.raises(RemoteStorageError):
@@ -221,10 +213,10 @@ def test_another_object_of_that_key_is_not_taken_for_the_upload_that_failed(
 
 
 @pytest.mark.parametrize("part", [1, 2, 3])
-def test_an_upload_that_fails_at_any_part_is_aborted(
+def test_a_multipart_upload_that_fails_at_any_part_is_aborted(
     s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, part: int
 ) -> None:
-    store = proxied(HASTY)
+    store = proxied(SHORT_TIMEOUTS)
     proxy.inject(server_error(), method="PUT", matching=rf"partNumber={part}\b")
     with pytest.raises(RemoteStorageError, match="'a'"):
         store.put("a", LARGE)
@@ -232,10 +224,10 @@ def test_an_upload_that_fails_at_any_part_is_aborted(
     assert keys_of(store) == []
 
 
-def test_an_upload_that_could_not_be_aborted_is_aborted_after_the_next_put(
+def test_a_failed_abort_is_repeated_after_the_next_put(
     s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore
 ) -> None:
-    store = proxied(HASTY)
+    store = proxied(SHORT_TIMEOUTS)
     proxy.inject(server_error(), matching=r"uploadId=")
     with pytest.raises(RemoteStorageError):
         store.put("a", LARGE)
@@ -249,10 +241,10 @@ DELETED = b"""<?xml version="1.0"?><DeleteResult xmlns="http://s3.amazonaws.com/
 ERROR = b"<Error><Key>%s</Key><Code>%s</Code><Message>said the server</Message></Error>"
 
 
-def test_keys_that_a_server_refuses_to_delete_are_named_and_others_deleted(
+def test_keys_the_server_refuses_to_delete_are_reported_and_others_deleted(
     proxy: FaultProxy, proxied: NewStore
 ) -> None:
-    store = proxied(ROOMY)
+    store = proxied(LONG_TIMEOUTS)
     store.put("b", b"x")
     keys = [f"a{number}" for number in range(1000)] + ["b"]
     refused = DELETED % (ERROR % (b"a7", b"AccessDenied") + ERROR % (b"a8", b"NoSuchKey"))
@@ -262,10 +254,8 @@ def test_keys_that_a_server_refuses_to_delete_are_named_and_others_deleted(
     assert keys_of(store) == []
 
 
-def test_keys_that_were_not_deleted_for_now_are_deleted_by_another_call(
-    proxy: FaultProxy, proxied: NewStore
-) -> None:
-    store = proxied(ROOMY)
+def test_keys_not_deleted_temporarily_are_deleted_by_a_retry(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied(LONG_TIMEOUTS)
     for key in "abc":
         store.put(key, b"x")
     proxy.inject(canned(200, DELETED % (ERROR % (b"b", b"SlowDown"))), method="POST", times=1)
@@ -273,8 +263,8 @@ def test_keys_that_were_not_deleted_for_now_are_deleted_by_another_call(
     assert keys_of(store) == ["a", "c"]
 
 
-def test_what_a_server_forbids_is_not_tried_again(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied(ROOMY)
+def test_a_forbidden_request_is_not_retried(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied(LONG_TIMEOUTS)
     rule = proxy.inject(server_error(403, "AccessDenied"))
     for operation in OPERATIONS.values():
         rule.hits = 0
@@ -284,7 +274,7 @@ def test_what_a_server_forbids_is_not_tried_again(proxy: FaultProxy, proxied: Ne
         assert not isinstance(raised.value, RemoteResourceNotFound)
 
 
-def test_a_bucket_that_is_not_there_is_an_error_and_no_missing_object(
+def test_a_missing_bucket_is_an_error_and_not_a_missing_object(
     s3: S3Server, proxy: FaultProxy, proxied: NewStore
 ) -> None:
     store = proxied({"s3.bucket.name": "tidelog-test-no-such-bucket"})
@@ -294,8 +284,8 @@ def test_a_bucket_that_is_not_there_is_an_error_and_no_missing_object(
         assert not isinstance(raised.value, RemoteResourceNotFound)
 
 
-def test_closing_ends_a_call_that_waits(proxy: FaultProxy, proxied: NewStore) -> None:
-    store = proxied({**ROOMY, "s3.read.timeout": "30000"})
+def test_close_ends_a_waiting_call(proxy: FaultProxy, proxied: NewStore) -> None:
+    store = proxied({**LONG_TIMEOUTS, "s3.read.timeout": "30000"})
     rule = proxy.inject(silence())
     outcome: list[Exception] = []
 
@@ -313,7 +303,7 @@ def test_closing_ends_a_call_that_waits(proxy: FaultProxy, proxied: NewStore) ->
     assert outcome
 
 
-STORM: tuple[Fault, ...] = (
+RANDOM_FAULTS: tuple[Fault, ...] = (
     server_error(),
     slow_down(),
     reset(),
@@ -325,12 +315,12 @@ STORM: tuple[Fault, ...] = (
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_in_a_storm_of_faults_every_object_is_a_whole_version(
+def test_under_random_faults_every_object_is_a_complete_version(
     s3: S3Server, bucket: str, proxy: FaultProxy, proxied: NewStore, seed: int
 ) -> None:
     random = Random(seed)
-    store = proxied(HASTY)
-    for fault in STORM:
+    store = proxied(SHORT_TIMEOUTS)
+    for fault in RANDOM_FAULTS:
         proxy.inject(fault, probability=0.04 if fault.kind != "silence" else 0.01)
     possible: dict[str, set[bytes | None]] = {}
     done = failed = 0

@@ -1,4 +1,4 @@
-"""Config texts of the S3 adapter, and what of them reaches the wire."""
+"""Settings of the S3 adapter, and their effect on requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LEAST = {"s3.bucket.name": "b", "s3.region": "eu-north-1"}
 SECRET = "very-secret"
 
 
-def test_least_settings_have_the_defaults_of_aiven_and_bounded_times() -> None:
+def test_minimal_settings_have_aivens_defaults_and_bounded_timeouts() -> None:
     settings = S3Settings.from_config(LEAST)
     assert settings == S3Settings(
         bucket="b",
@@ -45,7 +45,7 @@ def test_least_settings_have_the_defaults_of_aiven_and_bounded_times() -> None:
     )
 
 
-def test_an_endpoint_of_ones_own_needs_no_region() -> None:
+def test_a_custom_endpoint_needs_no_region() -> None:
     values = {"s3.bucket.name": "b", "s3.endpoint.url": "http://127.0.0.1:9000"}
     assert S3Settings.from_config(values).region == "us-east-1"
 
@@ -76,7 +76,7 @@ def test_an_endpoint_of_ones_own_needs_no_region() -> None:
         ({"s3.buckt.name": SECRET}, "s3.buckt.name=[not shown]; the key is unknown; allowed is one of: s3."),
     ],
 )
-def test_a_wrong_value_is_reported_in_one_line_without_secrets(changes: dict[str, Any], text: str) -> None:
+def test_an_invalid_value_is_reported_in_one_line_without_secrets(changes: dict[str, Any], text: str) -> None:
     values = {key: value for key, value in {**LEAST, **changes}.items() if value is not None}
     with pytest.raises(ConfigError) as raised:
         S3Settings.from_config(values)
@@ -90,9 +90,9 @@ def test_settings_do_not_show_secrets() -> None:
     assert SECRET not in repr(settings)
 
 
-def test_credentials_of_a_file_are_read_again_when_it_changes(tmp_path: Path) -> None:
+def test_a_changed_credentials_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "credentials"
-    file.write_text("# ours\naws.access.key.id=one\nrsm.config.storage.aws.secret.access.key = a=b\n")
+    file.write_text("# credentials\naws.access.key.id=one\nrsm.config.storage.aws.secret.access.key = a=b\n")
     credentials = FileCredentials(str(file))
     assert credentials.get_frozen_credentials()[:3] == ("one", "a=b", None)
     file.write_text("aws.access.key.id=second\naws.secret.access.key=c\naws.session.token=t\n")
@@ -103,7 +103,7 @@ def test_credentials_of_a_file_are_read_again_when_it_changes(tmp_path: Path) ->
     assert credentials.get_frozen_credentials()[:3] == ("second", "c", "t")
 
 
-def test_a_credentials_file_that_cannot_be_read_is_reported_at_once(tmp_path: Path) -> None:
+def test_an_unreadable_credentials_file_is_reported_at_start(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path / "empty"):
         if path.name == "empty":
             path.write_text("")
@@ -111,7 +111,9 @@ def test_a_credentials_file_that_cannot_be_read_is_reported_at_once(tmp_path: Pa
             object_store("s3", {**LEAST, "aws.credentials.file": str(path)})
 
 
-def test_credentials_of_a_file_sign_requests(proxy: FaultProxy, proxied: NewStore, tmp_path: Path) -> None:
+def test_requests_are_signed_with_credentials_of_a_file(
+    proxy: FaultProxy, proxied: NewStore, tmp_path: Path
+) -> None:
     plain = proxied()
     plain.put("a", b"x")
     values = {"aws.access.key.id": "key-of-the-file", "aws.secret.access.key": "s"}
@@ -154,7 +156,7 @@ def test_checksums_are_sent_as_configured(proxy: FaultProxy, proxied: NewStore) 
     assert checksum_headers(proxy, "POST") == {"content-md5"}
 
 
-def test_calls_one_after_the_other_use_one_connection(proxy: FaultProxy, proxied: NewStore) -> None:
+def test_sequential_calls_share_one_connection(proxy: FaultProxy, proxied: NewStore) -> None:
     store = proxied()
     for number in range(10):
         store.put(f"a{number}", bytes(5000))
@@ -165,7 +167,7 @@ def test_calls_one_after_the_other_use_one_connection(proxy: FaultProxy, proxied
     assert proxy.accepted == 1
 
 
-def test_streams_that_are_closed_early_leave_no_connection_open(proxy: FaultProxy, proxied: NewStore) -> None:
+def test_streams_closed_early_leave_no_connection_open(proxy: FaultProxy, proxied: NewStore) -> None:
     store = proxied()
     store.put("a", bytes(3_000_000))
     streams = [store.get("a") for _ in range(5)]

@@ -1,4 +1,4 @@
-"""Parts of an upload whose process died: nobody sees them, and nobody but a deletion finds them."""
+"""Multipart uploads of a killed process are invisible to reads and aborted by a deletion."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ KEY = "t-id/0/00000000000000000000-uuid"
 
 
 def begin_upload(s3: S3Server, bucket: str, key: str) -> None:
-    """As a process does that is killed before the second part."""
+    """Begin an upload like a process that is killed before the second part."""
     client = s3.client()
     upload = client.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]
     client.upload_part(Bucket=bucket, Key=key, UploadId=upload, PartNumber=1, Body=bytes(5 << 20))
 
 
-def test_a_deletion_aborts_the_uploads_that_a_killed_process_left_and_no_others(
+def test_a_deletion_aborts_only_its_own_abandoned_uploads(
     s3: S3Server, bucket: str, proxied: NewStore
 ) -> None:
     for key in (f"{KEY}.log", f"{KEY}.log.other", "t-id/0/00000000000000000100-uuid.log"):

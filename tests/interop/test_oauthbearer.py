@@ -1,0 +1,280 @@
+"""OAUTHBEARER with librdkafka, aiokafka and kafka-python, with tokens of an identity provider."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from tests.support.security.identity_provider import (
+    AUDIENCE,
+    ISSUER,
+    KEYS_PATH,
+    SECRET,
+    TOKEN_PATH,
+    IdentityProvider,
+    SigningKey,
+    claims,
+    running_provider,
+    unsecured,
+)
+from tidelog.broker.config.oauthbearer_config import SIGNED_VALIDATOR, UNSECURED_VALIDATOR
+from tidelog.security.oauthbearer.allowed_resources import ALLOWED_URLS_VARIABLE
+from tidelog.testing.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+LISTENER = "SASL_PLAINTEXT"
+PREFIX = "listener.name.sasl_plaintext.oauthbearer."
+TIMEOUT_S = 20.0
+KEY = SigningKey()
+ROTATED, UNKNOWN = SigningKey("key-2", number=2), SigningKey("key-3", number=3)
+FORGED = SigningKey(KEY.key_id, number=3)
+BASE = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "connection.failed.authentication.delay.ms": "20",
+}
+
+Access = Callable[[str, str], int]
+"""Produces and reads one record with a token; returns the number of records, or raises PermissionError."""
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A broker and its identity provider."""
+
+    cluster: EmbeddedCluster
+    provider: IdentityProvider
+
+    @property
+    def servers(self) -> str:
+        """Return the listener that requires tokens."""
+        return f"127.0.0.1:{self.cluster.run(lambda node: node.bound_port(LISTENER))}"
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[Secured]:
+    """Run a broker that verifies tokens with the keys of a provider."""
+    with running_provider() as provider, pytest.MonkeyPatch.context() as patch:
+        url = provider.url + KEYS_PATH
+        patch.setenv(ALLOWED_URLS_VARIABLE, url)
+        config = {
+            **BASE,
+            f"{PREFIX}sasl.server.callback.handler.class": SIGNED_VALIDATOR,
+            "sasl.oauthbearer.jwks.endpoint.url": url,
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:alice;User:ANONYMOUS",
+        }
+        with EmbeddedCluster(config=config) as cluster:
+            yield Secured(cluster, provider)
+
+
+def with_confluent(servers: str, token: str) -> int:
+    return confluent_round_trip(servers, {"oauth_cb": lambda _: (token, time.time() + 3600)})
+
+
+def confluent_round_trip(servers: str, options: dict[str, Any]) -> int:
+    topic, errors = f"topic-{uuid4().hex[:12]}", list[KafkaError]()
+    options = {
+        "bootstrap.servers": servers,
+        "security.protocol": LISTENER,
+        "sasl.mechanism": "OAUTHBEARER",
+        "log_level": 0,
+        **options,
+    }
+    producer = Producer({**options, "error_cb": errors.append})
+    producer.produce(topic, b"value")
+    deadline = time.monotonic() + TIMEOUT_S
+    while producer.flush(0.1) and not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
+        assert time.monotonic() < deadline, errors
+    if errors:
+        producer.purge()
+        raise PermissionError(str(errors[0]))
+    consumer = Consumer({**options, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    try:
+        message = consumer.poll(TIMEOUT_S)
+        return 0 if message is None or message.error() else 1
+    finally:
+        consumer.close()
+
+
+def with_kafka_python(servers: str, token: str) -> int:
+    class Provider(AbstractTokenProvider):
+        def token(self) -> str:
+            return token
+
+    topic = f"topic-{uuid4().hex[:12]}"
+    options: dict[str, Any] = {
+        "bootstrap_servers": servers,
+        "security_protocol": LISTENER,
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": Provider(),
+    }
+    try:
+        producer = KafkaProducer(**options, bootstrap_timeout_ms=3_000)
+    except Exception as error:
+        raise PermissionError(str(error)) from error
+    producer.send(topic, b"value").get(TIMEOUT_S)
+    producer.close()
+    consumer = KafkaConsumer(
+        topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=int(TIMEOUT_S * 1000)
+    )
+    try:
+        return 1 if next(iter(consumer), None) is not None else 0
+    finally:
+        consumer.close()
+
+
+def with_aiokafka(servers: str, token: str) -> int:
+    return asyncio.run(_with_aiokafka(servers, token))
+
+
+async def _with_aiokafka(servers: str, token: str) -> int:
+    class Provider(AioTokenProvider):
+        async def token(self) -> str:
+            return token
+
+    topic = f"topic-{uuid4().hex[:12]}"
+    options: dict[str, Any] = {
+        "bootstrap_servers": servers,
+        "security_protocol": LISTENER,
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": Provider(),
+    }
+    producer = AIOKafkaProducer(**options)
+    try:
+        await producer.start()
+    except Exception as error:
+        await producer.stop()
+        raise PermissionError(str(error)) from error
+    await producer.send_and_wait(topic, b"value")
+    await producer.stop()
+    consumer = AIOKafkaConsumer(topic, **options, auto_offset_reset="earliest")
+    await consumer.start()
+    try:
+        return 1 if await asyncio.wait_for(consumer.getone(), TIMEOUT_S) else 0
+    finally:
+        await consumer.stop()
+
+
+ACCESS: dict[str, Access] = {
+    "confluent": with_confluent,
+    "kafka_python": with_kafka_python,
+    "aiokafka": with_aiokafka,
+}
+
+
+@pytest.mark.parametrize("client", ACCESS)
+def test_a_valid_token_gives_access(secured: Secured, client: str) -> None:
+    assert ACCESS[client](secured.servers, KEY.sign(claims())) == 1
+
+
+def rejected_tokens() -> dict[str, str]:
+    now_s = int(time.time())
+    return {
+        "expired": KEY.sign(claims(exp=now_s - 60, iat=now_s - 120)),
+        "audience": KEY.sign(claims(aud="other")),
+        "issuer": KEY.sign(claims(iss="https://other.example")),
+        "unknown key": UNKNOWN.sign(claims()),
+        "signature": FORGED.sign(claims()),
+        "unsecured": unsecured(claims()),
+        "garbage": "garbage",
+        "oversized": KEY.sign(claims(padding="x" * 70_000)),
+    }
+
+
+@pytest.mark.parametrize("kind", rejected_tokens())
+def test_other_tokens_give_no_access(secured: Secured, kind: str) -> None:
+    with pytest.raises(PermissionError):
+        with_aiokafka(secured.servers, rejected_tokens()[kind])
+
+
+@pytest.mark.parametrize("client", ACCESS)
+@pytest.mark.parametrize("kind", ["signature", "expired"])
+def test_no_client_gets_access_with_a_rejected_token(secured: Secured, client: str, kind: str) -> None:
+    with pytest.raises(PermissionError):
+        ACCESS[client](secured.servers, rejected_tokens()[kind])
+
+
+def test_librdkafka_obtains_its_token_from_the_provider(secured: Secured) -> None:
+    oidc = {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "client",
+        "sasl.oauthbearer.client.secret": SECRET,
+        "sasl.oauthbearer.token.endpoint.url": secured.provider.url + TOKEN_PATH,
+        "sasl.oauthbearer.extensions": "traceId=123",
+    }
+    assert confluent_round_trip(secured.servers, oidc) == 1
+
+
+def test_a_rotated_key_is_accepted_without_a_restart(secured: Secured) -> None:
+    secured.provider.keys = [KEY, ROTATED]
+    # The first connection causes the fetch of the keys, and librdkafka connects again.
+    options: dict[str, Any] = {"oauth_cb": lambda _: (ROTATED.sign(claims()), time.time() + 3600)}
+    common = {"bootstrap.servers": secured.servers, "security.protocol": LISTENER}
+    producer = Producer({**common, "sasl.mechanism": "OAUTHBEARER", "log_level": 0, **options})
+    producer.produce(f"topic-{uuid4().hex[:12]}", b"value")
+    assert producer.flush(TIMEOUT_S) == 0
+
+
+def test_a_session_ends_with_its_token_and_librdkafka_authenticates_again(secured: Secured) -> None:
+    tokens: list[str] = []
+
+    def token(_: str) -> tuple[str, float]:
+        now_s = time.time()
+        tokens.append(KEY.sign(claims(iat=now_s, exp=now_s + 4)))
+        # librdkafka checks each second if it must replace its token.
+        return tokens[-1], now_s + 2
+
+    errors: list[KafkaError] = []
+    common = {"bootstrap.servers": secured.servers, "security.protocol": LISTENER}
+    options = {**common, "sasl.mechanism": "OAUTHBEARER", "oauth_cb": token, "error_cb": errors.append}
+    producer = Producer(options)
+    topic, ends = f"topic-{uuid4().hex[:12]}", time.monotonic() + 5.5
+    while time.monotonic() < ends:
+        producer.produce(topic, b"value")
+        assert producer.flush(TIMEOUT_S) == 0
+        producer.poll(0.1)
+    assert errors == [] and len(tokens) >= 2
+
+
+def test_the_principal_is_the_subject_of_the_token(secured: Secured) -> None:
+    def topics(subject: str) -> set[str]:
+        options: dict[str, Any] = {
+            "bootstrap.servers": secured.servers,
+            "security.protocol": LISTENER,
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (KEY.sign(claims(sub=subject)), time.time() + 3600),
+        }
+        admin = AdminClient(options)
+        admin.poll(0)
+        return set(admin.list_topics(timeout=TIMEOUT_S).topics)
+
+    assert with_aiokafka(secured.servers, KEY.sign(claims())) == 1
+    assert topics("alice") and topics("bob") == set()
+
+
+def test_unsecured_tokens_are_accepted_only_if_the_validator_is_named() -> None:
+    config = {**BASE, f"{PREFIX}sasl.server.callback.handler.class": UNSECURED_VALIDATOR}
+    with EmbeddedCluster(config=config) as cluster:
+        servers = f"127.0.0.1:{cluster.run(lambda node: node.bound_port(LISTENER))}"
+        assert with_aiokafka(servers, unsecured(claims())) == 1
+        options = {"enable.sasl.oauthbearer.unsecure.jwt": True, "sasl.oauthbearer.config": "principal=alice"}
+        assert confluent_round_trip(servers, options) == 1
+        with pytest.raises(PermissionError):
+            with_aiokafka(servers, KEY.sign(claims()))

@@ -1,0 +1,278 @@
+"""OAUTHBEARER of our clients and between our nodes: three nodes whose listeners all require tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.support.security.identity_provider import (
+    AUDIENCE,
+    ISSUER,
+    KEYS_PATH,
+    SECRET,
+    TOKEN_PATH,
+    IdentityProvider,
+    SigningKey,
+    claims,
+    running_provider,
+)
+from tests.support.waiting import wait_until
+from tidelog.broker.config.oauthbearer_config import SIGNED_VALIDATOR, UNSECURED_VALIDATOR
+from tidelog.broker.node.node import BrokerNode
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.admin.types import ConfigResource, NewTopic, ResourceType
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.producer.producer import Producer
+from tidelog.clients.security.oauthbearer.login_settings import LOGIN_HANDLER
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.security.jaas import OAUTHBEARER_LOGIN_MODULE
+from tidelog.security.oauthbearer.allowed_resources import ALLOWED_FILES_VARIABLE, ALLOWED_URLS_VARIABLE
+from tidelog.testing.embedded import EmbeddedCluster
+
+pytestmark = pytest.mark.interop
+
+NODE_SECRET = "canary-node-4e"
+RETRIEVER = "org.apache.kafka.common.security.oauthbearer.JwtBearerJwtRetriever"
+KEY = SigningKey()
+Options = dict[str, Any]
+
+
+def listener(name: str, provider: IdentityProvider) -> dict[str, str]:
+    """Return the settings of one listener, for clients and for connections of other nodes."""
+    prefix = f"listener.name.{name}.oauthbearer.sasl."
+    jaas = f'{OAUTHBEARER_LOGIN_MODULE} required clientId="node" clientSecret="{NODE_SECRET}";'
+    return {
+        f"{prefix}jaas.config": jaas,
+        f"{prefix}server.callback.handler.class": SIGNED_VALIDATOR,
+        f"{prefix}login.callback.handler.class": LOGIN_HANDLER,
+        f"{prefix}oauthbearer.jwks.endpoint.url": provider.url + KEYS_PATH,
+        f"{prefix}oauthbearer.token.endpoint.url": provider.url + TOKEN_PATH,
+    }
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[IdentityProvider]:
+    """Run a provider whose tokens are valid for 6 s, so that sessions end while the tests run."""
+
+    def short() -> dict[str, Any]:
+        now_s = time.time()
+        return claims(iat=now_s, exp=now_s + 6)
+
+    with running_provider() as running:
+        running.token_claims = short
+        yield running
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    provider: IdentityProvider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[EmbeddedCluster]:
+    """Run three nodes, each of them broker and controller."""
+    folder = tmp_path_factory.mktemp("files")
+    config = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.clock.skew.seconds": "1",
+        "connection.failed.authentication.delay.ms": "20",
+        **listener("plaintext", provider),
+        **listener("controller", provider),
+    }
+    (folder / "token").write_text(KEY.sign(claims()) + "\n")
+    (folder / "key.pem").write_bytes(KEY.private.as_pem(private=True))
+    urls = (provider.url + KEYS_PATH, provider.url + TOKEN_PATH, (folder / "token").as_uri())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ALLOWED_URLS_VARIABLE, ",".join(urls))
+        patch.setenv(ALLOWED_FILES_VARIABLE, str(folder / "key.pem"))
+        with EmbeddedCluster(nodes=3, config=config) as running:
+            wait_until(lambda: len(running.run(_brokers)) == 3)
+            running.folder = folder  # type: ignore[attr-defined]
+            yield running
+
+
+def _brokers(node: BrokerNode) -> set[int]:
+    return {broker.id for broker in node.services.image().brokers.values() if not broker.fenced}
+
+
+def options(cluster: EmbeddedCluster, **changes: Any) -> Options:
+    return {
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        **changes,
+    }
+
+
+def endpoint(cluster: EmbeddedCluster, provider: IdentityProvider, **changes: Any) -> Options:
+    return options(
+        cluster,
+        sasl_login_callback_handler_class=LOGIN_HANDLER,
+        sasl_oauthbearer_token_endpoint_url=provider.url + TOKEN_PATH,
+        sasl_oauthbearer_client_credentials_client_id="client",
+        sasl_oauthbearer_client_credentials_client_secret=SECRET,
+        **changes,
+    )
+
+
+async def topics(found: Options) -> set[str]:
+    async with Admin(**found) as admin:
+        return set(await admin.list_topics())
+
+
+def test_records_are_replicated_and_read(cluster: EmbeddedCluster, provider: IdentityProvider) -> None:
+    async def run() -> list[bytes | None]:
+        topic, found = f"topic-{uuid4().hex[:12]}", endpoint(cluster, provider)
+        async with Admin(**found) as admin:
+            await admin.create_topics([NewTopic(name=topic, num_partitions=3, replication_factor=3)])
+        producer = Producer(**found, transactional_id=topic)
+        await producer.start()
+        await producer.init_transactions()
+        producer.begin_transaction()
+        for number in range(30):
+            await producer.send(topic, b"%d" % number)
+        await producer.commit_transaction()
+        await producer.close()
+        consumer = Consumer(**found, group_id=topic, auto_offset_reset="earliest")
+        await consumer.start()
+        consumer.subscribe([topic])
+        values: list[bytes | None] = []
+        while len(values) < 30:
+            record = await consumer.getone(20_000)
+            assert record is not None
+            values.append(record.value)
+        await consumer.close()
+        return values
+
+    assert sorted(int(value or b"-1") for value in asyncio.run(run())) == list(range(30))
+
+
+def test_tokens_are_replaced_and_sessions_continue(
+    cluster: EmbeddedCluster, provider: IdentityProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> int:
+        topic = f"topic-{uuid4().hex[:12]}"
+        found = endpoint(cluster, provider)
+        async with Admin(**found) as admin:
+            await admin.create_topics([NewTopic(name=topic, num_partitions=3, replication_factor=3)])
+        producer = Producer(**found)
+        await producer.start()
+        loop, count = asyncio.get_running_loop(), 0
+        ends = loop.time() + 8
+        while loop.time() < ends:
+            await producer.send_and_wait(topic, b"value")
+            count += 1
+            await asyncio.sleep(0.01)
+        await producer.close()
+        return count
+
+    caplog.set_level(logging.INFO)
+    requests = provider.count(TOKEN_PATH)
+    assert asyncio.run(run()) > 50
+    assert provider.count(TOKEN_PATH) > requests + 1
+    assert "expired" not in caplog.text
+
+
+def test_other_sources_of_tokens(cluster: EmbeddedCluster, provider: IdentityProvider) -> None:
+    folder: Path = cluster.folder  # type: ignore[attr-defined]
+    credentials = f'clientId="client" clientSecret="{SECRET}"'
+    jaas = f'{OAUTHBEARER_LOGIN_MODULE} required {credentials} extension_traceId="5";'
+    sources: dict[str, Options] = {
+        "function": options(cluster, oauth_token_provider=lambda: KEY.sign(claims())),
+        "file": options(
+            cluster,
+            sasl_login_callback_handler_class=LOGIN_HANDLER,
+            sasl_oauthbearer_token_endpoint_url=(folder / "token").as_uri(),
+        ),
+        "jaas": options(
+            cluster,
+            sasl_login_callback_handler_class=LOGIN_HANDLER,
+            sasl_oauthbearer_token_endpoint_url=provider.url + TOKEN_PATH,
+            sasl_jaas_config=jaas,
+        ),
+        "jwt-bearer": options(
+            cluster,
+            sasl_login_callback_handler_class=LOGIN_HANDLER,
+            sasl_oauthbearer_token_endpoint_url=provider.url + TOKEN_PATH,
+            sasl_oauthbearer_jwt_retriever_class=RETRIEVER,
+            sasl_oauthbearer_assertion_private_key_file=str(folder / "key.pem"),
+            sasl_oauthbearer_assertion_claim_iss="client",
+        ),
+    }
+    for name, found in sources.items():
+        assert isinstance(asyncio.run(topics(found)), set), name
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"exp": 1, "iat": 0}, {"aud": "other"}, {"iss": "https://other.example"}],
+)
+def test_a_rejected_token_ends_an_operation_at_once(cluster: EmbeddedCluster, changes: Options) -> None:
+    token = KEY.sign(claims(**changes))
+    with pytest.raises(KafkaError, match="invalid_token") as raised:
+        asyncio.run(topics(options(cluster, oauth_token_provider=lambda: (token, time.time() + 60))))
+    assert raised.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert token not in "".join(traceback.format_exception(raised.value))
+
+
+def test_a_wrong_client_secret_ends_an_operation_at_once(
+    cluster: EmbeddedCluster, provider: IdentityProvider
+) -> None:
+    found = endpoint(cluster, provider)
+    with running_provider() as other, pytest.MonkeyPatch.context() as patch:
+        other.answer = lambda path: (401, b'{"error": "invalid_client"}')
+        patch.setenv(ALLOWED_URLS_VARIABLE, other.url)
+        found["sasl_oauthbearer_token_endpoint_url"] = other.url
+        with pytest.raises(KafkaError, match="HTTP status 401, invalid_client") as raised:
+            asyncio.run(topics(found))
+    assert raised.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "canary" not in "".join(traceback.format_exception(raised.value))
+
+
+def test_no_secret_and_no_token_is_logged_or_described(
+    cluster: EmbeddedCluster,
+    provider: IdentityProvider,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    found, token = endpoint(cluster, provider), KEY.sign(claims(aud="other"))
+
+    async def run() -> str:
+        async with Admin(**found) as admin:
+            text = repr(admin.config)
+            return text + repr(await admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))
+
+    text = asyncio.run(run())
+    with pytest.raises(KafkaError):
+        asyncio.run(topics(options(cluster, oauth_token_provider=lambda: token)))
+    text += repr(cluster.run(lambda node: node.services.config))
+    captured = capfd.readouterr()
+    everything = text + caplog.text + captured.out + captured.err
+    assert "sasl.oauthbearer.client.credentials.client.secret" in text
+    assert "canary" not in everything
+    assert token.split(".")[1] not in everything and "the audience 'other'" in caplog.text
+
+
+def test_unsecured_tokens_of_our_client() -> None:
+    handler = "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class"
+    config = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        handler: UNSECURED_VALIDATOR,
+    }
+    jaas = f'{OAUTHBEARER_LOGIN_MODULE} required unsecuredLoginStringClaim_sub="alice";'
+    with EmbeddedCluster(config=config) as running:
+        port = running.run(lambda node: node.bound_port("SASL_PLAINTEXT"))
+        found = options(running, sasl_jaas_config=jaas, bootstrap_servers=f"127.0.0.1:{port}")
+        assert asyncio.run(topics(found)) == set()

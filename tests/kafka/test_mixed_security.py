@@ -1,0 +1,305 @@
+"""Nodes of Apache Kafka and of Tidelog in one secured cluster: replication, forwarding, equal decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from tests.kafka.kafka_node import WITHIN_S, Engine, Node
+from tests.kafka.secured_cluster import KAFKAS, OURS, SecuredCluster, password_of
+from tests.support.waiting import wait_until
+from tidelog.clients.admin.admin import Admin
+from tidelog.clients.admin.security import AclBinding
+from tidelog.clients.admin.types import ConfigResource, NewTopic, ResourceType
+from tidelog.clients.consumer.consumer import Consumer as OwnConsumer
+from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
+from tidelog.protocol.errors import KafkaError as OwnError
+from tidelog.protocol.ids import TopicPartition as Place
+from tidelog.security.jaas import PLAIN_LOGIN_MODULE
+
+METADATA_TOPIC = "__remote_log_metadata"
+PREFIXED, DENY = PatternType.PREFIXED, PermissionType.DENY
+TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
+TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
+
+
+def grant(
+    secured: SecuredCluster,
+    kind: AclResourceType,
+    name: str,
+    *operations: AclOperation,
+    user: str = "alice",
+    pattern: PatternType = PatternType.LITERAL,
+    permission: PermissionType = PermissionType.ALLOW,
+    host: str = "*",
+) -> None:
+    """Create entries, and wait until both brokers have them."""
+    entries = [AclBinding(kind, name, f"User:{user}", each, permission, host, pattern) for each in operations]
+
+    async def create() -> None:
+        async with Admin(secured.cluster.bootstrap_servers, **own_options(secured, "admin")) as admin:
+            assert set((await admin.create_acls(entries)).values()) == {None}
+
+    asyncio.run(create())
+    for node in secured.brokers:
+        wait_until(partial(has_entries, secured, node, entries), timeout_s=WITHIN_S)
+
+
+def has_entries(secured: SecuredCluster, node: Node, entries: list[AclBinding]) -> bool:
+    """Return whether a broker has these entries."""
+
+    async def stored() -> set[AclBinding]:
+        async with Admin(node.address, **own_options(secured, "admin")) as admin:
+            return set(await admin.describe_acls())
+
+    return set(entries) <= asyncio.run(stored())
+
+
+def code(call: Callable[[], object]) -> str:
+    """Return the name of the error that a call of librdkafka raises, or an empty text."""
+    try:
+        call()
+    except KafkaException as error:
+        return str(error.args[0].name())
+    return ""
+
+
+def own_options(secured: SecuredCluster, user: str) -> dict[str, Any]:
+    """Return the options of our own clients for a user."""
+    return {
+        "security_protocol": "SASL_SSL",
+        "ssl_truststore_type": "PEM",
+        "ssl_truststore_location": secured.authority_file("ca"),
+        "sasl_mechanism": "PLAIN",
+        "sasl_jaas_config": (
+            f'{PLAIN_LOGIN_MODULE} required username="{user}" password="{password_of(user)}";'
+        ),
+    }
+
+
+def creation(secured: SecuredCluster, node: Node, user: str, topic: str) -> str:
+    """Return the error of a topic's creation that one broker forwards to the controller, or an empty text."""
+
+    async def create() -> str:
+        async with Admin(node.address, **own_options(secured, user)) as admin:
+            new = NewTopic(name=topic, num_partitions=1, replication_factor=1)
+            return await outcome(admin.create_topics([new]))
+
+    return asyncio.run(create())
+
+
+def write(options: dict[str, str], servers: str, topic: str, partition: int) -> None:
+    """Write one record; raise the error of the broker."""
+    producer = Producer(
+        {**options, "bootstrap.servers": servers, "message.timeout.ms": 20_000, "log_level": 0}
+    )
+    found: list[KafkaError | None] = []
+    producer.produce(topic, b"value", partition=partition, on_delivery=lambda error, _: found.append(error))
+    producer.flush(WITHIN_S)
+    if found[0] is not None:
+        raise KafkaException(found[0])
+
+
+async def read(secured: SecuredCluster, node: Node, user: str, place: Place) -> None:
+    """Read one record with a client that knows one broker; raise the broker's error."""
+    options = own_options(secured, user)
+    async with (
+        asyncio.timeout(WITHIN_S),
+        OwnConsumer(node.address, auto_offset_reset="earliest", **options) as consumer,
+    ):
+        consumer.assign([place])
+        while not await consumer.poll(1_000):
+            pass
+
+
+async def outcome(call: Awaitable[Any]) -> str:
+    """Return the name of the error that a call of our admin client raises or returns, or an empty text."""
+    try:
+        found = await call
+    except OwnError as error:
+        return error.code.name
+    errors = found.values() if isinstance(found, dict) else ()
+    return next((each.code.name for each in errors if isinstance(each, OwnError)), "")
+
+
+async def administrative(secured: SecuredCluster, node: Node, user: str, topic: str, new: str) -> list[str]:
+    """Return the results of a user's requests by an admin client that knows one broker."""
+    place = Place(topic, (OURS, KAFKAS).index(node.number))
+    broker = ConfigResource(ResourceType.BROKER, str(node.number))
+    described = ConfigResource(ResourceType.TOPIC, topic)
+    async with Admin(node.address, **own_options(secured, user)) as admin:
+        return [
+            await outcome(read(secured, node, user, place)),
+            await outcome(admin.list_group_offsets(topic)),
+            await outcome(admin.list_offsets({place: -1})),
+            await outcome(admin.describe_configs([described])),
+            await outcome(admin.describe_configs([broker])),
+            await outcome(admin.describe_acls()),
+            await outcome(admin.create_topics([NewTopic(name=new, num_partitions=1, replication_factor=1)])),
+            await outcome(admin.delete_topics([new])),
+            str(list(await admin.list_topics())),
+        ]
+
+
+def decisions(secured: SecuredCluster, node: Node, user: str, topic: str, new: str) -> list[str]:
+    """Return the results of a user's requests to one broker and, forwarded, to the active controller."""
+    options, partition = secured.librdkafka(user), (OURS, KAFKAS).index(node.number)
+    return [
+        code(lambda: write(options, node.address, topic, partition)),
+        *asyncio.run(administrative(secured, node, user, topic, new)),
+    ]
+
+
+def test_records_are_replicated_in_both_directions(secured: SecuredCluster) -> None:
+    secured.clients.create_topic("replicated", [[OURS, KAFKAS], [KAFKAS, OURS]])
+    values = [f"value {number}" for number in range(1000)]
+    secured.clients.produce("replicated", values, 2)
+    assert sorted(secured.clients.read("replicated", 1000, 2)) == sorted(values)
+    for index in range(2):
+
+        def replicas(index: int = index) -> set[bytes]:
+            return {node.log_bytes(f"replicated-{index}") for node in secured.brokers}
+
+        wait_until(lambda: len(replicas()) == 1, timeout_s=WITHIN_S)
+        assert len(replicas().pop()) > 5_000
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_the_same_client_gets_the_same_decisions_from_nodes_of_both_kinds(
+    secured: SecuredCluster, engine: Engine
+) -> None:
+    topic = f"decided-by-{engine.name.lower()}"
+    secured.led_by(engine)
+    secured.clients.create_topic(topic, [[OURS, KAFKAS], [KAFKAS, OURS]])
+
+    def decisions_of_brokers(user: str, new: str) -> list[list[str]]:
+        found = [
+            decisions(secured, node, user, topic, f"{topic}-{new}-{node.number}") for node in secured.brokers
+        ]
+        return [
+            [text.replace(f"-{new}-{node.number}", "") for text in one]
+            for one, node in zip(found, secured.brokers, strict=True)
+        ]
+
+    ours, kafkas = decisions_of_brokers("alice", "new")
+    assert ours == kafkas
+    assert ours[:4] == [
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "GROUP_AUTHORIZATION_FAILED",
+        "TOPIC_AUTHORIZATION_FAILED",
+    ]
+    assert topic not in ours[-1]
+    grant(secured, TOPIC, topic, AclOperation.READ, AclOperation.WRITE)
+    grant(secured, GROUP, topic, AclOperation.READ)
+    grant(secured, TOPIC, f"{topic}-new", AclOperation.CREATE, pattern=PREFIXED)
+    ours, kafkas = decisions_of_brokers("alice", "new")
+    assert ours == kafkas
+    assert ours[:4] == ["", "", "", ""]
+    assert ours[7:9] == ["", "TOPIC_AUTHORIZATION_FAILED"]
+    grant(secured, TOPIC, topic, AclOperation.WRITE, permission=DENY, host="127.0.0.1")
+    ours, kafkas = decisions_of_brokers("alice", "new")
+    assert ours == kafkas
+    assert ours[:2] == ["TOPIC_AUTHORIZATION_FAILED", ""]
+    ours, kafkas = decisions_of_brokers("admin", "other")
+    # Without the list of topics: a deletion may still be in progress.
+    assert ours[:9] == kafkas[:9] == [""] * 9
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_a_forwarded_request_is_decided_by_the_address_of_the_client(
+    secured: SecuredCluster, engine: Engine
+) -> None:
+    secured.led_by(engine)
+    prefix = f"forwarded-{engine.name.lower()}"
+    grant(secured, TOPIC, prefix, AclOperation.CREATE, pattern=PREFIXED, host="10.0.0.1")
+    for node in secured.brokers:
+        assert creation(secured, node, "alice", f"{prefix}-{node.number}") == "TOPIC_AUTHORIZATION_FAILED"
+    grant(secured, TOPIC, prefix, AclOperation.CREATE, pattern=PREFIXED, host="127.0.0.1")
+    for node in secured.brokers:
+        assert creation(secured, node, "alice", f"{prefix}-{node.number}") == ""
+
+
+@pytest.mark.parametrize("coordinator", [OURS, KAFKAS])
+def test_transactions_need_permission_and_commit_over_brokers_of_both_kinds(
+    secured: SecuredCluster, coordinator: int
+) -> None:
+    topic, name = f"in-transactions-{coordinator}", f"transactional-{coordinator}"
+    clients = secured.clients
+    clients.create_topic(topic, [[OURS, KAFKAS], [KAFKAS, OURS]])
+    if coordinator == OURS:
+        clients.create_topic("__transaction_state", [[OURS, KAFKAS]], cleanup_policy="compact")
+    else:
+        stopped = secured.cluster.nodes[OURS]
+        secured.cluster.stop(stopped)
+        clients.wait_for_leader_other_than(stopped, "__transaction_state")
+        secured.cluster.start(stopped)
+        clients.wait_for_brokers(OURS, KAFKAS)
+        clients.wait_until_whole(topic)
+        clients.wait_until_whole("__transaction_state")
+    assert clients.leader("__transaction_state").number == coordinator
+    options = {
+        **secured.librdkafka("bob"),
+        "bootstrap.servers": secured.cluster.bootstrap_servers,
+        "transactional.id": name,
+        "log_level": 0,
+    }
+    refused = code(lambda: Producer(options).init_transactions(WITHIN_S))
+    assert refused == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    grant(secured, TRANSACTIONAL_ID, name, AclOperation.WRITE, user="bob")
+    grant(secured, TOPIC, topic, AclOperation.WRITE, user="bob")
+    producer = Producer(options)
+    producer.init_transactions(WITHIN_S)
+    for outcome in (producer.commit_transaction, producer.abort_transaction):
+        producer.begin_transaction()
+        for number in range(50):
+            producer.produce(topic, f"{outcome.__name__} {number}", partition=number % 2)
+        producer.flush(WITHIN_S)
+        outcome(WITHIN_S)
+    # The default of librdkafka is read_committed.
+    assert sorted(clients.read(topic, 50, 2)) == sorted(f"commit_transaction {n}" for n in range(50))
+
+
+def test_metadata_of_remote_segments_is_written_to_and_read_from_a_broker_of_apache_kafka(
+    secured: SecuredCluster,
+) -> None:
+    clients, ours = secured.clients, secured.node(Engine.TIDELOG)
+    clients.create_topic(
+        "tiered",
+        [[OURS]],
+        remote_storage_enable="true",
+        segment_bytes=str(1 << 20),
+        retention_ms="-1",
+        local_retention_ms="-1",
+        local_retention_bytes="1",
+    )
+
+    def write_and_tier(first: int) -> list[str]:
+        values = [
+            f"{number:06} {random.Random(number).randbytes(500).hex()}"
+            for number in range(first, first + 3000)
+        ]
+        clients.produce("tiered", values)
+        wait_until(lambda: len(list((ours.directory / "tiered-0").glob("*.log"))) == 1, timeout_s=WITHIN_S)
+        return values
+
+    written = write_and_tier(0)
+    secured.cluster.stop(ours)
+    clients.wait_for_leader_other_than(ours, METADATA_TOPIC)
+    secured.cluster.start(ours)
+    clients.wait_for_brokers(OURS, KAFKAS)
+    clients.wait_until_whole(METADATA_TOPIC)
+    assert clients.read("tiered", len(written)) == written
+    # Apache Kafka's broker is the leader of the metadata partition now.
+    written += write_and_tier(len(written))
+    assert clients.read("tiered", len(written)) == written
+    wait_until(
+        lambda: len({node.log_bytes(f"{METADATA_TOPIC}-0") for node in secured.brokers}) == 1,
+        timeout_s=WITHIN_S,
+    )

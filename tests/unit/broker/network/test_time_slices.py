@@ -1,0 +1,152 @@
+"""Time slices of connections: pipelining connections do not delay others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.clocks.manual_clock import ManualClock
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.waiting import eventually
+from tidelog.base.clock import SystemClock
+from tidelog.broker.network.request import Request
+from tidelog.broker.network.turns import CALLBACKS_NS, ROUND_NS, SLICE_NS, TURN_NS_MAX, TURN_NS_MIN, Turns
+
+
+class Loop:
+    """A loop whose iterations the test runs, with a clock that only work advances."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.called: list[Callable[[], None]] = []
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.called.append(callback)
+
+    def run(self) -> None:
+        """One turn of the loop."""
+        called, self.called = self.called, []
+        for callback in called:
+            callback()
+
+
+class Worker:
+    """Takes the whole of each turn, and comes again as long as it has work."""
+
+    def __init__(self, name: str, loop: Loop, turns: Turns, served: list[str], turns_left: int = 1) -> None:
+        self.name, self._loop, self._turns, self._served = name, loop, turns, served
+        self._turns_left = turns_left
+
+    def next_turn(self) -> None:
+        self._loop.clock.advance_ns(self._turns.turn_ns())
+        self._served.append(self.name)
+        self._turns_left -= 1
+        if self._turns_left:
+            self._turns.enqueue(self, is_busy=True)
+
+
+def test_the_time_slice_of_a_connection_decreases_with_the_number_of_busy_ones() -> None:
+    loop = Loop()
+    turns = Turns(loop.clock, loop.call_soon)
+    lengths = []
+    for number in range(1_000):
+        lengths.append(turns.turn_ns())
+        turns.enqueue(Worker(str(number), loop, turns, []), is_busy=True)
+    assert lengths[0] == TURN_NS_MAX
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[199] * 200 <= ROUND_NS
+    assert lengths[-1] == TURN_NS_MIN
+
+
+def test_the_loop_polls_after_each_slice_and_serves_every_connection() -> None:
+    loop = Loop()
+    turns = Turns(loop.clock, loop.call_soon)
+    served: list[str] = []
+    for number in range(200):
+        turns.enqueue(Worker(str(number), loop, turns, served, turns_left=3), is_busy=True)
+    loop_turns = 0
+    while loop.called:
+        before = loop.clock.monotonic_ns()
+        loop.run()
+        loop_turns += 1
+        assert loop.clock.monotonic_ns() - before <= SLICE_NS + TURN_NS_MAX
+    assert served == [str(number) for number in range(200)] * 3
+    assert loop_turns >= 3 * ROUND_NS // (SLICE_NS + TURN_NS_MAX)
+
+
+def test_idle_connections_are_served_before_busy_ones() -> None:
+    loop = Loop()
+    turns = Turns(loop.clock, loop.call_soon)
+    served: list[str] = []
+    for _ in range(100):
+        turns.enqueue(Worker("busy", loop, turns, served), is_busy=True)
+    for _ in range(100):
+        turns.enqueue(Worker("idle", loop, turns, served), is_busy=False)
+    loop.run()
+    assert served[:-1] == ["idle"] * (len(served) - 1)
+    assert served[-1] == "busy"
+    assert len(served) < 100
+    while loop.called:
+        loop.run()
+    assert served.count("idle") == served.count("busy") == 100
+
+
+def test_a_failing_connection_does_not_affect_others() -> None:
+    loop = Loop()
+    turns = Turns(loop.clock, loop.call_soon)
+    served: list[str] = []
+
+    class Failing(Worker):
+        def next_turn(self) -> None:
+            raise AssertionError("it failed")
+
+    turns.enqueue(Failing("failing", loop, turns, served), is_busy=True)
+    turns.enqueue(Worker("other", loop, turns, served), is_busy=True)
+    with pytest.raises(AssertionError, match="it failed"):
+        loop.run()
+    loop.run()
+    assert served == ["other"]
+    assert not loop.called
+
+
+@on_both_loops
+async def test_a_client_with_single_requests_is_served_among_pipelining_ones() -> None:
+    """Counted in requests of the others that are handled while it waits."""
+    clock = SystemClock()
+    handled = 0
+
+    def work(request: Request) -> None:
+        nonlocal handled
+        ends_ns = clock.monotonic_ns() + 20_000
+        while clock.monotonic_ns() < ends_ns:
+            pass
+        handled += 1
+        echo(request)
+
+    async with serving(work) as served:
+        floods = [await served.connect() for _ in range(200)]
+        client = await served.connect()
+        flooding = [asyncio.create_task(flood.send(frame(b"f") * 3_000)) for flood in floods]
+        await eventually(lambda: handled > 400)
+        waited = []
+        for _ in range(10):
+            before = handled
+            assert await client.ask(b"good") == b"good"
+            waited.append(handled - before)
+        # In the turns of 2 ms that each had before, it was up to 200 x 100.
+        assert sorted(waited)[len(waited) // 2] < 1_000
+        for task in flooding:
+            task.cancel()
+
+
+@on_both_loops
+async def test_bytes_received_after_the_time_slice_wait_for_the_next_iteration() -> None:
+    async with serving() as served:
+        client = await served.connect()
+        turns = served.server.turns
+        turns.spent_ns = CALLBACKS_NS + 1
+        assert await client.ask(b"late") == b"late"
+        assert turns.spent_ns <= CALLBACKS_NS

@@ -1,0 +1,574 @@
+"""Every API in every version it is advertised in, asked sensibly of a running broker.
+
+What an old client may ask must be answerable in the old client's words: a field that a
+handler sets and the version lacks would surface here as UNKNOWN_SERVER_ERROR.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from tests.support.messages.version_fields import fitted
+from tests.support.network.raw_client import RawClient, served_versions
+from tests.support.waiting import wait_until
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.messages import alter_configs, describe_quorum, incremental_alter_configs
+from tidelog.protocol.messages import describe_topic_partitions as topic_partitions
+from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from tidelog.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from tidelog.protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
+from tidelog.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from tidelog.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
+from tidelog.protocol.messages.api_versions import ApiVersionsRequest
+from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from tidelog.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest
+from tidelog.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.protocol.messages.describe_acls import DescribeAclsRequest
+from tidelog.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest
+from tidelog.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tidelog.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from tidelog.protocol.messages.describe_groups import DescribeGroupsRequest
+from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from tidelog.protocol.messages.describe_producers import DescribeProducersRequest
+from tidelog.protocol.messages.describe_producers import TopicRequest as ProducersTopic
+from tidelog.protocol.messages.describe_quorum import DescribeQuorumRequest
+from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from tidelog.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
+from tidelog.protocol.messages.elect_leaders import TopicPartitions as ElectLeadersTopic
+from tidelog.protocol.messages.end_txn import EndTxnRequest
+from tidelog.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.protocol.messages.heartbeat import HeartbeatRequest
+from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest
+from tidelog.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from tidelog.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from tidelog.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from tidelog.protocol.messages.list_groups import ListGroupsRequest
+from tidelog.protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tidelog.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from tidelog.protocol.messages.list_transactions import ListTransactionsRequest
+from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from tidelog.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tidelog.protocol.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from tidelog.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tidelog.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from tidelog.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from tidelog.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.registry import APIS, ApiKey, request_type, response_type
+from tidelog.protocol.schema import ApiMessage, Struct
+from tidelog.testing.embedded import EmbeddedCluster
+
+TOPIC = "every-version"
+GROUP = "every-version"
+TOPIC_RESOURCE = 2
+TOKEN_APIS = (
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+)
+# What a client that goes by the rules may be told all the same.
+FITTING_ERRORS = {
+    ApiKey.JOIN_GROUP: {ErrorCode.MEMBER_ID_REQUIRED},
+    ApiKey.SYNC_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
+    ApiKey.HEARTBEAT: {ErrorCode.UNKNOWN_MEMBER_ID},
+    ApiKey.LEAVE_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
+    ApiKey.DELETE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
+    ApiKey.OFFSET_DELETE: {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
+    # Nobody has looked for the coordinator, so the topic that keeps transactions is not there.
+    ApiKey.ADD_PARTITIONS_TO_TXN: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.ADD_OFFSETS_TO_TXN: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.END_TXN: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.DESCRIBE_TRANSACTIONS: {ErrorCode.NOT_COORDINATOR},
+    # Of a transaction that no coordinator knows.
+    ApiKey.TXN_OFFSET_COMMIT: {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
+    ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
+    ApiKey.LIST_OFFSETS: {ErrorCode.UNSUPPORTED_VERSION},
+    ApiKey.ELECT_LEADERS: {ErrorCode.ELECTION_NOT_NEEDED},
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS},
+    ApiKey.UNREGISTER_BROKER: {ErrorCode.BROKER_ID_NOT_REGISTERED},
+    # The voters of a node alone are static.
+    ApiKey.ADD_RAFT_VOTER: {ErrorCode.INVALID_REQUEST},
+    ApiKey.REMOVE_RAFT_VOTER: {ErrorCode.UNSUPPORTED_VERSION},
+    # The listener has no authentication.
+    **{key: {ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED} for key in TOKEN_APIS},
+    # The listener has no SASL.
+    ApiKey.SASL_HANDSHAKE: {ErrorCode.ILLEGAL_SASL_STATE},
+    ApiKey.SASL_AUTHENTICATE: {ErrorCode.ILLEGAL_SASL_STATE},
+}
+
+
+@dataclass
+class Scene:
+    """A broker with a topic that has records, and a group that has a member and offsets."""
+
+    cluster: EmbeddedCluster
+    topic_id: UUID
+    member_id: str
+
+    def client(self) -> RawClient:
+        """A new connection."""
+        host, port = self.cluster.bootstrap_servers.split(":")
+        return RawClient(host, int(port))
+
+
+def records() -> bytes:
+    builder = BatchBuilder()
+    builder.append(int(time.time() * 1000), b"key", b"value", [("header", b"1")])
+    return bytes(builder.build())
+
+
+def produce_request(topic_id: UUID) -> ProduceRequest:
+    partition = PartitionProduceData(index=0, records=records())
+    topic = TopicProduceData(name=TOPIC, topic_id=topic_id, partition_data=(partition,))
+    return ProduceRequest(acks=-1, timeout_ms=1000, topic_data=(topic,))
+
+
+def join_request(group: str, member_id: str = "") -> JoinGroupRequest:
+    return JoinGroupRequest(
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=(JoinGroupRequestProtocol(name="range", metadata=b"\0\0\0\0\0\0\0\0\0\0"),),
+    )
+
+
+def offset_commit(topic_id: UUID) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topic = OffsetCommitRequestTopic(name=TOPIC, topic_id=topic_id, partitions=(partition,))
+    return OffsetCommitRequest(group_id=f"{GROUP}-offsets", topics=(topic,))
+
+
+def await_coordinator(client: RawClient) -> None:
+    """The first question for a coordinator creates the topic of the offsets."""
+    request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
+    wait_until(lambda: not client.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code)
+
+
+def joined(client: RawClient) -> JoinGroupResponse:
+    """The answer of the coordinator, once its partition is made."""
+    answers: list[JoinGroupResponse] = []
+
+    def is_answered() -> bool:
+        answers.append(client.ask(join_request(GROUP), 3, JoinGroupResponse))
+        return not answers[-1].error_code
+
+    wait_until(is_answered)
+    return answers[-1]
+
+
+@contextmanager
+def open_scene() -> Iterator[Scene]:
+    """A broker with an authorizer. Clients without authentication are super users."""
+    authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+    config = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
+    with EmbeddedCluster(config=config) as cluster:
+        host, port = cluster.bootstrap_servers.split(":")
+        with RawClient(host, int(port)) as client:
+            created = client.ask(
+                CreateTopicsRequest(
+                    topics=(CreatableTopic(name=TOPIC, num_partitions=2, replication_factor=1),)
+                ),
+                7,
+                CreateTopicsResponse,
+            )
+            topic_id = created.topics[0].topic_id
+            for _ in range(3):
+                client.ask(produce_request(topic_id), 13, ProduceResponse)
+            await_coordinator(client)
+            member_id = joined(client).member_id
+        yield Scene(cluster, topic_id, member_id)
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with open_scene() as found:
+        yield found
+
+
+def list_offsets(scene: Scene, version: int) -> ListOffsetsRequest:
+    timestamps = (-1, -2, -3, -4, -5, -6, 0, 2**62)
+    return ListOffsetsRequest(
+        replica_id=-1,
+        topics=tuple(
+            ListOffsetsTopic(
+                name=TOPIC, partitions=(ListOffsetsPartition(partition_index=0, timestamp=timestamp),)
+            )
+            for timestamp in timestamps[version % len(timestamps) :][:1]
+        ),
+    )
+
+
+def offset_fetch(scene: Scene, version: int) -> OffsetFetchRequest:
+    topics = (OffsetFetchRequestTopics(name=TOPIC, topic_id=scene.topic_id, partition_indexes=(0, 1)),)
+    return OffsetFetchRequest(
+        group_id=f"{GROUP}-offsets",
+        topics=(OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(0, 1)),),
+        groups=(OffsetFetchRequestGroup(group_id=f"{GROUP}-offsets", topics=topics),),
+    )
+
+
+def fetch(scene: Scene, version: int) -> FetchRequest:
+    partitions = tuple(
+        FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=2**20) for number in (0, 1)
+    )
+    topic = FetchTopic(topic=TOPIC, topic_id=scene.topic_id, partitions=partitions)
+    return FetchRequest(max_wait_ms=100, min_bytes=1, topics=(topic,), session_epoch=0)
+
+
+def sync(scene: Scene, version: int) -> SyncGroupRequest:
+    return SyncGroupRequest(
+        group_id=GROUP,
+        generation_id=1,
+        member_id=scene.member_id,
+        protocol_type="consumer",
+        protocol_name="range",
+        assignments=(SyncGroupRequestAssignment(member_id=scene.member_id, assignment=b"\0\0"),),
+    )
+
+
+def metadata(scene: Scene, version: int) -> MetadataRequest:
+    return MetadataRequest(
+        topics=(MetadataRequestTopic(name=TOPIC),),
+        allow_auto_topic_creation=version >= 4 and version % 2 == 0,
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=True,
+    )
+
+
+def delete_topics(scene: Scene, version: int) -> DeleteTopicsRequest:
+    with scene.client() as client:
+        topic = CreatableTopic(name="gone", num_partitions=1, replication_factor=1)
+        client.ask(CreateTopicsRequest(topics=(topic,)), 7, CreateTopicsResponse)
+    return DeleteTopicsRequest(
+        topics=(DeleteTopicState(name="gone"),), topic_names=("gone",), timeout_ms=1000
+    )
+
+
+def alter(scene: Scene, version: int) -> alter_configs.AlterConfigsRequest:
+    config = alter_configs.AlterableConfig(name="retention.ms", value="600000")
+    resource = alter_configs.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,)
+    )
+    return alter_configs.AlterConfigsRequest(resources=(resource,))
+
+
+def incremental(scene: Scene, version: int) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    config = incremental_alter_configs.AlterableConfig(name="retention.ms", value="600001")
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,)
+    )
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=(resource,))
+
+
+Ask = Callable[[Scene, int], ApiMessage]
+TXN_TOPICS = (AddPartitionsToTxnTopic(name=TOPIC, partitions=(0,)),)
+
+REQUESTS: dict[ApiKey, Ask] = {
+    ApiKey.PRODUCE: lambda scene, _: produce_request(scene.topic_id),
+    ApiKey.FETCH: fetch,
+    ApiKey.LIST_OFFSETS: list_offsets,
+    ApiKey.METADATA: metadata,
+    ApiKey.OFFSET_COMMIT: lambda scene, _: offset_commit(scene.topic_id),
+    ApiKey.OFFSET_FETCH: offset_fetch,
+    ApiKey.FIND_COORDINATOR: lambda scene, _: FindCoordinatorRequest(key=GROUP, coordinator_keys=(GROUP,)),
+    ApiKey.JOIN_GROUP: lambda scene, version: join_request(f"{GROUP}-{version}"),
+    ApiKey.HEARTBEAT: lambda scene, _: HeartbeatRequest(
+        group_id=GROUP, generation_id=1, member_id=scene.member_id
+    ),
+    ApiKey.LEAVE_GROUP: lambda scene, version: LeaveGroupRequest(
+        group_id=f"{GROUP}-{version}", member_id="who", members=(MemberIdentity(member_id="who"),)
+    ),
+    ApiKey.SYNC_GROUP: sync,
+    ApiKey.DESCRIBE_GROUPS: lambda scene, _: DescribeGroupsRequest(
+        groups=(GROUP,), include_authorized_operations=True
+    ),
+    ApiKey.LIST_GROUPS: lambda scene, _: ListGroupsRequest(states_filter=(), types_filter=("classic",)),
+    ApiKey.API_VERSIONS: lambda scene, _: ApiVersionsRequest(
+        client_software_name="test", client_software_version="1"
+    ),
+    ApiKey.CREATE_TOPICS: lambda scene, version: CreateTopicsRequest(
+        topics=(CreatableTopic(name=f"new-{version}", num_partitions=1, replication_factor=1),)
+    ),
+    ApiKey.DELETE_TOPICS: delete_topics,
+    ApiKey.DELETE_RECORDS: lambda scene, version: DeleteRecordsRequest(
+        topics=(
+            DeleteRecordsTopic(name=TOPIC, partitions=(DeleteRecordsPartition(partition_index=0, offset=0),)),
+        ),
+        timeout_ms=1000,
+    ),
+    ApiKey.UPDATE_FEATURES: lambda scene, _: UpdateFeaturesRequest(
+        feature_updates=(FeatureUpdateKey(feature="transaction.version", max_version_level=2),)
+    ),
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda scene, _: AlterClientQuotasRequest(
+        entries=(
+            RequestEntryData(
+                entity=(RequestEntityData(entity_type="user", entity_name="alice"),),
+                ops=(OpData(key="producer_byte_rate", value=1024.0),),
+            ),
+        )
+    ),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: lambda scene, _: DescribeClientQuotasRequest(),
+    ApiKey.CREATE_ACLS: lambda scene, _: CreateAclsRequest(
+        creations=(
+            AclCreation(
+                resource_type=2,
+                resource_name=TOPIC,
+                principal="User:alice",
+                host="*",
+                operation=3,
+                permission_type=3,
+            ),
+        )
+    ),
+    ApiKey.DESCRIBE_ACLS: lambda scene, _: DescribeAclsRequest(
+        resource_type_filter=1,
+        resource_name_filter=None,
+        pattern_type_filter=1,
+        principal_filter=None,
+        host_filter=None,
+        operation=1,
+        permission_type=1,
+    ),
+    ApiKey.DELETE_ACLS: lambda scene, version: DeleteAclsRequest(
+        filters=(
+            DeleteAclsFilter(
+                resource_type_filter=2,
+                resource_name_filter=f"none-{version}",
+                principal_filter=None,
+                host_filter=None,
+                operation=1,
+                permission_type=1,
+            ),
+        )
+    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda scene, _: AlterUserScramCredentialsRequest(
+        upsertions=(
+            ScramCredentialUpsertion(
+                name="alice", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"secret"
+            ),
+        )
+    ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda scene, _: DescribeUserScramCredentialsRequest(users=None),
+    ApiKey.ELECT_LEADERS: lambda scene, _: ElectLeadersRequest(
+        topic_partitions=(ElectLeadersTopic(topic=TOPIC, partitions=(0,)),)
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda scene, _: AlterPartitionReassignmentsRequest(
+        topics=(ReassignableTopic(name=TOPIC, partitions=(ReassignablePartition(partition_index=0),)),)
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda scene, _: ListPartitionReassignmentsRequest(topics=None),
+    ApiKey.UNREGISTER_BROKER: lambda scene, _: UnregisterBrokerRequest(broker_id=99),
+    ApiKey.DESCRIBE_QUORUM: lambda scene, _: DescribeQuorumRequest(
+        topics=(
+            describe_quorum.RequestTopicData(
+                topic_name="__cluster_metadata", partitions=(describe_quorum.RequestPartitionData(),)
+            ),
+        )
+    ),
+    ApiKey.ADD_RAFT_VOTER: lambda scene, _: AddRaftVoterRequest(
+        cluster_id=None, voter_id=2, voter_directory_id=UUID(int=1234), timeout_ms=1000
+    ),
+    ApiKey.REMOVE_RAFT_VOTER: lambda scene, _: RemoveRaftVoterRequest(
+        cluster_id=None, voter_id=1, voter_directory_id=UUID(int=1234)
+    ),
+    ApiKey.INIT_PRODUCER_ID: lambda scene, _: InitProducerIdRequest(transactional_id=None),
+    ApiKey.ADD_PARTITIONS_TO_TXN: lambda scene, _: AddPartitionsToTxnRequest(
+        transactions=(AddPartitionsToTxnTransaction(transactional_id="tides", topics=TXN_TOPICS),),
+        v3_and_below_transactional_id="tides",
+        v3_and_below_topics=TXN_TOPICS,
+    ),
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda scene, _: AddOffsetsToTxnRequest(
+        transactional_id="tides", group_id=GROUP
+    ),
+    ApiKey.END_TXN: lambda scene, _: EndTxnRequest(transactional_id="tides"),
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda scene, _: DescribeTransactionsRequest(transactional_ids=("tides",)),
+    ApiKey.LIST_TRANSACTIONS: lambda scene, _: ListTransactionsRequest(
+        state_filters=("Empty",), transactional_id_pattern="t.*"
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda scene, _: OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=(
+            OffsetForLeaderTopic(
+                topic=TOPIC, partitions=(OffsetForLeaderPartition(partition=0, leader_epoch=0),)
+            ),
+        ),
+    ),
+    ApiKey.DESCRIBE_CONFIGS: lambda scene, _: DescribeConfigsRequest(
+        resources=(
+            DescribeConfigsResource(
+                resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=None
+            ),
+            DescribeConfigsResource(resource_type=4, resource_name="1", configuration_keys=None),
+        ),
+        include_synonyms=True,
+        include_documentation=True,
+    ),
+    ApiKey.ALTER_CONFIGS: alter,
+    ApiKey.DESCRIBE_LOG_DIRS: lambda scene, _: DescribeLogDirsRequest(topics=None),
+    ApiKey.CREATE_PARTITIONS: lambda scene, _: CreatePartitionsRequest(
+        topics=(CreatePartitionsTopic(name=TOPIC, count=2, assignments=None),)
+    ),
+    ApiKey.CREATE_DELEGATION_TOKEN: lambda scene, _: CreateDelegationTokenRequest(),
+    ApiKey.RENEW_DELEGATION_TOKEN: lambda scene, _: RenewDelegationTokenRequest(hmac=b"hmac"),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: lambda scene, _: ExpireDelegationTokenRequest(hmac=b"hmac"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: lambda scene, _: DescribeDelegationTokenRequest(owners=None),
+    ApiKey.DELETE_GROUPS: lambda scene, _: DeleteGroupsRequest(groups_names=("no-such-group",)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental,
+    ApiKey.OFFSET_DELETE: lambda scene, _: OffsetDeleteRequest(
+        group_id=f"{GROUP}-offsets",
+        topics=(
+            OffsetDeleteRequestTopic(
+                name=TOPIC, partitions=(OffsetDeleteRequestPartition(partition_index=1),)
+            ),
+        ),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: lambda scene, _: WriteTxnMarkersRequest(
+        markers=(
+            WritableTxnMarker(
+                producer_id=77, topics=(WritableTxnMarkerTopic(name=TOPIC, partition_indexes=(0,)),)
+            ),
+        )
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: lambda scene, _: TxnOffsetCommitRequest(
+        transactional_id="every-version",
+        group_id=f"{GROUP}-offsets",
+        producer_id=77,
+        topics=(
+            TxnOffsetCommitRequestTopic(
+                name=TOPIC, partitions=(TxnOffsetCommitRequestPartition(committed_offset=1),)
+            ),
+        ),
+    ),
+    ApiKey.DESCRIBE_CLUSTER: lambda scene, _: DescribeClusterRequest(
+        include_cluster_authorized_operations=True
+    ),
+    ApiKey.DESCRIBE_PRODUCERS: lambda scene, _: DescribeProducersRequest(
+        topics=(ProducersTopic(name=TOPIC, partition_indexes=(0,)),)
+    ),
+    ApiKey.LIST_CONFIG_RESOURCES: lambda scene, _: ListConfigResourcesRequest(),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda scene, _: topic_partitions.DescribeTopicPartitionsRequest(
+        topics=(topic_partitions.TopicRequest(name=TOPIC),)
+    ),
+    ApiKey.SASL_HANDSHAKE: lambda scene, _: SaslHandshakeRequest(mechanism="PLAIN"),
+    ApiKey.SASL_AUTHENTICATE: lambda scene, _: SaslAuthenticateRequest(auth_bytes=b"\0user\0password"),
+}
+CASES = [
+    pytest.param(key, version, id=f"{APIS[key].name}-{version}")
+    for key in REQUESTS
+    for version in range(
+        max(APIS[key].lowest, request_type(key).valid_versions.lowest), APIS[key].highest + 1
+    )
+]
+
+
+def error_codes(value: Any) -> Iterator[int]:
+    """Every error code anywhere in a response."""
+    if isinstance(value, tuple):
+        for one in value:
+            yield from error_codes(one)
+    elif isinstance(value, Struct):
+        for field in fields(value):  # type: ignore[arg-type]
+            inner = getattr(value, field.name)
+            if field.name.endswith("error_code"):
+                yield inner
+            else:
+                yield from error_codes(inner)
+
+
+@pytest.mark.parametrize(("key", "version"), CASES)
+def test_a_valid_request_gets_a_response_of_its_version(scene: Scene, key: ApiKey, version: int) -> None:
+    request = fitted(REQUESTS[key](scene, version), version)
+    with scene.client() as client:
+        response = client.ask(request, version, response_type(key))
+    codes = {ErrorCode(code) for code in error_codes(response)} - {ErrorCode.NONE}
+    assert codes <= FITTING_ERRORS.get(key, set())
+
+
+def test_every_advertised_api_is_requested(scene: Scene) -> None:
+    host, port = scene.cluster.bootstrap_servers.split(":")
+    assert {key for key, _ in served_versions(host, int(port))} == set(REQUESTS)

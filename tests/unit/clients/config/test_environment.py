@@ -1,0 +1,60 @@
+"""Connections of a client: lookups of names that are cancelled, and names with several addresses."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+
+from tests.support.loops.both_loops import on_both_loops
+from tests.support.loops.unhandled import Unhandled
+from tidelog.clients.config.environment import SystemEnvironment
+
+UNKNOWN_NAME = "no-such-host.invalid"
+
+
+@on_both_loops
+async def test_a_cancelled_lookup_that_fails_later_is_not_logged() -> None:
+    loop = asyncio.get_running_loop()
+    unhandled = Unhandled(loop)
+    connecting = loop.create_task(SystemEnvironment().connect(asyncio.Protocol, UNKNOWN_NAME, 1, None))
+    await asyncio.sleep(0)
+    connecting.cancel()
+    await asyncio.gather(connecting, return_exceptions=True)
+    assert connecting.cancelled()
+    # The task keeps the lookup alive by its traceback.
+    del connecting
+    # Lookups of one loop end in their order here: the cancelled one has ended, too.
+    with pytest.raises(OSError):
+        await loop.getaddrinfo(UNKNOWN_NAME, 1)
+    assert await unhandled.reports() == []
+
+
+async def test_the_addresses_of_a_name_are_tried_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    opened: list[asyncio.BaseTransport] = []
+
+    class Recording(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            opened.append(transport)
+
+    lookup = loop.getaddrinfo
+
+    async def getaddrinfo(host: str, number: int, **options: Any) -> Any:
+        if host != "broker.example":
+            return await lookup(host, number, **options)
+        addresses = ("127.0.0.2", "127.0.0.1")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, number)) for address in addresses]
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    await SystemEnvironment().connect(Recording, "broker.example", port, None)
+    assert opened[0].get_extra_info("peername") == ("127.0.0.1", port)
+    opened[0].close()
+    server.close()
+    await server.wait_closed()
+    with pytest.raises(OSError, match=r"127\.0\.0\.2.*; .*127\.0\.0\.1"):
+        await SystemEnvironment().connect(Recording, "broker.example", port, None)

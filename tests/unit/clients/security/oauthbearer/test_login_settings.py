@@ -1,0 +1,159 @@
+"""The settings of a login with OAUTHBEARER: Kafka's keys, options and classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelog.base.config_definition import ConfigError
+from tidelog.clients.config.client_config import ClientConfig
+from tidelog.clients.security.oauthbearer.login_settings import (
+    LOGIN_HANDLER,
+    LOGIN_KEYS,
+    UNSECURED_LOGIN_HANDLER,
+    AssertionFile,
+    AssertionSettings,
+    ClientAssertion,
+    ClientSecret,
+    EndpointSource,
+    FileSource,
+    JwtBearer,
+    LoginSettings,
+    UnsecuredSource,
+    login_settings,
+)
+from tidelog.security.oauthbearer.allowed_resources import AllowedResources
+
+URL, FILE_URL = "https://id.example/token", "file:///run/token"
+ALLOWED = AllowedResources(
+    urls=frozenset({URL, FILE_URL}), files=frozenset({"/run/assertion", "/run/key.pem", "/run/template.json"})
+)
+PREFIX = "sasl.oauthbearer."
+CLASSES = "org.apache.kafka.common.security.oauthbearer."
+ID, SECRET = f"{PREFIX}client.credentials.client.id", f"{PREFIX}client.credentials.client.secret"
+CREDENTIALS = {ID: "client", SECRET: "canary"}
+
+
+def settings(changes: dict[str, Any], options: dict[str, str] | None = None) -> LoginSettings:
+    defaults = ClientConfig()
+    values = {key: getattr(defaults, key.replace(".", "_")) for key in LOGIN_KEYS}
+    given = {"sasl.login.callback.handler.class": LOGIN_HANDLER, f"{PREFIX}token.endpoint.url": URL}
+    found = login_settings({**values, **given, **changes}.__getitem__, options or {}, ALLOWED)
+    assert "canary" not in repr(found)
+    return found
+
+
+def endpoint(changes: dict[str, Any], options: dict[str, str] | None = None) -> EndpointSource:
+    found = settings(changes, options).source
+    assert isinstance(found, EndpointSource)
+    return found
+
+
+def rejected(changes: dict[str, Any], options: dict[str, str] | None = None) -> str:
+    with pytest.raises(ConfigError) as raised:
+        settings(changes, options)
+    assert "canary" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_client_credentials_of_the_keys() -> None:
+    found = endpoint({**CREDENTIALS, f"{PREFIX}scope": "read"})
+    assert found.grant == ClientSecret(client_id="client", client_secret="canary", is_url_encoded=False)
+    assert (found.url, found.scope) == (URL, "read")
+    assert (found.retry_backoff_ms, found.retry_max_ms) == (100, 10_000)
+
+
+def test_client_credentials_of_the_jaas_config_are_used_without_keys() -> None:
+    options = {"clientId": "old", "clientSecret": "canary-old", "scope": "all", "extension_traceId": "1"}
+    found = endpoint({}, options)
+    assert isinstance(found.grant, ClientSecret)
+    assert (found.grant.client_id, found.grant.client_secret, found.scope) == ("old", "canary-old", "all")
+    newer = endpoint(CREDENTIALS, options).grant
+    assert isinstance(newer, ClientSecret) and newer.client_id == "client"
+    assert settings({}, options).extensions == {"traceId": "1"}
+
+
+def test_a_token_in_a_file() -> None:
+    for retriever in ("DefaultJwtRetriever", "FileJwtRetriever"):
+        changes = {
+            f"{PREFIX}token.endpoint.url": FILE_URL,
+            f"{PREFIX}jwt.retriever.class": CLASSES + retriever,
+        }
+        assert settings(changes).source == FileSource(path="/run/token")
+
+
+def test_an_assertion_replaces_the_secret() -> None:
+    found = endpoint({**CREDENTIALS, f"{PREFIX}assertion.file": "/run/assertion"}).grant
+    assert found == ClientAssertion(client_id="client", assertion=AssertionFile(path="/run/assertion"))
+    created = endpoint(
+        {
+            f"{PREFIX}assertion.claim.iss": "me",
+            f"{PREFIX}assertion.private.key.file": "/run/key.pem",
+            f"{PREFIX}assertion.private.key.passphrase": "canary",
+            f"{PREFIX}assertion.algorithm": "es256",
+        }
+    ).grant
+    assert isinstance(created, ClientAssertion) and isinstance(created.assertion, AssertionSettings)
+    assert (created.assertion.algorithm, created.assertion.claims) == ("ES256", {"iss": "me"})
+
+
+def test_jwt_bearer() -> None:
+    changes = {
+        f"{PREFIX}jwt.retriever.class": f"{CLASSES}JwtBearerJwtRetriever",
+        f"{PREFIX}assertion.private.key.file": "/run/key.pem",
+        f"{PREFIX}assertion.template.file": "/run/template.json",
+    }
+    found = endpoint(changes).grant
+    assert isinstance(found, JwtBearer) and isinstance(found.assertion, AssertionSettings)
+    assert (found.assertion.template_file, found.assertion.expires_s) == ("/run/template.json", 300)
+
+
+def test_without_a_handler_tokens_are_unsecured_as_in_kafka() -> None:
+    options = {"unsecuredLoginStringClaim_sub": "alice", "unsecuredLoginExtension_traceId": "1"}
+    for handler in (None, UNSECURED_LOGIN_HANDLER):
+        changes = {"sasl.login.callback.handler.class": handler, f"{PREFIX}token.endpoint.url": None}
+        found = settings(changes, options)
+        assert isinstance(found.source, UnsecuredSource) and found.extensions == {"traceId": "1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "reason"),
+    [
+        ({}, {}, "client.id"),
+        ({ID: "client"}, {}, "client.secret"),
+        ({"sasl.login.callback.handler.class": None}, {}, LOGIN_HANDLER),
+        ({"sasl.login.callback.handler.class": "com.example.Login"}, {}, "allowed are"),
+        ({f"{PREFIX}jwt.retriever.class": "com.example.Retriever"}, {}, "allowed are"),
+        ({f"{PREFIX}token.endpoint.url": None}, {}, "the URL is required"),
+        ({f"{PREFIX}jwt.retriever.class": f"{CLASSES}FileJwtRetriever"}, {}, "needs a URL with file"),
+        (
+            {
+                f"{PREFIX}jwt.retriever.class": f"{CLASSES}ClientCredentialsJwtRetriever",
+                f"{PREFIX}token.endpoint.url": FILE_URL,
+            },
+            {},
+            "needs a URL with https",
+        ),
+        ({f"{PREFIX}jwt.retriever.class": f"{CLASSES}JwtBearerJwtRetriever"}, {}, "private.key.file"),
+        (CREDENTIALS, {"extension_auth": "canary"}, "the extension name 'auth' is invalid"),
+        (CREDENTIALS, {"ssl.truststore.type": "JKS", "ssl.truststore.location": "/x"}, "keytool"),
+        ({**CREDENTIALS, "sasl.login.refresh.window.factor": 0.4}, {}, "0.5 to 1.0"),
+        ({**CREDENTIALS, "sasl.login.refresh.buffer.seconds": "x"}, {}, "0 to 3600"),
+    ],
+)
+def test_settings_that_cannot_be_used(changes: dict[str, Any], options: dict[str, str], reason: str) -> None:
+    assert reason in rejected(changes, options)
+
+
+def test_cve_2025_27817_a_client_reads_and_requests_only_what_is_allowed() -> None:
+    for url in ("file:///etc/passwd", "http://169.254.169.254/", URL + "?x=y"):
+        text = rejected({**CREDENTIALS, f"{PREFIX}token.endpoint.url": url})
+        assert "TIDELOG_SASL_OAUTHBEARER_ALLOWED_URLS" in text
+    for part in ("file", "private.key.file", "template.file"):
+        changes = {
+            f"{PREFIX}assertion.claim.iss": "me",
+            f"{PREFIX}assertion.private.key.file": "/run/key.pem",
+        }
+        text = rejected({**changes, f"{PREFIX}assertion.{part}": "/etc/passwd"})
+        assert "TIDELOG_SASL_OAUTHBEARER_ALLOWED_FILES" in text

@@ -1,0 +1,20 @@
+"""The int16 before the key and the value of a coordinator's record: type of the key, version of the value."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from tidelog.protocol.errors import DecodeError
+
+PREFIX: Final = struct.Struct(">h")
+
+
+def split_version(data: bytes, part: str) -> tuple[int, memoryview]:
+    """Return the number before `data`, and the bytes after it. Raise DecodeError if `data` is too short.
+
+    `part` is "key" or "value", for the error.
+    """
+    if len(data) < PREFIX.size:
+        raise DecodeError(f"the {part} of a record has {len(data)} bytes and no version")
+    return PREFIX.unpack_from(data)[0], memoryview(data)[PREFIX.size :]

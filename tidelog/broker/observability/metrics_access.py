@@ -1,0 +1,104 @@
+"""Access to the metrics: TLS of the endpoint, and a bearer token (RFC 6750).
+
+The certificates and the token are read again when their files change. If they cannot be used then, the former
+ones stay, and the problem is logged once.
+
+I/O: `load` and `refresh` read files; call them in a thread.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tidelog.base.config_definition import ConfigError
+from tidelog.security.tls.file_versions import file_versions
+from tidelog.security.tls.server import ServerIdentity, load_server_identity
+from tidelog.security.tls.settings import TlsSettings
+
+logger = logging.getLogger(__name__)
+
+TOKEN_FILE_KEY: Final = "metrics.token.file"
+TOKEN_BYTES_MIN: Final = 16
+TOKEN_BYTES_MAX: Final = 4096
+_SCHEME: Final = "bearer"
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsAccess:
+    """The requirements of the endpoint: TLS, unless `tls` is None; a token, unless `token_file` is None."""
+
+    tls: TlsSettings | None = None
+    token_file: str | None = None
+
+
+class MetricsGuard:
+    """Owns the current TLS context and token of the endpoint."""
+
+    def __init__(self, access: MetricsAccess) -> None:
+        self._access = access
+        self._identity: ServerIdentity | None = None
+        self._token: bytes | None = None
+        self._problem: str | None = None
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a certificate or a token must be read."""
+        return self._access != MetricsAccess()
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """A context that uses the current certificate for each connection; None without TLS."""
+        if self._identity is None:
+            return None
+        self._identity.context.sni_callback = self._use_current_certificate
+        return self._identity.context
+
+    def _use_current_certificate(
+        self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext
+    ) -> None:
+        assert self._identity is not None
+        connection.context = self._identity.context
+
+    def load(self) -> None:
+        """Read certificates and token. Errors: ConfigError, without secrets."""
+        tls, token_file = self._access.tls, self._access.token_file
+        token = None if token_file is None else _read_token(token_file)
+        if tls is not None and (self._identity is None or self._identity.files != file_versions(tls)):
+            self._identity = load_server_identity(tls)
+        self._token = token
+
+    def refresh(self) -> None:
+        """Read changed files; keep the former certificate and token if their contents cannot be used."""
+        try:
+            self.load()
+        except ConfigError as error:
+            if str(error) != self._problem:
+                logger.warning("The metrics endpoint keeps its former certificate and token: %s", error)
+            self._problem = str(error)
+        else:
+            self._problem = None
+
+    def is_allowed(self, authorization: str) -> bool:
+        """Return whether the value of an Authorization header has the token, in constant time."""
+        if self._token is None:
+            return True
+        scheme, _, given = authorization.strip().partition(" ")
+        return scheme.lower() == _SCHEME and hmac.compare_digest(given.strip().encode(), self._token)
+
+
+def _read_token(path: str) -> bytes:
+    """Return the contents of the file without the white space around it."""
+    try:
+        with Path(path).open("rb") as file:
+            token = file.read(TOKEN_BYTES_MAX + 1).strip()
+    except OSError as error:
+        raise ConfigError(TOKEN_FILE_KEY, path, f"cannot read the file: {error.strerror}") from None
+    if not TOKEN_BYTES_MIN <= len(token) <= TOKEN_BYTES_MAX or len(token.split()) != 1:
+        allowed = f"allowed is a file with one word of {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} bytes"
+        raise ConfigError(TOKEN_FILE_KEY, path, allowed)
+    return token
