@@ -34,8 +34,11 @@ imports: $(STAMP) ## check which packages import which (import-linter)
 WORKERS ?= 4
 PYTEST_PARALLEL := -n $(WORKERS) --dist worksteal
 
-unit: $(STAMP) ## run the tests only
-	$(BIN)/pytest $(PYTEST_PARALLEL)
+# A test that fails on a busy machine and passes alone is a defect of the test. It is printed as failed, but does not stop a commit.
+unit: $(STAMP) ## run the tests only; those that fail are run once more, alone
+	@$(BIN)/pytest $(PYTEST_PARALLEL) || { test $$? -eq 1 || exit 1; \
+	  echo "The tests listed above failed. They are run once more, alone."; \
+	  $(BIN)/pytest --last-failed --last-failed-no-failures=none --maxfail=1; }
 
 test: lint types imports unit ## run everything that CI checks
 

@@ -24,9 +24,14 @@ from tidelog.testing.embedded import EmbeddedCluster
 pytestmark = pytest.mark.spark
 
 
+# Spark takes all cores for seconds. A broker that is late must not lose its leadership: records that tests
+# append only to the leader would be lost with it.
+SLOW_TO_FENCE = {"broker.session.timeout.ms": "10000", "replica.lag.time.max.ms": "20000"}
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[EmbeddedCluster]:
-    with EmbeddedCluster(3, tiered=True) as running:
+    with EmbeddedCluster(3, tiered=True, config=SLOW_TO_FENCE) as running:
         yield running
 
 

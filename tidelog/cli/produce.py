@@ -174,8 +174,11 @@ async def _produce(producer: Producer, splitter: RecordSplitter, target: Target)
             return
         try:
             await _send_input(producer, splitter, deliveries)
-        except (asyncio.CancelledError, UsageFailure):
-            await deliveries.flush_read_records(producer)
+        except asyncio.CancelledError:
+            await deliveries.flush_read_records(producer, SAVE_TIMEOUT_MS)
+            raise
+        except UsageFailure:
+            await deliveries.flush_read_records(producer, None)
             raise
     deliveries.raise_failure()
 
@@ -241,10 +244,13 @@ class Deliveries:
             except OSError as unprinted:
                 self.failure = unprinted
 
-    async def flush_read_records(self, producer: Producer) -> None:
-        """Flush for a short time: the records were read from the pipe and would be lost."""
+    async def flush_read_records(self, producer: Producer, timeout_ms: int | None) -> None:
+        """Flush the records that were read: they are no longer in the pipe and would be lost.
+
+        `timeout_ms` is the limit; None waits until each record is written or has failed.
+        """
         with suppress(KafkaError):
-            await producer.flush(SAVE_TIMEOUT_MS)
+            await producer.flush(timeout_ms)
         missing = self.sent - self.written
         if missing:
             complain(f"{missing} of {self.sent} records that were read were not written")
