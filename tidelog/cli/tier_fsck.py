@@ -29,14 +29,14 @@ from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.findings import Finding, Severity
 from tidelog.remote.inspection.fsck import (
     bucket_findings,
-    confirmed,
+    confirmed_findings,
     deep_findings,
     metadata_findings,
     segments_to_read,
 )
 from tidelog.remote.inspection.offline import offline_views
 from tidelog.remote.inspection.states import history_findings
-from tidelog.remote.inspection.views import PartitionView, finished
+from tidelog.remote.inspection.views import PartitionView, finished_segments
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.spark_connector.jobs.failures import JobFailure
@@ -107,7 +107,7 @@ def _check(bucket: Bucket, options: FsckOptions) -> Report:
         report.findings += _deep(bucket, report, options.deep_check)
     if report.findings:
         views, again = _shallow(bucket, options)
-        report.findings = confirmed(report.findings, again, views)
+        report.findings = confirmed_findings(report.findings, again, views)
     return report
 
 
@@ -179,12 +179,12 @@ class _Steps:
 
 @contextmanager
 def _segments_bar(views: Sequence[PartitionView]) -> Iterator[_Steps]:
-    with bar("segments", sum(len(finished(view.segments)) for view in views)) as show:
+    with bar("segments", sum(len(finished_segments(view.segments)) for view in views)) as show:
         yield _Steps(show)
 
 
 def _print(report: Report, as_json: bool) -> None:
-    segments = sum(len(finished(view.segments)) for view in report.views)
+    segments = sum(len(finished_segments(view.segments)) for view in report.views)
     notes = sum(finding.kind.severity is Severity.NOTE for finding in report.findings)
     counted = len(report.findings) - notes
     if as_json:

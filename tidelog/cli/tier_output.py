@@ -22,9 +22,10 @@ from tidelog.remote.inspection.scheduled_deletions import (
     local_only_bytes,
     scheduled_deletions,
 )
-from tidelog.remote.inspection.views import PartitionView, epoch_spans, finished
+from tidelog.remote.inspection.views import PartitionView, finished_segments
 from tidelog.remote.objects.layout.custom_metadata import decode_custom_metadata
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.storage.leader_epoch import epoch_spans
 
 PARTITION_COLUMNS = (
     "partition",
@@ -46,7 +47,7 @@ SEGMENT_COLUMNS = ("partition", "start", "end", "epochs", "state", "bytes", "new
 def partition_document(view: PartitionView) -> dict[str, Any]:
     """Return one partition for JSON."""
     offsets, partition = view.offsets, view.partition
-    visible = finished(view.segments)
+    visible = finished_segments(view.segments)
     behind_bytes = None if view.local_size_bytes is None else local_only_bytes(view)
     return {
         "topic": partition.topic,

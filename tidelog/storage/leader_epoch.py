@@ -7,7 +7,7 @@ not above the requested one), org.apache.kafka.storage.internals.epoch.LeaderEpo
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -151,3 +151,15 @@ class LeaderEpochCache:
         self._epochs = self._epochs[first:end]
         self._starts = self._starts[first:end]
         return len(self._epochs) != before
+
+
+def epoch_spans(
+    entries: Sequence[tuple[LeaderEpoch, Offset]], end_offset: Offset
+) -> Iterator[tuple[LeaderEpoch, Offset, Offset]]:
+    """Return each epoch of `entries`, which are ordered, with its start offset and its end (exclusive).
+
+    The last epoch ends at `end_offset`.
+    """
+    for index, (epoch, start) in enumerate(entries):
+        end = entries[index + 1][1] if index + 1 < len(entries) else end_offset
+        yield epoch, start, end

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.paths import GOLDEN_FILES
-from tidelog.storage.leader_epoch import UNDEFINED, EpochEntry, LeaderEpochCache
+from tidelog.storage.leader_epoch import UNDEFINED, EpochEntry, LeaderEpochCache, epoch_spans
 
 TRANSCRIPT = GOLDEN_FILES / "storage" / "leader-epochs.transcript"
 
@@ -193,3 +193,8 @@ class AgainstOneEpochPerRecord(RuleBasedStateMachine):
 
 TestAgainstOneEpochPerRecord = AgainstOneEpochPerRecord.TestCase
 TestAgainstOneEpochPerRecord.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+def test_an_epoch_ends_where_the_next_one_starts() -> None:
+    assert list(epoch_spans([(5, 0), (7, 10)], 30)) == [(5, 0, 10), (7, 10, 30)]
+    assert list(epoch_spans([], 30)) == []

@@ -19,10 +19,15 @@ from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset, TopicPartition, uuid_text
 from tidelog.remote.direct.partition_tier import PartitionTier
 from tidelog.remote.inspection.bucket import Bucket, in_threads
-from tidelog.remote.inspection.described_segments import events_of, lineage_in, log_start_in, place_in_log
+from tidelog.remote.inspection.described_segments import (
+    copy_events,
+    fetch_lineage,
+    log_position,
+    log_start_at_copy,
+)
 from tidelog.remote.inspection.manifest_metadata import described_segment
-from tidelog.remote.inspection.objects import MANIFEST_SUFFIX, ObjectName, parse_key
 from tidelog.remote.metadata.store import PartitionMetadataStore
+from tidelog.remote.objects.layout.object_keys import MANIFEST_SUFFIX, ObjectName, parse_key
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
@@ -157,10 +162,10 @@ class BucketTier:
     ) -> BucketPartition:
         store.open(partition)
         store.mark_ready(partition)
-        for event in events_of(segments):
+        for event in copy_events(segments):
             store.apply(event)
-        lineage = lineage_in(self.bucket, segments)
-        newest, start = max(segments, key=place_in_log), log_start_in(lineage, segments)
+        lineage = fetch_lineage(self.bucket, segments)
+        newest, start = max(segments, key=log_position), log_start_at_copy(lineage, segments)
         return BucketPartition(PartitionTier(partition, lineage, store), newest, start)
 
 

@@ -13,16 +13,11 @@ from typing import Final, TypeVar
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.inspection.findings import Finding, Kind
-from tidelog.remote.inspection.objects import (
-    orphan_findings,
-    parse_key,
-    partition_prefix,
-    size_findings,
-)
+from tidelog.remote.inspection.objects import orphan_findings, size_findings
 from tidelog.remote.inspection.views import PartitionView
 from tidelog.remote.objects.config import storage_manager_from_config
 from tidelog.remote.objects.layout.manifest import MANIFEST_BYTES_MAX, SegmentManifest, decode_manifest
-from tidelog.remote.objects.layout.object_keys import SegmentKeys
+from tidelog.remote.objects.layout.object_keys import SegmentKeys, parse_key, partition_prefix
 from tidelog.remote.objects.manager import ObjectStorageManager
 from tidelog.remote.objects.stores.port import ObjectInfo
 from tidelog.remote.ports.segment_metadata import (
@@ -51,8 +46,8 @@ class Bucket:
     @classmethod
     def open(cls, values: Mapping[str, str]) -> Bucket:
         """Return the store of a broker's `rsm.config.` values; its chunk cache is not used."""
-        own = {key: text for key, text in values.items() if not key.startswith(_CHUNK_CACHE)}
-        return cls(storage_manager_from_config({**own, f"{_CHUNK_CACHE}class": "none"}))
+        store_values = {key: text for key, text in values.items() if not key.startswith(_CHUNK_CACHE)}
+        return cls(storage_manager_from_config({**store_values, f"{_CHUNK_CACHE}class": "none"}))
 
     @property
     def prefix(self) -> str:
@@ -79,11 +74,11 @@ class Bucket:
         return self.storage.store.list(self.prefix if prefix is None else prefix)
 
     def sizes(self, partition: TopicIdPartition) -> dict[str, int]:
-        """Return the objects of one partition with their sizes."""
+        """Return the sizes in bytes of the objects of one partition, by key."""
         return dict(self.objects(partition_prefix(self.prefix, partition)))
 
     def manifest_bytes(self, key: str) -> bytes:
-        """Return a manifest as it is stored."""
+        """Return a manifest as it is stored: at most one byte more than a manifest may have."""
         with closing(self.storage.store.get(key)) as stream:
             return stream.read(MANIFEST_BYTES_MAX + 1)
 
@@ -98,41 +93,44 @@ class Bucket:
     ) -> list[Finding]:
         """Return findings about the objects of the finished segments of `view`, and orphans.
 
-        `sizes` are the listed objects of the partition with their sizes.
+        `sizes` are the sizes in bytes of the partition's objects. `on_segment` is called after each finished
+        segment.
         """
         segments = view.segments
-        named: set[str] = set()
-        found: list[Finding] = []
+        expected: set[str] = set()
+        findings: list[Finding] = []
         for segment in segments:
             try:
-                named.update(self.keys(segment).all)
+                expected.update(self.keys(segment).all)
             except RemoteStorageError as error:
-                found.append(_of(Kind.MISSING_OBJECT, segment, "custom metadata", str(error)))
+                findings.append(
+                    Finding.of_segment(Kind.MISSING_OBJECT, segment, "custom metadata", str(error))
+                )
         visible = [segment for segment in segments if segment.state is _FINISHED and self._has_keys(segment)]
 
         def inspect(segment: RemoteLogSegmentMetadata) -> list[Finding]:
             return self._segment_findings(segment, sizes)
 
         for segment_findings in in_threads(inspect, visible):
-            found += segment_findings
+            findings += segment_findings
             on_segment()
-        return found + orphan_findings(
+        return findings + orphan_findings(
             sizes,
-            named,
+            expected,
             view.history.deleted,
             name=view.partition.topic_partition,
             prefix=self.prefix,
             display_name=self.display_name,
         )
 
-    def stray_findings(self, known: Iterable[TopicIdPartition]) -> Iterator[Finding]:
-        """Return the objects below the prefix that belong to no `known` partition."""
-        places = {(partition.topic_id, partition.partition) for partition in known}
+    def stray_findings(self, partitions: Iterable[TopicIdPartition]) -> Iterator[Finding]:
+        """Return the objects below the prefix that belong to none of `partitions`."""
+        ids = {(partition.topic_id, partition.partition) for partition in partitions}
         for info in self.objects():
             name = parse_key(info.key, self.prefix)
             if name is None:
                 yield Finding(Kind.FOREIGN_OBJECT, None, self.display_name(info.key))
-            elif (name.partition.topic_id, name.partition.partition) not in places:
+            elif (name.partition.topic_id, name.partition.partition) not in ids:
                 detail = "no metadata names its partition"
                 key = self.display_name(info.key)
                 yield Finding(Kind.ORPHAN, name.partition.topic_partition, key, detail, name.segment_id)
@@ -149,16 +147,17 @@ class Bucket:
     ) -> list[Finding]:
         keys = self.keys(segment)
         sizes = {key: listed[key] if key in listed else self._size(key) for key in (keys.log, keys.indexes)}
-        shown = keys.display_name(keys.manifest)
         try:
             manifest = self.manifest(keys.manifest)
         except RemoteResourceNotFound:
             missing = [key for key, size in sizes.items() if size is None]
             return [
-                _of(Kind.MISSING_OBJECT, segment, keys.display_name(key)) for key in (keys.manifest, *missing)
+                Finding.of_segment(Kind.MISSING_OBJECT, segment, keys.display_name(key))
+                for key in (keys.manifest, *missing)
             ]
         except DecodeError as error:
-            return [_of(Kind.BAD_MANIFEST, segment, shown, str(error))]
+            place = keys.display_name(keys.manifest)
+            return [Finding.of_segment(Kind.BAD_MANIFEST, segment, place, str(error))]
         return list(size_findings(segment, keys, manifest, sizes))
 
     def _size(self, key: str) -> int | None:
@@ -172,11 +171,6 @@ class Bucket:
 def in_threads(
     work: Callable[[_Item], _Result], items: Iterable[_Item], threads: int = THREADS
 ) -> Iterator[_Result]:
-    """Return the results of `work` for each of `items`, in their order; a few run at a time."""
+    """Return the results of `work` for each of `items`, in their order; `threads` run at a time."""
     with ThreadPoolExecutor(threads, thread_name_prefix="tier-inspection") as pool:
         yield from pool.map(work, items)
-
-
-def _of(kind: Kind, segment: RemoteLogSegmentMetadata, place: str, detail: str = "") -> Finding:
-    name = segment.topic_id_partition.topic_partition
-    return Finding(kind, name, place, detail, segment.remote_log_segment_id.id)

@@ -18,12 +18,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from tidelog.protocol.ids import Offset
-from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
-from tidelog.remote.inspection.history import segment_name
-from tidelog.remote.inspection.views import PartitionView, epoch_spans, finished
+from tidelog.remote.inspection.findings import Finding, Kind, offsets_text, segment_name
+from tidelog.remote.inspection.views import PartitionView, finished_segments
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.tasks.remote_lineage import highest_remote_offset
-from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
+from tidelog.storage.leader_epoch import LeaderEpochCache, epoch_spans
 
 
 class Piece(NamedTuple):
@@ -45,8 +44,7 @@ class Stretch(NamedTuple):
 def pieces(view: PartitionView, segment: RemoteLogSegmentMetadata) -> Iterator[Piece]:
     """Return the parts of `segment` that belong to the log."""
     spans = view.epoch_spans
-    own = [EpochEntry(*entry) for entry in segment.segment_leader_epochs]
-    for epoch, start, end in epoch_spans(own, segment.end_offset + 1):
+    for epoch, start, end in epoch_spans(segment.segment_leader_epochs, segment.end_offset + 1):
         if epoch in spans:
             piece = Piece(max(start, spans[epoch][0]), min(end, spans[epoch][1]), segment)
             if piece.start_offset < piece.end_offset:
@@ -72,25 +70,25 @@ def stretches(parts: Iterable[Piece], start_offset: Offset, end_offset: Offset) 
 def coverage_findings(view: PartitionView) -> list[Finding]:
     """Return gaps, overlaps, and segments that do not belong to the log."""
     offsets, name = view.offsets, view.partition.topic_partition
-    visible = finished(view.segments)
+    visible = finished_segments(view.segments)
     pieces_by_id = {segment.remote_log_segment_id: list(pieces(view, segment)) for segment in visible}
     start, local_start = offsets.log_start_offset, offsets.local_log_start_offset
     known_from = view.lineage[0].start_offset if view.lineage else offsets.log_end_offset
-    found = []
+    findings = []
     unknown_end = min(known_from, local_start)
     if start < unknown_end:
-        found.append(Finding(Kind.UNKNOWN_EPOCH, name, offsets_text(start, unknown_end - 1)))
+        findings.append(Finding(Kind.UNKNOWN_EPOCH, name, offsets_text(start, unknown_end - 1)))
         start = unknown_end
     all_pieces = [piece for segment_pieces in pieces_by_id.values() for piece in segment_pieces]
     remote_end = max((piece.end_offset for piece in all_pieces), default=0)
-    for stretch in _joined(stretches(all_pieces, start, max(start, local_start, remote_end))):
-        found += _stretch_findings(view, stretch, local_start)
+    for stretch in _join(stretches(all_pieces, start, max(start, local_start, remote_end))):
+        findings += _stretch_findings(view, stretch, local_start)
     for segment in visible:
         if segment.end_offset < offsets.log_start_offset:
-            found.append(_segment_finding(Kind.BELOW_START, view, segment))
+            findings.append(Finding.of_segment(Kind.BELOW_START, segment))
         elif not pieces_by_id[segment.remote_log_segment_id]:
-            found.append(_segment_finding(Kind.UNREACHABLE, view, segment))
-    return found
+            findings.append(Finding.of_segment(Kind.UNREACHABLE, segment))
+    return findings
 
 
 def disagreement(view: PartitionView) -> Finding | None:
@@ -123,7 +121,7 @@ def _stretch_findings(view: PartitionView, stretch: Stretch, local_start: Offset
             yield Finding(Kind.GAP_AHEAD, name, offsets_text(max(start, local_start), end - 1))
 
 
-def _joined(divided: Iterator[Stretch]) -> Iterator[Stretch]:
+def _join(divided: Iterator[Stretch]) -> Iterator[Stretch]:
     """Join consecutive stretches with the same segments."""
     last: Stretch | None = None
     for stretch in divided:
@@ -139,8 +137,3 @@ def _joined(divided: Iterator[Stretch]) -> Iterator[Stretch]:
 
 def _ids(stretch: Stretch) -> set[object]:
     return {segment.remote_log_segment_id for segment in stretch.segments}
-
-
-def _segment_finding(kind: Kind, view: PartitionView, segment: RemoteLogSegmentMetadata) -> Finding:
-    name = view.partition.topic_partition
-    return Finding(kind, name, segment_name(segment), segment=segment.remote_log_segment_id.id)

@@ -21,8 +21,7 @@ from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset, ProducerId
 from tidelog.protocol.transaction_marker import read_end_transaction_marker
-from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
-from tidelog.remote.inspection.history import segment_name
+from tidelog.remote.inspection.findings import Finding, Kind, offsets_text, segment_name
 from tidelog.remote.inspection.tier_files import StreamedFile, TierFiles, log_path
 from tidelog.remote.objects.layout.transform import DamagedChunk
 from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata
@@ -67,11 +66,13 @@ def inspect_segment(
     metadata: RemoteLogSegmentMetadata,
     on_bytes: Callable[[int], None] = lambda size: None,
 ) -> list[Finding]:
-    """Return the findings of the segment; `on_bytes` is called for every part of its log that was read."""
+    """Return the findings of the segment; `on_bytes` is called with the size of each part of its log."""
     return _SegmentCheck(storage, metadata, on_bytes).run()
 
 
 class _SegmentCheck:
+    """Collects the findings of one segment; `run` reads all of its objects once."""
+
     def __init__(
         self,
         storage: RemoteStorageManager,
@@ -81,15 +82,15 @@ class _SegmentCheck:
         self._storage = storage
         self._metadata = metadata
         self._on_bytes = on_bytes
-        self._found: list[Finding] = []
+        self._findings: list[Finding] = []
 
     def run(self) -> list[Finding]:
         path = log_path(self._metadata)
-        small = dict(self._small_files())
+        small_files = dict(self._small_files())
         indexes = {
-            path.replace(LOG_SUFFIX, suffix): small[index_type]
+            path.replace(LOG_SUFFIX, suffix): small_files[index_type]
             for index_type, suffix in _INDEXES.items()
-            if index_type in small
+            if index_type in small_files
         }
         log = StreamedFile(path, self._storage, self._metadata, self._on_bytes)
         inspection = SegmentInspection(TierFiles(log, indexes), path)
@@ -98,19 +99,19 @@ class _SegmentCheck:
             for batch in inspection.batches():
                 batches.check(batch)
         except RemoteStorageError as error:
-            self._damaged("log", error)
+            self._add_damage("log", error)
         except ValueError as error:
             self._add(Kind.WRONG_SIZE, "log", str(error))
         else:
-            self._damages(inspection.damages)
+            self._add_damages(inspection.damages)
             if all(damage.path != path for damage in inspection.damages):
-                self._found += batches.findings()
-                self._transactions(batches, inspection, indexes)
-        if IndexType.PRODUCER_SNAPSHOT in small:
-            self._producers(small[IndexType.PRODUCER_SNAPSHOT])
-        if IndexType.LEADER_EPOCH in small:
-            self._epochs(small[IndexType.LEADER_EPOCH])
-        return self._found
+                self._findings += batches.findings()
+                self._check_transactions(batches, inspection, indexes)
+        if IndexType.PRODUCER_SNAPSHOT in small_files:
+            self._check_producers(small_files[IndexType.PRODUCER_SNAPSHOT])
+        if IndexType.LEADER_EPOCH in small_files:
+            self._check_epochs(small_files[IndexType.LEADER_EPOCH])
+        return self._findings
 
     def _small_files(self) -> Iterator[tuple[IndexType, bytes]]:
         for index_type in IndexType:
@@ -121,9 +122,9 @@ class _SegmentCheck:
                 if index_type is not IndexType.TRANSACTION:
                     self._add(_KINDS[index_type], index_type.value, str(error))
             except RemoteStorageError as error:
-                self._damaged(index_type.value, error)
+                self._add_damage(index_type.value, error)
 
-    def _damages(self, damages: list[CorruptFile]) -> None:
+    def _add_damages(self, damages: list[CorruptFile]) -> None:
         for damage in damages:
             suffix = "." + damage.path.rpartition(".")[2]
             kind = Kind.BAD_BATCH
@@ -132,7 +133,7 @@ class _SegmentCheck:
                     kind = _KINDS[index_type]
             self._add(kind, suffix.lstrip("."), damage.reason)
 
-    def _transactions(
+    def _check_transactions(
         self, batches: _BatchChecks, inspection: SegmentInspection, indexes: dict[str, bytes]
     ) -> None:
         path = inspection.index_path(TXN_INDEX_SUFFIX)
@@ -151,7 +152,7 @@ class _SegmentCheck:
             detail = f"it lacks the abort at offset {missing[0]}, {len(missing)} in total"
             self._add(Kind.BAD_TRANSACTION_INDEX, "txnindex", detail)
 
-    def _producers(self, data: bytes) -> None:
+    def _check_producers(self, data: bytes) -> None:
         try:
             entries = decode_snapshot(data, "producer snapshot")
         except CorruptFile as damage:
@@ -162,7 +163,7 @@ class _SegmentCheck:
             detail = f"it has offset {last}, the segment ends with {self._metadata.end_offset}"
             self._add(Kind.BAD_PRODUCER_SNAPSHOT, "producer snapshot", detail)
 
-    def _epochs(self, data: bytes) -> None:
+    def _check_epochs(self, data: bytes) -> None:
         metadata = self._metadata
         try:
             entries = decode_leader_epochs(data, "leader epochs")
@@ -170,20 +171,20 @@ class _SegmentCheck:
         except CorruptFile as damage:
             self._add(Kind.BAD_LEADER_EPOCHS, "leader epochs", damage.reason)
             return
-        known = LeaderEpochCache.of(entries)
-        within = known.entries_in_range(metadata.start_offset, metadata.end_offset + 1)
-        recorded = LeaderEpochCache.of(metadata.segment_leader_epochs).entries  # type: ignore[arg-type]
-        if within != recorded:
-            detail = f"{_epochs_text(within)} in the segment, {_epochs_text(recorded)} in the metadata"
+        epochs = LeaderEpochCache.of(entries)
+        stored = epochs.entries_in_range(metadata.start_offset, metadata.end_offset + 1)
+        expected = LeaderEpochCache.of(metadata.segment_leader_epochs).entries  # type: ignore[arg-type]
+        if stored != expected:
+            detail = f"{_epochs_text(stored)} in the segment, {_epochs_text(expected)} in the metadata"
             self._add(Kind.BAD_LEADER_EPOCHS, "leader epochs", detail)
 
-    def _damaged(self, what: str, error: RemoteStorageError) -> None:
+    def _add_damage(self, object_name: str, error: RemoteStorageError) -> None:
         if not is_damage(error):
             raise error
-        self._add(Kind.DAMAGED_OBJECT, what, str(error))
+        self._add(Kind.DAMAGED_OBJECT, object_name, str(error))
 
-    def _add(self, kind: Kind, what: str, detail: str) -> None:
-        self._found.append(_finding(kind, self._metadata, what, detail))
+    def _add(self, kind: Kind, object_name: str, detail: str) -> None:
+        self._findings.append(_finding(kind, self._metadata, object_name, detail))
 
 
 class _BatchChecks:
@@ -192,10 +193,12 @@ class _BatchChecks:
     def __init__(self, metadata: RemoteLogSegmentMetadata) -> None:
         self._metadata = metadata
         self._next_offset = metadata.start_offset
-        self._first: dict[Kind, str] = {}
+        self._details: dict[Kind, str] = {}
+        """The first finding of each kind."""
         self._largest_timestamp = -1
-        self._open: set[ProducerId] = set()
+        self._open_producers: set[ProducerId] = set()
         self.aborts: set[Offset] = set()
+        """The offsets of the markers that abort transactions with records in this segment."""
 
     def check(self, batch: CheckedBatch) -> None:
         """Check the next batch."""
@@ -203,45 +206,45 @@ class _BatchChecks:
         place = f"batch {header.base_offset}-{header.last_offset} at byte {batch.position}"
         if header.base_offset != self._next_offset:
             expected = f"expected is offset {self._next_offset}"
-            self._first.setdefault(Kind.WRONG_OFFSETS, f"{place}, {expected}")
+            self._details.setdefault(Kind.WRONG_OFFSETS, f"{place}, {expected}")
         self._next_offset = header.next_offset
         if header.last_offset > self._metadata.end_offset:
-            self._first.setdefault(Kind.WRONG_OFFSETS, f"{place} ends after the segment's end")
+            self._details.setdefault(Kind.WRONG_OFFSETS, f"{place} ends after the segment's end")
         epoch = _epoch_at(self._metadata.segment_leader_epochs, header.base_offset)
         # Offsets before its first epoch were below the log start already when it was copied.
         if epoch is not None and header.partition_leader_epoch != epoch:
-            self._first.setdefault(
+            self._details.setdefault(
                 Kind.WRONG_EPOCH,
                 f"{place} is of epoch {header.partition_leader_epoch}, in the metadata it is {epoch}",
             )
         self._largest_timestamp = max(self._largest_timestamp, header.max_timestamp)
         if header.is_transactional:
-            self._transaction(batch, header)
+            self._follow_transaction(batch, header)
 
     def findings(self) -> Iterator[Finding]:
         """Return the findings after all batches, the first of each kind."""
         metadata = self._metadata
         if self._next_offset <= metadata.end_offset:
             missing = offsets_text(self._next_offset, metadata.end_offset)
-            self._first.setdefault(Kind.WRONG_OFFSETS, f"{missing} are missing at the end")
+            self._details.setdefault(Kind.WRONG_OFFSETS, f"{missing} are missing at the end")
         if self._largest_timestamp > metadata.max_timestamp_ms:
-            self._first[Kind.WRONG_TIMESTAMP] = (
+            self._details[Kind.WRONG_TIMESTAMP] = (
                 f"{self._largest_timestamp} ms, in the metadata it is {metadata.max_timestamp_ms}"
             )
-        for kind, detail in self._first.items():
+        for kind, detail in self._details.items():
             yield _finding(kind, metadata, "log", detail)
 
-    def _transaction(self, batch: CheckedBatch, header: BatchHeader) -> None:
+    def _follow_transaction(self, batch: CheckedBatch, header: BatchHeader) -> None:
         if not header.is_control:
-            self._open.add(header.producer_id)
+            self._open_producers.add(header.producer_id)
             return
         try:
             marker = read_end_transaction_marker(batch.data, 0, header)
         except DecodeError:
             return
-        if marker is not None and marker.is_abort and header.producer_id in self._open:
+        if marker is not None and marker.is_abort and header.producer_id in self._open_producers:
             self.aborts.add(header.last_offset)
-        self._open.discard(header.producer_id)
+        self._open_producers.discard(header.producer_id)
 
 
 _KINDS: Final = {
@@ -253,10 +256,8 @@ _KINDS: Final = {
 }
 
 
-def _finding(kind: Kind, metadata: RemoteLogSegmentMetadata, what: str, detail: str) -> Finding:
-    name = metadata.topic_id_partition.topic_partition
-    place = f"{what} of {segment_name(metadata)}"
-    return Finding(kind, name, place, detail, metadata.remote_log_segment_id.id)
+def _finding(kind: Kind, metadata: RemoteLogSegmentMetadata, object_name: str, detail: str) -> Finding:
+    return Finding.of_segment(kind, metadata, f"{object_name} of {segment_name(metadata)}", detail)
 
 
 def _epoch_at(epochs: tuple[EpochStart, ...], offset: Offset) -> int | None:

@@ -1,6 +1,6 @@
 """Segments as described by manifests, combined in the same way as brokers combine metadata.
 
-I/O: `lineage_in` blocks; the rest is pure. Errors: RemoteStorageError if the store does not respond.
+I/O: `fetch_lineage` blocks; the rest is pure. Errors: RemoteStorageError if the store does not respond.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _EPOCH_BYTES_MAX: Final = 64 << 20
 
 
-def place_in_log(segment: RemoteLogSegmentMetadata) -> tuple[LeaderEpoch, Offset]:
+def log_position(segment: RemoteLogSegmentMetadata) -> tuple[LeaderEpoch, Offset]:
     """Return the sort key of segments: the newest has the highest last epoch, then the highest end offset."""
     return segment.segment_leader_epochs[-1].epoch, segment.end_offset
 
 
-def events_of(
+def copy_events(
     segments: Iterable[RemoteLogSegmentMetadata],
 ) -> Iterator[RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate]:
     """Return the copies of `segments` as events of the metadata topic.
@@ -46,14 +46,14 @@ def events_of(
         )
 
 
-def log_start_in(lineage: Sequence[EpochEntry], segments: Iterable[RemoteLogSegmentMetadata]) -> Offset:
+def log_start_at_copy(lineage: Sequence[EpochEntry], segments: Iterable[RemoteLogSegmentMetadata]) -> Offset:
     """Return the log start at the copy of the newest segment; segments below it may be partly deleted."""
     return max(min(segment.start_offset for segment in segments), lineage[0].start_offset)
 
 
-def lineage_in(bucket: Bucket, segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[EpochEntry, ...]:
+def fetch_lineage(bucket: Bucket, segments: Iterable[RemoteLogSegmentMetadata]) -> tuple[EpochEntry, ...]:
     """Return the epochs of the newest readable checkpoint, or else those of the newest segment."""
-    newest_first = sorted(segments, key=place_in_log, reverse=True)
+    newest_first = sorted(segments, key=log_position, reverse=True)
     for segment in newest_first:
         try:
             data = read_all(bucket.storage.fetch_index(segment, IndexType.LEADER_EPOCH), _EPOCH_BYTES_MAX)

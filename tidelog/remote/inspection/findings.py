@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 from uuid import UUID
 
-from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.ids import Offset, TopicPartition, uuid_text
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 
 class Severity(Enum):
@@ -83,6 +84,19 @@ class Finding(NamedTuple):
     detail: str = ""
     segment: UUID | None = None
 
+    @classmethod
+    def of_segment(
+        cls, kind: Kind, metadata: RemoteLogSegmentMetadata, place: str = "", detail: str = ""
+    ) -> Self:
+        """Return a finding about one segment; without a `place`, the place is the segment's name."""
+        return cls(
+            kind,
+            metadata.topic_id_partition.topic_partition,
+            place or segment_name(metadata),
+            detail,
+            metadata.remote_log_segment_id.id,
+        )
+
     def __str__(self) -> str:
         name = "" if self.partition is None else f"{self.partition} "
         detail = f" ({self.detail})" if self.detail else ""
@@ -110,6 +124,14 @@ DEEP: Final = frozenset(
 """Findings of the deep check only."""
 
 
-def offsets_text(start: int, end: int) -> str:
-    """Return a text for the offsets from `start` to `end`, both inclusive."""
-    return f"offset {start}" if start == end else f"offsets {start}-{end}"
+def offsets_text(start_offset: Offset, last_offset: Offset) -> str:
+    """Return a text for the offsets from `start_offset` to `last_offset`, both inclusive."""
+    if start_offset == last_offset:
+        return f"offset {start_offset}"
+    return f"offsets {start_offset}-{last_offset}"
+
+
+def segment_name(metadata: RemoteLogSegmentMetadata) -> str:
+    """Return the name of a segment in findings: its offsets, both inclusive, and its id."""
+    segment_id = uuid_text(metadata.remote_log_segment_id.id)
+    return f"segment {metadata.start_offset}-{metadata.end_offset} {segment_id}"

@@ -7,16 +7,17 @@ data, and only findings of both passes are reported.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from tidelog.remote.inspection.bucket import Bucket, in_threads
 from tidelog.remote.inspection.coverage import coverage_findings, disagreement
 from tidelog.remote.inspection.deep import inspect_segment
 from tidelog.remote.inspection.findings import BROKEN_OBJECTS, DEEP, Finding
 from tidelog.remote.inspection.states import PATIENCE_MS, state_findings
-from tidelog.remote.inspection.views import PartitionView, finished
+from tidelog.remote.inspection.views import PartitionView, finished_segments
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
-_DEEP_THREADS = 4
+_DEEP_THREADS: Final = 4
 
 
 def metadata_findings(view: PartitionView, patience_ms: int = PATIENCE_MS) -> list[Finding]:
@@ -46,14 +47,14 @@ def deep_findings(
 
     Segments whose objects are damaged according to the `shallow` findings are not read.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for segment_findings in in_threads(
         lambda segment: inspect_segment(bucket.storage, segment, on_bytes),
         segments_to_read(views, shallow),
         _DEEP_THREADS,
     ):
-        found += segment_findings
-    return found
+        findings += segment_findings
+    return findings
 
 
 def segments_to_read(
@@ -64,12 +65,12 @@ def segments_to_read(
     return [
         segment
         for view in views
-        for segment in finished(view.segments)
+        for segment in finished_segments(view.segments)
         if segment.remote_log_segment_id.id not in damaged
     ]
 
 
-def confirmed(
+def confirmed_findings(
     first: Iterable[Finding], second: Iterable[Finding], views: Iterable[PartitionView]
 ) -> list[Finding]:
     """Return the findings of the `first` pass that the `second` pass has too.
@@ -78,7 +79,9 @@ def confirmed(
     pass.
     """
     repeated = {(finding.kind, finding.partition, finding.place) for finding in second}
-    existing = {segment.remote_log_segment_id.id for view in views for segment in finished(view.segments)}
+    existing = {
+        segment.remote_log_segment_id.id for view in views for segment in finished_segments(view.segments)
+    }
     return [
         finding
         for finding in first

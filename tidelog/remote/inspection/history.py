@@ -17,7 +17,6 @@ from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
 from tidelog.remote.metadata.record_codec import decode_event
 from tidelog.remote.metadata.store import RemoteLogEvent, partition_of
 from tidelog.remote.ports.segment_metadata import (
-    RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
@@ -51,7 +50,10 @@ class FailedCopies(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """One partition; `deleted` are the ids of deleted segments, `illegal` the records that were ignored."""
+    """One partition; `deleted` are the ids of deleted segments, `illegal` the records that were ignored.
+
+    `cache` is its present metadata; `deletion` is the last record of an unfinished deletion of the partition.
+    """
 
     cache: RemoteLogMetadataCache
     deleted: set[UUID] = field(default_factory=set)
@@ -129,17 +131,7 @@ class MetadataHistory:
     def of(self, partition: TopicIdPartition) -> PartitionHistory:
         """Return the history of one partition; it is empty if there are no records."""
         key = (partition.topic_id, partition.partition)
-        found = self._partitions.get(key)
-        if found is None:
-            found = self._partitions[key] = (partition, PartitionHistory.empty(partition))
-        return found[1]
-
-
-def segment_name(segment: RemoteLogSegmentMetadata) -> str:
-    """Return the name of a segment in findings: its offsets and its id."""
-    return f"segment {segment.start_offset}-{segment.end_offset} {id_text(segment.remote_log_segment_id)}"
-
-
-def id_text(segment_id: RemoteLogSegmentId) -> str:
-    """Return the id alone, as in object keys."""
-    return str(segment_id).rpartition("/")[2]
+        entry = self._partitions.get(key)
+        if entry is None:
+            entry = self._partitions[key] = (partition, PartitionHistory.empty(partition))
+        return entry[1]

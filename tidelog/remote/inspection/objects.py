@@ -1,56 +1,15 @@
-"""Comparison of the objects in the bucket with the metadata. Pure.
-
-    <prefix><topic>-<topic id>/<partition>/<20-digit offset>-<segment id>.{log,indexes,rsm-manifest}
-
-Source: ObjectKeyFactory of Aiven's RemoteStorageManager.
-"""
+"""Comparison of the objects in the bucket with the metadata. Pure."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from uuid import UUID
 
-from tidelog.protocol.ids import Offset, TopicPartition, uuid_from_text, uuid_text
+from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.inspection.findings import Finding, Kind
 from tidelog.remote.objects.layout.manifest import SegmentManifest
-from tidelog.remote.objects.layout.object_keys import SegmentKeys
-from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
-
-MANIFEST_SUFFIX: Final = "rsm-manifest"
-
-_ID: Final = r"[A-Za-z0-9_-]{22}"
-_KEY: Final = re.compile(
-    rf"(?P<topic>.+)-(?P<topic_id>{_ID})/(?P<partition>\d+)/"
-    rf"(?P<offset>\d{{20}})-(?P<segment_id>{_ID})\.(?P<suffix>log|indexes|{MANIFEST_SUFFIX})"
-)
-
-
-class ObjectName(NamedTuple):
-    """The parts of the key of a segment's object."""
-
-    partition: TopicIdPartition
-    start_offset: Offset
-    segment_id: UUID
-    suffix: str
-
-
-def partition_prefix(prefix: str, partition: TopicIdPartition) -> str:
-    """Return the common prefix of the keys of a partition."""
-    return f"{prefix}{partition.topic}-{uuid_text(partition.topic_id)}/{partition.partition}/"
-
-
-def parse_key(key: str, prefix: str) -> ObjectName | None:
-    """Return the parts of `key`; None if it is not the key of a segment's object."""
-    if not key.startswith(prefix):
-        return None
-    found = _KEY.fullmatch(key, len(prefix))
-    if found is None:
-        return None
-    topic_id, number = uuid_from_text(found["topic_id"]), int(found["partition"])
-    partition = TopicIdPartition(topic_id, found["topic"], number)
-    return ObjectName(partition, int(found["offset"]), uuid_from_text(found["segment_id"]), found["suffix"])
+from tidelog.remote.objects.layout.object_keys import SegmentKeys, parse_key
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
 
 def expected_sizes(keys: SegmentKeys, manifest: SegmentManifest) -> dict[str, int]:
@@ -71,41 +30,39 @@ def size_findings(
 
     `sizes` has the size of each object by key, None for a missing one.
     """
-    name, segment_id = segment.topic_id_partition.topic_partition, segment.remote_log_segment_id.id
     for key, expected in expected_sizes(keys, manifest).items():
         size = sizes[key]
         if size is None:
-            yield Finding(Kind.MISSING_OBJECT, name, keys.display_name(key), segment=segment_id)
+            yield Finding.of_segment(Kind.MISSING_OBJECT, segment, keys.display_name(key))
         elif size != expected:
             detail = f"{size} bytes, in the manifest it is {expected}"
-            yield Finding(Kind.WRONG_SIZE, name, keys.display_name(key), detail, segment_id)
+            yield Finding.of_segment(Kind.WRONG_SIZE, segment, keys.display_name(key), detail)
     log_bytes = manifest.chunk_index.original_file_size
     if log_bytes != segment.segment_size_bytes:
         detail = f"a log of {log_bytes} bytes, in the metadata it is {segment.segment_size_bytes}"
-        yield Finding(Kind.WRONG_SIZE, name, keys.display_name(keys.manifest), detail, segment_id)
+        yield Finding.of_segment(Kind.WRONG_SIZE, segment, keys.display_name(keys.manifest), detail)
 
 
 def orphan_findings(
     listed: Iterable[str],
-    named: Iterable[str],
-    deleted: Iterable[UUID],
+    expected: Iterable[str],
+    deleted: Collection[UUID],
     *,
     name: TopicPartition,
     prefix: str,
     display_name: Callable[[str], str] = str,
 ) -> list[Finding]:
-    """Return findings about those of the `listed` keys of one partition that are not in `named`."""
-    known, deleted_ids = set(named), set(deleted)
-    found = []
-    for key in sorted(set(listed) - known):
+    """Return findings about those of the `listed` keys of partition `name` that are not `expected`.
+
+    `deleted` are the ids of deleted segments; `display_name` returns a key in the form that output may show.
+    """
+    findings = []
+    for key in sorted(set(listed) - set(expected)):
         parsed = parse_key(key, prefix)
         if parsed is None:
-            found.append(Finding(Kind.FOREIGN_OBJECT, name, display_name(key)))
+            findings.append(Finding(Kind.FOREIGN_OBJECT, name, display_name(key)))
             continue
-        detail = (
-            "its segment was deleted"
-            if parsed.segment_id in deleted_ids
-            else "its copy is not in the metadata"
-        )
-        found.append(Finding(Kind.ORPHAN, name, display_name(key), detail, parsed.segment_id))
-    return found
+        is_deleted = parsed.segment_id in deleted
+        detail = "its segment was deleted" if is_deleted else "its copy is not in the metadata"
+        findings.append(Finding(Kind.ORPHAN, name, display_name(key), detail, parsed.segment_id))
+    return findings

@@ -9,26 +9,23 @@ I/O: blocks. Errors: RemoteStorageError if the store does not respond.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from tidelog.base.clock import SystemClock
 from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.inspection.bucket import Bucket, in_threads
-from tidelog.remote.inspection.described_segments import events_of, lineage_in, log_start_in
+from tidelog.remote.inspection.described_segments import copy_events, fetch_lineage, log_start_at_copy
 from tidelog.remote.inspection.findings import Finding, Kind
 from tidelog.remote.inspection.history import PartitionHistory, RecordPlace
 from tidelog.remote.inspection.manifest_metadata import described_segment
-from tidelog.remote.inspection.objects import MANIFEST_SUFFIX, ObjectName, parse_key
 from tidelog.remote.inspection.views import PartitionOffsets, PartitionView
+from tidelog.remote.objects.layout.object_keys import MANIFEST_SUFFIX, ObjectName, parse_key
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
-
-_SUFFIXES = ("log", "indexes", MANIFEST_SUFFIX)
 
 
 def offline_views(
@@ -36,63 +33,70 @@ def offline_views(
 ) -> tuple[list[PartitionView], list[Finding]]:
     """Return a view of each partition of `topics` in the bucket, and findings about other objects.
 
-    An empty `topics` means all topics.
+    An empty `topics` means all topics. `on_segment` is called after each manifest that was read.
     """
+    names, findings = _list_objects(bucket, topics)
+    findings += _objects_without_manifest(bucket, names)
+    manifests = {key: name for key, name in names.items() if name.suffix == MANIFEST_SUFFIX}
+    partitions: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = {}
+    for result in in_threads(lambda item: _read_manifest(bucket, *item), manifests.items()):
+        on_segment()
+        if isinstance(result, Finding):
+            findings.append(result)
+        else:
+            partitions.setdefault(result.topic_id_partition, []).append(result)
+    ordered = sorted(partitions.items(), key=lambda item: (item[0].topic, item[0]))
+    return [_view(bucket, partition, segments) for partition, segments in ordered], findings
+
+
+def _list_objects(bucket: Bucket, topics: Collection[str]) -> tuple[dict[str, ObjectName], list[Finding]]:
+    """Return the objects of segments of `topics` by key, and findings about objects with other names."""
     names: dict[str, ObjectName] = {}
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for info in bucket.objects():
         name = parse_key(info.key, bucket.prefix)
         if name is None:
             if not topics:
-                found.append(Finding(Kind.FOREIGN_OBJECT, None, bucket.display_name(info.key)))
+                findings.append(Finding(Kind.FOREIGN_OBJECT, None, bucket.display_name(info.key)))
         elif not topics or name.partition.topic in topics:
             names[info.key] = name
-    found += _without_manifest(bucket, names)
-    manifests = [key for key, name in names.items() if name.suffix == MANIFEST_SUFFIX]
-    partitions: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = {}
-
-    def read(key: str) -> RemoteLogSegmentMetadata | Finding:
-        try:
-            return described_segment(bucket.manifest_bytes(key))
-        except DecodeError as error:
-            return Finding(Kind.BAD_MANIFEST, names[key].partition.topic_partition, key, str(error))
-
-    for key, read_back in zip(manifests, in_threads(read, manifests), strict=True):
-        on_segment()
-        if isinstance(read_back, Finding):
-            found.append(read_back)
-        elif read_back.remote_log_segment_id.id != names[key].segment_id:
-            detail = f"it describes {read_back.remote_log_segment_id}"
-            found.append(
-                Finding(
-                    Kind.BAD_MANIFEST, names[key].partition.topic_partition, bucket.display_name(key), detail
-                )
-            )
-        else:
-            partitions.setdefault(read_back.topic_id_partition, []).append(read_back)
-    ordered = sorted(partitions.items(), key=lambda item: (item[0].topic, item[0]))
-    return [_view(bucket, partition, segments) for partition, segments in ordered], found
+    return names, findings
 
 
-def _without_manifest(bucket: Bucket, names: dict[str, ObjectName]) -> Iterator[Finding]:
+def _objects_without_manifest(bucket: Bucket, names: Mapping[str, ObjectName]) -> Iterator[Finding]:
     for key, name in sorted(names.items()):
-        base = key.removesuffix(name.suffix)
-        if base + MANIFEST_SUFFIX not in names:
-            partition: TopicPartition = name.partition.topic_partition
+        if key.removesuffix(name.suffix) + MANIFEST_SUFFIX not in names:
+            place = bucket.display_name(key)
             yield Finding(
-                Kind.UNFINISHED_OBJECTS, partition, bucket.display_name(key), segment=name.segment_id
+                Kind.UNFINISHED_OBJECTS, name.partition.topic_partition, place, segment=name.segment_id
             )
+
+
+def _read_manifest(bucket: Bucket, key: str, name: ObjectName) -> RemoteLogSegmentMetadata | Finding:
+    """Return the segment that the manifest describes, or a finding if the manifest is invalid."""
+    try:
+        segment = described_segment(bucket.manifest_bytes(key))
+    except DecodeError as error:
+        return _invalid_manifest(bucket, key, name, str(error))
+    if segment.remote_log_segment_id.id != name.segment_id:
+        detail = f"it describes {segment.remote_log_segment_id}"
+        return _invalid_manifest(bucket, key, name, detail)
+    return segment
+
+
+def _invalid_manifest(bucket: Bucket, key: str, name: ObjectName, detail: str) -> Finding:
+    place = bucket.display_name(key)
+    return Finding(Kind.BAD_MANIFEST, name.partition.topic_partition, place, detail)
 
 
 def _view(
     bucket: Bucket, partition: TopicIdPartition, segments: list[RemoteLogSegmentMetadata]
 ) -> PartitionView:
     history = PartitionHistory.empty(partition)
-    for number, event in enumerate(events_of(segments)):
+    for number, event in enumerate(copy_events(segments)):
         history.apply(event, RecordPlace(-1, number))
-    lineage = lineage_in(bucket, segments)
-    # The log start at the copy of the newest segment; segments below it may be partly deleted.
-    start = log_start_in(lineage, segments)
+    lineage = fetch_lineage(bucket, segments)
+    start = log_start_at_copy(lineage, segments)
     end = 1 + max(segment.end_offset for segment in segments)
     offsets = PartitionOffsets(
         log_start_offset=start,

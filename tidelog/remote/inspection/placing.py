@@ -16,8 +16,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
-from tidelog.remote.inspection.findings import offsets_text
-from tidelog.remote.inspection.history import segment_name
+from tidelog.remote.inspection.findings import offsets_text, segment_name
 from tidelog.remote.inspection.scheduled_deletions import local_only_bytes
 from tidelog.remote.inspection.states import copy_in_progress, dangling_copies
 from tidelog.remote.inspection.views import PartitionView
@@ -108,10 +107,10 @@ def upload_reasons(view: PartitionView, offset: Offset) -> Iterator[UploadReason
     if first < offset:
         yield UploadReason(Obstacle.EARLIER_FIRST, f"next is offset {first}")
     # No segment, the active one included, is larger than segment.bytes.
-    behind_bytes = local_only_bytes(view)
-    has_backlog = behind_bytes > config.segment_bytes
+    local_bytes = local_only_bytes(view)
+    has_backlog = local_bytes > config.segment_bytes
     if has_backlog:
-        yield UploadReason(Obstacle.BACKLOG, f"{behind_bytes} bytes are on disk only")
+        yield UploadReason(Obstacle.BACKLOG, f"{local_bytes} bytes are on disk only")
     lag_ms, lag_bytes = config.effective_remote_copy_lag_ms, config.effective_remote_copy_lag_bytes
     if lag_ms != 0 and lag_bytes != 0:
         detail = f"remote.copy.lag.ms {_limit(lag_ms)}, remote.copy.lag.bytes {_limit(lag_bytes)}"

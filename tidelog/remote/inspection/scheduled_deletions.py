@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tidelog.remote.expiry.plan import ExpirationView, Reason, Retention, plan_expiration
 from tidelog.remote.inspection.coverage import pieces
-from tidelog.remote.inspection.views import PartitionView, finished
+from tidelog.remote.inspection.views import PartitionView, finished_segments
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.tasks.remote_lineage import highest_remote_offset
 from tidelog.storage.leader_epoch import LeaderEpochCache
@@ -33,14 +33,14 @@ class ScheduledDeletion(NamedTuple):
 def scheduled_deletions(view: PartitionView, count: int) -> list[ScheduledDeletion]:
     """Return all segments that are deleted now, and the next `count` ones."""
     plan = plan_expiration(_expiration_view(view))
-    now = [ScheduledDeletion(deletion.segment, deletion.reason) for deletion in plan.deletions]
-    deleted_ids = {departure.segment.remote_log_segment_id for departure in now}
-    staying = [
+    current = [ScheduledDeletion(deletion.segment, deletion.reason) for deletion in plan.deletions]
+    deleted_ids = {deletion.segment.remote_log_segment_id for deletion in current}
+    remaining = [
         segment
-        for segment in finished(view.segments)
+        for segment in finished_segments(view.segments)
         if segment.remote_log_segment_id not in deleted_ids and any(pieces(view, segment))
     ]
-    return now + list(islice(_later(view, staying), count))
+    return current + list(islice(_later_deletions(view, remaining), count))
 
 
 def local_only_bytes(view: PartitionView) -> int:
@@ -50,26 +50,28 @@ def local_only_bytes(view: PartitionView) -> int:
     local_start = view.offsets.local_log_start_offset
     in_both = sum(
         segment.segment_size_bytes
-        for segment in finished(view.segments)
+        for segment in finished_segments(view.segments)
         if segment.start_offset >= local_start and any(pieces(view, segment))
     )
     return max(0, view.local_size_bytes - in_both)
 
 
-def _later(view: PartitionView, staying: list[RemoteLogSegmentMetadata]) -> Iterator[ScheduledDeletion]:
+def _later_deletions(
+    view: PartitionView, remaining: list[RemoteLogSegmentMetadata]
+) -> Iterator[ScheduledDeletion]:
     retention = Retention.of(view.config)
-    kept_bytes = local_only_bytes(view) + sum(segment.segment_size_bytes for segment in staying)
+    remaining_bytes = local_only_bytes(view) + sum(segment.segment_size_bytes for segment in remaining)
     at_ms = None
     if retention == Retention():
         return
-    for segment in staying:
+    for segment in remaining:
         if retention.retention_ms is not None:
             at_ms = max(at_ms or 0, segment.max_timestamp_ms + retention.retention_ms)
         # It is deleted when the excess is at least its size.
-        kept_bytes -= segment.segment_size_bytes
+        remaining_bytes -= segment.segment_size_bytes
         after_bytes = None
         if retention.retention_bytes is not None:
-            after_bytes = max(0, retention.retention_bytes - kept_bytes)
+            after_bytes = max(0, retention.retention_bytes - remaining_bytes)
         yield ScheduledDeletion(segment, None, at_ms, after_bytes)
 
 

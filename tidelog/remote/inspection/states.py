@@ -13,8 +13,8 @@ from uuid import UUID
 from tidelog.protocol.ids import uuid_text
 from tidelog.remote.inspection.coverage import pieces, stretches
 from tidelog.remote.inspection.findings import Finding, Kind
-from tidelog.remote.inspection.history import MetadataHistory, PartitionHistory, segment_name
-from tidelog.remote.inspection.views import PartitionView, finished
+from tidelog.remote.inspection.history import MetadataHistory, PartitionHistory
+from tidelog.remote.inspection.views import PartitionView, finished_segments
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
@@ -31,18 +31,19 @@ _DELETING: Final = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 def state_findings(view: PartitionView, patience_ms: int = PATIENCE_MS) -> list[Finding]:
     """Return unfinished copies and deletions, and invalid records."""
     name = view.partition.topic_partition
-    found = []
+    findings = []
     for segment, reason in dangling_copies(view, patience_ms):
-        found.append(_of(Kind.DANGLING_COPY, view, segment, reason))
+        findings.append(Finding.of_segment(Kind.DANGLING_COPY, segment, detail=reason))
     for segment in view.segments:
         if segment.state is _DELETING and _age_ms(segment, view) > patience_ms:
-            found.append(_of(Kind.UNFINISHED_DELETION, view, segment, _since(segment, view)))
+            detail = _since(segment, view)
+            findings.append(Finding.of_segment(Kind.UNFINISHED_DELETION, segment, detail=detail))
     deletion = view.history.deletion
     if deletion is not None and view.now_ms - deletion.event_timestamp_ms > patience_ms:
-        found.append(Finding(Kind.UNFINISHED_PARTITION_DELETION, name, deletion.state.name))
+        findings.append(Finding(Kind.UNFINISHED_PARTITION_DELETION, name, deletion.state.name))
     for place, event in view.history.illegal:
-        found.append(Finding(Kind.ILLEGAL_RECORD, name, str(place), event.state.name))
-    return found
+        findings.append(Finding(Kind.ILLEGAL_RECORD, name, str(place), event.state.name))
+    return findings
 
 
 def dangling_copies(
@@ -55,10 +56,10 @@ def dangling_copies(
     )
     if not started:
         return
-    held = [piece for segment in finished(view.segments) for piece in pieces(view, segment)]
+    copied_pieces = [piece for segment in finished_segments(view.segments) for piece in pieces(view, segment)]
     for number, segment in enumerate(started, 1):
         end = segment.end_offset + 1
-        if all(stretch.segments for stretch in stretches(held, segment.start_offset, end)):
+        if all(stretch.segments for stretch in stretches(copied_pieces, segment.start_offset, end)):
             yield segment, "another segment contains the same records"
         elif number < len(started):
             yield segment, "another copy has begun since"
@@ -79,24 +80,25 @@ def history_findings(
     history: MetadataHistory, live_topic_ids: Collection[UUID], now_ms: int, patience_ms: int = PATIENCE_MS
 ) -> list[Finding]:
     """Return findings about the metadata topic as a whole, and about partitions of deleted topics."""
-    found = [
+    findings = [
         Finding(Kind.UNREADABLE_RECORD, None, str(place), reason) for place, reason in history.unreadable
     ]
     for number, start in sorted(history.truncated.items()):
-        found.append(Finding(Kind.LOST_HISTORY, None, f"metadata partition {number}", f"begins at {start}"))
-    for partition, known in history:
+        place = f"metadata partition {number}"
+        findings.append(Finding(Kind.LOST_HISTORY, None, place, f"begins at {start}"))
+    for partition, partition_history in history:
         if partition.topic_id not in live_topic_ids:
-            found += _deleted_partition_findings(partition, known, now_ms, patience_ms)
-    return found
+            findings += _deleted_partition_findings(partition, partition_history, now_ms, patience_ms)
+    return findings
 
 
 def _deleted_partition_findings(
-    partition: TopicIdPartition, known: PartitionHistory, now_ms: int, patience_ms: int
+    partition: TopicIdPartition, history: PartitionHistory, now_ms: int, patience_ms: int
 ) -> Iterable[Finding]:
     place = f"topic id {uuid_text(partition.topic_id)}"
-    segments = list(known.cache.segments())
+    segments = list(history.cache.segments())
     text = f"{len(segments)} segments"
-    deletion = known.deletion
+    deletion = history.deletion
     if deletion is not None:
         if now_ms - deletion.event_timestamp_ms > patience_ms:
             detail = f"{text}, {deletion.state.name}"
@@ -113,8 +115,3 @@ def _age_ms(segment: RemoteLogSegmentMetadata, view: PartitionView) -> int:
 
 def _since(segment: RemoteLogSegmentMetadata, view: PartitionView) -> str:
     return f"since {_age_ms(segment, view) // 1000} s"
-
-
-def _of(kind: Kind, view: PartitionView, segment: RemoteLogSegmentMetadata, detail: str) -> Finding:
-    name = view.partition.topic_partition
-    return Finding(kind, name, segment_name(segment), detail, segment.remote_log_segment_id.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,9 +16,10 @@ from tidelog.remote.ports.segment_metadata import (
 from tidelog.remote.tasks.remote_lineage import EpochLineage
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
-from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.storage.leader_epoch import EpochEntry, epoch_spans
 
 NOTHING: Final = -1
+"""The highest remote offset if remote storage has no segment of the log."""
 
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
@@ -57,7 +58,7 @@ class PartitionView:
     """Every known segment that is not deleted, by start offset."""
 
     epoch_spans: Mapping[LeaderEpoch, tuple[Offset, Offset]] = field(init=False, repr=False, compare=False)
-    """The start of each epoch of the lineage, and of the next one; the last one has no end."""
+    """The start and the end (exclusive) of each epoch of the lineage; the end of the last one is ENDLESS."""
 
     def __post_init__(self) -> None:
         spans = {epoch: (start, end) for epoch, start, end in epoch_spans(self.lineage, ENDLESS)}
@@ -75,15 +76,6 @@ class PartitionView:
         return replace(self, offsets=replace(self.offsets, log_start_offset=log_start))
 
 
-def finished(segments: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
-    """Return the segments that readers use."""
+def finished_segments(segments: Sequence[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
+    """Return those of `segments` that are copied completely and not being deleted: readers use them."""
     return [segment for segment in segments if segment.state is _FINISHED]
-
-
-def epoch_spans(
-    entries: Sequence[EpochEntry], end_offset: Offset
-) -> Iterator[tuple[LeaderEpoch, Offset, Offset]]:
-    """Return each epoch with its first offset and the offset after its last one."""
-    ends = [*(entry.start_offset for entry in entries[1:]), end_offset]
-    for (epoch, start), end in zip(entries, ends, strict=True):
-        yield epoch, start, end

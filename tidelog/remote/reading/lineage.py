@@ -21,7 +21,7 @@ from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.leader_epoch import LeaderEpochCache, epoch_spans
 
 PAUSE_SEGMENTS: Final = 256
 
@@ -88,7 +88,7 @@ def _next_with_aborted_transactions(
     manager: SegmentQueries, partition: TopicIdPartition, epochs: LeaderEpochCache, offset: Offset
 ) -> SegmentPart | None:
     first = epochs.epoch_for_offset(offset)
-    for epoch, epoch_start, epoch_end in _spans(epochs):
+    for epoch, epoch_start, epoch_end in epoch_spans(epochs.entries, ENDLESS):
         if first is None or epoch < first:
             continue
         start = max(epoch_start, offset)
@@ -113,7 +113,7 @@ def parts_with_timestamp(
     """
     first = epochs.epoch_for_offset(starting_offset)
     seen = 0
-    for epoch, epoch_start, epoch_end in _spans(epochs):
+    for epoch, epoch_start, epoch_end in epoch_spans(epochs.entries, ENDLESS):
         if first is not None and epoch < first:
             continue
         for metadata in manager.list_remote_log_segments(partition, epoch):
@@ -145,12 +145,6 @@ def _serves_any_of(
         assert hidden is not None, (served, epoch, offset)
         offset = hidden.end_offset
     return False
-
-
-def _spans(epochs: LeaderEpochCache) -> list[tuple[LeaderEpoch, Offset, Offset]]:
-    entries = epochs.entries
-    ends = [entry.start_offset for entry in entries[1:]] + [ENDLESS]
-    return [(epoch, start, end) for (epoch, start), end in zip(entries, ends, strict=False)]
 
 
 def _part_in_epoch(

@@ -15,7 +15,7 @@ from tests.support.tier.segment_metadata import DELETING, step
 from tidelog.remote.inspection.coverage import coverage_findings, disagreement
 from tidelog.remote.inspection.findings import Finding, Kind, Severity
 from tidelog.remote.inspection.fsck import metadata_findings
-from tidelog.remote.inspection.views import PartitionView, finished
+from tidelog.remote.inspection.views import PartitionView, finished_segments
 from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
@@ -55,6 +55,11 @@ def test_a_segment_in_deletion_covers_nothing() -> None:
 
 def test_an_empty_tier_is_complete_for_a_fully_local_log() -> None:
     assert metadata_findings(view_of([], LINEAGE, local_start=0)) == []
+
+
+def test_a_log_whose_leader_reports_no_epoch_has_a_view_without_coverage() -> None:
+    view = view_of([], lineage=(), local_start=10, end=20)
+    assert brief(coverage_findings(view)) == [(Kind.UNKNOWN_EPOCH, "offsets 0-9")]
 
 
 def test_records_copied_again_by_another_leader_are_an_overlap() -> None:
@@ -229,7 +234,7 @@ def test_offsets_outside_gaps_are_found_in_the_metadata_cache(history: History) 
 def test_a_segment_without_records_of_the_log_is_unreachable(history: History) -> None:
     view = as_view(history)
     found = {finding.segment for finding in coverage_findings(view) if finding.kind is Kind.UNREACHABLE}
-    for segment in finished(view.segments):
+    for segment in finished_segments(view.segments):
         if segment.end_offset < history.log_start:
             continue
         number = segment.remote_log_segment_id.id.int - 1

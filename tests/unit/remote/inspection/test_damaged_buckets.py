@@ -21,7 +21,7 @@ from tidelog.remote.inspection.byte_range import byte_range
 from tidelog.remote.inspection.coverage import coverage_findings
 from tidelog.remote.inspection.deep import inspect_segment
 from tidelog.remote.inspection.findings import Finding, Kind, Severity
-from tidelog.remote.inspection.fsck import confirmed, segments_to_read
+from tidelog.remote.inspection.fsck import confirmed_findings, segments_to_read
 from tidelog.remote.inspection.offline import offline_views
 from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
@@ -373,10 +373,10 @@ def test_only_findings_confirmed_by_a_second_inspection_are_reported(tier: TierB
     first = tier.findings()
     assert kinds(first) == [Kind.MISSING_OBJECT, Kind.BAD_BATCH]
     view = tier.view()
-    assert confirmed(first, first, [view]) == first
-    assert confirmed(first, [], [view]) == first[1:]
+    assert confirmed_findings(first, first, [view]) == first
+    assert confirmed_findings(first, [], [view]) == first[1:]
     tier.step(1, DELETING)
-    assert confirmed(first, first, [tier.view()]) == first[:1]
+    assert confirmed_findings(first, first, [tier.view()]) == first[:1]
 
 
 def test_a_segment_with_damaged_objects_is_not_read(tier: TierBucket) -> None:
@@ -410,3 +410,15 @@ def test_offline_a_manifest_of_another_segment_is_reported(tier: TierBucket) -> 
     tier.file(2, "rsm-manifest").write_bytes(b"{}")
     _, found = offline_views(tier.bucket, ())
     assert kinds(found) == [Kind.BAD_MANIFEST] * 2
+
+
+def test_offline_a_masked_prefix_is_not_shown_for_an_invalid_manifest(tmp_path: Path) -> None:
+    tier = TierBucket(tmp_path, {"key.prefix": "secret/", "key.prefix.mask": "true"})
+    tier.fill(1)
+    (segment,) = tier.copy()
+    tier.file(0, "rsm-manifest").write_bytes(b"{}")
+    _, (finding,) = offline_views(tier.bucket, ())
+    keys = tier.bucket.keys(segment)
+    assert (finding.kind, finding.place) == (Kind.BAD_MANIFEST, keys.display_name(keys.manifest))
+    assert "secret" not in str(finding)
+    tier.bucket.close()

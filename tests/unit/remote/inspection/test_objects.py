@@ -12,10 +12,9 @@ from tests.support.tier.segment_metadata import started
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
 from tidelog.remote.inspection.manifest_metadata import described_segment
-from tidelog.remote.inspection.objects import ObjectName, parse_key, partition_prefix
 from tidelog.remote.objects.layout.chunk_index import FixedChunkIndex
 from tidelog.remote.objects.layout.manifest import SegmentManifest, encode_manifest
-from tidelog.remote.objects.layout.object_keys import ObjectKeys
+from tidelog.remote.objects.layout.object_keys import ObjectKeys, ObjectName, parse_key, partition_prefix
 from tidelog.remote.objects.layout.transform import Transform
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentState, TopicIdPartition
 

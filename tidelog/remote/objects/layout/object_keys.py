@@ -5,11 +5,24 @@ Source: ObjectKeyFactory of Aiven's RemoteStorageManager.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
 
-from tidelog.protocol.ids import uuid_text
+from tidelog.protocol.ids import Offset, uuid_from_text, uuid_text
 from tidelog.remote.objects.layout.custom_metadata import decode_custom_metadata
-from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+
+LOG_SUFFIX: Final = "log"
+INDEXES_SUFFIX: Final = "indexes"
+MANIFEST_SUFFIX: Final = "rsm-manifest"
+
+_ID: Final = r"[A-Za-z0-9_-]{22}"
+_KEY: Final = re.compile(
+    rf"(?P<topic>.+)-(?P<topic_id>{_ID})/(?P<partition>\d+)/(?P<offset>\d{{20}})-(?P<segment_id>{_ID})"
+    rf"\.(?P<suffix>{LOG_SUFFIX}|{INDEXES_SUFFIX}|{MANIFEST_SUFFIX})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +36,17 @@ class SegmentKeys:
     @property
     def log(self) -> str:
         """The key of the log."""
-        return f"{self.prefix}{self.path}.log"
+        return f"{self.prefix}{self.path}.{LOG_SUFFIX}"
 
     @property
     def indexes(self) -> str:
         """The key of the object that contains the indexes."""
-        return f"{self.prefix}{self.path}.indexes"
+        return f"{self.prefix}{self.path}.{INDEXES_SUFFIX}"
 
     @property
     def manifest(self) -> str:
         """The key of the manifest, without which the segment does not exist."""
-        return f"{self.prefix}{self.path}.rsm-manifest"
+        return f"{self.prefix}{self.path}.{MANIFEST_SUFFIX}"
 
     @property
     def all(self) -> list[str]:
@@ -47,12 +60,34 @@ class SegmentKeys:
 
 def main_path(metadata: RemoteLogSegmentMetadata) -> str:
     """Return the common part of a segment's keys, without prefix and suffix."""
-    partition = metadata.topic_id_partition
     segment_id = uuid_text(metadata.remote_log_segment_id.id)
-    return (
-        f"{partition.topic}-{uuid_text(partition.topic_id)}/{partition.partition}"
-        f"/{metadata.start_offset:020d}-{segment_id}"
-    )
+    return f"{partition_prefix('', metadata.topic_id_partition)}{metadata.start_offset:020d}-{segment_id}"
+
+
+def partition_prefix(prefix: str, partition: TopicIdPartition) -> str:
+    """Return the common start of the keys of a partition's objects; `prefix` is the configured prefix."""
+    return f"{prefix}{partition.topic}-{uuid_text(partition.topic_id)}/{partition.partition}/"
+
+
+class ObjectName(NamedTuple):
+    """The parts of the key of a segment's object; `suffix` is one of the suffixes above, without a dot."""
+
+    partition: TopicIdPartition
+    start_offset: Offset
+    segment_id: UUID
+    suffix: str
+
+
+def parse_key(key: str, prefix: str) -> ObjectName | None:
+    """Return the parts of `key`; None if it is not the key of a segment's object below `prefix`."""
+    if not key.startswith(prefix):
+        return None
+    match = _KEY.fullmatch(key, len(prefix))
+    if match is None:
+        return None
+    topic_id, number = uuid_from_text(match["topic_id"]), int(match["partition"])
+    partition = TopicIdPartition(topic_id, match["topic"], number)
+    return ObjectName(partition, int(match["offset"]), uuid_from_text(match["segment_id"]), match["suffix"])
 
 
 @dataclass(frozen=True, slots=True)
