@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports unit test test-all test-pythons sim demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
+.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,13 @@ unit: $(STAMP) ## run the tests only; those that fail are run once more, alone
 	  echo "The tests listed above failed. They are run once more, alone."; \
 	  $(BIN)/pytest --last-failed --last-failed-no-failures=none --maxfail=1; }
 
-test: lint types imports unit ## run everything that CI checks
+# Every worker imports all tests: compiled once here, they are not compiled four times. `unit` reports what cannot be imported.
+bytecode: $(STAMP)
+	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
+
+test: $(STAMP) ## run everything that CI checks
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint types imports bytecode
+	@$(MAKE) --no-print-directory unit
 
 test-all: lint types imports ## run `make test` with the long tests, more seeds of the simulators and new random examples
 	TIDELOG_SIM_SEEDS=3000 $(BIN)/pytest $(PYTEST_PARALLEL) --hypothesis-profile=random -m ''

@@ -7,7 +7,6 @@ Hypothesis tries the same examples in every run, so that a change fails for its 
 from __future__ import annotations
 
 import gc
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,14 +15,13 @@ settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("random", derandomize=False)
 settings.load_profile("repeatable")
 
-FIRST = ("spark", "packaging")
+FIRST = ("tests/spark/", "tests/packaging/")
 """The folders with the longest tests. The worker that runs tests/spark starts the only JVM of Spark."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest tests first, so that no worker has to wait for one at the end."""
-    folders = [Path(__file__).parent / name for name in FIRST]
-    items.sort(key=lambda item: not any(folder in item.path.parents for folder in folders))
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
 
 
 def pytest_collection_finish() -> None:
