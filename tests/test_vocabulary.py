@@ -1,11 +1,13 @@
 """The vocabulary of product, tests and benchmarks: words of an earlier dialect must not return.
 
-Docstrings, comments, log lines and errors are checked, and all names of tests. Readers know Kafka; English is
-not their first language: the field's own terms are used, and programs, replicas and clients are not persons.
+Docstrings, comments, log lines and errors are checked, all names of tests, and the names of classes and
+variables of tests. Readers know Kafka; English is not their first language: the field's own terms are used,
+and programs, replicas and clients are not persons.
 """
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
@@ -44,39 +46,98 @@ NOT_IN_TEST_NAMES = {
     "news|noticed|wanted|wants|unharmed": "changes, detected, requested, unchanged",
 }
 
+# Names of classes and variables that do not tell what the object is. Attributes and methods count as well.
+NOT_NAMES_OF_OBJECTS = {
+    "Bench|Rig|World|House|Scene|bench|rig|world|house|scene": "<Subject>Fixture; fixture, cluster",
+    "Made|Told|Gone|Weather|Storm": "a noun, such as OutcomeRecorder",
+    "given|asked|told|heard|seen|found": "configs, requests, received, records, response",
+    "made|led|gone|opened|known": "created_logs, leader_partitions, disconnected, session, acknowledged",
+}
+
+UNCHECKED_NAMES = (
+    "tests/harness/",
+    "tests/integration/",
+    "tests/interop/",
+    "tests/kafka/",
+    "tests/model/",
+    "tests/packaging/",
+    "tests/scenarios/",
+    "tests/sim/",
+    "tests/spark/",
+    "tests/support/",
+    "tests/test_",
+    "tests/unit/base/",
+    "tests/unit/benchmarks/",
+    "tests/unit/clients/",
+    "tests/unit/cluster/",
+    "tests/unit/harness/",
+    "tests/unit/protocol/",
+    "tests/unit/remote/",
+    "tests/unit/security/",
+    "tests/unit/spark_connector/",
+    "tests/unit/storage/",
+    "tests/conftest",
+)
+"""Folders whose names of objects are not reviewed yet."""
+
 UNCHECKED = ("tests/unit/broker/", "tests/sim/", "tests/model/", "tests/support/")
 """Folders whose texts are not reviewed yet."""
 
 
 def test_the_vocabulary_of_the_field_is_used() -> None:
-    found = {
+    violations = {
         str(path.relative_to(ROOT)): words
         for path in sorted(PACKAGE.rglob("*.py"))
         if (words := BANNED.findall(text_of(path)))
     }
-    assert found == {}, REPLACEMENTS
+    assert violations == {}, REPLACEMENTS
 
 
 def test_tests_and_benchmarks_use_the_vocabulary_of_the_field() -> None:
-    found = {
+    violations = {
         str(path.relative_to(ROOT)): words
         for folder in ("tests", "benchmarks", "docker")
         for path in sorted((ROOT / folder).rglob("*.py"))
         if path != Path(__file__) and not str(path.relative_to(ROOT)).startswith(UNCHECKED)
         if (words := BANNED.findall(text_of(path)))
     }
-    assert found == {}, REPLACEMENTS
+    assert violations == {}, REPLACEMENTS
 
 
 def test_test_names_use_the_vocabulary_of_the_field() -> None:
     banned = {word for words in NOT_IN_TEST_NAMES for word in words.split("|")}
-    found = {
+    violations = {
         f"{path.relative_to(ROOT)}: {name}": words
         for path in sorted((ROOT / "tests").rglob("test_*.py"))
         for name in re.findall(r"^ *(?:async )?def (test_\w+)\(", path.read_text(), re.MULTILINE)
         if (words := banned.intersection(name.split("_")))
     }
-    assert found == {}, NOT_IN_TEST_NAMES
+    assert violations == {}, NOT_IN_TEST_NAMES
+
+
+def test_names_of_objects_in_tests_are_nouns() -> None:
+    banned = {word for words in NOT_NAMES_OF_OBJECTS for word in words.split("|")}
+    violations = {
+        str(path.relative_to(ROOT)): names
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path != Path(__file__) and not str(path.relative_to(ROOT)).startswith(UNCHECKED_NAMES)
+        if (names := banned.intersection(names_bound_in(path)))
+    }
+    assert violations == {}, NOT_NAMES_OF_OBJECTS
+
+
+def names_bound_in(path: Path) -> set[str]:
+    """Return the names that a file gives to classes, functions, parameters, variables and attributes."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name.lstrip("_"))
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
+                names.add(name.lstrip("_"))
+            case ast.Attribute(attr=name, ctx=ast.Store()):
+                names.add(name.lstrip("_"))
+    return names
 
 
 def text_of(path: Path) -> str:

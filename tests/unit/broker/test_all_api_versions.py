@@ -182,7 +182,7 @@ FITTING_ERRORS = {
 
 
 @dataclass
-class Scene:
+class ClusterFixture:
     """A broker with a topic that has records, and a group that has a member and offsets."""
 
     cluster: EmbeddedCluster
@@ -243,7 +243,7 @@ def joined(client: RawClient) -> JoinGroupResponse:
 
 
 @contextmanager
-def open_scene() -> Iterator[Scene]:
+def open_cluster() -> Iterator[ClusterFixture]:
     """A broker with an authorizer. Clients without authentication are super users."""
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     config = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
@@ -262,16 +262,16 @@ def open_scene() -> Iterator[Scene]:
                 client.ask(produce_request(topic_id), 13, ProduceResponse)
             await_coordinator(client)
             member_id = joined(client).member_id
-        yield Scene(cluster, topic_id, member_id)
+        yield ClusterFixture(cluster, topic_id, member_id)
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
-    with open_scene() as found:
-        yield found
+def cluster() -> Iterator[ClusterFixture]:
+    with open_cluster() as cluster:
+        yield cluster
 
 
-def list_offsets(scene: Scene, version: int) -> ListOffsetsRequest:
+def list_offsets(cluster: ClusterFixture, version: int) -> ListOffsetsRequest:
     timestamps = (-1, -2, -3, -4, -5, -6, 0, 2**62)
     return ListOffsetsRequest(
         replica_id=-1,
@@ -284,8 +284,8 @@ def list_offsets(scene: Scene, version: int) -> ListOffsetsRequest:
     )
 
 
-def offset_fetch(scene: Scene, version: int) -> OffsetFetchRequest:
-    topics = (OffsetFetchRequestTopics(name=TOPIC, topic_id=scene.topic_id, partition_indexes=(0, 1)),)
+def offset_fetch(cluster: ClusterFixture, version: int) -> OffsetFetchRequest:
+    topics = (OffsetFetchRequestTopics(name=TOPIC, topic_id=cluster.topic_id, partition_indexes=(0, 1)),)
     return OffsetFetchRequest(
         group_id=f"{GROUP}-offsets",
         topics=(OffsetFetchRequestTopic(name=TOPIC, partition_indexes=(0, 1)),),
@@ -293,26 +293,26 @@ def offset_fetch(scene: Scene, version: int) -> OffsetFetchRequest:
     )
 
 
-def fetch(scene: Scene, version: int) -> FetchRequest:
+def fetch(cluster: ClusterFixture, version: int) -> FetchRequest:
     partitions = tuple(
         FetchPartition(partition=number, fetch_offset=0, partition_max_bytes=2**20) for number in (0, 1)
     )
-    topic = FetchTopic(topic=TOPIC, topic_id=scene.topic_id, partitions=partitions)
+    topic = FetchTopic(topic=TOPIC, topic_id=cluster.topic_id, partitions=partitions)
     return FetchRequest(max_wait_ms=100, min_bytes=1, topics=(topic,), session_epoch=0)
 
 
-def sync(scene: Scene, version: int) -> SyncGroupRequest:
+def sync(cluster: ClusterFixture, version: int) -> SyncGroupRequest:
     return SyncGroupRequest(
         group_id=GROUP,
         generation_id=1,
-        member_id=scene.member_id,
+        member_id=cluster.member_id,
         protocol_type="consumer",
         protocol_name="range",
-        assignments=(SyncGroupRequestAssignment(member_id=scene.member_id, assignment=b"\0\0"),),
+        assignments=(SyncGroupRequestAssignment(member_id=cluster.member_id, assignment=b"\0\0"),),
     )
 
 
-def metadata(scene: Scene, version: int) -> MetadataRequest:
+def metadata(cluster: ClusterFixture, version: int) -> MetadataRequest:
     return MetadataRequest(
         topics=(MetadataRequestTopic(name=TOPIC),),
         allow_auto_topic_creation=version >= 4 and version % 2 == 0,
@@ -321,8 +321,8 @@ def metadata(scene: Scene, version: int) -> MetadataRequest:
     )
 
 
-def delete_topics(scene: Scene, version: int) -> DeleteTopicsRequest:
-    with scene.client() as client:
+def delete_topics(cluster: ClusterFixture, version: int) -> DeleteTopicsRequest:
+    with cluster.client() as client:
         topic = CreatableTopic(name="gone", num_partitions=1, replication_factor=1)
         client.ask(CreateTopicsRequest(topics=(topic,)), 7, CreateTopicsResponse)
     return DeleteTopicsRequest(
@@ -330,7 +330,7 @@ def delete_topics(scene: Scene, version: int) -> DeleteTopicsRequest:
     )
 
 
-def alter(scene: Scene, version: int) -> alter_configs.AlterConfigsRequest:
+def alter(cluster: ClusterFixture, version: int) -> alter_configs.AlterConfigsRequest:
     config = alter_configs.AlterableConfig(name="retention.ms", value="600000")
     resource = alter_configs.AlterConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,)
@@ -338,7 +338,9 @@ def alter(scene: Scene, version: int) -> alter_configs.AlterConfigsRequest:
     return alter_configs.AlterConfigsRequest(resources=(resource,))
 
 
-def incremental(scene: Scene, version: int) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+def incremental(
+    cluster: ClusterFixture, version: int
+) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
     config = incremental_alter_configs.AlterableConfig(name="retention.ms", value="600001")
     resource = incremental_alter_configs.AlterConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configs=(config,)
@@ -346,46 +348,46 @@ def incremental(scene: Scene, version: int) -> incremental_alter_configs.Increme
     return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=(resource,))
 
 
-Ask = Callable[[Scene, int], ApiMessage]
+Ask = Callable[[ClusterFixture, int], ApiMessage]
 TXN_TOPICS = (AddPartitionsToTxnTopic(name=TOPIC, partitions=(0,)),)
 
 REQUESTS: dict[ApiKey, Ask] = {
-    ApiKey.PRODUCE: lambda scene, _: produce_request(scene.topic_id),
+    ApiKey.PRODUCE: lambda cluster, _: produce_request(cluster.topic_id),
     ApiKey.FETCH: fetch,
     ApiKey.LIST_OFFSETS: list_offsets,
     ApiKey.METADATA: metadata,
-    ApiKey.OFFSET_COMMIT: lambda scene, _: offset_commit(scene.topic_id),
+    ApiKey.OFFSET_COMMIT: lambda cluster, _: offset_commit(cluster.topic_id),
     ApiKey.OFFSET_FETCH: offset_fetch,
-    ApiKey.FIND_COORDINATOR: lambda scene, _: FindCoordinatorRequest(key=GROUP, coordinator_keys=(GROUP,)),
-    ApiKey.JOIN_GROUP: lambda scene, version: join_request(f"{GROUP}-{version}"),
-    ApiKey.HEARTBEAT: lambda scene, _: HeartbeatRequest(
-        group_id=GROUP, generation_id=1, member_id=scene.member_id
+    ApiKey.FIND_COORDINATOR: lambda cluster, _: FindCoordinatorRequest(key=GROUP, coordinator_keys=(GROUP,)),
+    ApiKey.JOIN_GROUP: lambda cluster, version: join_request(f"{GROUP}-{version}"),
+    ApiKey.HEARTBEAT: lambda cluster, _: HeartbeatRequest(
+        group_id=GROUP, generation_id=1, member_id=cluster.member_id
     ),
-    ApiKey.LEAVE_GROUP: lambda scene, version: LeaveGroupRequest(
+    ApiKey.LEAVE_GROUP: lambda cluster, version: LeaveGroupRequest(
         group_id=f"{GROUP}-{version}", member_id="who", members=(MemberIdentity(member_id="who"),)
     ),
     ApiKey.SYNC_GROUP: sync,
-    ApiKey.DESCRIBE_GROUPS: lambda scene, _: DescribeGroupsRequest(
+    ApiKey.DESCRIBE_GROUPS: lambda cluster, _: DescribeGroupsRequest(
         groups=(GROUP,), include_authorized_operations=True
     ),
-    ApiKey.LIST_GROUPS: lambda scene, _: ListGroupsRequest(states_filter=(), types_filter=("classic",)),
-    ApiKey.API_VERSIONS: lambda scene, _: ApiVersionsRequest(
+    ApiKey.LIST_GROUPS: lambda cluster, _: ListGroupsRequest(states_filter=(), types_filter=("classic",)),
+    ApiKey.API_VERSIONS: lambda cluster, _: ApiVersionsRequest(
         client_software_name="test", client_software_version="1"
     ),
-    ApiKey.CREATE_TOPICS: lambda scene, version: CreateTopicsRequest(
+    ApiKey.CREATE_TOPICS: lambda cluster, version: CreateTopicsRequest(
         topics=(CreatableTopic(name=f"new-{version}", num_partitions=1, replication_factor=1),)
     ),
     ApiKey.DELETE_TOPICS: delete_topics,
-    ApiKey.DELETE_RECORDS: lambda scene, version: DeleteRecordsRequest(
+    ApiKey.DELETE_RECORDS: lambda cluster, version: DeleteRecordsRequest(
         topics=(
             DeleteRecordsTopic(name=TOPIC, partitions=(DeleteRecordsPartition(partition_index=0, offset=0),)),
         ),
         timeout_ms=1000,
     ),
-    ApiKey.UPDATE_FEATURES: lambda scene, _: UpdateFeaturesRequest(
+    ApiKey.UPDATE_FEATURES: lambda cluster, _: UpdateFeaturesRequest(
         feature_updates=(FeatureUpdateKey(feature="transaction.version", max_version_level=2),)
     ),
-    ApiKey.ALTER_CLIENT_QUOTAS: lambda scene, _: AlterClientQuotasRequest(
+    ApiKey.ALTER_CLIENT_QUOTAS: lambda cluster, _: AlterClientQuotasRequest(
         entries=(
             RequestEntryData(
                 entity=(RequestEntityData(entity_type="user", entity_name="alice"),),
@@ -393,8 +395,8 @@ REQUESTS: dict[ApiKey, Ask] = {
             ),
         )
     ),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: lambda scene, _: DescribeClientQuotasRequest(),
-    ApiKey.CREATE_ACLS: lambda scene, _: CreateAclsRequest(
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: lambda cluster, _: DescribeClientQuotasRequest(),
+    ApiKey.CREATE_ACLS: lambda cluster, _: CreateAclsRequest(
         creations=(
             AclCreation(
                 resource_type=2,
@@ -406,7 +408,7 @@ REQUESTS: dict[ApiKey, Ask] = {
             ),
         )
     ),
-    ApiKey.DESCRIBE_ACLS: lambda scene, _: DescribeAclsRequest(
+    ApiKey.DESCRIBE_ACLS: lambda cluster, _: DescribeAclsRequest(
         resource_type_filter=1,
         resource_name_filter=None,
         pattern_type_filter=1,
@@ -415,7 +417,7 @@ REQUESTS: dict[ApiKey, Ask] = {
         operation=1,
         permission_type=1,
     ),
-    ApiKey.DELETE_ACLS: lambda scene, version: DeleteAclsRequest(
+    ApiKey.DELETE_ACLS: lambda cluster, version: DeleteAclsRequest(
         filters=(
             DeleteAclsFilter(
                 resource_type_filter=2,
@@ -427,50 +429,54 @@ REQUESTS: dict[ApiKey, Ask] = {
             ),
         )
     ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda scene, _: AlterUserScramCredentialsRequest(
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: lambda cluster, _: AlterUserScramCredentialsRequest(
         upsertions=(
             ScramCredentialUpsertion(
                 name="alice", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"secret"
             ),
         )
     ),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda scene, _: DescribeUserScramCredentialsRequest(users=None),
-    ApiKey.ELECT_LEADERS: lambda scene, _: ElectLeadersRequest(
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: lambda cluster, _: DescribeUserScramCredentialsRequest(
+        users=None
+    ),
+    ApiKey.ELECT_LEADERS: lambda cluster, _: ElectLeadersRequest(
         topic_partitions=(ElectLeadersTopic(topic=TOPIC, partitions=(0,)),)
     ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda scene, _: AlterPartitionReassignmentsRequest(
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda cluster, _: AlterPartitionReassignmentsRequest(
         topics=(ReassignableTopic(name=TOPIC, partitions=(ReassignablePartition(partition_index=0),)),)
     ),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda scene, _: ListPartitionReassignmentsRequest(topics=None),
-    ApiKey.UNREGISTER_BROKER: lambda scene, _: UnregisterBrokerRequest(broker_id=99),
-    ApiKey.DESCRIBE_QUORUM: lambda scene, _: DescribeQuorumRequest(
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda cluster, _: ListPartitionReassignmentsRequest(topics=None),
+    ApiKey.UNREGISTER_BROKER: lambda cluster, _: UnregisterBrokerRequest(broker_id=99),
+    ApiKey.DESCRIBE_QUORUM: lambda cluster, _: DescribeQuorumRequest(
         topics=(
             describe_quorum.RequestTopicData(
                 topic_name="__cluster_metadata", partitions=(describe_quorum.RequestPartitionData(),)
             ),
         )
     ),
-    ApiKey.ADD_RAFT_VOTER: lambda scene, _: AddRaftVoterRequest(
+    ApiKey.ADD_RAFT_VOTER: lambda cluster, _: AddRaftVoterRequest(
         cluster_id=None, voter_id=2, voter_directory_id=UUID(int=1234), timeout_ms=1000
     ),
-    ApiKey.REMOVE_RAFT_VOTER: lambda scene, _: RemoveRaftVoterRequest(
+    ApiKey.REMOVE_RAFT_VOTER: lambda cluster, _: RemoveRaftVoterRequest(
         cluster_id=None, voter_id=1, voter_directory_id=UUID(int=1234)
     ),
-    ApiKey.INIT_PRODUCER_ID: lambda scene, _: InitProducerIdRequest(transactional_id=None),
-    ApiKey.ADD_PARTITIONS_TO_TXN: lambda scene, _: AddPartitionsToTxnRequest(
+    ApiKey.INIT_PRODUCER_ID: lambda cluster, _: InitProducerIdRequest(transactional_id=None),
+    ApiKey.ADD_PARTITIONS_TO_TXN: lambda cluster, _: AddPartitionsToTxnRequest(
         transactions=(AddPartitionsToTxnTransaction(transactional_id="tides", topics=TXN_TOPICS),),
         v3_and_below_transactional_id="tides",
         v3_and_below_topics=TXN_TOPICS,
     ),
-    ApiKey.ADD_OFFSETS_TO_TXN: lambda scene, _: AddOffsetsToTxnRequest(
+    ApiKey.ADD_OFFSETS_TO_TXN: lambda cluster, _: AddOffsetsToTxnRequest(
         transactional_id="tides", group_id=GROUP
     ),
-    ApiKey.END_TXN: lambda scene, _: EndTxnRequest(transactional_id="tides"),
-    ApiKey.DESCRIBE_TRANSACTIONS: lambda scene, _: DescribeTransactionsRequest(transactional_ids=("tides",)),
-    ApiKey.LIST_TRANSACTIONS: lambda scene, _: ListTransactionsRequest(
+    ApiKey.END_TXN: lambda cluster, _: EndTxnRequest(transactional_id="tides"),
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda cluster, _: DescribeTransactionsRequest(
+        transactional_ids=("tides",)
+    ),
+    ApiKey.LIST_TRANSACTIONS: lambda cluster, _: ListTransactionsRequest(
         state_filters=("Empty",), transactional_id_pattern="t.*"
     ),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda scene, _: OffsetForLeaderEpochRequest(
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda cluster, _: OffsetForLeaderEpochRequest(
         replica_id=-1,
         topics=(
             OffsetForLeaderTopic(
@@ -478,7 +484,7 @@ REQUESTS: dict[ApiKey, Ask] = {
             ),
         ),
     ),
-    ApiKey.DESCRIBE_CONFIGS: lambda scene, _: DescribeConfigsRequest(
+    ApiKey.DESCRIBE_CONFIGS: lambda cluster, _: DescribeConfigsRequest(
         resources=(
             DescribeConfigsResource(
                 resource_type=TOPIC_RESOURCE, resource_name=TOPIC, configuration_keys=None
@@ -489,17 +495,17 @@ REQUESTS: dict[ApiKey, Ask] = {
         include_documentation=True,
     ),
     ApiKey.ALTER_CONFIGS: alter,
-    ApiKey.DESCRIBE_LOG_DIRS: lambda scene, _: DescribeLogDirsRequest(topics=None),
-    ApiKey.CREATE_PARTITIONS: lambda scene, _: CreatePartitionsRequest(
+    ApiKey.DESCRIBE_LOG_DIRS: lambda cluster, _: DescribeLogDirsRequest(topics=None),
+    ApiKey.CREATE_PARTITIONS: lambda cluster, _: CreatePartitionsRequest(
         topics=(CreatePartitionsTopic(name=TOPIC, count=2, assignments=None),)
     ),
-    ApiKey.CREATE_DELEGATION_TOKEN: lambda scene, _: CreateDelegationTokenRequest(),
-    ApiKey.RENEW_DELEGATION_TOKEN: lambda scene, _: RenewDelegationTokenRequest(hmac=b"hmac"),
-    ApiKey.EXPIRE_DELEGATION_TOKEN: lambda scene, _: ExpireDelegationTokenRequest(hmac=b"hmac"),
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: lambda scene, _: DescribeDelegationTokenRequest(owners=None),
-    ApiKey.DELETE_GROUPS: lambda scene, _: DeleteGroupsRequest(groups_names=("no-such-group",)),
+    ApiKey.CREATE_DELEGATION_TOKEN: lambda cluster, _: CreateDelegationTokenRequest(),
+    ApiKey.RENEW_DELEGATION_TOKEN: lambda cluster, _: RenewDelegationTokenRequest(hmac=b"hmac"),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: lambda cluster, _: ExpireDelegationTokenRequest(hmac=b"hmac"),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: lambda cluster, _: DescribeDelegationTokenRequest(owners=None),
+    ApiKey.DELETE_GROUPS: lambda cluster, _: DeleteGroupsRequest(groups_names=("no-such-group",)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: incremental,
-    ApiKey.OFFSET_DELETE: lambda scene, _: OffsetDeleteRequest(
+    ApiKey.OFFSET_DELETE: lambda cluster, _: OffsetDeleteRequest(
         group_id=f"{GROUP}-offsets",
         topics=(
             OffsetDeleteRequestTopic(
@@ -507,14 +513,14 @@ REQUESTS: dict[ApiKey, Ask] = {
             ),
         ),
     ),
-    ApiKey.WRITE_TXN_MARKERS: lambda scene, _: WriteTxnMarkersRequest(
+    ApiKey.WRITE_TXN_MARKERS: lambda cluster, _: WriteTxnMarkersRequest(
         markers=(
             WritableTxnMarker(
                 producer_id=77, topics=(WritableTxnMarkerTopic(name=TOPIC, partition_indexes=(0,)),)
             ),
         )
     ),
-    ApiKey.TXN_OFFSET_COMMIT: lambda scene, _: TxnOffsetCommitRequest(
+    ApiKey.TXN_OFFSET_COMMIT: lambda cluster, _: TxnOffsetCommitRequest(
         transactional_id="every-version",
         group_id=f"{GROUP}-offsets",
         producer_id=77,
@@ -524,18 +530,18 @@ REQUESTS: dict[ApiKey, Ask] = {
             ),
         ),
     ),
-    ApiKey.DESCRIBE_CLUSTER: lambda scene, _: DescribeClusterRequest(
+    ApiKey.DESCRIBE_CLUSTER: lambda cluster, _: DescribeClusterRequest(
         include_cluster_authorized_operations=True
     ),
-    ApiKey.DESCRIBE_PRODUCERS: lambda scene, _: DescribeProducersRequest(
+    ApiKey.DESCRIBE_PRODUCERS: lambda cluster, _: DescribeProducersRequest(
         topics=(ProducersTopic(name=TOPIC, partition_indexes=(0,)),)
     ),
-    ApiKey.LIST_CONFIG_RESOURCES: lambda scene, _: ListConfigResourcesRequest(),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda scene, _: topic_partitions.DescribeTopicPartitionsRequest(
+    ApiKey.LIST_CONFIG_RESOURCES: lambda cluster, _: ListConfigResourcesRequest(),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda cluster, _: topic_partitions.DescribeTopicPartitionsRequest(
         topics=(topic_partitions.TopicRequest(name=TOPIC),)
     ),
-    ApiKey.SASL_HANDSHAKE: lambda scene, _: SaslHandshakeRequest(mechanism="PLAIN"),
-    ApiKey.SASL_AUTHENTICATE: lambda scene, _: SaslAuthenticateRequest(auth_bytes=b"\0user\0password"),
+    ApiKey.SASL_HANDSHAKE: lambda cluster, _: SaslHandshakeRequest(mechanism="PLAIN"),
+    ApiKey.SASL_AUTHENTICATE: lambda cluster, _: SaslAuthenticateRequest(auth_bytes=b"\0user\0password"),
 }
 CASES = [
     pytest.param(key, version, id=f"{APIS[key].name}-{version}")
@@ -561,14 +567,16 @@ def error_codes(value: Any) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(("key", "version"), CASES)
-def test_a_valid_request_gets_a_response_of_its_version(scene: Scene, key: ApiKey, version: int) -> None:
-    request = fitted(REQUESTS[key](scene, version), version)
-    with scene.client() as client:
+def test_a_valid_request_gets_a_response_of_its_version(
+    cluster: ClusterFixture, key: ApiKey, version: int
+) -> None:
+    request = fitted(REQUESTS[key](cluster, version), version)
+    with cluster.client() as client:
         response = client.ask(request, version, response_type(key))
     codes = {ErrorCode(code) for code in error_codes(response)} - {ErrorCode.NONE}
     assert codes <= FITTING_ERRORS.get(key, set())
 
 
-def test_every_advertised_api_is_requested(scene: Scene) -> None:
-    host, port = scene.cluster.bootstrap_servers.split(":")
+def test_every_advertised_api_is_requested(cluster: ClusterFixture) -> None:
+    host, port = cluster.cluster.bootstrap_servers.split(":")
     assert {key for key, _ in served_versions(host, int(port))} == set(REQUESTS)

@@ -42,8 +42,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
     directory: Path = tmp_path_factory.mktemp("cluster")
     with EmbeddedCluster(2, data_dir=directory, config=CONFIG) as cluster:
         address = read_layout(directory).node(1)
-        with RawClient(address.host, address.controller_port) as found:
-            own = "{}:{}".format(*found.local_address)
+        with RawClient(address.host, address.controller_port) as client:
+            own = "{}:{}".format(*client.local_address)
 
             def authenticate(node: BrokerNode) -> bool:
                 network = node._quorum.listeners.network
@@ -55,7 +55,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
                 return False
 
             wait_until(lambda: cluster.run(authenticate, 1))
-            yield found
+            yield client
 
 
 @pytest.mark.parametrize("key", ONLY_FOR_NODES, ids=lambda key: key.name)

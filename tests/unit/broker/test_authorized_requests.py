@@ -18,9 +18,9 @@ from tests.unit.broker.test_all_api_versions import (
     REQUESTS,
     TOKEN_APIS,
     TOPIC,
-    Scene,
+    ClusterFixture,
     error_codes,
-    open_scene,
+    open_cluster,
     records,
 )
 from tidelog.broker.api.handlers.registry import FORWARDED
@@ -74,39 +74,39 @@ EVERYTHING = tuple((kind, AclOperation.ALL) for kind in tuple(AclResourceType)[1
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
-    with open_scene() as found:
-        yield found
+def cluster() -> Iterator[ClusterFixture]:
+    with open_cluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def admin(scene: Scene) -> Iterator[RawClient]:
-    with scene.client() as client:
+def admin(cluster: ClusterFixture) -> Iterator[RawClient]:
+    with cluster.client() as client:
         remove_entries(client)
         yield client
         remove_entries(client)
 
 
 @pytest.fixture
-def alice(scene: Scene) -> Iterator[RawClient]:
-    with client_of_alice(scene) as client:
+def alice(cluster: ClusterFixture) -> Iterator[RawClient]:
+    with client_of_alice(cluster) as client:
         yield client
 
 
 @contextmanager
-def client_of_alice(scene: Scene) -> Iterator[RawClient]:
-    with scene.client() as client:
+def client_of_alice(cluster: ClusterFixture) -> Iterator[RawClient]:
+    with cluster.client() as client:
         client.ask(MetadataRequest(topics=()), 12, MetadataResponse)
         own = "{}:{}".format(*client.local_address)
 
         def authenticate(node: BrokerNode) -> int:
             assert node._broker is not None
-            found = [each for each in node._broker.network.server.connections() if each.peer == own]
-            for connection in found:
+            connections = [each for each in node._broker.network.server.connections() if each.peer == own]
+            for connection in connections:
                 connection.principal = ALICE
-            return len(found)
+            return len(connections)
 
-        assert scene.cluster.run(authenticate) == 1
+        assert cluster.cluster.run(authenticate) == 1
         yield client
 
 
@@ -157,9 +157,9 @@ def requirements(key: ApiKey) -> Requirements:
     return (*of_broker, *CONTROLLER_OPERATIONS[key]) if is_forwarded else of_broker
 
 
-def codes(scene: Scene, client: RawClient, key: ApiKey) -> set[ErrorCode]:
+def codes(cluster: ClusterFixture, client: RawClient, key: ApiKey) -> set[ErrorCode]:
     version = APIS[key].highest
-    request = fitted(REQUESTS[key](scene, version), version)
+    request = fitted(REQUESTS[key](cluster, version), version)
     response = client.ask(request, version, response_type(key))
     return {ErrorCode(code) for code in error_codes(response)} & AUTHORIZATION_CODES
 
@@ -167,21 +167,21 @@ def codes(scene: Scene, client: RawClient, key: ApiKey) -> set[ErrorCode]:
 # Delegation tokens need an authenticated connection: tests/interop/test_delegation_tokens.py.
 @pytest.mark.parametrize("key", [key for key in REQUESTS if key not in TOKEN_APIS], ids=lambda key: key.name)
 def test_a_client_needs_exactly_the_operations_of_the_table(
-    scene: Scene, admin: RawClient, alice: RawClient, key: ApiKey
+    cluster: ClusterFixture, admin: RawClient, alice: RawClient, key: ApiKey
 ) -> None:
     wanted = {(row.resource_type, row.operation) for row in requirements(key)}
     has_error = bool(wanted) and key not in WITHOUT_ERROR
     if has_error:
-        assert codes(scene, alice, key), "without permission"
+        assert codes(cluster, alice, key), "without permission"
     create(admin, *wanted)
-    assert not codes(scene, alice, key), "with exactly the required permission"
+    assert not codes(cluster, alice, key), "with exactly the required permission"
     create(admin, *EVERYTHING)
     others = {
         (row.resource_type, row.alternative) for row in requirements(key) if row.alternative is not None
     }
     create(admin, *wanted, *others, permission=DENY)
     if has_error:
-        assert codes(scene, alice, key), "with a denial"
+        assert codes(cluster, alice, key), "with a denial"
 
 
 def produce_to(*topics: str) -> ProduceRequest:
@@ -202,9 +202,9 @@ def test_records_for_topics_without_permission_are_rejected_and_the_others_are_a
     admin.ask(CreateTopicsRequest(topics=topics), 7, CreateTopicsResponse)
     create(admin, (TOPIC_TYPE, AclOperation.WRITE), name="p1")
     response = alice.ask(produce_to("p1", "p2", "none"), 9, ProduceResponse)
-    found = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
+    codes_by_topic = {topic.name: topic.partition_responses[0].error_code for topic in response.responses}
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    assert found == {"p1": ErrorCode.NONE, "p2": denied, "none": denied}
+    assert codes_by_topic == {"p1": ErrorCode.NONE, "p2": denied, "none": denied}
 
 
 @pytest.mark.parametrize("transactional_id", [None, "alices"])
@@ -229,14 +229,14 @@ def test_transactional_records_need_permission_for_the_transactional_id_cve_2018
 
 
 def test_a_client_cannot_fetch_as_a_replica_cve_2018_1288(
-    scene: Scene, admin: RawClient, alice: RawClient
+    cluster: ClusterFixture, admin: RawClient, alice: RawClient
 ) -> None:
     create(admin, (TOPIC_TYPE, AclOperation.ALL))
     partition = FetchPartition(partition=0, partition_max_bytes=10_000)
     request = FetchRequest(
         replica_state=ReplicaState(replica_id=2, replica_epoch=-1),
         max_bytes=10_000,
-        topics=(FetchTopic(topic_id=scene.topic_id, partitions=(partition,)),),
+        topics=(FetchTopic(topic_id=cluster.topic_id, partitions=(partition,)),),
     )
     response = alice.ask(request, 17, FetchResponse)
     assert [each.error_code for each in response.responses[0].partitions] == [
@@ -244,18 +244,20 @@ def test_a_client_cannot_fetch_as_a_replica_cve_2018_1288(
     ]
 
 
-def test_metadata_by_id_denies_a_topic_without_its_name_as_in_kafka(scene: Scene, alice: RawClient) -> None:
-    ids = (scene.topic_id, UUID(int=12345))
+def test_metadata_by_id_denies_a_topic_without_its_name_as_in_kafka(
+    cluster: ClusterFixture, alice: RawClient
+) -> None:
+    ids = (cluster.topic_id, UUID(int=12345))
     request = MetadataRequest(topics=tuple(MetadataRequestTopic(topic_id=each, name=None) for each in ids))
-    found = alice.ask(request, 12, MetadataResponse).topics
-    assert [(each.error_code, each.name, each.topic_id) for each in found] == [
-        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, scene.topic_id),
+    codes_by_topic = alice.ask(request, 12, MetadataResponse).topics
+    assert [(each.error_code, each.name, each.topic_id) for each in codes_by_topic] == [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, None, cluster.topic_id),
         (ErrorCode.UNKNOWN_TOPIC_ID, None, UUID(int=12345)),
     ]
 
 
 def test_topics_that_a_client_may_not_describe_look_like_missing_ones(
-    scene: Scene, admin: RawClient, alice: RawClient
+    cluster: ClusterFixture, admin: RawClient, alice: RawClient
 ) -> None:
     names = tuple(MetadataRequestTopic(name=name) for name in (TOPIC, "missing"))
     response = alice.ask(MetadataRequest(topics=names), 12, MetadataResponse)
@@ -285,7 +287,7 @@ def test_a_topic_is_created_automatically_only_with_permission(admin: RawClient,
 
 
 def test_only_groups_and_offsets_that_a_client_may_describe_are_listed(
-    scene: Scene, admin: RawClient, alice: RawClient
+    cluster: ClusterFixture, admin: RawClient, alice: RawClient
 ) -> None:
     assert alice.ask(ListGroupsRequest(), 4, ListGroupsResponse).groups == ()
     create(admin, (GROUP_TYPE, AclOperation.DESCRIBE), name=GROUP)

@@ -58,9 +58,9 @@ class Process:
                 preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES_MAX,) * 2),
             )
         assert self._process.stdout is not None
-        found = _ADDRESS.search(self._process.stdout.readline())
-        assert found is not None, self.log.read_text()
-        self.port = int(found[1])
+        address = _ADDRESS.search(self._process.stdout.readline())
+        assert address is not None, self.log.read_text()
+        self.port = int(address[1])
 
     @property
     def open_files(self) -> int:
@@ -123,9 +123,9 @@ def log_directory_errors(client: RawClient) -> set[int]:
 
 def fill_with_sockets(process: Process) -> list[socket.socket]:
     """Open as many connections as a process could have, and wait until the broker has closed some."""
-    opened = [socket.create_connection(("127.0.0.1", process.port), 5) for _ in range(OPEN_FILES_MAX)]
-    wait_until(lambda: select.select(opened, [], [], 0)[0])
-    return opened
+    sockets = [socket.create_connection(("127.0.0.1", process.port), 5) for _ in range(OPEN_FILES_MAX)]
+    wait_until(lambda: select.select(sockets, [], [], 0)[0])
+    return sockets
 
 
 def test_sockets_and_topics_that_exhaust_descriptors_do_not_harm_partitions(

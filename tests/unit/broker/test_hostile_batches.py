@@ -116,9 +116,9 @@ class Watch:
 
     def _run(self) -> None:
         while not self._stop.wait(0.01):
-            asked = time.monotonic()
+            request_s = time.monotonic()
             self._client.ask(ApiVersionsRequest(), 0, ApiVersionsResponse)
-            self.silence_s = max(self.silence_s, time.monotonic() - asked)
+            self.silence_s = max(self.silence_s, time.monotonic() - request_s)
             self.growth_bytes = max(self.growth_bytes, resident_bytes() - self._memory_before)
 
 

@@ -134,8 +134,8 @@ class Neighbour:
                 is_last = self._stop.wait(0.01)
                 written = self._client.ask(produce, 9, ProduceResponse)
                 assert written.responses[0].partition_responses[0].error_code == 0
-                seen = self._client.ask(metadata, 9, MetadataResponse)
-                assert seen.topics[0].error_code == 0
+                response = self._client.ask(metadata, 9, MetadataResponse)
+                assert response.topics[0].error_code == 0
                 self.served += 1
         except BaseException as error:
             self.failure = error
@@ -287,7 +287,7 @@ def test_extreme_requests_of_every_api_and_version_get_a_specific_error(
     address: tuple[str, int], topic_id: UUID, no_failures: None
 ) -> None:
     attacker = Attacker(address)
-    found: list[str] = []
+    failures: list[str] = []
     with Neighbour(address):
         for key, version in served_versions(*address):
             for message in requests_of(key, version, topic_id, mixed=25):
@@ -296,14 +296,14 @@ def test_extreme_requests_of_every_api_and_version_get_a_specific_error(
                     # The only way to tell a producer that wants no answers.
                     continue
                 if answers is None:
-                    found.append(f"closed on {key.name} version {version}: {message}")
+                    failures.append(f"closed on {key.name} version {version}: {message}")
                     continue
                 for answer in answers:
                     response = decoded_answer(key, version, answer)
                     if ErrorCode.UNKNOWN_SERVER_ERROR in error_codes(response):
-                        found.append(f"{key.name} version {version}: {message}")
+                        failures.append(f"{key.name} version {version}: {message}")
     attacker.close()
-    assert not found, f"{len(found)} requests: " + "\n".join(text[:600] for text in found[:10])
+    assert not failures, f"{len(failures)} requests: " + "\n".join(text[:600] for text in failures[:10])
 
 
 def test_the_longest_strings_in_every_api_and_version_get_an_encodable_error(

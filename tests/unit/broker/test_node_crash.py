@@ -74,7 +74,7 @@ SURVIVALS: tuple[Survival | int, ...] = (
 
 
 @dataclass
-class Known:
+class AcknowledgedState:
     """The acknowledged requests, and the deletions that were requested at the power cut."""
 
     created: set[str] = field(default_factory=set)
@@ -88,9 +88,9 @@ class Known:
 class Client:
     """The steps of the workload, which record each acknowledged request in `known`."""
 
-    def __init__(self, connection: Connection, known: Known) -> None:
+    def __init__(self, connection: Connection, acknowledged: AcknowledgedState) -> None:
         self._connection = connection
-        self._known = known
+        self._acknowledged = acknowledged
 
     async def create(self, topic: str) -> None:
         configs = tuple(CreatableTopicConfig(name=key, value=value) for key, value in FLUSHED.items())
@@ -100,14 +100,14 @@ class Client:
         request = CreateTopicsRequest(topics=topics, timeout_ms=9000)
         answer = await self._connection.ask(request, 7, CreateTopicsResponse)
         self._connection.require_ok(answer.topics[0].error_code, answer)
-        self._known.created.add(topic)
+        self._acknowledged.created.add(topic)
 
     async def delete(self, topic: str) -> None:
-        self._known.requested_deletions.add(topic)
+        self._acknowledged.requested_deletions.add(topic)
         request = DeleteTopicsRequest(topic_names=(topic,), timeout_ms=9000)
         answer = await self._connection.ask(request, 5, DeleteTopicsResponse)
         self._connection.require_ok(answer.responses[0].error_code, answer)
-        self._known.deleted.add(topic)
+        self._acknowledged.deleted.add(topic)
 
     async def produce(self, topic: str, partition: int, value: bytes) -> None:
         builder = BatchBuilder()
@@ -118,10 +118,10 @@ class Client:
         )
         answer = (await self._connection.ask(request, 9, ProduceResponse)).responses[0].partition_responses[0]
         self._connection.require_ok(answer.error_code, answer)
-        self._known.records[topic, partition, answer.base_offset] = value
+        self._acknowledged.records[topic, partition, answer.base_offset] = value
 
     async def commit(self, topic: str, offset: int) -> None:
-        self._known.commits.add(offset)
+        self._acknowledged.commits.add(offset)
         find = FindCoordinatorRequest(key=GROUP, key_type=0)
         while (await self._connection.ask(find, 3, FindCoordinatorResponse)).error_code != ErrorCode.NONE:
             pass
@@ -137,7 +137,7 @@ class Client:
         self._connection.require_ok(code, answer)
 
     async def delete_records(self, topic: str, offset: int) -> None:
-        self._known.requested_start = offset
+        self._acknowledged.requested_start = offset
         partitions = (DeleteRecordsPartition(partition_index=0, offset=offset),)
         request = DeleteRecordsRequest(
             topics=(DeleteRecordsTopic(name=topic, partitions=partitions),), timeout_ms=9000
@@ -146,8 +146,8 @@ class Client:
         self._connection.require_ok(answer.topics[0].partitions[0].error_code, answer)
 
 
-async def workload(connection: Connection, known: Known) -> None:
-    client = Client(connection, known)
+async def workload(connection: Connection, acknowledged: AcknowledgedState) -> None:
+    client = Client(connection, acknowledged)
     await client.create("kept")
     for number in range(4):
         await client.produce("kept", number % PARTITIONS, b"early %d" % number)
@@ -176,7 +176,7 @@ async def records_of(
     """Return the log start offset of a partition, and its records by offset."""
     start = await bound_of(connection, topic, partition, -2)
     end = await bound_of(connection, topic, partition, -1)
-    found: dict[int, bytes | None] = {}
+    values: dict[int, bytes | None] = {}
     offset = start
     while offset < end:
         partitions = (FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=10_000),)
@@ -193,10 +193,10 @@ async def records_of(
         while data:
             size = 12 + int.from_bytes(data[8:12], "big")
             for record in read_records(data[:size]):
-                found[record.offset] = record.value
+                values[record.offset] = record.value
                 offset = record.offset + 1
             data = data[size:]
-    return start, found
+    return start, values
 
 
 async def committed_offset(connection: Connection) -> int:
@@ -212,53 +212,53 @@ async def committed_offset(connection: Connection) -> int:
     return answer.topics[0].partitions[0].committed_offset
 
 
-async def check_survivor(disk: CrashFileSystem, known: Known) -> None:
+async def check_survivor(disk: CrashFileSystem, acknowledged: AcknowledgedState) -> None:
     """Check that all acknowledged requests are durable on `disk`, and that the broker serves requests."""
     async with node_on(disk) as connection:
         metadata = await connection.ask(MetadataRequest(topics=None), 9, MetadataResponse)
         topics = {topic.name for topic in metadata.topics}
         assert not any(topic.error_code for topic in metadata.topics), metadata
-        assert known.created - known.requested_deletions <= topics
-        assert not known.deleted & topics
+        assert acknowledged.created - acknowledged.requested_deletions <= topics
+        assert not acknowledged.deleted & topics
         for topic in sorted(topics & {"kept", "gone"}):
             for partition in range(PARTITIONS):
-                start, found = await records_of(connection, topic, partition)
+                start, values = await records_of(connection, topic, partition)
                 if (topic, partition) == ("kept", 0):
                     # As in Kafka, a new log start is durable at its next checkpoint: deleted records may
                     # exist again, but no other record is lost.
-                    assert start <= known.requested_start
+                    assert start <= acknowledged.requested_start
                 else:
                     assert start == 0
-                for (_, _, offset), value in known.records.items():
-                    if (topic, partition, offset) in known.records and offset >= start:
-                        assert found.get(offset) == known.records[topic, partition, offset], value
+                for (_, _, offset), value in acknowledged.records.items():
+                    if (topic, partition, offset) in acknowledged.records and offset >= start:
+                        assert values.get(offset) == acknowledged.records[topic, partition, offset], value
         if "kept" in topics:
             committed = await committed_offset(connection)
-            assert committed == -1 or committed in known.commits
+            assert committed == -1 or committed in acknowledged.commits
             # No offset is committed before the record below it is acknowledged.
             assert committed <= await bound_of(connection, "kept", 0, -1)
-            await Client(connection, Known()).produce("kept", 0, b"and on")
+            await Client(connection, AcknowledgedState()).produce("kept", 0, b"and on")
         else:
-            await Client(connection, Known()).create("kept")
+            await Client(connection, AcknowledgedState()).create("kept")
 
 
-async def crash_at(operation: int) -> tuple[CrashFileSystem, Known, bool]:
+async def crash_at(operation: int) -> tuple[CrashFileSystem, AcknowledgedState, bool]:
     """Run the workload with a power cut at `operation`; return the disk and whether there was no cut."""
     disk = CrashFileSystem(crash_at=operation)
-    known = Known()
+    acknowledged = AcknowledgedState()
     try:
         async with node_on(disk) as connection:
-            await workload(connection, known)
+            await workload(connection, acknowledged)
             # The power cut is at the end, without a shutdown.
-            return disk.crash(Survival.KEEP_ALL), known, True
+            return disk.crash(Survival.KEEP_ALL), acknowledged, True
     except PowerCut:
-        return disk, known, False
+        return disk, acknowledged, False
 
 
 async def operations_of_workload() -> int:
     disk = CrashFileSystem()
     async with node_on(disk) as connection:
-        await workload(connection, Known())
+        await workload(connection, AcknowledgedState())
         return disk.operation_count
 
 
@@ -273,14 +273,16 @@ async def test_acknowledged_records_survive_a_power_failure_at_any_operation(
     points = [1 + index * total // POINTS for index in range(part, POINTS, 3)]
     caplog.set_level(logging.WARNING)
     for operation in points:
-        disk, known, _ = await crash_at(operation)
+        disk, acknowledged, _ = await crash_at(operation)
         for survival in SURVIVALS:
             caplog.clear()
             try:
-                await check_survivor(disk.crash(survival), known)
+                await check_survivor(disk.crash(survival), acknowledged)
             except BaseException as error:
                 last = disk.operations[-1] if disk.operations else "the end"
-                error.add_note(f"crash at operation {operation} of {total} ({last}), {survival}, {known}")
+                error.add_note(
+                    f"crash at operation {operation} of {total} ({last}), {survival}, {acknowledged}"
+                )
                 raise
             failures = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
             assert not failures, f"operation {operation}, {survival}: {failures}"

@@ -106,9 +106,9 @@ class Producer:
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 
     def stable_end(self) -> int:
-        asked = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        requested = ListOffsetsPartition(partition_index=0, timestamp=-1)
         request = ListOffsetsRequest(
-            replica_id=-1, isolation_level=1, topics=(ListOffsetsTopic(name=TOPIC, partitions=(asked,)),)
+            replica_id=-1, isolation_level=1, topics=(ListOffsetsTopic(name=TOPIC, partitions=(requested,)),)
         )
         return self.client.ask(request, 7, ListOffsetsResponse).topics[0].partitions[0].offset
 

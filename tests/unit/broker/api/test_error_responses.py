@@ -39,11 +39,11 @@ def codes_in(value: object) -> list[int]:
         return [code for item in value for code in codes_in(item)]
     if not isinstance(value, Struct):
         return []
-    found: list[int] = []
+    codes: list[int] = []
     for name in value.__slots__:
         item = getattr(value, name)
-        found += [item] if name in ("error_code", "partition_error_code") else codes_in(item)
-    return found
+        codes += [item] if name in ("error_code", "partition_error_code") else codes_in(item)
+    return codes
 
 
 @pytest.mark.parametrize("key", [key for key in APIS if key not in WITHOUT], ids=lambda key: ApiKey(key).name)

@@ -48,137 +48,139 @@ async def brokers(request_timeout_ms: int = 5_000) -> AsyncIterator[Brokers]:
         quorum = await stack.enter_async_context(quorum_of(2))
         own = FakeController(9)
         stack.push_async_callback(own.tasks.close)
-        made = Brokers(own, quorum.controllers)
-        made.channel = BrokerChannel(
+        fixture = Brokers(own, quorum.controllers)
+        fixture.channel = BrokerChannel(
             node_id=9,
             handle_locally=InProcessRequests(own.dispatcher, CLOCK, "9").handle,
-            find=made.find,
+            find=fixture.find,
             environment=SystemEnvironment(),
             settings=replace(SETTINGS, request_timeout_ms=request_timeout_ms),
         )
-        stack.push_async_callback(made.channel.close)
-        for each in (own, *made.others):
+        stack.push_async_callback(fixture.channel.close)
+        for each in (own, *fixture.others):
             each.active = True
-        yield made
+        yield fixture
 
 
-def image(known: Brokers, fenced: tuple[int, ...]) -> Any:
+def image(brokers: Brokers, fenced: tuple[int, ...]) -> Any:
     """The metadata, as far as a channel looks at it."""
-    return SimpleNamespace(brokers={each: SimpleNamespace(fenced=each in fenced) for each in known.addresses})
+    return SimpleNamespace(
+        brokers={each: SimpleNamespace(fenced=each in fenced) for each in brokers.addresses}
+    )
 
 
 def answers(broker: FakeController, handler: Callable[[], Any] | None = None) -> list[Any]:
     """Have a broker answer EndTxn with its own id; the requests that it has seen."""
-    seen: list[Any] = []
+    requests: list[Any] = []
 
     async def answer(context: Any, request: EndTxnRequest) -> EndTxnResponse:
-        seen.append((context, request))
+        requests.append((context, request))
         if handler is not None:
             await handler()
         return EndTxnResponse(producer_id=broker.node_id)
 
     broker.register(ApiKey.END_TXN, answer)
-    return seen
+    return requests
 
 
 async def test_requests_are_sent_to_the_listener_of_a_broker_and_locally_to_this_one() -> None:
-    async with brokers() as known:
-        for each in known.others:
+    async with brokers() as fixture:
+        for each in fixture.others:
             answers(each)
-        seen = answers(known.own)
-        assert [(await known.ask(broker_id)).producer_id for broker_id in (1, 2, 9)] == [1, 2, 9]
-        assert seen[0][1] is REQUEST
+        requests = answers(fixture.own)
+        assert [(await fixture.ask(broker_id)).producer_id for broker_id in (1, 2, 9)] == [1, 2, 9]
+        assert requests[0][1] is REQUEST
 
 
 async def test_an_unknown_or_unavailable_broker_did_not_receive_the_request() -> None:
-    async with brokers() as known:
-        known.addresses[3] = BrokerAddress(3, "127.0.0.1", 1)
+    async with brokers() as fixture:
+        fixture.addresses[3] = BrokerAddress(3, "127.0.0.1", 1)
         for broker_id in (3, 4):
             with pytest.raises(KafkaError) as error:
-                await known.ask(broker_id)
+                await fixture.ask(broker_id)
             assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
 
 
 async def test_a_changed_address_of_a_broker_is_used() -> None:
-    async with brokers() as known:
-        for each in known.others:
+    async with brokers() as fixture:
+        for each in fixture.others:
             answers(each)
-        assert (await known.ask(1)).producer_id == 1
-        known.addresses[1] = known.addresses[2]
-        assert (await known.ask(1)).producer_id == 2
+        assert (await fixture.ask(1)).producer_id == 1
+        fixture.addresses[1] = fixture.addresses[2]
+        assert (await fixture.ask(1)).producer_id == 2
 
 
 async def test_a_lost_connection_fails_requests_in_flight_and_is_opened_again() -> None:
-    async with brokers() as known:
-        [broker, _] = known.others
+    async with brokers() as fixture:
+        [broker, _] = fixture.others
 
         async def is_cancelled_once() -> None:
-            if len(seen) == 1:
+            if len(requests) == 1:
                 raise asyncio.CancelledError
 
-        seen = answers(broker, is_cancelled_once)
+        requests = answers(broker, is_cancelled_once)
         with pytest.raises(KafkaError) as error:
-            await known.ask(1)
+            await fixture.ask(1)
         assert error.value.code is ErrorCode.NETWORK_EXCEPTION
-        assert (await known.ask(1)).producer_id == 1
+        assert (await fixture.ask(1)).producer_id == 1
 
 
 async def test_a_missing_response_is_a_timeout() -> None:
-    async with brokers(request_timeout_ms=30) as known:
-        answers(known.others[0], asyncio.Event().wait)
+    async with brokers(request_timeout_ms=30) as fixture:
+        answers(fixture.others[0], asyncio.Event().wait)
         with pytest.raises(KafkaError) as error:
-            await known.ask(1)
+            await fixture.ask(1)
         assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_requests_beyond_the_window_wait() -> None:
-    async with brokers() as known:
-        answers(known.others[0])
-        found = await asyncio.gather(*(known.ask(1) for _ in range(5 * CONNECTIONS_MAX)))
-        assert len(found) == 5 * CONNECTIONS_MAX
+    async with brokers() as fixture:
+        answers(fixture.others[0])
+        responses = await asyncio.gather(*(fixture.ask(1) for _ in range(5 * CONNECTIONS_MAX)))
+        assert len(responses) == 5 * CONNECTIONS_MAX
 
 
 async def test_a_slow_request_does_not_delay_others() -> None:
     # A broker handles the requests of one connection one after the other.
-    async with brokers() as known:
+    async with brokers() as fixture:
         gate = asyncio.Event()
 
         async def first_waits() -> None:
-            if len(seen) == 1:
+            if len(requests) == 1:
                 await gate.wait()
 
-        seen = answers(known.others[0], first_waits)
-        slow = asyncio.ensure_future(known.ask(1))
-        await eventually(lambda: seen)
-        assert (await known.ask(1)).producer_id == 1
+        requests = answers(fixture.others[0], first_waits)
+        slow = asyncio.ensure_future(fixture.ask(1))
+        await eventually(lambda: requests)
+        assert (await fixture.ask(1)).producer_id == 1
         assert not slow.done()
         gate.set()
         assert (await slow).producer_id == 1
 
 
 async def test_sequential_requests_share_one_connection() -> None:
-    async with brokers() as known:
-        seen = answers(known.others[0])
+    async with brokers() as fixture:
+        requests = answers(fixture.others[0])
         for _ in range(3):
-            await known.ask(1)
-        assert len({context.peer for context, _ in seen}) == 1
+            await fixture.ask(1)
+        assert len({context.peer for context, _ in requests}) == 1
 
 
 @pytest.mark.parametrize("change", ["fenced", "gone", "moved"])
 async def test_requests_to_a_fenced_broker_fail_at_once(change: str) -> None:
     """Else markers and verifications wait for the request timeout, and nothing goes to the new leader."""
-    async with brokers(request_timeout_ms=60_000) as known:
-        broker = known.others[0]
-        seen = answers(broker, asyncio.Event().wait)
-        waiting = [asyncio.ensure_future(known.ask(1)) for _ in range(CONNECTIONS_MAX + 1)]
-        await eventually(lambda: len(seen) == CONNECTIONS_MAX)
-        known.channel.on_metadata_changed(image(known, fenced=()))
+    async with brokers(request_timeout_ms=60_000) as fixture:
+        broker = fixture.others[0]
+        requests = answers(broker, asyncio.Event().wait)
+        waiting = [asyncio.ensure_future(fixture.ask(1)) for _ in range(CONNECTIONS_MAX + 1)]
+        await eventually(lambda: len(requests) == CONNECTIONS_MAX)
+        fixture.channel.on_metadata_changed(image(fixture, fenced=()))
         assert not any(one.done() for one in waiting)
         if change == "gone":
-            del known.addresses[1]
+            del fixture.addresses[1]
         elif change == "moved":
-            known.addresses[1] = known.addresses[2]
-        known.channel.on_metadata_changed(image(known, fenced=(1,) if change == "fenced" else ()))
+            fixture.addresses[1] = fixture.addresses[2]
+        fixture.channel.on_metadata_changed(image(fixture, fenced=(1,) if change == "fenced" else ()))
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert {isinstance(each, KafkaError) and each.code for each in outcomes} == {
             ErrorCode.NETWORK_EXCEPTION
@@ -186,26 +188,26 @@ async def test_requests_to_a_fenced_broker_fail_at_once(change: str) -> None:
 
 
 async def test_a_request_cancelled_by_its_caller_is_not_reported_as_failed() -> None:
-    async with brokers() as known:
+    async with brokers() as fixture:
 
         async def first_waits() -> None:
-            if len(seen) == 1:
+            if len(requests) == 1:
                 await asyncio.Event().wait()
 
-        seen = answers(known.others[0], first_waits)
-        waiting = asyncio.ensure_future(known.ask(1))
-        await eventually(lambda: seen)
+        requests = answers(fixture.others[0], first_waits)
+        waiting = asyncio.ensure_future(fixture.ask(1))
+        await eventually(lambda: requests)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert (await known.ask(1)).producer_id == 1
+        assert (await fixture.ask(1)).producer_id == 1
 
 
 async def test_a_closed_channel_sends_no_request() -> None:
-    async with brokers() as known:
-        seen = answers(known.own)
-        await known.channel.close()
+    async with brokers() as fixture:
+        requests = answers(fixture.own)
+        await fixture.channel.close()
         with pytest.raises(KafkaError) as error:
-            await known.ask(9)
+            await fixture.ask(9)
         assert error.value.code is ErrorCode.BROKER_NOT_AVAILABLE
-        assert not seen
+        assert not requests

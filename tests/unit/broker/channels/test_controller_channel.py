@@ -32,14 +32,14 @@ REQUEST = AllocateProducerIdsRequest(broker_id=1, broker_epoch=5)
 
 def answers_its_id(controller: FakeController) -> list[Any]:
     """Have it answer AllocateProducerIds with its own id; the requests it has seen."""
-    seen: list[Any] = []
+    requests: list[Any] = []
 
     def handler(context: Any, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        seen.append((context, request))
+        requests.append((context, request))
         return AllocateProducerIdsResponse(producer_id_start=controller.node_id)
 
     controller.register(ApiKey.ALLOCATE_PRODUCER_IDS, handler)
-    return seen
+    return requests
 
 
 async def test_requests_are_sent_to_the_active_controller() -> None:
@@ -55,11 +55,11 @@ async def test_requests_are_sent_to_the_active_controller() -> None:
 
 async def test_a_controller_in_the_same_node_is_called_directly() -> None:
     local = FakeController(1)
-    seen = answers_its_id(local)
+    requests = answers_its_id(local)
     async with quorum_of(0) as quorum, channel_to(quorum, local) as channel:
         answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(5_000))
         assert answer.producer_id_start == 1
-        assert seen[0][1] is REQUEST
+        assert requests[0][1] is REQUEST
 
 
 async def test_an_unknown_controller_is_awaited() -> None:

@@ -29,12 +29,12 @@ def answers_of_kafka() -> list[tuple[str, str, str]]:
     prefix `listener.name.plaintext.`: `+` accepted, `-` INVALID_REQUEST, `c` refused by the controller.
     The value is the one in force, or 1 for a key without a value.
     """
-    found = []
+    answers = []
     for line in GOLDEN.read_text().splitlines():
         outcomes, _, setting = line.partition(" ")
         key, _, value = setting.partition("=")
-        found.append((outcomes, key, value))
-    return found
+        answers.append((outcomes, key, value))
+    return answers
 
 
 def is_accepted(config: BrokerConfig, name: str, configs: Mapping[str, str]) -> bool:
@@ -118,8 +118,8 @@ def test_the_number_of_threads_of_a_listener_follows_the_same_rule() -> None:
     assert is_accepted(CONFIG, "1", {key: "6"})
     assert not is_accepted(CONFIG, "1", {key: "7"})
     assert is_accepted(CONFIG, "1", {"listener.name.elsewhere.num.network.threads": "7"})
-    given = BrokerConfig({"node.id": "1", key: "many"})
-    assert not is_accepted(given, "1", {"num.io.threads": "9"})
+    node_config = BrokerConfig({"node.id": "1", key: "many"})
+    assert not is_accepted(node_config, "1", {"num.io.threads": "9"})
 
 
 def test_java_classes_other_than_those_of_the_start_are_refused() -> None:
@@ -163,8 +163,8 @@ def test_configs_of_an_open_listener_are_not_changed() -> None:
     assert "listener that is open" in text
     check_broker_change(CONFIG, IMAGE, "1", {f"{prefix}plain.sasl.jaas.config": "x"})
     check_broker_change(CONFIG, IMAGE, "1", {**changes, "listener.name.other.plain.sasl.jaas.config": "x"})
-    given = BrokerConfig({"node.id": "1", f"{prefix}plain.sasl.jaas.config": "x"})
-    check_broker_change(given, IMAGE, "1", changes)
+    node_config = BrokerConfig({"node.id": "1", f"{prefix}plain.sasl.jaas.config": "x"})
+    check_broker_change(node_config, IMAGE, "1", changes)
 
 
 SASL_PREFIX = "listener.name.clients."

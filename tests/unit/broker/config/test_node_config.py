@@ -48,25 +48,25 @@ def test_later_values_override_earlier_ones() -> None:
 
 
 def test_defaults_equal_kafkas() -> None:
-    found = config()
-    assert found.num_io_threads == 8
-    assert found.socket_request_max_bytes == 104857600
-    assert found.log_retention_hours == 168
-    assert found.log_retention_ms is None
-    assert found.offsets_topic_replication_factor == 3
-    assert found.auto_create_topics_enable is True
-    assert found.group_consumer_assignors == ("uniform", "range")
-    assert found.log_cleaner_io_max_bytes_per_second == 1.7976931348623157e308
-    assert found.metrics_port is None
-    assert found.process_roles == ("broker", "controller")
+    node_config = config()
+    assert node_config.num_io_threads == 8
+    assert node_config.socket_request_max_bytes == 104857600
+    assert node_config.log_retention_hours == 168
+    assert node_config.log_retention_ms is None
+    assert node_config.offsets_topic_replication_factor == 3
+    assert node_config.auto_create_topics_enable is True
+    assert node_config.group_consumer_assignors == ("uniform", "range")
+    assert node_config.log_cleaner_io_max_bytes_per_second == 1.7976931348623157e308
+    assert node_config.metrics_port is None
+    assert node_config.process_roles == ("broker", "controller")
 
 
 def test_socket_buffers_and_accept_queues_default_to_the_operating_system() -> None:
-    found = config()
-    assert found.socket_send_buffer_bytes == -1
-    assert found.socket_receive_buffer_bytes == -1
-    assert found.replica_socket_receive_buffer_bytes == -1
-    assert found.socket_listen_backlog_size == -1
+    node_config = config()
+    assert node_config.socket_send_buffer_bytes == -1
+    assert node_config.socket_receive_buffer_bytes == -1
+    assert node_config.replica_socket_receive_buffer_bytes == -1
+    assert node_config.socket_listen_backlog_size == -1
     assert config(socket_listen_backlog_size="50").socket_listen_backlog_size == 50
 
 
@@ -277,15 +277,15 @@ def test_several_listeners_may_advertise_one_port() -> None:
         "listener_security_protocol_map": "INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT",
         "inter_broker_listener_name": "INTERNAL",
     }
-    told = [str(listener) for listener in config(**settings).advertised("", {})]
-    assert told == ["INTERNAL://broker-1:9092", "EXTERNAL://example.com:9092"]
+    advertised = [str(listener) for listener in config(**settings).advertised("", {})]
+    assert advertised == ["INTERNAL://broker-1:9092", "EXTERNAL://example.com:9092"]
 
 
 def test_log_dirs_overrides_log_dir() -> None:
     assert config(log_dir="/one").log_directories == ("/one",)
-    found = config(log_dir="/one", log_dirs="/a, /b")
-    assert found.log_directories == ("/a", "/b")
-    assert found.metadata_log_directory == "/a"
+    node_config = config(log_dir="/one", log_dirs="/a, /b")
+    assert node_config.log_directories == ("/a", "/b")
+    assert node_config.metadata_log_directory == "/a"
     assert config(metadata_log_dir="/m").metadata_log_directory == "/m"
 
 
@@ -301,9 +301,17 @@ def test_topic_defaults_are_taken_from_broker_keys() -> None:
     ).topic_defaults()
     assert defaults["retention.ms"] == "7200000"
     assert defaults["segment.ms"] == "3600000"
-    found = log_config_from(defaults)
-    assert (found.retention_ms, found.segment_bytes, found.segment_jitter_ms) == (7_200_000, 2_097_152, 5)
-    assert (found.max_message_bytes, found.flush_ms, found.cleanup_policy) == (77, 1234, ("compact",))
+    node_config = log_config_from(defaults)
+    assert (node_config.retention_ms, node_config.segment_bytes, node_config.segment_jitter_ms) == (
+        7_200_000,
+        2_097_152,
+        5,
+    )
+    assert (node_config.max_message_bytes, node_config.flush_ms, node_config.cleanup_policy) == (
+        77,
+        1234,
+        ("compact",),
+    )
 
 
 def test_topic_defaults_of_an_empty_file_equal_kafkas() -> None:
@@ -333,11 +341,11 @@ def test_every_synonym_of_a_topic_config_is_a_broker_key_of_the_same_kind() -> N
 
 def test_dynamic_settings_override_the_file() -> None:
     static = config(num_io_threads="4", log_retention_minutes="9")
-    found = static.with_dynamic(
+    node_config = static.with_dynamic(
         {"num.io.threads": "5", "log.retention.ms": "7", "num.partitions": "50"}, {"num.io.threads": "6"}
     )
-    assert (found.num_io_threads, found.num_partitions) == (6, 1)
-    assert found.topic_defaults()["retention.ms"] == "7"
+    assert (node_config.num_io_threads, node_config.num_partitions) == (6, 1)
+    assert node_config.topic_defaults()["retention.ms"] == "7"
     assert static.with_dynamic({}, {}) is static
 
 

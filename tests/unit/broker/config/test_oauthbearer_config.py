@@ -43,9 +43,9 @@ def with_keys(changes: dict[str, str | None]) -> BrokerConfig:
 
 
 def signed(changes: dict[str, str | None]) -> SignedTokenConfig:
-    found = sasl_listener_config(with_keys(changes), "CLIENTS").oauthbearer
-    assert isinstance(found, SignedTokenConfig)
-    return found
+    oauthbearer = sasl_listener_config(with_keys(changes), "CLIENTS").oauthbearer
+    assert isinstance(oauthbearer, SignedTokenConfig)
+    return oauthbearer
 
 
 def rejected(changes: dict[str, str | None]) -> str:
@@ -56,9 +56,9 @@ def rejected(changes: dict[str, str | None]) -> str:
 
 
 def test_the_defaults_equal_kafkas() -> None:
-    found = signed({})
-    assert found.endpoint.url == URL
-    rules, refresh = found.rules, found.refresh
+    oauthbearer = signed({})
+    assert oauthbearer.endpoint.url == URL
+    rules, refresh = oauthbearer.rules, oauthbearer.refresh
     assert (rules.expected_audiences, rules.expected_issuer, rules.clock_skew_ms) == (
         frozenset(),
         None,
@@ -69,7 +69,7 @@ def test_the_defaults_equal_kafkas() -> None:
 
 
 def test_keys_of_the_listener_and_the_mechanism_have_precedence() -> None:
-    found = signed(
+    oauthbearer = signed(
         {
             "sasl.oauthbearer.expected.audience": "a",
             f"{PREFIX}sasl.oauthbearer.expected.audience": "b,c",
@@ -79,7 +79,7 @@ def test_keys_of_the_listener_and_the_mechanism_have_precedence() -> None:
             "oauthbearer.sasl.oauthbearer.sub.claim.name": "client_id",
         }
     )
-    rules = found.rules
+    rules = oauthbearer.rules
     assert (rules.expected_audiences, rules.expected_issuer) == ({"b", "c"}, "https://y")
     assert (rules.clock_skew_ms, rules.principal_claim) == (5_000, "client_id")
 
@@ -89,8 +89,8 @@ def test_cve_2026_33557_unsecured_tokens_need_the_name_of_their_validator() -> N
     assert HANDLER in text and SIGNED_VALIDATOR in text
     jaas = f'{OAUTHBEARER_LOGIN_MODULE} required unsecuredValidatorRequiredScope="a b";'
     config = with_keys({HANDLER: UNSECURED_VALIDATOR, JAAS: jaas, "sasl.oauthbearer.jwks.endpoint.url": None})
-    found = sasl_listener_config(config, "CLIENTS").oauthbearer
-    assert isinstance(found, UnsecuredValidator) and found.required_scopes == ("a", "b")
+    oauthbearer = sasl_listener_config(config, "CLIENTS").oauthbearer
+    assert isinstance(oauthbearer, UnsecuredValidator) and oauthbearer.required_scopes == ("a", "b")
 
 
 def test_cve_2026_110985_signatures_need_the_url_of_the_keys() -> None:

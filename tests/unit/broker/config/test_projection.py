@@ -65,10 +65,10 @@ def test_settings_of_components_have_no_defaults_for_configuration_keys() -> Non
         S3_CONFIGS,
     )
     keys = {f".{key}" for definitions in tables for key in definitions}
-    found = {
+    settings = {
         name for name, field in defaults_of_settings() if any(key.endswith(dotted(field)) for key in keys)
     }
-    assert found == EXCEPTIONS
+    assert settings == EXCEPTIONS
 
 
 def dotted(field: str) -> str:

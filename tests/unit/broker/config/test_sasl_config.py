@@ -44,12 +44,12 @@ def rejected(changes: dict[str, str | None]) -> str:
 
 
 def test_users_and_defaults() -> None:
-    found = sasl_listener_config(with_keys({}), "CLIENTS")
-    assert found.mechanisms == ("PLAIN",)
-    assert found.plain_users == {"alice": SECRET}
-    assert found.reauthentication_ms == {"PLAIN": 0}
-    assert (found.max_receive_bytes, found.failure_delay_ms) == (524_288, 100)
-    assert SECRET not in repr(found)
+    sasl_config = sasl_listener_config(with_keys({}), "CLIENTS")
+    assert sasl_config.mechanisms == ("PLAIN",)
+    assert sasl_config.plain_users == {"alice": SECRET}
+    assert sasl_config.reauthentication_ms == {"PLAIN": 0}
+    assert (sasl_config.max_receive_bytes, sasl_config.failure_delay_ms) == (524_288, 100)
+    assert SECRET not in repr(sasl_config)
 
 
 def test_a_listener_overrides_the_general_keys() -> None:
@@ -60,10 +60,10 @@ def test_a_listener_overrides_the_general_keys() -> None:
         f"{PREFIX}sasl.server.max.receive.size": "3000",
         f"{PREFIX}scram-sha-512.sasl.jaas.config": f"{SCRAM_LOGIN_MODULE} required;",
     }
-    found = sasl_listener_config(with_keys(dict(changes)), "CLIENTS")
-    assert found.mechanisms == ("SCRAM-SHA-512", "PLAIN")
-    assert found.reauthentication_ms == {"SCRAM-SHA-512": 1000, "PLAIN": 2000}
-    assert found.max_receive_bytes == 3000
+    sasl_config = sasl_listener_config(with_keys(dict(changes)), "CLIENTS")
+    assert sasl_config.mechanisms == ("SCRAM-SHA-512", "PLAIN")
+    assert sasl_config.reauthentication_ms == {"SCRAM-SHA-512": 1000, "PLAIN": 2000}
+    assert sasl_config.max_receive_bytes == 3000
 
 
 def test_scram_needs_no_jaas_config() -> None:
@@ -115,9 +115,9 @@ def test_invalid_settings_are_refused(changes: dict[str, str | None], part: str)
 
 def test_a_node_authenticates_with_the_options_of_its_listener() -> None:
     config = with_keys(dict(BETWEEN_BROKERS))
-    found = peer_credentials(config, "CLIENTS")
-    assert isinstance(found, SaslCredentials)
-    assert (found.mechanism, found.user, found.password) == ("PLAIN", "broker", SECRET)
+    sasl_config = peer_credentials(config, "CLIENTS")
+    assert isinstance(sasl_config, SaslCredentials)
+    assert (sasl_config.mechanism, sasl_config.user, sasl_config.password) == ("PLAIN", "broker", SECRET)
     assert peer_credentials(config, "PLAINTEXT") is None
 
 

@@ -36,11 +36,11 @@ def test_partitions_without_a_leader_and_brokers_that_are_fenced_are_counted() -
         PartitionChangeRecord(partition_id=1, topic_id=topic.id, leader=second),
     ]
     image = replayed(moved, whole, whole.offset + 2)
-    found = read(metrics)
-    assert (found["offlinepartitionscount"], found["preferredreplicaimbalancecount"]) == (1, 2)
+    values = read(metrics)
+    assert (values["offlinepartitionscount"], values["preferredreplicaimbalancecount"]) == (1, 2)
 
 
 def test_a_node_reports_the_cluster_as_its_controller_knows_it() -> None:
     with EmbeddedCluster() as cluster:
-        found = cluster.run(lambda node: read(node.metrics))
-    assert (found["activebrokercount"], found["offlinepartitionscount"]) == (1, 0)
+        values = cluster.run(lambda node: read(node.metrics))
+    assert (values["activebrokercount"], values["offlinepartitionscount"]) == (1, 0)

@@ -27,10 +27,10 @@ PARTITION = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 @pytest.fixture
 async def pair() -> AsyncIterator[ReplicaPair]:
     """A topic of which the follower, which is in sync, has not fetched anything."""
-    made = ReplicaPair()
-    made.create(TRANSACTION_STATE_TOPIC)
-    yield made
-    await made.fetchers.close()
+    pair = ReplicaPair()
+    pair.create(TRANSACTION_STATE_TOPIC)
+    yield pair
+    await pair.fetchers.close()
 
 
 def log_of(pair: ReplicaPair, *, loads_committed: bool) -> TopicStateLog:
@@ -48,14 +48,14 @@ def log_of(pair: ReplicaPair, *, loads_committed: bool) -> TopicStateLog:
 
 async def values(log: TopicStateLog) -> list[bytes | None]:
     """What a coordinator knows when it has loaded the partition."""
-    found: list[bytes | None] = []
+    values_read: list[bytes | None] = []
     end_offset = 0
     async for batches in log.read(0):
         for position, header in iterate_headers(batches):
-            found += [record.value for record in read_records(batches, position, header)]
+            values_read += [record.value for record in read_records(batches, position, header)]
             end_offset = header.next_offset
     await log.wait_until_committed(0, end_offset)
-    return found
+    return values_read
 
 
 async def test_appended_records_are_read_from_the_log_start(pair: ReplicaPair) -> None:

@@ -24,7 +24,7 @@ VERSION = 12
 IDLE_MS = 120_001
 
 
-def asked(index: int, offset: int = 0, topic: str = "t") -> FetchPartition:
+def fetch_partition(index: int, offset: int = 0, topic: str = "t") -> FetchPartition:
     return FetchPartition(topic, None, index, -1, offset, -1, -1, 1_000)
 
 
@@ -57,7 +57,7 @@ def cache() -> FetchSessionCache:
 def open_session(
     cache: FetchSessionCache, partitions: int, now_ms: int = 0, replica_id: int = -1
 ) -> FetchContext:
-    wanted = [asked(index) for index in range(partitions)]
+    wanted = [fetch_partition(index) for index in range(partitions)]
     return cache.context(request(wanted, replica_id=replica_id), VERSION, now_ms)
 
 
@@ -90,15 +90,21 @@ def test_sessions_and_their_partitions_are_reported(cache: FetchSessionCache) ->
 
 @pytest.mark.parametrize("epoch", [-1, 0])
 def test_the_last_entry_of_a_duplicate_partition_is_used(cache: FetchSessionCache, epoch: int) -> None:
-    wanted = [asked(0, 1), asked(1, 2), asked(0, 3), asked(0, 4, topic="u"), asked(0, 5)]
+    wanted = [
+        fetch_partition(0, 1),
+        fetch_partition(1, 2),
+        fetch_partition(0, 3),
+        fetch_partition(0, 4, topic="u"),
+        fetch_partition(0, 5),
+    ]
     context = cache.context(request(wanted, epoch=epoch), VERSION, 0)
-    found = [(each.topic, each.partition, each.fetch_offset) for each in context.partitions]
-    assert found == [("t", 0, 5), ("t", 1, 2), ("u", 0, 4)]
+    fetched = [(each.topic, each.partition, each.fetch_offset) for each in context.partitions]
+    assert fetched == [("t", 0, 5), ("t", 1, 2), ("u", 0, 4)]
     assert cache.partition_count == (3 if epoch == 0 else 0)
 
 
 def test_a_request_without_session_gets_none(cache: FetchSessionCache) -> None:
-    context = cache.context(request([asked(0)], epoch=-1), VERSION, 0)
+    context = cache.context(request([fetch_partition(0)], epoch=-1), VERSION, 0)
     assert context.session_id == 0
     assert len(cache) == 0
 
@@ -134,7 +140,9 @@ def test_an_error_and_its_end_are_changes(cache: FetchSessionCache) -> None:
 
 def test_an_incremental_fetch_changes_adds_and_removes_partitions(cache: FetchSessionCache) -> None:
     open_session(cache, 2)
-    context = cache.context(request([asked(0, offset=7), asked(2)], 1, 1, forgotten=[("t", 1)]), VERSION, 0)
+    context = cache.context(
+        request([fetch_partition(0, offset=7), fetch_partition(2)], 1, 1, forgotten=[("t", 1)]), VERSION, 0
+    )
     assert [(p.partition, p.fetch_offset) for p in context.partitions] == [(0, 7), (2, 0)]
 
 
@@ -158,7 +166,7 @@ def test_a_session_uses_either_names_or_ids(cache: FetchSessionCache) -> None:
 
 def test_a_new_full_fetch_replaces_the_session_it_names(cache: FetchSessionCache) -> None:
     open_session(cache, 1)
-    again = cache.context(request([asked(0)], session_id=1, epoch=0), VERSION, 0)
+    again = cache.context(request([fetch_partition(0)], session_id=1, epoch=0), VERSION, 0)
     assert again.session_id == 2
     assert len(cache) == 1
 
@@ -212,7 +220,7 @@ def test_the_epoch_wraps_to_one(cache: FetchSessionCache) -> None:
 
 
 def many(count: int, topic: str = "t") -> list[FetchPartition]:
-    return [asked(index, topic=topic) for index in range(count)]
+    return [fetch_partition(index, topic=topic) for index in range(count)]
 
 
 def test_a_full_fetch_beyond_the_partition_limit_creates_no_session(cache: FetchSessionCache) -> None:
@@ -227,19 +235,21 @@ def test_a_full_fetch_beyond_the_partition_limit_creates_no_session(cache: Fetch
 @pytest.mark.parametrize("by", [1, SESSION_PARTITIONS_MAX + 1])
 def test_a_session_that_grows_beyond_the_limit_is_closed(cache: FetchSessionCache, by: int) -> None:
     """Partitions that do not exist were added without end, and then 45 bytes had all of them read."""
-    opened = cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0)
-    more = request(many(by, topic="u"), opened.session_id, 1)
+    session = cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0)
+    more = request(many(by, topic="u"), session.session_id, 1)
     assert failure(cache, more) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert (len(cache), cache.partition_count) == (0, 0)
-    assert failure(cache, request([], opened.session_id, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert failure(cache, request([], session.session_id, 2)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_the_partition_count_is_correct_after_additions_and_removals(cache: FetchSessionCache) -> None:
-    opened = open_session(cache, 3)
-    added = request([asked(7), asked(1)], opened.session_id, 1, forgotten=[("t", 0), ("t", 99)])
+    session = open_session(cache, 3)
+    added = request(
+        [fetch_partition(7), fetch_partition(1)], session.session_id, 1, forgotten=[("t", 0), ("t", 99)]
+    )
     cache.context(added, VERSION, 0)
     assert cache.partition_count == 3
-    cache.context(request([], opened.session_id, -1), VERSION, 0)
+    cache.context(request([], session.session_id, -1), VERSION, 0)
     assert (len(cache), cache.partition_count) == (0, 0)
 
 
@@ -252,8 +262,8 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
     assert cache.partition_count == PARTITIONS_MAX
     grown = request(many(1, topic="u"), 1, 1, forgotten=[("t", 0)])
     assert cache.context(grown, VERSION, 1000).session_id == 1, "it has as many as before"
-    opened = cache.context(request(many(5), replica_id=3), VERSION, 1000)
-    assert opened.session_id != 0, "followers outrank clients"
+    session = cache.context(request(many(5), replica_id=3), VERSION, 1000)
+    assert session.session_id != 0, "followers outrank clients"
     assert len(cache) == sessions and cache.partition_count <= PARTITIONS_MAX
 
 
@@ -271,8 +281,8 @@ def test_the_garbage_collector_visits_one_object_per_session_partition() -> None
     cache = FetchSessionCache(1000, count(1).__next__)
     gc.collect()
     before = len(gc.get_objects())
-    opened = cache.context(request(many(1000)), VERSION, 0)
-    opened.select([(partition, result()) for partition in opened.partitions])
-    del opened
+    session = cache.context(request(many(1000)), VERSION, 0)
+    session.select([(partition, result()) for partition in session.partitions])
+    del session
     gc.collect()
     assert len(gc.get_objects()) - before < 1000 + 50

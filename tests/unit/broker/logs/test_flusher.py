@@ -21,8 +21,8 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 @pytest.fixture
 def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(2) as made:
-        yield made
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
 
 
 @pytest.fixture
@@ -78,12 +78,12 @@ async def test_fsyncgate_a_failed_fsync_is_final_and_never_tried_again(
     executor: ThreadPoolExecutor, log: PartitionLog, fs: CrashFileSystem
 ) -> None:
     log.append_as_leader(batch(["a"]), 0, NOW_MS)
-    made = Flushes(executor)
+    flushes = Flushes(executor)
     fs.fail_next_fsync(".log")
     with pytest.raises(KafkaError) as caught:
-        await made.flusher.flush(log)
+        await flushes.flusher.flush(log)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert [failed for failed, _ in made.failures] == [log]
+    assert [failed for failed, _ in flushes.failures] == [log]
     assert log.recovery_point == 0
     with pytest.raises(KafkaError) as refused:
         log.append_as_leader(batch(["b"]), 0, NOW_MS)
@@ -98,12 +98,12 @@ async def test_a_flush_that_fails_unexpectedly_ends_all_waiting_calls(
 
     monkeypatch.setattr(FlushPlan, "run", run)
     log.append_as_leader(batch(["a"]), 0, NOW_MS)
-    made = Flushes(executor)
+    flushes = Flushes(executor)
     async with asyncio.timeout(10):
         with pytest.raises(KafkaError, match="out of order") as caught:
-            await made.flusher.flush(log)
+            await flushes.flusher.flush(log)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert [failed for failed, _ in made.failures] == [log]
+    assert [failed for failed, _ in flushes.failures] == [log]
 
 
 async def test_close_waits_for_a_running_flush(executor: ThreadPoolExecutor, log: PartitionLog) -> None:

@@ -18,7 +18,7 @@ from tidelog.broker.purgatory.timers import Timers
 from tidelog.protocol.ids import TopicPartition
 
 
-class House:
+class HousekeepingFixture:
     """Housekeeping over real logs, on a clock that the test turns."""
 
     def __init__(self, executor: ThreadPoolExecutor, **configs: str) -> None:
@@ -45,122 +45,122 @@ class House:
 
 @pytest.fixture
 def executor() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(1) as made:
-        yield made
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
 
 
 def test_retention_deletes_old_segments_and_their_files_go_later(executor: ThreadPoolExecutor) -> None:
-    house = House(executor, log_retention_check_interval_ms="1000")
-    house.replicas.create("t", retention_ms="5000", segment_bytes="1048576", file_delete_delay_ms="20000")
-    house.append("t", 3)
-    log = house.replicas.manager.partition(TopicPartition("t", 0)).log
-    house.pass_ms(3_000)
+    fixture = HousekeepingFixture(executor, log_retention_check_interval_ms="1000")
+    fixture.replicas.create("t", retention_ms="5000", segment_bytes="1048576", file_delete_delay_ms="20000")
+    fixture.append("t", 3)
+    log = fixture.replicas.manager.partition(TopicPartition("t", 0)).log
+    fixture.pass_ms(3_000)
     assert log.log_start_offset == 0
-    house.pass_ms(3_000)
+    fixture.pass_ms(3_000)
     assert log.log_start_offset == 3
-    deleted = [name for name in house.replicas.fs.listdir(log.directory) if name.endswith(".deleted")]
+    deleted = [name for name in fixture.replicas.fs.listdir(log.directory) if name.endswith(".deleted")]
     assert deleted
-    house.pass_ms(15_000)
-    house.pass_ms(15_000)
+    fixture.pass_ms(15_000)
+    fixture.pass_ms(15_000)
     executor.submit(lambda: None).result()
-    left = [name for name in house.replicas.fs.listdir(log.directory) if name.endswith(".deleted")]
+    left = [name for name in fixture.replicas.fs.listdir(log.directory) if name.endswith(".deleted")]
     assert not left
 
 
 def test_a_disk_that_cannot_delete_files_goes_offline(
     executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    house = House(executor)
-    house.replicas.create("t", file_delete_delay_ms="0")
-    house.append("t")
-    house.replicas.logs.delete_all([TopicPartition("t", 0)], house.clock.now_ms)
+    fixture = HousekeepingFixture(executor)
+    fixture.replicas.create("t", file_delete_delay_ms="0")
+    fixture.append("t")
+    fixture.replicas.logs.delete_all([TopicPartition("t", 0)], fixture.clock.now_ms)
     threads: list[str] = []
 
     def refuse(path: str) -> None:
         threads.append(threading.current_thread().name)
         raise OSError(30, "Read-only file system", path)
 
-    monkeypatch.setattr(house.replicas.fs, "rmtree", refuse)
-    house.pass_ms(15_001)
+    monkeypatch.setattr(fixture.replicas.fs, "rmtree", refuse)
+    fixture.pass_ms(15_001)
     executor.submit(lambda: None).result()
     assert threads != [threading.current_thread().name]
-    assert house.replicas.logs.directories.online
-    house.pass_ms(15_001)
-    assert not house.replicas.logs.directories.online
+    assert fixture.replicas.logs.directories.online
+    fixture.pass_ms(15_001)
+    assert not fixture.replicas.logs.directories.online
 
 
 def test_a_delete_delay_shorter_than_the_interval_is_kept(executor: ThreadPoolExecutor) -> None:
-    house = House(executor, log_segment_delete_delay_ms="200")
-    house.replicas.create("t", file_delete_delay_ms="200")
-    house.append("t")
-    house.replicas.logs.delete_all([TopicPartition("t", 0)], house.clock.now_ms)
-    house.pass_ms(100)
-    assert any(name.endswith("-delete") for name in house.replicas.fs.listdir("/data"))
-    house.pass_ms(150)
+    fixture = HousekeepingFixture(executor, log_segment_delete_delay_ms="200")
+    fixture.replicas.create("t", file_delete_delay_ms="200")
+    fixture.append("t")
+    fixture.replicas.logs.delete_all([TopicPartition("t", 0)], fixture.clock.now_ms)
+    fixture.pass_ms(100)
+    assert any(name.endswith("-delete") for name in fixture.replicas.fs.listdir("/data"))
+    fixture.pass_ms(150)
     executor.submit(lambda: None).result()
-    assert not any(name.endswith("-delete") for name in house.replicas.fs.listdir("/data"))
+    assert not any(name.endswith("-delete") for name in fixture.replicas.fs.listdir("/data"))
 
 
 async def test_a_topic_with_flush_ms_is_flushed_after_that_time(executor: ThreadPoolExecutor) -> None:
-    house = House(executor)
-    house.replicas.create("t", flush_ms="2000")
-    house.append("t")
-    log = house.replicas.manager.partition(TopicPartition("t", 0)).log
-    house.pass_ms(1_000)
-    await house.flusher.close()
+    fixture = HousekeepingFixture(executor)
+    fixture.replicas.create("t", flush_ms="2000")
+    fixture.append("t")
+    log = fixture.replicas.manager.partition(TopicPartition("t", 0)).log
+    fixture.pass_ms(1_000)
+    await fixture.flusher.close()
     assert log.recovery_point == 0
-    house.pass_ms(1_500)
-    await house.flusher.close()
+    fixture.pass_ms(1_500)
+    await fixture.flusher.close()
     assert log.recovery_point == 1
 
 
 def test_checkpoints_are_written_at_their_intervals(executor: ThreadPoolExecutor) -> None:
-    house = House(executor, replica_high_watermark_checkpoint_interval_ms="5000")
-    house.replicas.create("t")
-    house.append("t", 2)
-    house.pass_ms(5_001)
+    fixture = HousekeepingFixture(executor, replica_high_watermark_checkpoint_interval_ms="5000")
+    fixture.replicas.create("t")
+    fixture.append("t", 2)
+    fixture.pass_ms(5_001)
     executor.submit(lambda: None).result()
-    text = house.replicas.fs.read("/data/replication-offset-checkpoint").decode()
+    text = fixture.replicas.fs.read("/data/replication-offset-checkpoint").decode()
     assert "t 0 2" in text
 
 
 def test_an_interval_of_0_does_not_run_a_job_continuously(executor: ThreadPoolExecutor) -> None:
-    house = House(
+    fixture = HousekeepingFixture(
         executor,
         log_flush_offset_checkpoint_interval_ms="0",
         log_flush_start_offset_checkpoint_interval_ms="0",
         log_flush_scheduler_interval_ms="0",
         replica_high_watermark_checkpoint_interval_ms="-1",
     )
-    house.replicas.create("t")
-    house.append("t")
+    fixture.replicas.create("t")
+    fixture.append("t")
     for _ in range(20):
-        house.pass_ms(1)
+        fixture.pass_ms(1)
     executor.submit(lambda: None).result()
-    assert not house.replicas.fs.exists("/data/recovery-point-offset-checkpoint")
-    assert not house.replicas.fs.exists("/data/replication-offset-checkpoint")
-    assert sum(entry._bucket is not None for entry in house.housekeeping._entries.values()) == 5
+    assert not fixture.replicas.fs.exists("/data/recovery-point-offset-checkpoint")
+    assert not fixture.replicas.fs.exists("/data/replication-offset-checkpoint")
+    assert sum(entry._bucket is not None for entry in fixture.housekeeping._entries.values()) == 5
 
 
 def test_a_failing_job_is_logged_and_run_again(
     executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house = House(executor, log_retention_check_interval_ms="1000")
+    fixture = HousekeepingFixture(executor, log_retention_check_interval_ms="1000")
     calls: list[int] = []
 
     def fail(now_ms: int) -> int:
         calls.append(now_ms)
         raise RuntimeError("out of order")
 
-    monkeypatch.setattr(house.replicas.logs.maintenance, "apply_retention", fail)
-    house.pass_ms(1_001)
-    house.pass_ms(1_001)
+    monkeypatch.setattr(fixture.replicas.logs.maintenance, "apply_retention", fail)
+    fixture.pass_ms(1_001)
+    fixture.pass_ms(1_001)
     assert calls == [NOW_MS + 1_001, NOW_MS + 2_002]
     assert "Periodic job 'retention' failed" in caplog.text
 
 
 def test_no_job_runs_after_stop(executor: ThreadPoolExecutor) -> None:
-    house = House(executor)
-    assert len(house.timers) > 0
-    house.housekeeping.stop()
-    assert len(house.timers) == 0
+    fixture = HousekeepingFixture(executor)
+    assert len(fixture.timers) > 0
+    fixture.housekeeping.stop()
+    assert len(fixture.timers) == 0

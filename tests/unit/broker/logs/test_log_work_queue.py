@@ -18,7 +18,7 @@ from tidelog.storage.directories.log_directory import LogDirectory, Retirement
 from tidelog.storage.log.partition_log import PartitionLog
 
 
-class Made:
+class OutcomeRecorder:
     """What the queue told, and in how many pieces."""
 
     def __init__(self) -> None:
@@ -75,22 +75,22 @@ def thread() -> Iterator[ThreadPoolExecutor]:
 async def test_logs_are_created_in_order_and_in_steps_while_the_loop_continues(
     thread: ThreadPoolExecutor,
 ) -> None:
-    made, work = Made(), Work()
-    queue = LogWorkQueue(thread, made)
+    recorder, work = OutcomeRecorder(), Work()
+    queue = LogWorkQueue(thread, recorder)
     queue.submit(work.creations(*range(BATCH_SIZE + 5)))
     await eventually(lambda: work.begun == 1)
     queue.submit(work.creations(100, 101))
-    assert made.outcomes == []
+    assert recorder.outcomes == []
     work.gate.set()
     await queue.wait_until_done()
-    assert made.numbers == [*range(BATCH_SIZE + 5), 100, 101]
-    assert made.pieces == [BATCH_SIZE, 7]
+    assert recorder.numbers == [*range(BATCH_SIZE + 5), 100, 101]
+    assert recorder.pieces == [BATCH_SIZE, 7]
     await queue.close()
 
 
 async def test_a_wait_does_not_include_later_submissions(thread: ThreadPoolExecutor) -> None:
-    made, work = Made(), Work()
-    queue = LogWorkQueue(thread, made)
+    recorder, work = OutcomeRecorder(), Work()
+    queue = LogWorkQueue(thread, recorder)
     await queue.wait_until_done()
     queue.submit(work.creations(0))
     first = asyncio.create_task(queue.wait_until_done())
@@ -99,32 +99,32 @@ async def test_a_wait_does_not_include_later_submissions(thread: ThreadPoolExecu
     queue.submit(later.creations(1))
     work.gate.set()
     await first
-    assert made.numbers == [0]
+    assert recorder.numbers == [0]
     later.gate.set()
     await queue.wait_until_done()
-    assert made.numbers == [0, 1]
+    assert recorder.numbers == [0, 1]
     await queue.close()
 
 
 async def test_a_log_that_cannot_be_created_is_reported_and_the_others_are_created(
     thread: ThreadPoolExecutor,
 ) -> None:
-    made, work = Made(), Work()
+    recorder, work = OutcomeRecorder(), Work()
     work.failing = {1}
     work.gate.set()
-    queue = LogWorkQueue(thread, made)
+    queue = LogWorkQueue(thread, recorder)
     queue.submit(work.creations(0, 1, 2))
     await queue.wait_until_done()
-    assert [str(outcome) for _, outcome in made.outcomes] == ["0", "disk of 1", "2"]
+    assert [str(outcome) for _, outcome in recorder.outcomes] == ["0", "disk of 1", "2"]
     await queue.close()
 
 
 async def test_a_failing_listener_does_not_end_the_creation(thread: ThreadPoolExecutor) -> None:
-    work, told = Work(), []
+    work, batch_sizes = Work(), []
     work.gate.set()
 
     def on_done(outcomes: Sequence[Outcome]) -> None:
-        told.append(len(outcomes))
+        batch_sizes.append(len(outcomes))
         raise ValueError("a bug")
 
     queue = LogWorkQueue(thread, on_done)
@@ -132,13 +132,13 @@ async def test_a_failing_listener_does_not_end_the_creation(thread: ThreadPoolEx
     await queue.wait_until_done()
     queue.submit(work.creations(1))
     await queue.wait_until_done()
-    assert told == [1, 1]
+    assert batch_sizes == [1, 1]
     await queue.close()
 
 
 async def test_close_waits_for_the_current_creation_and_starts_no_other(thread: ThreadPoolExecutor) -> None:
-    made, work = Made(), Work()
-    queue = LogWorkQueue(thread, made)
+    recorder, work = OutcomeRecorder(), Work()
+    queue = LogWorkQueue(thread, recorder)
     queue.submit(work.creations(*range(BATCH_SIZE)))
     await eventually(lambda: work.begun == 1)
     queue.submit([*work.creations(100), work.retirement(), *work.creations(101)])
@@ -151,20 +151,20 @@ async def test_close_waits_for_the_current_creation_and_starts_no_other(thread: 
     await waiting
     queue.submit(work.creations(200))
     await queue.wait_until_done()
-    assert made.numbers == [*range(BATCH_SIZE), -1]
+    assert recorder.numbers == [*range(BATCH_SIZE), -1]
 
 
 async def test_logs_are_planned_batch_by_batch_while_earlier_ones_are_created(
     thread: ThreadPoolExecutor,
 ) -> None:
-    made, work, planned = Made(), Work(), []
+    recorder, work, planned = OutcomeRecorder(), Work(), []
 
     def plans() -> Iterator[LogCreation]:
         for number in range(3 * BATCH_SIZE):
             planned.append(number)
             yield work.creation(number)
 
-    queue = LogWorkQueue(thread, made)
+    queue = LogWorkQueue(thread, recorder)
     queue.submit_plans(plans())
     queue.submit(work.creations(1_000))
     assert planned == []
@@ -172,29 +172,29 @@ async def test_logs_are_planned_batch_by_batch_while_earlier_ones_are_created(
     assert len(planned) == BATCH_SIZE
     work.gate.set()
     await queue.wait_until_done()
-    assert made.numbers == [*range(3 * BATCH_SIZE), 1_000]
+    assert recorder.numbers == [*range(3 * BATCH_SIZE), 1_000]
     await queue.close()
 
 
 async def test_an_error_in_a_plan_does_not_prevent_other_logs(thread: ThreadPoolExecutor) -> None:
-    made, work = Made(), Work()
+    recorder, work = OutcomeRecorder(), Work()
     work.gate.set()
 
     def plans() -> Iterator[LogCreation]:
         yield work.creation(0)
         raise ValueError("a bug")
 
-    queue = LogWorkQueue(thread, made)
+    queue = LogWorkQueue(thread, recorder)
     queue.submit_plans(plans())
     queue.submit(work.creations(1))
     await queue.wait_until_done()
-    assert made.numbers == [0, 1]
+    assert recorder.numbers == [0, 1]
     await queue.close()
 
 
 async def test_close_plans_no_further_logs(thread: ThreadPoolExecutor) -> None:
-    made, work = Made(), Work()
-    queue = LogWorkQueue(thread, made)
+    recorder, work = OutcomeRecorder(), Work()
+    queue = LogWorkQueue(thread, recorder)
     queue.submit_plans(work.creation(number) for number in range(2 * BATCH_SIZE))
     await eventually(lambda: work.begun == 1)
     waiting = asyncio.create_task(queue.wait_until_done())
@@ -203,4 +203,4 @@ async def test_close_plans_no_further_logs(thread: ThreadPoolExecutor) -> None:
     await waiting
     work.gate.set()
     await closing
-    assert made.numbers == [*range(BATCH_SIZE)]
+    assert recorder.numbers == [*range(BATCH_SIZE)]

@@ -90,9 +90,9 @@ def test_a_directory_of_an_older_version_is_upgraded() -> None:
     disk.makedirs("/a")
     disk.open("/a/meta.properties", create=True).append(b"version=0\nbroker.id=1\n")
     identity = prepare(disk, CLUSTER_ID, directories=("/a",))
-    found = MetaPropertiesFile(disk, "/a").read()
-    assert (found.version, found.cluster_id, found.node_id) == (1, CLUSTER_ID, 1)
-    assert found.directory_id == identity.directory_ids["/a"]
+    properties = MetaPropertiesFile(disk, "/a").read()
+    assert (properties.version, properties.cluster_id, properties.node_id) == (1, CLUSTER_ID, 1)
+    assert properties.directory_id == identity.directory_ids["/a"]
 
 
 class RefusingFileSystem(CrashFileSystem):

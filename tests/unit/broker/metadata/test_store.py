@@ -98,17 +98,17 @@ async def test_the_response_is_sent_when_the_image_has_the_change() -> None:
 async def test_changes_are_published_and_acknowledged_after_they_are_durable() -> None:
     executor = InlineExecutor()
     async with running_store(executor=executor) as store:
-        seen: list[MetadataImage] = []
-        store.subscribe(lambda delta, image: seen.append(image))
+        published: list[MetadataImage] = []
+        store.subscribe(lambda delta, image: published.append(image))
         executor.held = True
         answer = asyncio.create_task(store.submit(create("orders")))
         await loop_iterations(20)
         assert not answer.done()
         assert "orders" not in store.image.topics_by_name
-        assert len(seen) == 1
+        assert len(published) == 1
         executor.release()
         await answer
-        assert seen[-1] is store.image
+        assert published[-1] is store.image
         assert "orders" in store.image.topics_by_name
 
 

@@ -215,17 +215,17 @@ async def test_responses_sent_during_another_connections_request_do_not_nest() -
 
 @on_both_loops
 async def test_requests_sent_before_a_half_close_are_handled() -> None:
-    seen: list[bytes] = []
+    received: list[bytes] = []
 
     def no_answer(request: Request) -> None:
-        seen.append(bytes(request.frame))
+        received.append(bytes(request.frame))
         asyncio.get_running_loop().call_soon(request.respond, None)
 
     async with serving(no_answer) as served:
         client = await served.connect()
         client.writer.write(b"".join(frame(bytes([number])) for number in range(100)))
         client.writer.write_eof()
-        await eventually(lambda: len(seen) == 100)
+        await eventually(lambda: len(received) == 100)
         assert await client.is_closed()
         await eventually(lambda: served.server.quota.count == 0)
 

@@ -87,13 +87,13 @@ def test_host_limits_apply_to_the_hosts_addresses() -> None:
 
 
 def test_a_host_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    resolved_names: list[str] = []
 
     def answer(host: str, *_: object, **options: object) -> list[tuple[object, ...]]:
-        asked.append(host)
+        resolved_names.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", answer)
     for count in (3, 4):
         assert parse_address_limits(f"only-here.example:{count}") == {"10.0.0.7": count}
-    assert asked == ["only-here.example"]
+    assert resolved_names == ["only-here.example"]

@@ -52,7 +52,7 @@ def test_frames_are_received_in_any_chunks(sizes: list[int], piece: int, spare: 
     bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
     stream = b"".join(framed(body) for body in bodies)
     buffer = buffer_of(spare_bytes=spare)
-    seen: list[bytes] = []
+    frames: list[bytes] = []
     position = 0
     while position < len(stream) or buffer.has_frame():
         if position < len(stream):
@@ -63,9 +63,9 @@ def test_frames_are_received_in_any_chunks(sizes: list[int], piece: int, spare: 
         if hold:
             while position < len(stream) and not buffer.is_full:
                 position += feed(buffer, stream[position : position + piece])
-        seen.append(bytes(frame))
+        frames.append(bytes(frame))
         buffer.release()
-    assert seen == bodies
+    assert frames == bodies
 
 
 def test_large_frame_at_the_end_of_a_full_buffer_is_received_without_spare_memory() -> None:

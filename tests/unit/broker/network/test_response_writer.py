@@ -39,9 +39,9 @@ def content() -> bytes:
 
 @pytest.fixture
 def file(tmp_path: Path, content: bytes) -> File:
-    made = OsFileSystem().open(str(tmp_path / "00000000000000000000.log"), create=True)
-    made.append(content)
-    return made
+    file = OsFileSystem().open(str(tmp_path / "00000000000000000000.log"), create=True)
+    file.append(content)
+    return file
 
 
 def with_size(*parts: ResponsePart) -> list[ResponsePart]:

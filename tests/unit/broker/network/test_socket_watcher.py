@@ -52,10 +52,10 @@ async def test_read_and_write_events_of_a_socket_are_watched_separately() -> Non
     watcher = SocketWatcher(asyncio.get_running_loop(), ManualClock())
     own, other = socket.socketpair()
     events: dict[str, int] = {}
-    watcher.watch(own.fileno(), PEER_CLOSED, lambda found: events.update(closed=found))
+    watcher.watch(own.fileno(), PEER_CLOSED, lambda closed: events.update(closed=closed))
 
-    def writable(found: int) -> None:
-        events["writable"] = found
+    def writable(closed: int) -> None:
+        events["writable"] = closed
         watcher.unwatch(own.fileno(), WRITABLE)
 
     watcher.watch(own.fileno(), WRITABLE, writable)

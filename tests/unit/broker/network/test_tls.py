@@ -43,8 +43,8 @@ def keys_of(identity: Identity) -> dict[str, str]:
 
 
 def tls_server(rules: str = "DEFAULT", **texts: str) -> TlsServer:
-    given = {key.replace("_", "."): text for key, text in texts.items()}
-    settings = parse_tls_settings({**keys_of(SERVER), **TRUSTED, **given})
+    configs = {key.replace("_", "."): text for key, text in texts.items()}
+    settings = parse_tls_settings({**keys_of(SERVER), **TRUSTED, **configs})
     return TlsServer(load_server_identity(settings), PrincipalMapper(rules))
 
 

@@ -64,13 +64,13 @@ async def produce(node: BrokerNode, topic: str, *values: bytes) -> None:
 
 
 async def read_all(node: BrokerNode, topic: str, count: int) -> list[bytes | None]:
-    found: list[bytes | None] = []
+    values_read: list[bytes | None] = []
     async with Consumer(servers(node), auto_offset_reset="earliest") as consumer, asyncio.timeout(20):
         consumer.assign([(topic, 0)])
-        while len(found) < count:
+        while len(values_read) < count:
             for records in (await consumer.poll(timeout_ms=200)).values():
-                found += [record.value for record in records]
-    return found
+                values_read += [record.value for record in records]
+    return values_read
 
 
 async def set_for_all_brokers(admin: Admin, key: str, value: str) -> None:

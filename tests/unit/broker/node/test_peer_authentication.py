@@ -128,10 +128,10 @@ def with_passwords(mechanism: str) -> BrokerConfig:
 
 async def test_a_connection_keeps_its_mechanism_and_new_ones_have_the_changed_one() -> None:
     peers = PeerAuthentication(with_passwords("PLAIN"), SystemEnvironment())
-    opened = RecordingConnection()
-    assert await authenticate(peers, BROKERS, opened) == "PLAIN"
+    connection = RecordingConnection()
+    assert await authenticate(peers, BROKERS, connection) == "PLAIN"
     peers.apply(with_passwords("SCRAM-SHA-512"))
-    assert await authenticate(peers, BROKERS, opened) == "PLAIN"
+    assert await authenticate(peers, BROKERS, connection) == "PLAIN"
     assert await authenticate(peers, BROKERS) == "SCRAM-SHA-512"
     assert await authenticate(peers, CONTROLLERS) == "PLAIN"
 

@@ -216,15 +216,15 @@ def actions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 def held_by_this_process(folder: Path) -> set[str]:
     """Return the open sockets and the open files in `folder`, from /proc."""
-    found = set()
+    held = set()
     for name in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{name}")
         except FileNotFoundError:
             continue
         if target.startswith(("socket:", str(folder), "anon_inode:[eventpoll]")):
-            found.add(f"{name} {target}")
-    return found
+            held.add(f"{name} {target}")
+    return held
 
 
 def assert_lock_is_free(folder: Path) -> None:

@@ -61,9 +61,9 @@ class Node:
         """The serial number of the certificate of a new connection."""
         trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": AUTHORITY.pem()}
         client = await self.served.connect(tls=client_context(parse_tls_settings(trusted)))
-        found = client.writer.get_extra_info("ssl_object")
-        assert isinstance(found, ssl.SSLObject)
-        certificate = found.getpeercert()
+        tls = client.writer.get_extra_info("ssl_object")
+        assert isinstance(tls, ssl.SSLObject)
+        certificate = tls.getpeercert()
         assert certificate is not None
         return int(str(certificate["serialNumber"]), 16)
 
@@ -194,7 +194,7 @@ async def test_a_broker_replaces_its_certificate_for_connections_to_controllers(
                     }
                 )
             )[0]
-            found = handshake(context, client.context()).client_certificate
-            assert found == SECOND.certificate.public_bytes(Encoding.DER)
+            certificate = handshake(context, client.context()).client_certificate
+            assert certificate == SECOND.certificate.public_bytes(Encoding.DER)
         finally:
             await certificates.close()

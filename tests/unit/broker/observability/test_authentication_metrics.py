@@ -51,9 +51,9 @@ async def test_handshakes_are_reported_by_listener() -> None:
             await served.connect(tls=trusting(Authority.create()))
         failed = PREFIX + 'failed_authentication_total{listener="PLAINTEXT"} 1.0'
         await eventually(lambda: failed in lines(metrics))
-        found = lines(metrics)
+        metric_lines = lines(metrics)
         for name in ("successful_authentication", "successful_authentication_no_reauth"):
-            assert f'{PREFIX}{name}_total{{listener="PLAINTEXT"}} 1.0' in found
+            assert f'{PREFIX}{name}_total{{listener="PLAINTEXT"}} 1.0' in metric_lines
         for name in (
             "successful_reauthentication_total",
             "failed_reauthentication_total",
@@ -61,7 +61,7 @@ async def test_handshakes_are_reported_by_listener() -> None:
             "reauthentication_latency_ms_total",
             "reauthentication_latency_max",
         ):
-            assert f'{PREFIX}{name}{{listener="PLAINTEXT"}} 0.0' in found
+            assert f'{PREFIX}{name}{{listener="PLAINTEXT"}} 0.0' in metric_lines
 
 
 @on_both_loops

@@ -27,18 +27,18 @@ def loggers() -> tuple[logging.Manager, LoggerLevels]:
 
 
 def changed(levels: LoggerLevels, *changes: tuple[str, int, str | None]) -> dict[str, str]:
-    made = [ConfigChange(*change) for change in changes]
-    levels.check(made)
-    levels.alter(made)
+    config_changes = [ConfigChange(*change) for change in changes]
+    levels.check(config_changes)
+    levels.alter(config_changes)
     return levels.levels()
 
 
 def test_a_level_applies_to_child_loggers_without_a_level() -> None:
     _, levels = loggers()
-    found = changed(
+    levels_after = changed(
         levels, ("tidelog.broker.network", SET, "DEBUG"), ("tidelog.broker.network.listener", SET, "ERROR")
     )
-    assert found == {
+    assert levels_after == {
         "root": "INFO",
         "tidelog": "INFO",
         "tidelog.broker": "INFO",
@@ -49,10 +49,10 @@ def test_a_level_applies_to_child_loggers_without_a_level() -> None:
         "tidelog.broker.node.node": "INFO",
     }
     assert changed(levels, ("root", SET, "WARN"))["tidelog.broker.node.node"] == "WARN"
-    found = changed(
+    levels_after = changed(
         levels, ("tidelog.broker.network.listener", DELETE, None), ("tidelog.broker.network", DELETE, None)
     )
-    assert set(found.values()) == {"WARN"}
+    assert set(levels_after.values()) == {"WARN"}
 
 
 @pytest.mark.parametrize(

@@ -43,19 +43,19 @@ def test_requests_errors_and_times_have_kafkas_metric_names() -> None:
     produce.errors[ErrorCode.NOT_LEADER_OR_FOLLOWER] += 1
     produce.observe(300_000)
     produce.observe(60_000_000_000)
-    found = samples(metrics)
+    values = samples(metrics)
     name = "kafka_network_requestmetrics_"
-    assert found[name + "requests_total", (("request", "Produce"), ("version", "9"))] == 3
-    assert (name + "requests_total", (("request", "Produce"), ("version", "8"))) not in found
+    assert values[name + "requests_total", (("request", "Produce"), ("version", "9"))] == 3
+    assert (name + "requests_total", (("request", "Produce"), ("version", "8"))) not in values
     labels = (("error", "NOT_LEADER_OR_FOLLOWER"), ("request", "Produce"))
-    assert found[name + "errors_total", labels] == 1
+    assert values[name + "errors_total", labels] == 1
     bucket = name + "totaltimems_bucket"
-    assert found[bucket, (("le", "0.25"), ("request", "Produce"))] == 0
-    assert found[bucket, (("le", "0.5"), ("request", "Produce"))] == 1
-    assert found[bucket, (("le", "30000.0"), ("request", "Produce"))] == 1
-    assert found[bucket, (("le", "+Inf"), ("request", "Produce"))] == 2
-    assert found[name + "totaltimems_count", (("request", "Produce"),)] == 2
-    assert found[name + "totaltimems_sum", (("request", "Produce"),)] == pytest.approx(60_000.3)
+    assert values[bucket, (("le", "0.25"), ("request", "Produce"))] == 0
+    assert values[bucket, (("le", "0.5"), ("request", "Produce"))] == 1
+    assert values[bucket, (("le", "30000.0"), ("request", "Produce"))] == 1
+    assert values[bucket, (("le", "+Inf"), ("request", "Produce"))] == 2
+    assert values[name + "totaltimems_count", (("request", "Produce"),)] == 2
+    assert values[name + "totaltimems_sum", (("request", "Produce"),)] == pytest.approx(60_000.3)
 
 
 @pytest.mark.parametrize("bound_ms", LATENCY_BOUNDS_MS)
@@ -80,9 +80,9 @@ def test_a_failing_metric_does_not_affect_others(caplog: pytest.LogCaptureFixtur
     metrics.gauge("broken", "Fails.", lambda: 1 // 0)
     metrics.gauge("whole", "Works.", lambda: 1)
     with caplog.at_level(logging.ERROR):
-        found = samples(metrics)
-    assert found["whole", ()] == 1
-    assert ("broken", ()) not in found
+        values = samples(metrics)
+    assert values["whole", ()] == 1
+    assert ("broken", ()) not in values
     assert "broken" in caplog.records[0].getMessage()
 
 
@@ -129,13 +129,13 @@ def test_traffic_purgatories_and_channel_are_reported() -> None:
     metrics.add_traffic(traffic)
     metrics.add_purgatories(fetch, produce)
     metrics.add_channel(RequestChannel(5))
-    found = samples(metrics)
-    assert found["kafka_server_brokertopicmetrics_bytesin_total", ()] == 5_000
+    values = samples(metrics)
+    assert values["kafka_server_brokertopicmetrics_bytesin_total", ()] == 5_000
     prefix = "kafka_server_delayedoperationpurgatory_"
-    assert found[prefix + "numdelayedoperations", (("delayedoperation", "Fetch"),)] == 1
-    assert found[prefix + "purgatorysize", (("delayedoperation", "Fetch"),)] == 2
-    assert found[prefix + "purgatorysize", (("delayedoperation", "Produce"),)] == 0
-    assert found["kafka_network_requestchannel_requestqueuesize", ()] == 0
+    assert values[prefix + "numdelayedoperations", (("delayedoperation", "Fetch"),)] == 1
+    assert values[prefix + "purgatorysize", (("delayedoperation", "Fetch"),)] == 2
+    assert values[prefix + "purgatorysize", (("delayedoperation", "Produce"),)] == 0
+    assert values["kafka_network_requestchannel_requestqueuesize", ()] == 0
     now[0] = 20
     timers.advance()
     assert samples(metrics)[prefix + "expires_total", (("delayedoperation", "Fetch"),)] == 1
@@ -151,16 +151,16 @@ async def test_connections_and_bytes_are_reported() -> None:
         await first.ask(b"12345")
         await second.ask(b"1")
         assert await (await served.connect()).is_closed()
-        found = samples(metrics)
-        assert found[prefix + "connection_count", (("listener", "PLAINTEXT"),)] == 2
-        assert found[prefix + "connection_refused_total", ()] == 1
-        assert found["tidelog_receive_buffer_bytes", ()] > 0
-        assert found[prefix + "incoming_byte_total", ()] == len(frame(b"12345") + frame(b"1"))
+        values = samples(metrics)
+        assert values[prefix + "connection_count", (("listener", "PLAINTEXT"),)] == 2
+        assert values[prefix + "connection_refused_total", ()] == 1
+        assert values["tidelog_receive_buffer_bytes", ()] > 0
+        assert values[prefix + "incoming_byte_total", ()] == len(frame(b"12345") + frame(b"1"))
         first.close()
         await eventually(lambda: served.server.quota.count == 1)
-        found = samples(metrics)
-        assert found[prefix + "outgoing_byte_total", ()] == len(frame(b"12345") + frame(b"1"))
-        assert found[prefix + "connection_close_total", ()] == 1
+        values = samples(metrics)
+        assert values[prefix + "outgoing_byte_total", ()] == len(frame(b"12345") + frame(b"1"))
+        assert values[prefix + "connection_close_total", ()] == 1
 
 
 async def test_long_work_is_reported() -> None:
@@ -171,8 +171,8 @@ async def test_long_work_is_reported() -> None:
     metrics, slices = BrokerMetrics(), Slices(SystemClock())
     metrics.add_slices(slices)
     slices.start(steps(), lambda _: None, lambda _: None)
-    found = samples(metrics)
-    assert [found[f"tidelog_slices_{name}", ()] for name in ("pending", "heavy", "run_total")] == [1, 1, 1]
+    values = samples(metrics)
+    assert [values[f"tidelog_slices_{name}", ()] for name in ("pending", "heavy", "run_total")] == [1, 1, 1]
     await eventually(lambda: slices.slice_count == 2)
     assert [samples(metrics)[f"tidelog_slices_{name}", ()] for name in ("pending", "heavy")] == [0, 0]
 

@@ -31,13 +31,13 @@ class Listener:
     """A listener that records the roles of partitions."""
 
     def __init__(self, replicas: Replicas) -> None:
-        self.heard: list[tuple[str, int]] = []
+        self.recorded_changes: list[tuple[str, int]] = []
         replicas.manager.listeners.append(self)
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-        self.heard += [("led", each.topic_partition.partition) for each in changes.leaders]
-        self.heard += [("followed", each.topic_partition.partition) for each in changes.followers]
-        self.heard += [("gone", each.partition) for each in changes.removed]
+        self.recorded_changes += [("led", each.topic_partition.partition) for each in changes.leaders]
+        self.recorded_changes += [("followed", each.topic_partition.partition) for each in changes.followers]
+        self.recorded_changes += [("gone", each.partition) for each in changes.removed]
 
 
 @pytest.fixture
@@ -72,10 +72,10 @@ def test_a_partition_gives_a_retriable_error_until_it_is_created(
     listener = Listener(replicas)
     replicas.create("t", 2)
     assert code_of(replicas, "t") is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert listener.heard == []
+    assert listener.recorded_changes == []
     log_work.finish()
     assert replicas.manager.partition(TopicPartition("t", 1)).leader is not None
-    assert listener.heard == [("led", 0), ("led", 1)]
+    assert listener.recorded_changes == [("led", 0), ("led", 1)]
 
 
 def test_a_partition_is_created_once(replicas: Replicas, log_work: ManualLogWork) -> None:
@@ -92,7 +92,7 @@ def test_a_created_partition_gets_its_current_role(replicas: Replicas, log_work:
     replicas.replay(change(topic_id, leader=OTHER))
     log_work.finish()
     assert replicas.manager.partition(TopicPartition("t", 0)).leader_id == OTHER
-    assert listener.heard == [("followed", 0)]
+    assert listener.recorded_changes == [("followed", 0)]
 
 
 def test_configs_that_change_during_the_creation_apply(replicas: Replicas, log_work: ManualLogWork) -> None:
@@ -111,7 +111,7 @@ def test_a_topic_deleted_during_its_creation_leaves_no_directory(
     assert code_of(replicas, "t") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert replicas.logs.get(TopicPartition("t", 0)) is None
     assert names(replicas) == []
-    assert listener.heard == [("gone", 0)]
+    assert listener.recorded_changes == [("gone", 0)]
 
 
 def test_a_topic_recreated_during_its_creation_is_the_new_one(
@@ -163,7 +163,7 @@ def test_a_disk_that_fails_during_a_creation_goes_offline(
     log_work.finish(StorageFailure("/data/t-0", "open", "input/output error"))
     assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
     assert replicas.logs.directories.online == []
-    assert listener.heard == [("gone", 0)]
+    assert listener.recorded_changes == [("gone", 0)]
 
 
 def test_a_partition_is_not_used_if_its_directory_went_offline_during_its_creation() -> None:
@@ -328,4 +328,4 @@ def test_a_partition_that_cannot_be_planned_is_unavailable(
     replicas.logs.directories.take_offline(replicas.logs.directories.online[0], "broken")
     planning.finish_all()
     assert code_of(replicas, "t") is ErrorCode.KAFKA_STORAGE_ERROR
-    assert listener.heard == [("gone", 0)]
+    assert listener.recorded_changes == [("gone", 0)]

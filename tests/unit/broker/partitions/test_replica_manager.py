@@ -177,10 +177,10 @@ def test_an_error_in_one_partition_does_not_affect_role_changes_of_others(
 
     class Listener:
         def __init__(self) -> None:
-            self.led: list[int] = []
+            self.leader_partitions: list[int] = []
 
         def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
-            self.led += [partition.topic_partition.partition for partition in changes.leaders]
+            self.leader_partitions += [partition.topic_partition.partition for partition in changes.leaders]
 
     class Broken:
         def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
@@ -197,7 +197,7 @@ def test_an_error_in_one_partition_does_not_affect_role_changes_of_others(
     replicas.manager.listeners += [Broken(), listener]
     monkeypatch.setattr(Partition, "make_leader", sometimes)
     replicas.create("t", 2)
-    assert listener.led == [1]
+    assert listener.leader_partitions == [1]
     assert code_of(replicas, "t", 0) is ErrorCode.KAFKA_STORAGE_ERROR
     assert replicas.manager.partition(TopicPartition("t", 1)).leader is not None
 

@@ -46,13 +46,13 @@ def limited(rates: ConnectionRates) -> set[str]:
 @on_both_loops
 async def test_the_address_of_a_host_name_has_its_quota(executor: ThreadPoolExecutor) -> None:
     rates = ConnectionRates(Windows(2, 1_000))
-    found = AddressQuotas(rates, executor)
-    found.update(quotas("10.0.0.9", "one.example", "two.example"))
+    address_quotas = AddressQuotas(rates, executor)
+    address_quotas.update(quotas("10.0.0.9", "one.example", "two.example"))
     assert limited(rates) == {"10.0.0.9"}
     await eventually(lambda: limited(rates) == {"10.0.0.1", "10.0.0.2", "10.0.0.9"})
-    found.update(quotas("two.example"))
+    address_quotas.update(quotas("two.example"))
     assert limited(rates) == {"10.0.0.2"}
-    await found.close()
+    await address_quotas.close()
 
 
 @on_both_loops
@@ -60,14 +60,14 @@ async def test_a_host_name_without_an_address_is_reported_once_and_has_no_quota(
     executor: ThreadPoolExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
     rates = ConnectionRates(Windows(2, 1_000))
-    found = AddressQuotas(rates, executor)
+    address_quotas = AddressQuotas(rates, executor)
     with caplog.at_level(logging.WARNING):
-        found.update(quotas("missing.example", "one.example"))
+        address_quotas.update(quotas("missing.example", "one.example"))
         await eventually(lambda: limited(rates) == {"10.0.0.1"})
-        found.update(quotas("missing.example", "one.example", "10.0.0.9"))
+        address_quotas.update(quotas("missing.example", "one.example", "10.0.0.9"))
         await asyncio.sleep(0)
     assert limited(rates) == {"10.0.0.1", "10.0.0.9"}
     assert [record.getMessage() for record in caplog.records] == [
         "Quota of ip missing.example has no effect: the host name has no address (Name or service not known)"
     ]
-    await found.close()
+    await address_quotas.close()

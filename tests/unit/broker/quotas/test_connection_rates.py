@@ -23,63 +23,68 @@ EMPTY = MetadataImage(cluster_id="test")
 
 
 def rates(broker: int = UNLIMITED, **listeners: int) -> ConnectionRates:
-    found = ConnectionRates(WINDOWS, broker)
-    found.update(broker, listeners)
-    return found
+    connection_rates = ConnectionRates(WINDOWS, broker)
+    connection_rates.update(broker, listeners)
+    return connection_rates
 
 
-def set_address_quota(found: ConnectionRates, name: str | None, limit: float) -> None:
+def set_address_quota(connection_rates: ConnectionRates, name: str | None, limit: float) -> None:
     delta = MetadataDelta(EMPTY)
     entity = (EntityData(entity_type="ip", entity_name=name),)
     delta.replay(ClientQuotaRecord(entity=entity, key=CONNECTION_CREATION_RATE, value=limit))
-    found.update_address_limits(delta.image(1, 1).client_quotas, {})
+    connection_rates.update_address_limits(delta.image(1, 1).client_quotas, {})
 
 
-def delays(found: ConnectionRates, listener: str, count: int, *, is_protected: bool = False) -> list[int]:
-    return [found.admit(listener, "10.0.0.1", 0, is_protected=is_protected).delay_ms for _ in range(count)]
+def delays(
+    connection_rates: ConnectionRates, listener: str, count: int, *, is_protected: bool = False
+) -> list[int]:
+    return [
+        connection_rates.admit(listener, "10.0.0.1", 0, is_protected=is_protected).delay_ms
+        for _ in range(count)
+    ]
 
 
 def test_a_listener_over_its_rate_delays_connections_for_at_most_one_window() -> None:
-    found = rates(A=1, B=UNLIMITED)
-    assert delays(found, "A", 12) == [0] * 10 + [1_000, 1_000]
-    assert delays(found, "B", 100) == [0] * 100
-    assert found.listeners["A"].throttle_time_ms == 2_000
+    connection_rates = rates(A=1, B=UNLIMITED)
+    assert delays(connection_rates, "A", 12) == [0] * 10 + [1_000, 1_000]
+    assert delays(connection_rates, "B", 100) == [0] * 100
+    assert connection_rates.listeners["A"].throttle_time_ms == 2_000
 
 
 def test_the_rate_of_the_broker_counts_all_listeners_but_that_of_brokers() -> None:
-    found = rates(1, A=UNLIMITED, B=UNLIMITED)
-    assert delays(found, "B", 100, is_protected=True) == [0] * 100
-    assert delays(found, "A", 11) == [0] * 10 + [1_000]
-    assert delays(found, "B", 1) == [1_000]
+    connection_rates = rates(1, A=UNLIMITED, B=UNLIMITED)
+    assert delays(connection_rates, "B", 100, is_protected=True) == [0] * 100
+    assert delays(connection_rates, "A", 11) == [0] * 10 + [1_000]
+    assert delays(connection_rates, "B", 1) == [1_000]
 
 
 def test_a_connection_refused_by_its_address_rate_counts_for_no_rate() -> None:
-    found = rates(A=UNLIMITED)
-    set_address_quota(found, None, 1)
-    assert found.is_limited
-    decisions = [found.admit("A", "10.0.0.1", 0, is_protected=False) for _ in range(20)]
+    connection_rates = rates(A=UNLIMITED)
+    set_address_quota(connection_rates, None, 1)
+    assert connection_rates.is_limited
+    decisions = [connection_rates.admit("A", "10.0.0.1", 0, is_protected=False) for _ in range(20)]
     assert [each.is_refused for each in decisions] == [False] * 10 + [True] * 10
     assert {each.delay_ms for each in decisions[10:]} == {1_000}
-    assert not found.admit("A", "10.0.0.2", 0, is_protected=False).is_refused
-    assert found.broker.value(0) == pytest.approx(1.1)
+    assert not connection_rates.admit("A", "10.0.0.2", 0, is_protected=False).is_refused
+    assert connection_rates.broker.value(0) == pytest.approx(1.1)
 
 
 def test_the_quota_of_an_address_overrides_the_default_in_every_notation() -> None:
-    found = rates(A=UNLIMITED)
-    set_address_quota(found, "0:0:0:0:0:0:0:1", 1)
-    decisions = [found.admit("A", "::1", 0, is_protected=False) for _ in range(11)]
+    connection_rates = rates(A=UNLIMITED)
+    set_address_quota(connection_rates, "0:0:0:0:0:0:0:1", 1)
+    decisions = [connection_rates.admit("A", "::1", 0, is_protected=False) for _ in range(11)]
     assert decisions[-1].is_refused
-    assert not found.admit("A", "10.0.0.2", 0, is_protected=False).is_refused
+    assert not connection_rates.admit("A", "10.0.0.2", 0, is_protected=False).is_refused
 
 
 def test_changed_limits_apply_at_once() -> None:
-    found = rates(A=UNLIMITED)
-    assert not found.is_limited
-    found.update(UNLIMITED, {"A": 1})
-    assert found.is_limited
-    assert delays(found, "A", 11)[-1] == 1_000
-    found.update(UNLIMITED, {"A": 1_000})
-    assert delays(found, "A", 1) == [0]
+    connection_rates = rates(A=UNLIMITED)
+    assert not connection_rates.is_limited
+    connection_rates.update(UNLIMITED, {"A": 1})
+    assert connection_rates.is_limited
+    assert delays(connection_rates, "A", 11)[-1] == 1_000
+    connection_rates.update(UNLIMITED, {"A": 1_000})
+    assert delays(connection_rates, "A", 1) == [0]
 
 
 def test_a_rate_of_0_allows_one_connection_in_each_window() -> None:

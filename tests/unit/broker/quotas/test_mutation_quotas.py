@@ -18,7 +18,7 @@ from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRec
 FIRST_STRICT = 6
 
 
-class Bench:
+class MutationQuotasFixture:
     """Quotas of the user alice with a clock that the test moves; 11 windows of a second."""
 
     def __init__(self, limit: float) -> None:
@@ -46,43 +46,43 @@ def is_refused(quota: MutationQuota, partition_count: int) -> bool:
 
 
 def test_a_strict_quota_accepts_one_change_over_the_burst_and_refuses_the_next() -> None:
-    bench = Bench(limit=1)
-    first = bench.request()
+    fixture = MutationQuotasFixture(limit=1)
+    first = fixture.request()
     assert not is_refused(first, 16), "the bucket holds 11 partitions"
     assert first.throttle_time_ms() == 0
     assert is_refused(first, 1)
     assert first.throttle_time_ms() == 5_000
-    bench.clock.now_ms += 2_000
+    fixture.clock.now_ms += 2_000
     assert first.throttle_time_ms() == 3_000
-    assert is_refused(bench.request(), 1)
-    bench.clock.now_ms += 3_000
-    second = bench.request()
+    assert is_refused(fixture.request(), 1)
+    fixture.clock.now_ms += 3_000
+    second = fixture.request()
     assert not is_refused(second, 1)
     assert second.throttle_time_ms() == 0
 
 
 def test_a_permissive_quota_accepts_all_changes_and_throttles() -> None:
-    bench = Bench(limit=1)
-    quota = bench.request(FIRST_STRICT - 1)
+    fixture = MutationQuotasFixture(limit=1)
+    quota = fixture.request(FIRST_STRICT - 1)
     for _ in range(3):
         assert not is_refused(quota, 11)
     assert quota.throttle_time_ms() == 22_000
 
 
 def test_a_client_without_a_quota_is_not_throttled() -> None:
-    bench = Bench(limit=1)
-    quota = bench.request(principal="User:bob")
+    fixture = MutationQuotasFixture(limit=1)
+    quota = fixture.request(principal="User:bob")
     assert not is_refused(quota, 1_000_000)
     assert not is_refused(quota, 1_000_000)
     assert quota.throttle_time_ms() == 0
-    assert len(bench.quotas.entities) == 0
+    assert len(fixture.quotas.entities) == 0
 
 
 def test_the_requests_of_a_client_share_the_bucket() -> None:
-    bench = Bench(limit=1)
-    bench.request().charge(12)
+    fixture = MutationQuotasFixture(limit=1)
+    fixture.request().charge(12)
     with pytest.raises(KafkaError):
-        bench.request().charge(1)
-    ((_, state),) = bench.quotas.entities.items()
-    assert state.tokens(bench.clock.monotonic_ms()) == -1
+        fixture.request().charge(1)
+    ((_, state),) = fixture.quotas.entities.items()
+    assert state.tokens(fixture.clock.monotonic_ms()) == -1
     assert state.throttles == 1

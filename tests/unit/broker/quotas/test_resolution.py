@@ -23,9 +23,9 @@ LEVELS: list[tuple[QuotaEntity, Client]] = [
 
 
 def resolving(*entities: QuotaEntity) -> QuotaResolution:
-    found = QuotaResolution(KEY)
-    found.update({entity: {KEY: float(LEVEL_OF[entity])} for entity in entities})
-    return found
+    resolution = QuotaResolution(KEY)
+    resolution.update({entity: {KEY: float(LEVEL_OF[entity])} for entity in entities})
+    return resolution
 
 
 LEVEL_OF = {entity: number for number, (entity, _) in enumerate(LEVELS, 1)}
@@ -69,7 +69,7 @@ def test_many_and_long_names_take_bounded_memory() -> None:
     for number in range(resolution.CACHED_CLIENTS_MAX * 2):
         quotas.resolve(Client("alice", f"id-{number}"))
     assert len(quotas._cache) <= resolution.CACHED_CLIENTS_MAX
-    found = quotas.resolve(Client("alice", "x" * 30_000))
-    assert found is not None
-    assert len(found.entity.client_id) == resolution.NAME_LENGTH_MAX
+    quota = quotas.resolve(Client("alice", "x" * 30_000))
+    assert quota is not None
+    assert len(quota.entity.client_id) == resolution.NAME_LENGTH_MAX
     assert all(len(client.client_id) <= resolution.NAME_LENGTH_MAX for client in quotas._cache)

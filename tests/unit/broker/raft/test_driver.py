@@ -57,7 +57,7 @@ class Script:
         return self.react(event)
 
 
-class Bench:
+class DriverFixture:
     """A driver of a script; `reported` has the calls of its listener and sender in order."""
 
     def __init__(self) -> None:
@@ -111,10 +111,10 @@ SEND = Send(1, 2, (), VoteRequest())
 
 @on_both_loops
 async def test_effects_are_performed_in_order_after_they_are_durable() -> None:
-    bench = Bench()
+    fixture = DriverFixture()
     answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    bench.executor.held = True
-    bench.script.react = on(
+    fixture.executor.held = True
+    fixture.script.react = on(
         Tick,
         LeaderChanged(2, None),
         Persist(7, RECORD, None),
@@ -124,23 +124,23 @@ async def test_effects_are_performed_in_order_after_they_are_durable() -> None:
         SnapshotLoaded(SnapshotId(5, 2)),
         HighWatermark(9),
     )
-    await bench.run()
-    assert bench.reported == [("leader", 2, None)]
+    await fixture.run()
+    assert fixture.reported == [("leader", 2, None)]
     assert not answer.done()
-    bench.executor.release()
-    await bench.settle()
+    fixture.executor.release()
+    await fixture.settle()
     expected = [SEND, ("leader", 3, 1), ("snapshot", SnapshotId(5, 2)), ("committed", 9)]
-    assert bench.reported == [("leader", 2, None), *expected]
+    assert fixture.reported == [("leader", 2, None), *expected]
     assert await answer == VoteResponse()
-    assert bench.state_file.read() == RECORD
-    assert bench.script.events == [Tick(), PersistCompleted(7)]
-    await bench.driver.stop()
+    assert fixture.state_file.read() == RECORD
+    assert fixture.script.events == [Tick(), PersistCompleted(7)]
+    await fixture.driver.stop()
 
 
 @on_both_loops
 async def test_events_wait_during_an_fsync_and_share_the_next() -> None:
-    bench = Bench()
-    bench.executor.held = True
+    fixture = DriverFixture()
+    fixture.executor.held = True
     tickets = iter(range(1, 100))
 
     def react(event: Event) -> list[Effect]:
@@ -150,30 +150,30 @@ async def test_events_wait_during_an_fsync_and_share_the_next() -> None:
             return [Persist(ticket, record, 0), LeaderChanged(ticket, None)]
         return []
 
-    bench.script.react = react
-    await bench.run()
+    fixture.script.react = react
+    await fixture.run()
     for _ in range(3):
-        bench.steps.post(RequestReceived(None, VoteRequest()))
-    await bench.settle()
-    assert bench.script.events == [Tick()]
-    assert bench.executor.waiting_count == 1
-    bench.executor.release()
-    await bench.settle()
-    assert bench.executor.run_count == 2
-    assert bench.reported == [("leader", ticket, None) for ticket in (1, 2, 3, 4)]
-    assert [event.ticket for event in bench.script.events if isinstance(event, PersistCompleted)] == [
+        fixture.steps.post(RequestReceived(None, VoteRequest()))
+    await fixture.settle()
+    assert fixture.script.events == [Tick()]
+    assert fixture.executor.waiting_count == 1
+    fixture.executor.release()
+    await fixture.settle()
+    assert fixture.executor.run_count == 2
+    assert fixture.reported == [("leader", ticket, None) for ticket in (1, 2, 3, 4)]
+    assert [event.ticket for event in fixture.script.events if isinstance(event, PersistCompleted)] == [
         1,
         2,
         3,
         4,
     ]
-    assert bench.state_file.read() == QuorumRecord(leader_epoch=4)
-    await bench.driver.stop()
+    assert fixture.state_file.read() == QuorumRecord(leader_epoch=4)
+    await fixture.driver.stop()
 
 
 @on_both_loops
 async def test_an_append_has_its_result_within_its_callback() -> None:
-    bench = Bench()
+    fixture = DriverFixture()
 
     def react(event: Event) -> list[Effect]:
         if not isinstance(event, Append):
@@ -182,31 +182,31 @@ async def test_an_append_has_its_result_within_its_callback() -> None:
             return [AppendRejected(event.context, "another epoch")]
         return [HighWatermark(1), RecordsAppended(event.context, 10, 11, 5), Persist(1, None, None)]
 
-    bench.script.react = react
+    fixture.script.react = react
     outcome: list[object] = []
 
     def turn() -> None:
-        outcome.append(bench.steps.append([b"a", b"b"], 5))
+        outcome.append(fixture.steps.append([b"a", b"b"], 5))
         try:
-            bench.steps.append([b"c"], 4)
+            fixture.steps.append([b"c"], 4)
         except KafkaError as error:
             outcome.append(error.code)
 
-    await bench.run()
-    bench.steps.schedule(turn)
-    await bench.settle()
+    await fixture.run()
+    fixture.steps.schedule(turn)
+    await fixture.settle()
     appended, refused = outcome
     assert isinstance(appended, RecordsAppended)
     assert (appended.base_offset, appended.last_offset, appended.epoch) == (10, 11, 5)
     assert refused is ErrorCode.NOT_CONTROLLER
-    assert bench.reported == [("committed", 1)]
-    await bench.driver.stop()
+    assert fixture.reported == [("committed", 1)]
+    await fixture.driver.stop()
 
 
 @on_both_loops
 async def test_an_error_in_an_append_ends_the_quorum_although_the_command_ignores_it() -> None:
     """Otherwise the active controller would continue with an image that differs from its log."""
-    bench = Bench()
+    fixture = DriverFixture()
 
     def react(event: Event) -> list[Effect]:
         if isinstance(event, Append):
@@ -215,22 +215,22 @@ async def test_an_error_in_an_append_ends_the_quorum_although_the_command_ignore
 
     def turn() -> None:
         with suppress(AssertionError):
-            bench.steps.append([b"a"], 5)
+            fixture.steps.append([b"a"], 5)
 
-    bench.script.react = react
-    await bench.run()
-    bench.steps.schedule(turn)
-    await bench.settle()
-    assert [str(error) for error in bench.fatal] == ["half of it is in the log"]
-    await bench.driver.stop()
+    fixture.script.react = react
+    await fixture.run()
+    fixture.steps.schedule(turn)
+    await fixture.settle()
+    assert [str(error) for error in fixture.fatal] == ["half of it is in the log"]
+    await fixture.driver.stop()
 
 
 @on_both_loops
 @pytest.mark.parametrize("voters", [(1,), (1, 2, 3)])
 async def test_a_leader_with_a_full_disk_resigns_if_there_are_other_voters(voters: tuple[int, ...]) -> None:
     """The only voter does not resign: no other node could lead, and a smaller append may fit."""
-    bench = Bench()
-    bench.script.voter_ids = voters
+    fixture = DriverFixture()
+    fixture.script.voter_ids = voters
 
     def react(event: Event) -> list[Effect]:
         if isinstance(event, Append):
@@ -241,78 +241,78 @@ async def test_a_leader_with_a_full_disk_resigns_if_there_are_other_voters(voter
 
     def turn() -> None:
         with pytest.raises(KafkaError) as error:
-            bench.steps.append([b"a"], 5)
+            fixture.steps.append([b"a"], 5)
         codes.append(error.value.code)
 
-    bench.script.react = react
-    await bench.run()
-    bench.steps.schedule(turn)
-    await bench.settle()
+    fixture.script.react = react
+    await fixture.run()
+    fixture.steps.schedule(turn)
+    await fixture.settle()
     is_alone = len(voters) == 1
     assert codes == [ErrorCode.KAFKA_STORAGE_ERROR if is_alone else ErrorCode.NOT_CONTROLLER]
-    assert (Resign() in bench.script.events) is not is_alone
-    assert bench.fatal == []
-    await bench.driver.stop()
+    assert (Resign() in fixture.script.events) is not is_alone
+    assert fixture.fatal == []
+    await fixture.driver.stop()
 
 
 @on_both_loops
 async def test_a_callback_waits_for_the_current_fsync() -> None:
-    bench = Bench()
-    bench.executor.held = True
-    bench.script.react = on(Tick, Persist(1, RECORD, None))
-    await bench.run()
+    fixture = DriverFixture()
+    fixture.executor.held = True
+    fixture.script.react = on(Tick, Persist(1, RECORD, None))
+    await fixture.run()
     turns: list[int] = []
-    bench.steps.schedule(lambda: turns.append(1))
-    await bench.settle()
+    fixture.steps.schedule(lambda: turns.append(1))
+    await fixture.settle()
     assert turns == []
-    bench.executor.release()
-    await bench.settle()
+    fixture.executor.release()
+    await fixture.settle()
     assert turns == [1]
-    await bench.driver.stop()
+    await fixture.driver.stop()
 
 
 @on_both_loops
 @pytest.mark.parametrize("is_ticked", [True, False])
 async def test_after_a_pause_loss_of_leadership_is_reported_before_any_callback(is_ticked: bool) -> None:
     """Otherwise a former controller would answer the heartbeats that have waited."""
-    bench = Bench()
+    fixture = DriverFixture()
 
     def resign(event: Event) -> list[Effect]:
         if not isinstance(event, Tick):
             return []
-        bench.script.deadline_ms = None
+        fixture.script.deadline_ms = None
         return [LeaderChanged(6, None)]
 
-    await bench.run()
-    bench.script.react = resign
-    bench.script.deadline_ms = bench.clock.monotonic_ms() + 100
-    bench.clock.now_ms += 60_000
-    seen: list[list[Any]] = []
+    await fixture.run()
+    fixture.script.react = resign
+    fixture.script.deadline_ms = fixture.clock.monotonic_ms() + 100
+    fixture.clock.now_ms += 60_000
+    callbacks_seen: list[list[Any]] = []
     if is_ticked:
-        bench.steps.post(Tick())
-    bench.steps.schedule(lambda: seen.append(list(bench.reported)))
-    await bench.settle()
-    assert seen == [[("leader", 6, None)]]
-    await bench.driver.stop()
+        fixture.steps.post(Tick())
+    fixture.steps.schedule(lambda: callbacks_seen.append(list(fixture.reported)))
+    await fixture.settle()
+    assert callbacks_seen == [[("leader", 6, None)]]
+    await fixture.driver.stop()
 
 
 @on_both_loops
 @pytest.mark.parametrize("path_part", ["quorum-state", "__cluster_metadata-0"])
 async def test_a_failed_sync_is_final(path_part: str) -> None:
-    bench = Bench()
-    bench.script.react = on(Tick, Persist(1, RECORD, 0), SEND)
-    bench.disk.fail_next_fsync(path_part)
-    await bench.run()
-    assert [type(error).__name__ for error in bench.fatal] == ["StorageFailure"]
-    assert bench.driver.failure is bench.fatal[0]
-    operations = len(bench.disk.operations)
-    bench.steps.post(Tick())
-    await bench.settle()
-    assert bench.reported == []
-    assert bench.script.events == [Tick()]
-    assert len(bench.disk.operations) == operations
-    await bench.driver.resign()
-    await bench.driver.stop()
+    fixture = DriverFixture()
+    fixture.script.react = on(Tick, Persist(1, RECORD, 0), SEND)
+    fixture.disk.fail_next_fsync(path_part)
+    await fixture.run()
+    assert [type(error).__name__ for error in fixture.fatal] == ["StorageFailure"]
+    assert fixture.driver.failure is fixture.fatal[0]
+    operations = len(fixture.disk.operations)
+    fixture.steps.post(Tick())
+    await fixture.settle()
+    assert fixture.reported == []
+    assert fixture.script.events == [Tick()]
+    assert len(fixture.disk.operations) == operations
+    await fixture.driver.resign()
+    await fixture.driver.stop()
 
 
 @on_both_loops
@@ -321,35 +321,35 @@ async def test_the_quorum_state_is_written_again_until_the_disk_has_space(
 ) -> None:
     """The former file remains, and no later effect is performed before the new one is written."""
     monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
-    bench = Bench()
-    bench.state_file.write(QuorumRecord(leader_epoch=2), kraft_version=1, voters=())
-    bench.script.react = on(Tick, Persist(1, RECORD, None), SEND)
-    bench.disk.free_bytes = 3
-    await bench.run()
-    await remains(lambda: bench.reported == [] and bench.fatal == [], 0.02)
-    assert bench.state_file.read() == QuorumRecord(leader_epoch=2)
-    bench.disk.free_bytes = None
-    await eventually(lambda: bench.reported == [SEND])
-    assert bench.state_file.read() == RECORD
-    await bench.driver.stop()
+    fixture = DriverFixture()
+    fixture.state_file.write(QuorumRecord(leader_epoch=2), kraft_version=1, voters=())
+    fixture.script.react = on(Tick, Persist(1, RECORD, None), SEND)
+    fixture.disk.free_bytes = 3
+    await fixture.run()
+    await remains(lambda: fixture.reported == [] and fixture.fatal == [], 0.02)
+    assert fixture.state_file.read() == QuorumRecord(leader_epoch=2)
+    fixture.disk.free_bytes = None
+    await eventually(lambda: fixture.reported == [SEND])
+    assert fixture.state_file.read() == RECORD
+    await fixture.driver.stop()
 
 
 @on_both_loops
 async def test_a_driver_that_waits_for_disk_space_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
-    bench = Bench()
-    bench.script.react = on(Tick, Persist(1, RECORD, None), SEND)
-    bench.disk.free_bytes = 3
-    await bench.run()
+    fixture = DriverFixture()
+    fixture.script.react = on(Tick, Persist(1, RECORD, None), SEND)
+    fixture.disk.free_bytes = 3
+    await fixture.run()
     async with asyncio.timeout(10):
-        await bench.driver.stop()
-    assert bench.reported == [] and bench.fatal == []
+        await fixture.driver.stop()
+    assert fixture.reported == [] and fixture.fatal == []
 
 
 @on_both_loops
 async def test_an_error_of_the_state_machine_or_its_listener_is_final() -> None:
     for effect in (None, HighWatermark(1)):
-        bench = Bench()
+        fixture = DriverFixture()
 
         def react(event: Event, result: Effect | None = effect) -> list[Effect]:
             if result is None:
@@ -359,47 +359,47 @@ async def test_an_error_of_the_state_machine_or_its_listener_is_final() -> None:
         def fail(offset: int) -> None:
             raise RuntimeError("a record that cannot be applied")
 
-        bench.script.react = react
-        bench.on_committed = fail  # type: ignore[method-assign]
-        await bench.run()
-        assert len(bench.fatal) == 1
-        await bench.driver.stop()
+        fixture.script.react = react
+        fixture.on_committed = fail  # type: ignore[method-assign]
+        await fixture.run()
+        assert len(fixture.fatal) == 1
+        await fixture.driver.stop()
 
 
 @on_both_loops
 async def test_the_machine_is_ticked_at_its_deadline() -> None:
-    bench = Bench()
+    fixture = DriverFixture()
 
     def react(event: Event) -> list[Effect]:
-        count = len(bench.script.events)
-        bench.script.deadline_ms = bench.clock.monotonic_ms() + count if count < 4 else None
+        count = len(fixture.script.events)
+        fixture.script.deadline_ms = fixture.clock.monotonic_ms() + count if count < 4 else None
         return []
 
-    bench.script.react = react
-    await bench.run()
-    await eventually(lambda: len(bench.script.events) == 4)
-    await bench.settle()
-    assert bench.script.events == [Tick()] * 4
-    await bench.driver.stop()
+    fixture.script.react = react
+    await fixture.run()
+    await eventually(lambda: len(fixture.script.events) == 4)
+    await fixture.settle()
+    assert fixture.script.events == [Tick()] * 4
+    await fixture.driver.stop()
 
 
 @on_both_loops
 async def test_a_stop_resigns_first() -> None:
-    bench = Bench()
-    bench.script.react = on(Resign, Persist(1, RECORD, None), SEND)
-    await bench.run()
-    await bench.driver.resign()
-    await bench.driver.stop()
-    assert bench.script.events == [Tick(), Resign(), PersistCompleted(1)]
-    assert bench.reported == [SEND]
+    fixture = DriverFixture()
+    fixture.script.react = on(Resign, Persist(1, RECORD, None), SEND)
+    await fixture.run()
+    await fixture.driver.resign()
+    await fixture.driver.stop()
+    assert fixture.script.events == [Tick(), Resign(), PersistCompleted(1)]
+    assert fixture.reported == [SEND]
 
 
 @on_both_loops
 async def test_a_response_to_a_cancelled_request_is_dropped() -> None:
-    bench = Bench()
-    gone: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    gone.cancel()
-    bench.script.react = on(Tick, Respond(gone, VoteResponse()))
-    await bench.run()
-    assert bench.fatal == []
-    await bench.driver.stop()
+    fixture = DriverFixture()
+    cancelled: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+    fixture.script.react = on(Tick, Respond(cancelled, VoteResponse()))
+    await fixture.run()
+    assert fixture.fatal == []
+    await fixture.driver.stop()

@@ -39,9 +39,9 @@ def initial(nodes: QuorumNodes, *ids: int) -> tuple[InitialVoter, ...]:
 
 
 def directory_id(nodes: QuorumNodes, node_id: int) -> UUID:
-    found = MetaPropertiesFile(nodes.disks[node_id], DIRECTORY).read().directory_id
-    assert found is not None
-    return found
+    properties = MetaPropertiesFile(nodes.disks[node_id], DIRECTORY).read().directory_id
+    assert properties is not None
+    return properties
 
 
 async def add_voter(nodes: QuorumNodes, node_id: int) -> int:
@@ -149,7 +149,7 @@ async def update_kraft_version(
     return await nodes.ask(await nodes.elected(), request, UpdateFeaturesResponse)
 
 
-async def told_kraft_version(nodes: QuorumNodes, node_id: int) -> int:
+async def reported_kraft_version(nodes: QuorumNodes, node_id: int) -> int:
     """Return the finalized level in ApiVersions of a controller, 0 if there is none."""
     answer = await nodes.ask(node_id, negotiation_request(), ApiVersionsResponse)
     return {each.name: each.max_version_level for each in answer.finalized_features}.get("kraft.version", 0)
@@ -174,7 +174,7 @@ async def test_static_voters_become_dynamic_by_the_feature() -> None:
         leader = await nodes.elected()
         log = nodes.running[leader].raft.log
         assert nodes.quorum(leader).voters_at(log.high_watermark)[0] == 1
-        assert await told_kraft_version(nodes, leader) == 1
+        assert await reported_kraft_version(nodes, leader) == 1
         await nodes.set("a", "2")
         await nodes.all_have("a", "2")
         partition = await described(nodes)
@@ -197,7 +197,7 @@ async def test_dynamic_voters_never_become_static() -> None:
         nodes.format(1, initial(nodes, 1))
         await nodes.start()
         await nodes.elected()
-        assert await told_kraft_version(nodes, 1) == 1
+        assert await reported_kraft_version(nodes, 1) == 1
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=3)
         request = UpdateFeaturesRequest(feature_updates=(update,))
         answer = await nodes.ask(1, request, UpdateFeaturesResponse)

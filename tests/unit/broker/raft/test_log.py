@@ -265,11 +265,19 @@ def test_a_crash_during_loading_of_a_snapshot_leaves_the_old_or_the_new_log(
         try:
             log.finish_snapshot(snapshot_id)
         except SimulatedCrash:
-            found = open_log(disk.crash(survival), SMALL)
-            if found.start_offset == 100:
-                assert (found.end_offset, found.last_epoch, found.latest_snapshot()) == (100, 4, snapshot_id)
+            recovered = open_log(disk.crash(survival), SMALL)
+            if recovered.start_offset == 100:
+                assert (recovered.end_offset, recovered.last_epoch, recovered.latest_snapshot()) == (
+                    100,
+                    4,
+                    snapshot_id,
+                )
             else:
-                assert (found.start_offset, found.end_offset, found.latest_snapshot()) == (0, 30, None)
+                assert (recovered.start_offset, recovered.end_offset, recovered.latest_snapshot()) == (
+                    0,
+                    30,
+                    None,
+                )
             continue
         break
     assert count > 5
@@ -351,11 +359,11 @@ def test_a_crash_during_cleaning_leaves_a_log_that_starts_at_a_snapshot(survival
         try:
             log.clean()
         except SimulatedCrash:
-            found = open_log(disk.crash(survival), SMALL)
-            assert found.end_offset == 40
-            assert found.latest_snapshot() == SnapshotId(30, 1)
-            assert found.start_offset in (0, 10, 20, 30)
-            assert offsets(found.read(found.start_offset, 1 << 20))[0] <= found.start_offset
+            recovered = open_log(disk.crash(survival), SMALL)
+            assert recovered.end_offset == 40
+            assert recovered.latest_snapshot() == SnapshotId(30, 1)
+            assert recovered.start_offset in (0, 10, 20, 30)
+            assert offsets(recovered.read(recovered.start_offset, 1 << 20))[0] <= recovered.start_offset
             continue
         break
     assert count > 3

@@ -68,8 +68,8 @@ class RequestingPeer:
 
 
 def voting(broker: ScriptedBroker, answer: Any = None) -> None:
-    broker.handlers[ApiKey.VOTE] = lambda seen: VoteResponse() if answer is None else answer
-    broker.handlers[ApiKey.FETCH] = lambda seen: Silence
+    broker.handlers[ApiKey.VOTE] = lambda request: VoteResponse() if answer is None else answer
+    broker.handlers[ApiKey.FETCH] = lambda request: Silence
 
 
 @on_both_loops

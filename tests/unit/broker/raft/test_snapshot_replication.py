@@ -72,8 +72,8 @@ async def test_a_node_stopped_for_a_long_time_fetches_a_snapshot() -> None:
         assert start_offset(nodes, away) > end_offset
         leader = await nodes.elected()
         expected = nodes.store(leader).image
-        found = nodes.store(away).image
-        assert (found.configs, found.features) == (expected.configs, expected.features)
+        image = nodes.store(away).image
+        assert (image.configs, image.features) == (expected.configs, expected.features)
         await nodes.crash(away)
         await nodes.start(away)
         await nodes.set("early", "2")

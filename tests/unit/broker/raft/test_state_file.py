@@ -93,8 +93,8 @@ def test_after_a_crash_at_any_operation_the_old_or_the_new_record_is_read(surviv
         try:
             write(disk, new, 0)
         except SimulatedCrash:
-            found = QuorumStateFile(disk.crash(survival), DIRECTORY).read()
-            assert found in (old, new)
+            record = QuorumStateFile(disk.crash(survival), DIRECTORY).read()
+            assert record in (old, new)
             count += 1
             continue
         break

@@ -36,8 +36,8 @@ async def registering(store: MetadataStore) -> AsyncIterator[ControllerRegistrat
 
 
 def incarnation(store: MetadataStore) -> UUID | None:
-    found = store.image.controllers.get(1)
-    return None if found is None else found.incarnation_id
+    controller = store.image.controllers.get(1)
+    return None if controller is None else controller.incarnation_id
 
 
 async def test_a_controller_registers_with_its_listeners_and_features() -> None:

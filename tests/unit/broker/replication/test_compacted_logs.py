@@ -18,9 +18,9 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 async def pair() -> AsyncIterator[ReplicaPair]:
-    made = ReplicaPair()
-    yield made
-    await made.fetchers.close()
+    pair = ReplicaPair()
+    yield pair
+    await pair.fetchers.close()
 
 
 def write(pair: ReplicaPair, *records: tuple[str, str | None]) -> None:

@@ -32,24 +32,24 @@ class FakeChannel:
     """Answers at once; the first `failures` requests fail."""
 
     def __init__(self, failures: int = 0) -> None:
-        self.asked: list[AssignReplicasToDirsRequest] = []
+        self.requests: list[AssignReplicasToDirsRequest] = []
         self.failures = failures
         self.failure: Exception = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller")
 
     async def request(self, message: Any, response: type[Any], *, deadline: int) -> Any:
-        self.asked.append(message)
-        if len(self.asked) <= self.failures:
+        self.requests.append(message)
+        if len(self.requests) <= self.failures:
             raise self.failure
         return AssignReplicasToDirsResponse()
 
-    def told(self) -> dict[UUID, int]:
+    def assigned_directories(self) -> dict[UUID, int]:
         return {
             directory.id: sum(len(topic.partitions) for topic in directory.topics)
-            for directory in self.asked[-1].directories
+            for directory in self.requests[-1].directories
         }
 
 
-def made(failures: int = 0) -> tuple[Replicas, FakeChannel, DirectoryAssignments]:
+def assignments_fixture(failures: int = 0) -> tuple[Replicas, FakeChannel, DirectoryAssignments]:
     replicas = Replicas(None, "/first", "/second")
     channel = FakeChannel(failures)
     ids = {"/first": FIRST, "/second": SECOND}
@@ -59,65 +59,65 @@ def made(failures: int = 0) -> tuple[Replicas, FakeChannel, DirectoryAssignments
 
 
 async def test_a_replica_in_another_directory_than_recorded_is_reported() -> None:
-    replicas, channel, assignments = made()
+    replicas, channel, assignments = assignments_fixture()
     replicas.create("t", 4)
-    await eventually(lambda: channel.asked)
-    assert channel.told() == {FIRST: 2, SECOND: 2}
-    assert (channel.asked[0].broker_id, channel.asked[0].broker_epoch) == (NODE, 101)
+    await eventually(lambda: channel.requests)
+    assert channel.assigned_directories() == {FIRST: 2, SECOND: 2}
+    assert (channel.requests[0].broker_id, channel.requests[0].broker_epoch) == (NODE, 101)
     await assignments.close()
 
 
 async def test_a_failed_assignment_is_reported_again() -> None:
-    replicas, channel, assignments = made(failures=1)
+    replicas, channel, assignments = assignments_fixture(failures=1)
     replicas.create("t", 2)
-    await eventually(lambda: len(channel.asked) == 2)
-    assert channel.told() == {FIRST: 1, SECOND: 1}
+    await eventually(lambda: len(channel.requests) == 2)
+    assert channel.assigned_directories() == {FIRST: 1, SECOND: 1}
     await assignments.close()
 
 
 @pytest.mark.parametrize("fault", [RuntimeError("a bug"), AssertionError("FetchResponse in answer")])
 async def test_an_error_during_reporting_does_not_lose_assignments(fault: Exception) -> None:
     """The controller would elect nobody when the disk of such a replica fails."""
-    replicas, channel, assignments = made(failures=1)
+    replicas, channel, assignments = assignments_fixture(failures=1)
     channel.failure = fault
     replicas.create("t", 2)
-    await eventually(lambda: len(channel.asked) == 2)
-    assert channel.told() == {FIRST: 1, SECOND: 1}
+    await eventually(lambda: len(channel.requests) == 2)
+    assert channel.assigned_directories() == {FIRST: 1, SECOND: 1}
     await assignments.close()
 
 
 async def test_a_replica_whose_disk_failed_before_its_creation_is_reported_as_offline() -> None:
     """Of a replica in no directory that it knows the controller would have this node lead for ever."""
-    replicas, channel, assignments = made()
+    replicas, channel, assignments = assignments_fixture()
     log_work = ManualLogWork(replicas)
     replicas.create("t", 1, replicas=(NODE, 2), isr=(NODE, 2))
     log_work.finish(StorageFailure("/first/t-0", "open", "read-only file system"))
     assert replicas.manager.unavailable_count == 1
-    await eventually(lambda: channel.asked)
-    assert channel.told() == {LOST: 1}
+    await eventually(lambda: channel.requests)
+    assert channel.assigned_directories() == {LOST: 1}
     await assignments.close()
 
 
 async def test_a_topic_recreated_in_one_delta_is_not_lost() -> None:
     """As a snapshot tells it: gone is the older topic, and the newer one is being made."""
-    replicas, channel, assignments = made()
+    replicas, channel, assignments = assignments_fixture()
     log_work = ManualLogWork(replicas)
     older, newer = replicas.create("t"), UUID(int=77)
     log_work.finish_all()
-    await eventually(lambda: channel.asked)
+    await eventually(lambda: channel.requests)
     partition = PartitionRecord(
         partition_id=0, topic_id=newer, replicas=(NODE,), isr=(NODE,), leader=NODE, leader_epoch=0
     )
     replicas.replay(RemoveTopicRecord(topic_id=older), TopicRecord(name="t", topic_id=newer), partition)
     await loop_iterations(10)
     log_work.finish_all()
-    await eventually(lambda: len(channel.asked) > 1)
-    assert LOST not in {each.id for asked in channel.asked for each in asked.directories}
+    await eventually(lambda: len(channel.requests) > 1)
+    assert LOST not in {each.id for requests in channel.requests for each in requests.directories}
     await assignments.close()
 
 
 async def test_existing_replicas_are_compared_and_correct_ones_not_reported() -> None:
-    replicas, channel, assignments = made()
+    replicas, channel, assignments = assignments_fixture()
     replicas.manager.listeners.clear()
     topic_id = replicas.create("t", 2)
     partitions = list(replicas.manager.partitions.values())
@@ -126,8 +126,8 @@ async def test_existing_replicas_are_compared_and_correct_ones_not_reported() ->
     index = right[0].topic_partition.partition
     replicas.replay(PartitionChangeRecord(partition_id=index, topic_id=topic_id, directories=(FIRST,)))
     assignments.check(right, replicas.image)
-    assert channel.asked == []
+    assert channel.requests == []
     assignments.check(partitions, replicas.image)
-    await eventually(lambda: channel.asked)
-    assert channel.told() == {SECOND: 1}
+    await eventually(lambda: channel.requests)
+    assert channel.assigned_directories() == {SECOND: 1}
     await assignments.close()

@@ -31,9 +31,9 @@ T0 = TopicPartition("t", 0)
 
 @pytest.fixture
 async def pair() -> AsyncIterator[ReplicaPair]:
-    made = ReplicaPair()
-    yield made
-    await made.fetchers.close()
+    pair = ReplicaPair()
+    yield pair
+    await pair.fetchers.close()
 
 
 def moved_to(pair: ReplicaPair, leader: int, epoch: int) -> PartitionChangeRecord:

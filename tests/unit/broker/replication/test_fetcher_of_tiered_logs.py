@@ -42,13 +42,13 @@ class Reader:
         self.is_open = asyncio.Event()
         self.is_open.set()
         self.failures = 0
-        self.asked = 0
+        self.fetch_count = 0
         self.given_up = 0
 
     async def fetch_auxiliary(
         self, metadata: RemoteLogSegmentMetadata
     ) -> tuple[Sequence[tuple[int, int]], bytes | None]:
-        self.asked += 1
+        self.fetch_count += 1
         try:
             await self.is_open.wait()
         except asyncio.CancelledError:
@@ -118,9 +118,9 @@ class TieredPair:
 
 @pytest.fixture
 async def tiered() -> AsyncIterator[TieredPair]:
-    made = TieredPair()
-    yield made
-    await made.pair.fetchers.close()
+    tiered = TieredPair()
+    yield tiered
+    await tiered.pair.fetchers.close()
 
 
 async def test_a_follower_joins_without_copying_remote_segments(tiered: TieredPair) -> None:
@@ -131,7 +131,7 @@ async def test_a_follower_joins_without_copying_remote_segments(tiered: TieredPa
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 3, 4)
     assert log.leader_epochs.entries == [(0, 0), (3, 3)]
     assert 77 in log.producers.producers
-    assert tiered.reader.asked == 1
+    assert tiered.reader.fetch_count == 1
 
 
 async def test_kafka_16105_partitions_are_copied_while_one_waits_for_remote_storage(
@@ -140,7 +140,7 @@ async def test_kafka_16105_partitions_are_copied_while_one_waits_for_remote_stor
     await tiered.publish()
     tiered.reader.is_open.clear()
     tiered.pair.begin()
-    await eventually(lambda: tiered.reader.asked == 1)
+    await eventually(lambda: tiered.reader.fetch_count == 1)
     for value in ("x", "y", "z"):
         tiered.pair.append(T1, value)
         await eventually(lambda: tiered.pair.are_equal(T1))
@@ -176,7 +176,7 @@ async def test_a_new_leader_epoch_cancels_requests_to_remote_storage(tiered: Tie
     await tiered.publish()
     tiered.reader.is_open.clear()
     tiered.pair.begin()
-    await eventually(lambda: tiered.reader.asked == 1)
+    await eventually(lambda: tiered.reader.fetch_count == 1)
     topic_id = tiered.pair.leader.image.topics_by_name["t"].id
     tiered.pair.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=LEADER))
     await eventually(lambda: tiered.reader.given_up == 1)
@@ -189,7 +189,7 @@ async def test_a_stopped_fetcher_sends_no_requests_to_remote_storage(tiered: Tie
     await tiered.publish()
     tiered.reader.is_open.clear()
     tiered.pair.begin()
-    await eventually(lambda: tiered.reader.asked == 1)
+    await eventually(lambda: tiered.reader.fetch_count == 1)
     await tiered.pair.fetchers.close()
     assert tiered.reader.given_up == 1
 

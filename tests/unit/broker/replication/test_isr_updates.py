@@ -29,7 +29,7 @@ class FakePartition:
         self.topic_id = TOPIC_ID
         self.topic_partition = TopicPartition("t", index)
         self.pending_isr: IsrProposal | None = None
-        self.heard: list[CommittedIsr | ErrorCode] = []
+        self.outcomes: list[CommittedIsr | ErrorCode] = []
 
     def propose(self, updates: IsrUpdates, *isr: int, epoch: int = 10) -> IsrProposal:
         self.pending_isr = IsrProposal(
@@ -43,7 +43,7 @@ class FakePartition:
         return self.pending_isr
 
     def on_isr_response(self, proposal: IsrProposal, answer: CommittedIsr | ErrorCode) -> bool:
-        self.heard.append(answer)
+        self.outcomes.append(answer)
         if answer is ErrorCode.UNKNOWN_SERVER_ERROR:
             return True
         if proposal is self.pending_isr:
@@ -93,13 +93,13 @@ class FakeChannel:
         )
 
 
-def made() -> tuple[IsrUpdates, FakeChannel]:
+def isr_updates() -> tuple[IsrUpdates, FakeChannel]:
     channel = FakeChannel()
     return IsrUpdates(channel, 1, lambda: 101, ManualClock()), channel
 
 
 async def test_proposals_of_one_iteration_share_a_request_with_broker_epochs() -> None:
-    updates, channel = made()
+    updates, channel = isr_updates()
     first, second = FakePartition(0), FakePartition(1)
     first.propose(updates, 1, 2)
     second.propose(updates, 1, 3)
@@ -111,13 +111,13 @@ async def test_proposals_of_one_iteration_share_a_request_with_broker_epochs() -
     assert (sent.leader_epoch, sent.partition_epoch) == (5, 10)
     assert [(m.broker_id, m.broker_epoch) for m in sent.new_isr_with_epochs] == [(1, 101), (2, 102)]
     channel.commit(0)
-    await eventually(lambda: second.heard)
-    assert first.heard == [CommittedIsr(leader=1, leader_epoch=5, partition_epoch=11, isr=(1, 2))]
+    await eventually(lambda: second.outcomes)
+    assert first.outcomes == [CommittedIsr(leader=1, leader_epoch=5, partition_epoch=11, isr=(1, 2))]
     await updates.close()
 
 
 async def test_one_request_is_in_flight_and_the_next_has_all_pending_proposals() -> None:
-    updates, channel = made()
+    updates, channel = isr_updates()
     partitions = [FakePartition(index) for index in range(4)]
     partitions[0].propose(updates, 1, 2)
     await eventually(lambda: len(channel.requests) == 1)
@@ -132,7 +132,7 @@ async def test_one_request_is_in_flight_and_the_next_has_all_pending_proposals()
 
 
 async def test_a_failed_or_lost_request_is_sent_again() -> None:
-    updates, channel = made()
+    updates, channel = isr_updates()
     partition = FakePartition(0)
     partition.propose(updates, 1, 2)
     await eventually(lambda: len(channel.requests) == 1)
@@ -140,14 +140,14 @@ async def test_a_failed_or_lost_request_is_sent_again() -> None:
     await eventually(lambda: len(channel.requests) == 2)
     channel.futures[1].set_exception(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no controller"))
     await eventually(lambda: len(channel.requests) == 3)
-    assert partition.heard == []
+    assert partition.outcomes == []
     channel.commit(2)
-    await eventually(lambda: partition.heard)
+    await eventually(lambda: partition.outcomes)
     await updates.close()
 
 
 async def test_a_partition_with_a_retriable_error_or_without_result_is_sent_again() -> None:
-    updates, channel = made()
+    updates, channel = isr_updates()
     asks, missing = FakePartition(0), FakePartition(1)
     asks.propose(updates, 1, 2)
     missing.propose(updates, 1, 2)
@@ -155,12 +155,12 @@ async def test_a_partition_with_a_retriable_error_or_without_result_is_sent_agai
     channel.commit(0, code=ErrorCode.UNKNOWN_SERVER_ERROR, without=1)
     await eventually(lambda: len(channel.requests) == 2)
     assert channel.indexes(1) == [0, 1]
-    assert asks.heard == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert asks.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR]
     await updates.close()
 
 
 async def test_proposals_older_than_the_metadata_are_not_sent() -> None:
-    updates, channel = made()
+    updates, channel = isr_updates()
     partition, other = FakePartition(0), FakePartition(1)
     partition.propose(updates, 1, 2)
     other.propose(updates, 1, 2)
@@ -172,12 +172,12 @@ async def test_proposals_older_than_the_metadata_are_not_sent() -> None:
     await eventually(lambda: len(channel.requests) == 2)
     assert channel.requests[1].topics[0].partitions[0].partition_epoch == 11
     channel.commit(1)
-    await eventually(lambda: partition.heard)
+    await eventually(lambda: partition.outcomes)
     await updates.close()
 
 
 async def test_nothing_is_sent_after_stop() -> None:
-    updates, channel = made()
+    updates, channel = isr_updates()
     partition = FakePartition(0)
     partition.propose(updates, 1, 2)
     await eventually(lambda: channel.requests)
@@ -189,19 +189,19 @@ async def test_nothing_is_sent_after_stop() -> None:
 
 
 async def test_an_unexpected_error_loses_no_proposal() -> None:
-    updates, channel = made()
+    updates, channel = isr_updates()
     partition = FakePartition(0)
     partition.propose(updates, 1, 2)
     await eventually(lambda: len(channel.requests) == 1)
     channel.futures[0].set_exception(RuntimeError("a bug"))
     await eventually(lambda: len(channel.requests) == 2)
     channel.commit(1)
-    await eventually(lambda: partition.heard)
+    await eventually(lambda: partition.outcomes)
     await updates.close()
 
 
 async def test_unknown_error_codes_are_handled() -> None:
-    updates, channel = made()
+    updates, channel = isr_updates()
     partition = FakePartition(0)
     partition.propose(updates, 1, 2)
     await eventually(lambda: len(channel.requests) == 1)
@@ -211,7 +211,7 @@ async def test_unknown_error_codes_are_handled() -> None:
     topic = ResponseTopicData(topic_id=TOPIC_ID, partitions=(sent,))
     channel.futures[1].set_result(AlterPartitionResponse(topics=(topic,)))
     await eventually(lambda: len(channel.requests) == 3)
-    assert partition.heard == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert partition.outcomes == [ErrorCode.UNKNOWN_SERVER_ERROR]
     await updates.close()
 
 
@@ -221,11 +221,11 @@ async def test_an_error_in_handling_a_result_does_not_affect_others() -> None:
             self.pending_isr = None
             raise RuntimeError("a bug")
 
-    updates, channel = made()
+    updates, channel = isr_updates()
     Failing(0).propose(updates, 1, 2)
     other = FakePartition(1)
     other.propose(updates, 1, 2)
     await eventually(lambda: len(channel.requests) == 1)
     channel.commit(0)
-    await eventually(lambda: other.heard)
+    await eventually(lambda: other.outcomes)
     await updates.close()

@@ -25,9 +25,9 @@ LAG_MS = 30_000
 
 @pytest.fixture
 async def group() -> AsyncIterator[ReplicaGroup]:
-    made = ReplicaGroup(configs={"min.insync.replicas": "2"})
-    yield made
-    await made.close()
+    group = ReplicaGroup(configs={"min.insync.replicas": "2"})
+    yield group
+    await group.close()
 
 
 async def test_acknowledged_records_are_on_all_three_replicas(group: ReplicaGroup) -> None:

@@ -30,17 +30,17 @@ def test_partitions_are_counted_by_their_state_in_the_metadata() -> None:
     replicas.create("whole", partitions=3)
     topic_id = replicas.create("shared", isr=(NODE, 2, 3), min_insync_replicas="2")
     prefix = "kafka_server_replicamanager_"
-    found = read(metrics)
-    assert found[prefix + "partitioncount"] == found[prefix + "leadercount"] == 4
-    assert found[prefix + "underreplicatedpartitions"] == found[prefix + "underminisrpartitioncount"] == 0
+    values = read(metrics)
+    assert values[prefix + "partitioncount"] == values[prefix + "leadercount"] == 4
+    assert values[prefix + "underreplicatedpartitions"] == values[prefix + "underminisrpartitioncount"] == 0
     replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=(NODE,)))
-    found = read(metrics)
-    assert found[prefix + "underreplicatedpartitions"] == found[prefix + "underminisrpartitioncount"] == 1
+    values = read(metrics)
+    assert values[prefix + "underreplicatedpartitions"] == values[prefix + "underminisrpartitioncount"] == 1
     replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=-1))
-    found = read(metrics)
-    assert found[prefix + "offlinereplicacount"] == 0
-    assert found[prefix + "leadercount"] == 3
-    assert found["kafka_log_logmanager_offlinelogdirectorycount"] == 0
+    values = read(metrics)
+    assert values[prefix + "offlinereplicacount"] == 0
+    assert values[prefix + "leadercount"] == 3
+    assert values["kafka_log_logmanager_offlinelogdirectorycount"] == 0
 
 
 def test_every_log_reports_its_size_and_bounds() -> None:
@@ -53,9 +53,9 @@ def test_every_log_reports_its_size_and_bounds() -> None:
         builder.append(NOW_MS, b"k", b"v")
     batch = builder.build()
     replicas.manager.partition(TopicPartition("t", 1)).append(batch, 1, NOW_MS)
-    found = read(metrics)
-    assert found["kafka_log_log_size t, 1"] == len(batch)
-    assert found["kafka_log_log_size t, 0"] == 0
-    assert found["kafka_log_log_logendoffset t, 1"] == 5
-    assert found["kafka_log_log_logstartoffset t, 1"] == 0
-    assert found["kafka_log_log_numlogsegments t, 1"] == 1
+    values = read(metrics)
+    assert values["kafka_log_log_size t, 1"] == len(batch)
+    assert values["kafka_log_log_size t, 0"] == 0
+    assert values["kafka_log_log_logendoffset t, 1"] == 5
+    assert values["kafka_log_log_logstartoffset t, 1"] == 0
+    assert values["kafka_log_log_numlogsegments t, 1"] == 1

@@ -28,12 +28,12 @@ class RecordingManager:
         self.removing = frozenset(removing)
         self.kept: list[TopicIdPartition] = []
         self.stopped: list[tuple[TopicIdPartition, bool]] = []
-        self.led: list[TopicIdPartition] = []
+        self.leader_partitions: list[TopicIdPartition] = []
 
     def on_leadership_change(
         self, leaders: Iterable[TieredReplica], followers: Iterable[TieredReplica]
     ) -> None:
-        self.led += [replica.topic_id_partition for replica in leaders]
+        self.leader_partitions += [replica.topic_id_partition for replica in leaders]
 
     def stop_partitions(self, partitions: Iterable[TopicIdPartition], *, deletes_remote: bool) -> None:
         self.stopped += [(partition, deletes_remote) for partition in partitions]
@@ -70,7 +70,7 @@ def test_a_node_killed_while_tiering_was_disabled_deletes_remote_segments_after_
     manager = RecordingManager()
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
     roles.add_existing(replicas.image)
-    assert manager.led == [TopicIdPartition(tiered, "tiered", 0)]
+    assert manager.leader_partitions == [TopicIdPartition(tiered, "tiered", 0)]
     assert manager.stopped == [(TopicIdPartition(disabled, "disabled", 0), True)]
 
 
@@ -85,50 +85,52 @@ def test_a_topic_deleted_after_its_disk_failed_leaves_no_remote_segments() -> No
     replicas, manager = Replicas(), RecordingManager()
     followed(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
-    known = TopicIdPartition(topic_id, "t", 0)
-    replicas.manager.on_directory_failed([known.topic_partition], "the disk is gone")
-    assert manager.stopped == [(known, False)]
+    tiered_partition = TopicIdPartition(topic_id, "t", 0)
+    replicas.manager.on_directory_failed([tiered_partition.topic_partition], "the disk is gone")
+    assert manager.stopped == [(tiered_partition, False)]
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
-    assert manager.stopped == [(known, False), (known, True)]
+    assert manager.stopped == [(tiered_partition, False), (tiered_partition, True)]
 
 
 def test_a_topic_deleted_after_its_disk_was_missing_at_the_start_leaves_no_remote_segments() -> None:
     replicas, manager = Replicas(), RecordingManager()
     topic_id = replicas.create("t", remote_storage_enable="true")
     replicas.create("plain")
-    known = TopicIdPartition(topic_id, "t", 0)
-    replicas.manager.on_directory_failed([known.topic_partition, TopicPartition("plain", 0)], "disk is gone")
+    tiered_partition = TopicIdPartition(topic_id, "t", 0)
+    replicas.manager.on_directory_failed(
+        [tiered_partition.topic_partition, TopicPartition("plain", 0)], "disk is gone"
+    )
     followed(manager, replicas)
     assert not manager.stopped
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
-    assert manager.stopped == [(known, True)]
+    assert manager.stopped == [(tiered_partition, True)]
 
 
 def test_a_topic_deleted_while_compacted_by_default_leaves_no_remote_segments() -> None:
     replicas, manager = Replicas(), RecordingManager()
     roles = followed(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
-    known = TopicIdPartition(topic_id, "t", 0)
+    tiered_partition = TopicIdPartition(topic_id, "t", 0)
     replicas.manager.update_defaults({"cleanup.policy": "compact"}, replicas.image)
     delta = MetadataDelta(replicas.image)
     delta.replay(
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name="t", name="segment.ms", value="1000")
     )
     roles.on_configs_changed(delta, replicas.image)
-    assert manager.stopped == [(known, False)]
+    assert manager.stopped == [(tiered_partition, False)]
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
-    assert manager.stopped == [(known, False), (known, True)]
+    assert manager.stopped == [(tiered_partition, False), (tiered_partition, True)]
 
 
 def test_remote_segments_of_a_reassigned_partition_are_not_deleted() -> None:
     replicas, manager = Replicas(), RecordingManager()
     followed(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
-    known = TopicIdPartition(topic_id, "t", 0)
+    tiered_partition = TopicIdPartition(topic_id, "t", 0)
     replicas.replay(
         PartitionChangeRecord(
             partition_id=0, topic_id=topic_id, replicas=(NODE + 1,), isr=(NODE + 1,), leader=NODE + 1
         )
     )
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
-    assert manager.stopped == [(known, False)]
+    assert manager.stopped == [(tiered_partition, False)]

@@ -28,7 +28,7 @@ def test_the_settings_of_the_log_manager_are_kafkas_by_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "threads"),
+    ("configs", "threads"),
     [
         ({"remote.log.manager.thread.pool.size": "7"}, 7),
         ({"remote.log.manager.follower.thread.pool.size": "5"}, 5),
@@ -42,26 +42,26 @@ def test_the_settings_of_the_log_manager_are_kafkas_by_default() -> None:
     ],
 )
 def test_kip_1157_the_older_key_of_the_follower_pool_is_the_fallback(
-    given: dict[str, str], threads: int
+    configs: dict[str, str], threads: int
 ) -> None:
-    settings = log_manager_settings(BrokerConfig({**ON, **given}))
+    settings = log_manager_settings(BrokerConfig({**ON, **configs}))
     assert settings.remote_log_manager_follower_thread_pool_size == threads
 
 
 def test_prefixed_keys_are_passed_to_the_managers() -> None:
-    given = {
+    configs = {
         "rsm.config.storage.backend.class": "s3",
         "rlmm.config.remote.log.metadata.topic.num.partitions": "5",
     }
-    found = BrokerConfig({**ON, **given})
-    assert storage_manager_values(found) == {"storage.backend.class": "s3"}
-    assert metadata_manager_values(found) == {"remote.log.metadata.topic.num.partitions": "5"}
-    assert not found.unknown_keys
+    node_config = BrokerConfig({**ON, **configs})
+    assert storage_manager_values(node_config) == {"storage.backend.class": "s3"}
+    assert metadata_manager_values(node_config) == {"remote.log.metadata.topic.num.partitions": "5"}
+    assert not node_config.unknown_keys
 
 
 def test_prefixes_are_configurable() -> None:
-    given = {"remote.log.storage.manager.impl.prefix": "mine.", "mine.chunk.size": "7"}
-    assert storage_manager_values(BrokerConfig({**ON, **given})) == {"chunk.size": "7"}
+    configs = {"remote.log.storage.manager.impl.prefix": "mine.", "mine.chunk.size": "7"}
+    assert storage_manager_values(BrokerConfig({**ON, **configs})) == {"chunk.size": "7"}
 
 
 @pytest.mark.parametrize("name", ["bundled", "io.aiven.kafka.tieredstorage.RemoteStorageManager"])

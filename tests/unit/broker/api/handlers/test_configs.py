@@ -179,10 +179,10 @@ class Admin:
 @asynccontextmanager
 async def admin(config: BrokerConfig = CONFIG) -> AsyncIterator[Admin]:
     async with running_store() as store:
-        made = Admin(store, config)
+        admin = Admin(store, config)
         request = CreateTopicsRequest(topics=(creatable("orders", 2, 1, {"retention.ms": "5000"}),))
-        await made.create.handle(request_context(7), request)
-        yield made
+        await admin.create.handle(request_context(7), request)
+        yield admin
 
 
 def synonyms(entry: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:

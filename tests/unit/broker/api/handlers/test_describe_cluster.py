@@ -144,15 +144,17 @@ def test_a_response_ends_at_the_limit_with_the_next_cursor(
 
 def test_all_responses_together_have_all_partitions() -> None:
     for limit in range(1, 9):
-        seen: list[tuple[str | None, int]] = []
+        listed_indexes: list[tuple[str | None, int]] = []
         cursor: tuple[str, int] | None = None
         for _ in range(20):
             response = partitions(limit=limit, cursor=cursor)
-            seen += [(name, index) for name, indexes in pieces(response) for index in indexes]
+            listed_indexes += [(name, index) for name, indexes in pieces(response) for index in indexes]
             if response.next_cursor is None:
                 break
             cursor = (response.next_cursor.topic_name, response.next_cursor.partition_index)
-        assert seen == [(name, index) for name, indexes in pieces(partitions()) for index in indexes]
+        assert listed_indexes == [
+            (name, index) for name, indexes in pieces(partitions()) for index in indexes
+        ]
 
 
 @pytest.mark.parametrize(
@@ -200,8 +202,10 @@ def resources(version: int, *types: int) -> tuple[int, list[tuple[str, int]]]:
     handler = ListConfigResourcesHandler(lambda: IMAGE)
     request = over_the_wire(ListConfigResourcesRequest(resource_types=types), version)
     response = over_the_wire(run_steps(handler.handle(request_context(version), request)), version)
-    found = [(resource.resource_name, resource.resource_type) for resource in response.config_resources]
-    return response.error_code, found
+    names_and_types = [
+        (resource.resource_name, resource.resource_type) for resource in response.config_resources
+    ]
+    return response.error_code, names_and_types
 
 
 def test_resources_with_configs_are_listed_by_type() -> None:
@@ -213,9 +217,9 @@ def test_resources_with_configs_are_listed_by_type() -> None:
 
 
 def test_an_empty_list_of_types_means_all() -> None:
-    code, found = resources(1)
+    code, listed = resources(1)
     assert code == 0
-    assert {kind for _, kind in found} == {2, 4, 8, 32}
+    assert {kind for _, kind in listed} == {2, 4, 8, 32}
 
 
 def test_version_0_lists_client_metrics_only() -> None:

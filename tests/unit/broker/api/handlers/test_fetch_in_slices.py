@@ -139,14 +139,14 @@ async def test_a_full_fetch_of_many_partitions_yields_to_other_callbacks(
     turns = Turns()
     request = broker.fetch(ALL, version=version)
     assert not request.answers
-    found = await partitions(request)
+    partition_data = await partitions(request)
     turns.stop()
-    assert [each.partition_index for each in found] == list(range(MANY))
-    assert with_records(found) == [5, MANY - 1]
-    assert {each.error_code for each in found} == {0}
+    assert [each.partition_index for each in partition_data] == list(range(MANY))
+    assert with_records(partition_data) == [5, MANY - 1]
+    assert {each.error_code for each in partition_data} == {0}
     assert turns.count >= 3 * SLICES_OF_MANY, "decoding, reading and encoding are divided"
     assert broker.traffic.fetch_requests == MANY
-    assert broker.traffic.bytes_out == sum(len(each.records or b"") for each in found)
+    assert broker.traffic.bytes_out == sum(len(each.records or b"") for each in partition_data)
 
 
 async def test_the_last_entry_of_a_duplicate_partition_is_used(broker: Broker) -> None:
@@ -159,22 +159,22 @@ async def test_the_last_entry_of_a_duplicate_partition_is_used(broker: Broker) -
     )
     request = FakeRequest(FetchRequest(max_wait_ms=0, session_epoch=-1, topics=(topic,)), 12)
     broker.handler.handle(request)
-    (found,) = await partitions(request)
+    (partition_data,) = await partitions(request)
     assert (MANY - 1) % 7, "the last offset is out of range, the first is not"
-    assert found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert partition_data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 async def test_a_session_of_many_partitions_is_served_in_slices(broker: Broker) -> None:
-    opened = await response(broker.fetch(ALL, max_wait_ms=0, session=(0, 0)))
-    assert opened.session_id == 7
+    first_response = await response(broker.fetch(ALL, max_wait_ms=0, session=(0, 0)))
+    assert first_response.session_id == 7
     broker.append(3)
     turns = Turns()
     request = broker.fetch({}, session=(7, 1))
     assert not request.answers
-    found = await partitions(request)
+    partition_data = await partitions(request)
     turns.stop()
-    assert with_records(found) == [3]
-    assert len(found) == 1, "only news is sent"
+    assert with_records(partition_data) == [3]
+    assert len(partition_data) == 1, "only news is sent"
     assert turns.count >= SLICES_OF_MANY
 
 

@@ -278,12 +278,12 @@ def test_a_follower_fetch_waits_for_uncommitted_records() -> None:
 def test_a_follower_fetch_completes_with_a_new_high_watermark() -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a")
-    told = cluster.fetch(1, broker=THIRD, wait_ms=500, version=18, known_high_watermark=0)
-    not_told = cluster.fetch(1, broker=THIRD, wait_ms=500)
-    assert told.answers == []
+    older_fetch = cluster.fetch(1, broker=THIRD, wait_ms=500, version=18, known_high_watermark=0)
+    newer_fetch = cluster.fetch(1, broker=THIRD, wait_ms=500)
+    assert older_fetch.answers == []
     cluster.fetch(1, broker=SECOND)
-    assert fetched(told).high_watermark == 1
-    assert not_told.answers == []
+    assert fetched(older_fetch).high_watermark == 1
+    assert newer_fetch.answers == []
 
 
 def test_a_follower_fetch_completes_with_a_new_leader_epoch() -> None:
@@ -511,9 +511,9 @@ def test_replica_selectors_have_kafkas_class_names() -> None:
 
 
 def list_latest(cluster: Cluster, *, replica_id: int = -1, version: int = 7) -> tuple[int, int]:
-    asked = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST)
+    request_partition = ListOffsetsPartition(partition_index=0, current_leader_epoch=-1, timestamp=LATEST)
     request = ListOffsetsRequest(
-        replica_id=replica_id, topics=(ListOffsetsTopic(name="t", partitions=(asked,)),)
+        replica_id=replica_id, topics=(ListOffsetsTopic(name="t", partitions=(request_partition,)),)
     )
     handler = ListOffsetsHandler(
         cluster.replicas.manager, Slices(cluster.replicas.clock), authorizer=ALLOW_EVERYTHING
@@ -539,8 +539,10 @@ def test_kip_207_list_offsets_waits_for_the_high_watermark_of_the_epoch() -> Non
 
 def test_only_the_leader_returns_the_end_of_an_epoch() -> None:
     cluster = Cluster(leader=SECOND)
-    asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=3, leader_epoch=3)
-    request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
+    request_partition = OffsetForLeaderPartition(partition=0, current_leader_epoch=3, leader_epoch=3)
+    request = OffsetForLeaderEpochRequest(
+        topics=(OffsetForLeaderTopic(topic="t", partitions=(request_partition,)),)
+    )
     handler = OffsetForLeaderEpochHandler(cluster.replicas.manager, ALLOW_EVERYTHING)
     answer = run_steps(handler.handle(context(4), request)).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -554,9 +556,9 @@ def test_any_replica_describes_producers() -> None:
 
 
 def delete(cluster: Cluster, offset: int) -> DeleteRecordsResponse | asyncio.Future[DeleteRecordsResponse]:
-    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request_partition = DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(
-        topics=(DeleteRecordsTopic(name="t", partitions=(asked,)),), timeout_ms=1_000
+        topics=(DeleteRecordsTopic(name="t", partitions=(request_partition,)),), timeout_ms=1_000
     )
     return run_steps(
         DeleteRecordsHandler(
@@ -589,8 +591,13 @@ async def test_delete_records_of_a_repeated_partition_waits_and_responds_once() 
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b", "c")
     cluster.fetch(3, broker=SECOND)
-    asked = tuple(DeleteRecordsPartition(partition_index=0, offset=1 + number % 2) for number in range(1_000))
-    topics = tuple(DeleteRecordsTopic(name="t", partitions=part) for part in (asked[:500], asked[500:-1]))
+    requested_partitions = tuple(
+        DeleteRecordsPartition(partition_index=0, offset=1 + number % 2) for number in range(1_000)
+    )
+    topics = tuple(
+        DeleteRecordsTopic(name="t", partitions=part)
+        for part in (requested_partitions[:500], requested_partitions[500:-1])
+    )
     handler = DeleteRecordsHandler(
         cluster.replicas.manager,
         cluster.deletions,

@@ -36,14 +36,14 @@ class RecordedCreation:
     """Remembers which topics it was asked to create."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requested_names: list[str] = []
 
     def request(self, names: Iterable[str], client: RequestContext) -> dict[str, ErrorCode]:
         assert client.principal
-        self.asked += names
+        self.requested_names += names
         return {
             name: ErrorCode.INVALID_TOPIC_EXCEPTION if " " in name else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            for name in self.asked
+            for name in self.requested_names
         }
 
 
@@ -128,7 +128,7 @@ def test_an_unknown_topic_is_returned_by_its_name() -> None:
 def test_a_requested_topic_is_created_if_auto_creation_is_enabled(version: int) -> None:
     creation = RecordedCreation()
     response = ask(version, "new", "orders", "bad name", creation=creation)
-    assert creation.asked == ["new"]
+    assert creation.requested_names == ["new"]
     assert codes(response) == {
         "new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         "orders": ErrorCode.NONE,
@@ -139,14 +139,14 @@ def test_a_requested_topic_is_created_if_auto_creation_is_enabled(version: int) 
 def test_a_client_may_disable_auto_creation() -> None:
     creation = RecordedCreation()
     response = ask(4, "new", creation=creation, allow_auto_topic_creation=False)
-    assert creation.asked == []
+    assert creation.requested_names == []
     assert codes(response) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_a_request_for_all_topics_creates_none() -> None:
     creation = RecordedCreation()
     ask(12, everything=True, creation=creation)
-    assert creation.asked == []
+    assert creation.requested_names == []
 
 
 def test_a_duplicate_topic_is_returned_once() -> None:
@@ -261,8 +261,8 @@ def test_a_replica_in_a_failed_directory_is_offline() -> None:
         fenced=False,
         log_dirs=(UUID(int=12345),),
     )
-    told = ask(12, "orders", image=after(record)).topics[0].partitions[0]
-    assert told.offline_replicas == (broker,)
+    described = ask(12, "orders", image=after(record)).topics[0].partitions[0]
+    assert described.offline_replicas == (broker,)
 
 
 def test_an_unfenced_broker_is_returned_as_controller() -> None:

@@ -55,12 +55,12 @@ def context(version: int) -> RequestContext:
 
 @pytest.fixture
 def replicas() -> Replicas:
-    made = Replicas()
-    made.create("t", 2, leader_epoch=3)
-    partition = made.manager.partition(TopicPartition("t", 0))
+    replicas = Replicas()
+    replicas.create("t", 2, leader_epoch=3)
+    partition = replicas.manager.partition(TopicPartition("t", 0))
     for values, timestamps in ((["a", "b"], [10, 30]), (["c"], 20)):
         partition.append(batch(values, timestamps=timestamps), 1, NOW_MS)
-    return made
+    return replicas
 
 
 def list_offset(
@@ -72,11 +72,11 @@ def list_offset(
     isolation: int = 0,
     replica_id: int = -1,
 ) -> ListOffsetsPartitionResponse:
-    asked = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+    requested = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
     request = ListOffsetsRequest(
         replica_id=replica_id,
         isolation_level=isolation,
-        topics=(ListOffsetsTopic(name="t", partitions=(asked,)),),
+        topics=(ListOffsetsTopic(name="t", partitions=(requested,)),),
     )
     handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock), ALLOW_EVERYTHING)
     return immediate(run_steps(handler.handle(context(version), request))).topics[0].partitions[0]
@@ -100,9 +100,9 @@ def list_offset(
 def test_every_special_timestamp_has_its_result(
     replicas: Replicas, timestamp: int, expected: tuple[int, int, int]
 ) -> None:
-    found = list_offset(replicas, timestamp)
-    assert found.error_code == 0
-    assert (found.timestamp, found.offset, found.leader_epoch) == expected
+    offset = list_offset(replicas, timestamp)
+    assert offset.error_code == 0
+    assert (offset.timestamp, offset.offset, offset.leader_epoch) == expected
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_a_special_timestamp_is_refused_before_its_version(
 def test_the_response_for_very_many_topics_is_built_in_steps(replicas: Replicas) -> None:
     """To build 40,000 topics in one piece held the event loop for 28 ms."""
     many = 1_000
-    asked = (ListOffsetsPartition(partition_index=0, timestamp=LATEST),)
-    topics = tuple(ListOffsetsTopic(name=f"unknown-{number}", partitions=asked) for number in range(many))
+    requested = (ListOffsetsPartition(partition_index=0, timestamp=LATEST),)
+    topics = tuple(ListOffsetsTopic(name=f"unknown-{number}", partitions=requested) for number in range(many))
     handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock), ALLOW_EVERYTHING)
     steps = handler.handle(context(11), ListOffsetsRequest(topics=topics))
     # They are counted, looked up, sorted by topic, and built.
@@ -154,9 +154,9 @@ def test_an_empty_partition_starts_and_ends_at_0(replicas: Replicas) -> None:
 
 
 def test_a_duplicate_partition_is_an_invalid_request(replicas: Replicas) -> None:
-    asked = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    requested = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     request = ListOffsetsRequest(
-        replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(asked, asked)),)
+        replica_id=-1, topics=(ListOffsetsTopic(name="t", partitions=(requested, requested)),)
     )
     handler = ListOffsetsHandler(replicas.manager, Slices(replicas.clock), ALLOW_EVERYTHING)
     answers = immediate(run_steps(handler.handle(context(5), request))).topics[0].partitions
@@ -164,8 +164,10 @@ def test_a_duplicate_partition_is_an_invalid_request(replicas: Replicas) -> None
 
 
 def end_of_epoch(replicas: Replicas, epoch: int, current: int = -1, partition: int = 0) -> EpochEndOffset:
-    asked = OffsetForLeaderPartition(partition=partition, current_leader_epoch=current, leader_epoch=epoch)
-    request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
+    requested = OffsetForLeaderPartition(
+        partition=partition, current_leader_epoch=current, leader_epoch=epoch
+    )
+    request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(requested,)),))
     return (
         run_steps(OffsetForLeaderEpochHandler(replicas.manager, ALLOW_EVERYTHING).handle(context(4), request))
         .topics[0]
@@ -177,13 +179,13 @@ def test_the_end_of_an_epoch_is_returned_and_minus_one_for_an_unknown_one(replic
     assert (end_of_epoch(replicas, 3).leader_epoch, end_of_epoch(replicas, 3).end_offset) == (3, 3)
     assert (end_of_epoch(replicas, 7).leader_epoch, end_of_epoch(replicas, 7).end_offset) == (-1, -1)
     assert end_of_epoch(replicas, 3, current=2).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    unknown = end_of_epoch(replicas, 3, partition=8)
-    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown_partition = end_of_epoch(replicas, 3, partition=8)
+    assert unknown_partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def delete_before(replicas: Replicas, offset: int, topic: str = "t") -> tuple[int, int]:
-    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
-    request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic, partitions=(asked,)),))
+    requested = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=(DeleteRecordsTopic(name=topic, partitions=(requested,)),))
     clock = ManualClock()
     purgatory = Purgatory("DeleteRecords", Timers(clock.monotonic_ms))
     response = run_steps(
@@ -226,8 +228,8 @@ def test_log_dirs_list_all_or_the_requested_partitions(replicas: Replicas) -> No
     size = replicas.manager.partition(TopicPartition("t", 0)).log.size_bytes
     assert (everything.log_dir, sizes) == ("/data", {0: size, 1: 0})
     assert everything.total_bytes > 0
-    asked = (DescribableLogDirTopic(topic="t", partitions=(1,)),)
-    (one,) = run_steps(handler.handle(context(4), DescribeLogDirsRequest(topics=asked))).results
+    requested = (DescribableLogDirTopic(topic="t", partitions=(1,)),)
+    (one,) = run_steps(handler.handle(context(4), DescribeLogDirsRequest(topics=requested))).results
     assert [p.partition_index for p in one.topics[0].partitions] == [1]
 
 
@@ -251,25 +253,25 @@ def test_producers_are_described_with_their_open_transaction(replicas: Replicas)
     first = batch(["x"], producer_id=5, producer_epoch=2, base_sequence=0, is_transactional=True)
     partition.append(first, 1, NOW_MS)
     request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(1, 7)),))
-    known, unknown = (
+    described_partition, unknown_partition = (
         run_steps(DescribeProducersHandler(replicas.manager, ALLOW_EVERYTHING).handle(context(0), request))
         .topics[0]
         .partitions
     )
-    (producer,) = known.active_producers
+    (producer,) = described_partition.active_producers
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (5, 2, 0)
     assert producer.current_txn_start_offset == 0
-    assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert unknown_partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_producers_of_a_duplicate_partition_are_described_once(replicas: Replicas) -> None:
-    asked = (
+    requested = (
         TopicRequest(name="t", partition_indexes=(1, 0, 1, 1)),
         TopicRequest(name="t", partition_indexes=(0,)),
     )
     response = run_steps(
         DescribeProducersHandler(replicas.manager, ALLOW_EVERYTHING).handle(
-            context(0), DescribeProducersRequest(topics=asked)
+            context(0), DescribeProducersRequest(topics=requested)
         )
     )
     assert [[each.partition_index for each in topic.partitions] for topic in response.topics] == [[1, 0]]

@@ -153,20 +153,20 @@ def fetched(request: FakeRequest) -> list[FetchedPartition]:
 
 
 def values(partition: FetchedPartition) -> list[bytes | None]:
-    found: list[bytes | None] = []
+    values_read: list[bytes | None] = []
     data, position = bytes(partition.records or b""), 0
     while position < len(data):
         records = read_records(data, position)
-        found += [record.value for record in records]
+        values_read += [record.value for record in records]
         position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
-    return found
+    return values_read
 
 
 @pytest.fixture
 def broker() -> Broker:
-    made = Broker()
-    made.replicas.create("t", 3)
-    return made
+    broker = Broker()
+    broker.replicas.create("t", 3)
+    return broker
 
 
 def test_produced_records_are_fetched(broker: Broker) -> None:

@@ -112,14 +112,14 @@ class Broker:
         return request
 
     async def offset_at(self, topic: str, timestamp: int) -> tuple[int, int]:
-        asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+        requested = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         request = ListOffsetsRequest(
-            replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=(asked,)),)
+            replica_id=-1, topics=(ListOffsetsTopic(name=topic, partitions=(requested,)),)
         )
         response = await self.slices.complete(self._offsets.handle(request_context(7), request))
         assert isinstance(response, ListOffsetsResponse)
-        found = response.topics[0].partitions[0]
-        return found.error_code, found.offset
+        partition = response.topics[0].partitions[0]
+        return partition.error_code, partition.offset
 
     def log(self, topic: str, index: int = 0) -> PartitionLog:
         return self.replicas.manager.partition(TopicPartition(topic, index)).log

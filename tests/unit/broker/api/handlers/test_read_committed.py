@@ -33,9 +33,9 @@ def offsets(answer: PartitionData) -> list[int]:
 
 def stable_end(node: TransactionalNode) -> int:
     """What ListOffsets says is the end for read_committed."""
-    asked = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
+    requested = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     request = ListOffsetsRequest(
-        replica_id=-1, isolation_level=1, topics=(ListOffsetsTopic(name="t", partitions=(asked,)),)
+        replica_id=-1, isolation_level=1, topics=(ListOffsetsTopic(name="t", partitions=(requested,)),)
     )
     response = run_steps(
         ListOffsetsHandler(node.replicas.manager, Slices(node.clock), ALLOW_EVERYTHING).handle(

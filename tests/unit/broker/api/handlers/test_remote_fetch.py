@@ -134,24 +134,29 @@ def remote_read(*values: str, first_offset: int = 0) -> RemoteRead:
 async def test_a_fetch_below_the_local_log_start_reads_remote_storage() -> None:
     broker = TieredBroker()
     request = broker.fetch(1)
-    ((asked, outcome),) = broker.tier.reader.reads
-    assert (asked.offset, asked.upper_bound, asked.at_least_one, asked.with_aborted) == (1, 6, True, False)
-    assert asked.topic_id_partition == (broker.topic_id, "t", 0)
+    ((read_request, outcome),) = broker.tier.reader.reads
+    assert (
+        read_request.offset,
+        read_request.upper_bound,
+        read_request.at_least_one,
+        read_request.with_aborted,
+    ) == (1, 6, True, False)
+    assert read_request.topic_id_partition == (broker.topic_id, "t", 0)
     assert not request.answers
-    found = remote_read("0", "1")
-    outcome.set_result(found)
+    remote_outcome = remote_read("0", "1")
+    outcome.set_result(remote_outcome)
     await loop_iterations(5)
     (answer,) = partitions_of(request)
-    assert (answer.error_code, answer.records) == (0, found.records)
+    assert (answer.error_code, answer.records) == (0, remote_outcome.records)
     assert (answer.high_watermark, answer.last_stable_offset, answer.log_start_offset) == (6, 6, 0)
-    assert broker.traffic.bytes_out == len(found.records)
+    assert broker.traffic.bytes_out == len(remote_outcome.records)
 
 
 async def test_kafka_14915_several_partitions_are_read_from_remote_storage_in_one_fetch() -> None:
     broker = TieredBroker()
     request = broker.fetch(0, 2, 4)
     reads = broker.tier.reader.reads
-    assert [asked.topic_id_partition.partition for asked, _ in reads] == [0, 1]
+    assert [read_request.topic_id_partition.partition for read_request, _ in reads] == [0, 1]
     first, second = remote_read("0", "1"), remote_read("2", "3", first_offset=2)
     reads[1][1].set_result(second)
     await loop_iterations(5)
@@ -195,19 +200,22 @@ async def test_an_unknown_topic_does_not_end_remote_reads_of_other_partitions() 
     )
     request = FakeRequest(FetchRequest(max_wait_ms=500, min_bytes=1, session_epoch=-1, topics=topics), 13)
     broker.fetch_handler.handle(request)
-    found = remote_read("0", "1")
-    broker.tier.reader.reads[0][1].set_result(found)
+    remote_outcome = remote_read("0", "1")
+    broker.tier.reader.reads[0][1].set_result(remote_outcome)
     await loop_iterations(5)
-    known, unknown = cast(FetchResponse, request.response).responses
-    assert known.partitions[0].records == found.records
-    assert unknown.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    known_topic, unknown_topic = cast(FetchResponse, request.response).responses
+    assert known_topic.partitions[0].records == remote_outcome.records
+    assert unknown_topic.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 async def test_memory_for_remote_reads_is_reserved_within_fetch_max_bytes() -> None:
     broker = TieredBroker()
     request = broker.fetch(0, 0, 0, max_bytes=1_000, partition_max_bytes=700)
     reads = broker.tier.reader.reads
-    assert [(asked.max_bytes, asked.at_least_one) for asked, _ in reads] == [(700, True), (300, False)]
+    assert [(read_request.max_bytes, read_request.at_least_one) for read_request, _ in reads] == [
+        (700, True),
+        (300, False),
+    ]
     reads[0][1].set_result(RemoteRead(bytes(700), 2))
     reads[1][1].set_result(RemoteRead(bytes(300), 2))
     await loop_iterations(5)
@@ -361,8 +369,8 @@ async def test_kip_392_a_follower_reads_from_remote_storage_for_clients() -> Non
     broker.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, leader=2))
     assert broker.partition().leader is None
     request = broker.fetch(1, leader_epoch=1)
-    ((asked, outcome),) = broker.tier.reader.reads
-    assert asked.upper_bound == broker.partition().log.high_watermark
+    ((read_request, outcome),) = broker.tier.reader.reads
+    assert read_request.upper_bound == broker.partition().log.high_watermark
     outcome.set_result(remote_read("0", "1"))
     await loop_iterations(5)
     assert partitions_of(request)[0].records
@@ -411,9 +419,9 @@ async def test_a_follower_with_an_epoch_that_diverges_below_the_local_log_start_
 async def test_read_committed_gets_the_aborted_transactions_of_remote_segments() -> None:
     broker = TieredBroker()
     request = broker.fetch(0, isolation_level=1)
-    ((asked, outcome),) = broker.tier.reader.reads
-    assert asked.with_aborted
-    assert asked.upper_bound == broker.partition().log.last_stable_offset
+    ((read_request, outcome),) = broker.tier.reader.reads
+    assert read_request.with_aborted
+    assert read_request.upper_bound == broker.partition().log.last_stable_offset
     aborted = [AbortedTransaction(5, 0, 1, 2)]
     outcome.set_result(RemoteRead(b"x" * 70, 2, aborted))
     await loop_iterations(5)
@@ -524,7 +532,7 @@ async def test_remote_fetches_return_less_as_memory_runs_out() -> None:
     memory = broker.tier.reader.memory
     memory.limit_bytes = 1_000_000
     requests = [broker.fetch(0, partition_max_bytes=400_000) for _ in range(40)]
-    granted = [asked.max_bytes for asked, _ in broker.tier.reader.reads]
+    granted = [read_request.max_bytes for read_request, _ in broker.tier.reader.reads]
     assert granted[:2] == [250_000, 187_500]
     assert memory.used_bytes <= memory.limit_bytes
     assert memory.is_used_up

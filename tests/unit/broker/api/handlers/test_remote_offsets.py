@@ -90,23 +90,23 @@ class Border:
     def ask(
         self, *timestamps: int, topic: str = "t", version: int = 11, timeout_ms: int = 0, replica_id: int = -1
     ) -> ListOffsetsResponse | asyncio.Future[ListOffsetsResponse]:
-        asked = tuple(
+        requested = tuple(
             ListOffsetsPartition(partition_index=index, timestamp=timestamp)
             for index, timestamp in enumerate(timestamps)
         )
         request = ListOffsetsRequest(
             replica_id=replica_id,
             timeout_ms=timeout_ms,
-            topics=(ListOffsetsTopic(name=topic, partitions=asked),),
+            topics=(ListOffsetsTopic(name=topic, partitions=requested),),
         )
         return run_steps(self.handler.handle(context(version), request))
 
     def answer(self, timestamp: int, topic: str = "t") -> tuple[int, int, int]:
         response = self.ask(timestamp, topic=topic)
         assert isinstance(response, ListOffsetsResponse)
-        found = response.topics[0].partitions[0]
-        assert found.error_code == 0
-        return found.timestamp, found.offset, found.leader_epoch
+        partition = response.topics[0].partitions[0]
+        assert partition.error_code == 0
+        return partition.timestamp, partition.offset, partition.leader_epoch
 
 
 def partitions_of(response: object) -> tuple[ListOffsetsPartitionResponse, ...]:
@@ -157,8 +157,13 @@ async def test_kip_1075_a_remote_timestamp_lookup_does_not_delay_others() -> Non
     assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
     outcome.set_result(RecordPlace(10, 1, 0))
     await loop_iterations(5)
-    (found,) = partitions_of(response)
-    assert (found.error_code, found.timestamp, found.offset, found.leader_epoch) == (0, 10, 1, 0)
+    (partition,) = partitions_of(response)
+    assert (partition.error_code, partition.timestamp, partition.offset, partition.leader_epoch) == (
+        0,
+        10,
+        1,
+        0,
+    )
 
 
 async def searched(border: Border) -> list:  # type: ignore[type-arg]
@@ -172,8 +177,8 @@ async def test_a_timestamp_missing_in_remote_storage_is_looked_up_locally() -> N
     ((_, outcome),) = await searched(border)
     outcome.set_result(None)
     await loop_iterations(5)
-    (found,) = partitions_of(response)
-    assert (found.timestamp, found.offset, found.leader_epoch) == (50, 5, 2)
+    (partition,) = partitions_of(response)
+    assert (partition.timestamp, partition.offset, partition.leader_epoch) == (50, 5, 2)
 
 
 async def test_a_segment_tiered_during_the_lookup_is_searched_again() -> None:
@@ -187,8 +192,8 @@ async def test_a_segment_tiered_during_the_lookup_is_searched_again() -> None:
     assert search.timestamp == 45
     second.set_result(RecordPlace(50, 5, 2))
     await loop_iterations(5)
-    (found,) = partitions_of(response)
-    assert found.offset == 5
+    (partition,) = partitions_of(response)
+    assert partition.offset == 5
 
 
 async def test_a_record_deleted_during_the_lookup_is_not_returned() -> None:
@@ -203,8 +208,8 @@ async def test_a_record_deleted_during_the_lookup_is_not_returned() -> None:
     assert (search.timestamp, search.starting_offset) == (5, 2)
     second.set_result(RecordPlace(20, 2, 1))
     await loop_iterations(5)
-    (found,) = partitions_of(response)
-    assert (found.timestamp, found.offset, found.leader_epoch) == (20, 2, 1)
+    (partition,) = partitions_of(response)
+    assert (partition.timestamp, partition.offset, partition.leader_epoch) == (20, 2, 1)
 
 
 async def test_no_record_at_or_after_the_timestamp_is_offset_minus_one() -> None:
@@ -213,8 +218,13 @@ async def test_no_record_at_or_after_the_timestamp_is_offset_minus_one() -> None
     ((_, outcome),) = await searched(border)
     outcome.set_result(None)
     await loop_iterations(5)
-    (found,) = partitions_of(response)
-    assert (found.error_code, found.timestamp, found.offset, found.leader_epoch) == (0, -1, -1, -1)
+    (partition,) = partitions_of(response)
+    assert (partition.error_code, partition.timestamp, partition.offset, partition.leader_epoch) == (
+        0,
+        -1,
+        -1,
+        -1,
+    )
 
 
 @pytest.mark.parametrize(("timeout_ms", "waited_ms"), [(700, 700), (0, 30_000)])
@@ -273,7 +283,7 @@ async def test_two_partitions_are_searched_concurrently() -> None:
     assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
     first.set_result(RecordPlace(10, 1, 0))
     await loop_iterations(5)
-    assert [found.offset for found in partitions_of(response)] == [1, 0]
+    assert [partition.offset for partition in partitions_of(response)] == [1, 0]
 
 
 async def test_a_partition_removed_during_the_lookup_is_answered_at_once() -> None:
@@ -299,10 +309,12 @@ def test_the_end_of_a_remote_epoch_is_returned() -> None:
     border = Border()
     handler = OffsetForLeaderEpochHandler(border.replicas.manager, ALLOW_EVERYTHING)
     for epoch, expected in ((0, (0, 2)), (1, (1, 4)), (2, (2, 6)), (3, (-1, -1))):
-        asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=0, leader_epoch=epoch)
-        request = OffsetForLeaderEpochRequest(topics=(OffsetForLeaderTopic(topic="t", partitions=(asked,)),))
-        found = run_steps(handler.handle(context(4), request)).topics[0].partitions[0]
-        assert (found.error_code, found.leader_epoch, found.end_offset) == (0, *expected)
+        requested = OffsetForLeaderPartition(partition=0, current_leader_epoch=0, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(
+            topics=(OffsetForLeaderTopic(topic="t", partitions=(requested,)),)
+        )
+        partition = run_steps(handler.handle(context(4), request)).topics[0].partitions[0]
+        assert (partition.error_code, partition.leader_epoch, partition.end_offset) == (0, *expected)
 
 
 def test_a_fetch_of_remote_records_diverges_only_where_its_epoch_does() -> None:
@@ -323,12 +335,12 @@ def delete_before(border: Border, offset: int) -> tuple[int, int]:
         Slices(border.replicas.clock),
         authorizer=ALLOW_EVERYTHING,
     )
-    asked = DeleteRecordsPartition(partition_index=0, offset=offset)
-    topics = (DeleteRecordsTopic(name="t", partitions=(asked,)),)
+    requested = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topics = (DeleteRecordsTopic(name="t", partitions=(requested,)),)
     response = run_steps(handler.handle(context(2), DeleteRecordsRequest(timeout_ms=100, topics=topics)))
     assert isinstance(response, DeleteRecordsResponse)
-    found = response.topics[0].partitions[0]
-    return found.error_code, found.low_watermark
+    partition = response.topics[0].partitions[0]
+    return partition.error_code, partition.low_watermark
 
 
 def test_delete_records_of_remote_records_moves_only_the_log_start() -> None:

@@ -40,9 +40,9 @@ def outcome(request: FakeRequest) -> ErrorCode:
 
 @pytest.fixture
 async def node() -> AsyncIterator[TransactionalNode]:
-    made = await TransactionalNode().started()
-    yield made
-    await made.stop()
+    node = await TransactionalNode().started()
+    yield node
+    await node.stop()
 
 
 async def test_only_the_first_batch_of_a_transaction_in_a_partition_is_verified(
@@ -51,17 +51,17 @@ async def test_only_the_first_batch_of_a_transaction_in_a_partition_is_verified(
     assert [one.error_code for one in await node.produce(0, 1)] == [0, 0]
     assert await node.produced(sequence=1, value="b") is ErrorCode.NONE
     ((broker, request),) = node.coordinator.requests
-    (asked,) = request.transactions
-    assert (broker, asked.transactional_id, asked.producer_id) == (2, TRANSACTIONAL_ID, PRODUCER)
-    assert asked.verify_only
-    assert [(topic.name, topic.partitions) for topic in asked.topics] == [("t", (0, 1))]
+    (transaction,) = request.transactions
+    assert (broker, transaction.transactional_id, transaction.producer_id) == (2, TRANSACTIONAL_ID, PRODUCER)
+    assert transaction.verify_only
+    assert [(topic.name, topic.partitions) for topic in transaction.topics] == [("t", (0, 1))]
     assert node.values() == ["a", "b"]
     assert node.last_stable_offset() == 0
 
 
 async def test_from_version_12_on_the_partition_is_added_to_the_transaction(node: TransactionalNode) -> None:
     assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
-    assert [asked.verify_only for asked in node.coordinator.asked] == [False]
+    assert [transaction.verify_only for transaction in node.coordinator.asked] == [False]
 
 
 async def test_the_next_transaction_is_verified_again(node: TransactionalNode) -> None:
@@ -82,7 +82,7 @@ async def test_an_unknown_transaction_is_refused_for_its_partition(
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "told"),
+    ("reported", "version", "expected"),
     [
         (ErrorCode.PRODUCER_FENCED, 11, ErrorCode.INVALID_PRODUCER_EPOCH),
         (ErrorCode.TRANSACTION_ABORTABLE, 10, ErrorCode.INVALID_TXN_STATE),
@@ -94,14 +94,14 @@ async def test_an_unknown_transaction_is_refused_for_its_partition(
     ],
 )
 async def test_verification_errors_are_mapped_to_codes_of_the_producer(
-    node: TransactionalNode, said: ErrorCode, version: int, told: ErrorCode
+    node: TransactionalNode, reported: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
-    node.coordinator.refusals = {T0: said}
-    assert await node.produced(version=version) is told
+    node.coordinator.refusals = {T0: reported}
+    assert await node.produced(version=version) is expected
 
 
 @pytest.mark.parametrize(
-    ("failure", "told"),
+    ("failure", "expected"),
     [
         (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS),
@@ -110,10 +110,10 @@ async def test_verification_errors_are_mapped_to_codes_of_the_producer(
     ],
 )
 async def test_an_unavailable_coordinator_is_a_retriable_error(
-    node: TransactionalNode, failure: ErrorCode, told: ErrorCode
+    node: TransactionalNode, failure: ErrorCode, expected: ErrorCode
 ) -> None:
     node.coordinator.failure = failure
-    assert await node.produced() is told
+    assert await node.produced() is expected
 
 
 async def test_a_partition_that_the_coordinator_could_not_add_takes_no_records(
@@ -339,7 +339,7 @@ async def test_of_two_producer_epochs_the_coordinator_accepts_the_newer(
     for request in requests:
         await answered(request)
     assert [outcome(request) for request in requests] == [ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
-    assert [asked.producer_epoch for asked in node.coordinator.asked] == [1, 0]
+    assert [transaction.producer_epoch for transaction in node.coordinator.asked] == [1, 0]
 
 
 async def test_records_of_two_producers_in_one_request_are_refused(node: TransactionalNode) -> None:

@@ -70,7 +70,7 @@ def codes(results: tuple[AddPartitionsToTxnTopicResult, ...]) -> dict[str, list[
     }
 
 
-class Bench:
+class TransactionHandlersFixture:
     def __init__(self) -> None:
         time = VirtualTime()
         ids = iter(range(100, 200))
@@ -93,15 +93,15 @@ class Bench:
         )
         placed = SimpleNamespace(partitions=dict.fromkeys(range(GROUP_PARTITION + 1)))
         self.topics = dict.fromkeys(("t", "u", GROUP_METADATA_TOPIC), placed)
-        found: Any = SimpleNamespace(topics_by_name=self.topics)
+        described_transaction: Any = SimpleNamespace(topics_by_name=self.topics)
         self.wanted_topics: list[str] = []
         self.initializing = InitProducerIdHandler(next_id, self.service, ALLOW_EVERYTHING)
-        topics = TopicAccess(lambda: found, Slices(SystemClock()), ALLOW_EVERYTHING)
+        topics = TopicAccess(lambda: described_transaction, Slices(SystemClock()), ALLOW_EVERYTHING)
         self.adding = AddPartitionsToTxnHandler(self.service, topics)
         self.adding_offsets = AddOffsetsToTxnHandler(
             self.service,
             lambda _: GROUP_PARTITION,
-            lambda: found,
+            lambda: described_transaction,
             SimpleNamespace(ensure=self.wanted_topics.append),
         )
         self.ending = EndTxnHandler(self.service)
@@ -130,73 +130,79 @@ class Bench:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    made = Bench()
-    made.service.start()
-    made.service.on_leadership(0)
+async def fixture() -> AsyncIterator[TransactionHandlersFixture]:
+    fixture = TransactionHandlersFixture()
+    fixture.service.start()
+    fixture.service.on_leadership(0)
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    await eventually(lambda: made.service.describe(ID).error_code != loading)
-    yield made
-    await made.service.stop()
+    await eventually(lambda: fixture.service.describe(ID).error_code != loading)
+    yield fixture
+    await fixture.service.stop()
 
 
-async def test_every_init_without_transactional_id_returns_a_new_producer_id(bench: Bench) -> None:
-    answers = [await bench.init(transactional_id=None) for _ in range(2)]
+async def test_every_init_without_transactional_id_returns_a_new_producer_id(
+    fixture: TransactionHandlersFixture,
+) -> None:
+    answers = [await fixture.init(transactional_id=None) for _ in range(2)]
     assert [(answer.producer_id, answer.producer_epoch) for answer in answers] == [(100, 0), (101, 0)]
 
 
-async def test_an_invalid_init_is_refused(bench: Bench) -> None:
-    assert (await bench.init(transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
-    assert (await bench.init(producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
-    assert (await bench.init(producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
-    refused = await bench.init(transaction_timeout_ms=900_001)
+async def test_an_invalid_init_is_refused(fixture: TransactionHandlersFixture) -> None:
+    assert (await fixture.init(transactional_id="")).error_code == ErrorCode.INVALID_REQUEST
+    assert (await fixture.init(producer_id=5)).error_code == ErrorCode.INVALID_REQUEST
+    assert (await fixture.init(producer_epoch=5)).error_code == ErrorCode.INVALID_REQUEST
+    refused = await fixture.init(transaction_timeout_ms=900_001)
     assert refused.error_code == ErrorCode.INVALID_TRANSACTION_TIMEOUT
     assert (refused.producer_id, refused.producer_epoch) == (-1, -1)
 
 
 @pytest.mark.parametrize(("version", "code"), [(3, FENCED_BEFORE), (4, ErrorCode.PRODUCER_FENCED)])
 async def test_init_returns_the_fencing_code_of_its_version(
-    bench: Bench, version: int, code: ErrorCode
+    fixture: TransactionHandlersFixture, version: int, code: ErrorCode
 ) -> None:
-    await bench.init()
-    assert (await bench.init(version, producer_id=7, producer_epoch=0)).error_code == code
+    await fixture.init()
+    assert (await fixture.init(version, producer_id=7, producer_epoch=0)).error_code == code
 
 
 @pytest.mark.parametrize(("version", "code"), [(1, FENCED_BEFORE), (2, ErrorCode.PRODUCER_FENCED)])
 async def test_other_requests_return_the_fencing_code_of_their_version(
-    bench: Bench, version: int, code: ErrorCode
+    fixture: TransactionHandlersFixture, version: int, code: ErrorCode
 ) -> None:
-    await bench.init()
-    await bench.init()
-    assert await bench.add(version, t=(0,)) == {"t": [(0, code)]}
+    await fixture.init()
+    await fixture.init()
+    assert await fixture.add(version, t=(0,)) == {"t": [(0, code)]}
     request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
-    assert (await bench.adding_offsets.handle(context(version), request)).error_code == code
-    assert (await bench.end(version)).error_code == code
+    assert (await fixture.adding_offsets.handle(context(version), request)).error_code == code
+    assert (await fixture.end(version)).error_code == code
 
 
-async def test_an_init_during_a_transaction_aborts_it_and_is_retried(bench: Bench) -> None:
-    await bench.init()
-    await bench.add(3, t=(0,))
-    assert (await bench.init()).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
-    [marking] = bench.markings
-    bench.service.on_markers_written(marking, marking.partitions)
-    answer = await bench.init()
+async def test_an_init_during_a_transaction_aborts_it_and_is_retried(
+    fixture: TransactionHandlersFixture,
+) -> None:
+    await fixture.init()
+    await fixture.add(3, t=(0,))
+    assert (await fixture.init()).error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    [marking] = fixture.markings
+    fixture.service.on_markers_written(marking, marking.partitions)
+    answer = await fixture.init()
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 100, 3)
 
 
-async def test_an_unknown_partition_prevents_the_addition_of_all(bench: Bench) -> None:
-    await bench.init()
-    assert await bench.add(3, t=(0, 9), nowhere=(0,)) == {
+async def test_an_unknown_partition_prevents_the_addition_of_all(fixture: TransactionHandlersFixture) -> None:
+    await fixture.init()
+    assert await fixture.add(3, t=(0, 9), nowhere=(0,)) == {
         "t": [(0, ErrorCode.OPERATION_NOT_ATTEMPTED), (9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
         "nowhere": [(0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
     }
-    assert bench.service.describe(ID).transaction_state == "Empty"
+    assert fixture.service.describe(ID).transaction_state == "Empty"
 
 
-async def test_the_results_for_very_many_topics_are_built_in_slices(bench: Bench) -> None:
+async def test_the_results_for_very_many_topics_are_built_in_slices(
+    fixture: TransactionHandlersFixture,
+) -> None:
     many, slices = 1_000, counted_slices()
     image: Any = SimpleNamespace(topics_by_name={})
-    handler = AddPartitionsToTxnHandler(bench.service, TopicAccess(lambda: image, slices, ALLOW_EVERYTHING))
+    handler = AddPartitionsToTxnHandler(fixture.service, TopicAccess(lambda: image, slices, ALLOW_EVERYTHING))
     names = [f"unknown-{number}" for number in range(many)]
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=ID,
@@ -209,17 +215,19 @@ async def test_the_results_for_very_many_topics_are_built_in_slices(bench: Bench
     assert slices.slice_count >= 3 * many // STEPS_PER_SLICE
 
 
-async def test_a_client_cannot_add_an_internal_topic(bench: Bench) -> None:
-    await bench.init()
-    assert await bench.add(3, offsets=(0,)) == {
+async def test_a_client_cannot_add_an_internal_topic(fixture: TransactionHandlersFixture) -> None:
+    await fixture.init()
+    assert await fixture.add(3, offsets=(0,)) == {
         GROUP_METADATA_TOPIC: [(0, ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
     }
 
 
-async def test_a_broker_adds_and_verifies_several_transactions_in_one_request(bench: Bench) -> None:
-    await bench.init()
+async def test_a_broker_adds_and_verifies_several_transactions_in_one_request(
+    fixture: TransactionHandlersFixture,
+) -> None:
+    await fixture.init()
 
-    def asked(transactional_id: str, verify_only: bool, **partitions: tuple[int, ...]) -> Any:
+    def requested_states(transactional_id: str, verify_only: bool, **partitions: tuple[int, ...]) -> Any:
         return AddPartitionsToTxnTransaction(
             transactional_id=transactional_id,
             producer_id=100,
@@ -230,31 +238,33 @@ async def test_a_broker_adds_and_verifies_several_transactions_in_one_request(be
 
     async def ask(*transactions: Any) -> list[tuple[str, dict[str, Any]]]:
         request = AddPartitionsToTxnRequest(transactions=transactions)
-        response = await bench.adding.handle(context(5), request)
+        response = await fixture.adding.handle(context(5), request)
         return [
             (each.transactional_id, codes(each.topic_results)) for each in response.results_by_transaction
         ]
 
-    assert await ask(asked(ID, False, t=(0,), offsets=(1,)), asked("other", False, t=(0,))) == [
+    assert await ask(
+        requested_states(ID, False, t=(0,), offsets=(1,)), requested_states("other", False, t=(0,))
+    ) == [
         (ID, {GROUP_METADATA_TOPIC: [(1, ErrorCode.NONE)], "t": [(0, ErrorCode.NONE)]}),
         ("other", {"t": [(0, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]}),
     ]
-    assert await ask(asked(ID, True, t=(0, 1)), asked("", True, t=(0,))) == [
+    assert await ask(requested_states(ID, True, t=(0, 1)), requested_states("", True, t=(0,))) == [
         (ID, {"t": [(0, ErrorCode.NONE), (1, ErrorCode.TRANSACTION_ABORTABLE)]}),
         ("", {"t": [(0, ErrorCode.INVALID_REQUEST)]}),
     ]
 
 
-async def test_add_offsets_adds_the_partition_of_the_group(bench: Bench) -> None:
-    await bench.init()
+async def test_add_offsets_adds_the_partition_of_the_group(fixture: TransactionHandlersFixture) -> None:
+    await fixture.init()
     request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
-    assert (await bench.adding_offsets.handle(context(4), request)).error_code == 0
-    asked = DescribeTransactionsRequest(transactional_ids=(ID, "other", "", ID))
+    assert (await fixture.adding_offsets.handle(context(4), request)).error_code == 0
+    requested_states = DescribeTransactionsRequest(transactional_ids=(ID, "other", "", ID))
     described = run_steps(
-        DescribeTransactionsHandler(bench.service, ALLOW_EVERYTHING).handle(context(0), asked)
+        DescribeTransactionsHandler(fixture.service, ALLOW_EVERYTHING).handle(context(0), requested_states)
     )
-    [found, other, unnamed] = described.transaction_states
-    assert [(topic.topic, topic.partitions) for topic in found.topics] == [
+    [described_transaction, other, unnamed] = described.transaction_states
+    assert [(topic.topic, topic.partitions) for topic in described_transaction.topics] == [
         (GROUP_METADATA_TOPIC, (GROUP_PARTITION,))
     ]
     assert other.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -263,17 +273,17 @@ async def test_add_offsets_adds_the_partition_of_the_group(bench: Bench) -> None
 
 @pytest.mark.parametrize(("version", "producer"), [(4, (-1, -1)), (5, (100, 1))])
 async def test_from_version_5_the_end_returns_the_next_epoch(
-    bench: Bench, version: int, producer: tuple[int, int]
+    fixture: TransactionHandlersFixture, version: int, producer: tuple[int, int]
 ) -> None:
-    await bench.init()
-    await bench.add(3, t=(0,))
-    answer = await bench.end(version)
+    await fixture.init()
+    await fixture.add(3, t=(0,))
+    answer = await fixture.end(version)
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, *producer)
 
 
-async def test_unknown_states_in_the_filter_are_returned(bench: Bench) -> None:
-    await bench.init()
-    handler = ListTransactionsHandler(bench.service, ALLOW_EVERYTHING)
+async def test_unknown_states_in_the_filter_are_returned(fixture: TransactionHandlersFixture) -> None:
+    await fixture.init()
+    handler = ListTransactionsHandler(fixture.service, ALLOW_EVERYTHING)
     for names, listed in ((("Empty", "Odd"), 1), (("Odd",), 0), ((), 1), (("Ongoing",), 0)):
         response = run_steps(handler.handle(context(2), ListTransactionsRequest(state_filters=names)))
         assert len(response.transaction_states) == listed
@@ -283,15 +293,17 @@ async def test_unknown_states_in_the_filter_are_returned(bench: Bench) -> None:
     assert error.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-async def test_add_offsets_waits_until_the_offsets_partition_is_known(bench: Bench) -> None:
+async def test_add_offsets_waits_until_the_offsets_partition_is_known(
+    fixture: TransactionHandlersFixture,
+) -> None:
     # A partition that is not in the metadata is taken for a deleted one, which gets no marker: offsets that
     # its leader has taken meanwhile would be pending for ever.
-    await bench.init()
-    known = bench.topics.pop(GROUP_METADATA_TOPIC)
+    await fixture.init()
+    partition_count = fixture.topics.pop(GROUP_METADATA_TOPIC)
     request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")
-    refused = await bench.adding_offsets.handle(context(3), request)
+    refused = await fixture.adding_offsets.handle(context(3), request)
     assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert bench.wanted_topics == [GROUP_METADATA_TOPIC]
-    assert bench.service.describe(ID).topics == ()
-    bench.topics[GROUP_METADATA_TOPIC] = known
-    assert (await bench.adding_offsets.handle(context(3), request)).error_code == 0
+    assert fixture.wanted_topics == [GROUP_METADATA_TOPIC]
+    assert fixture.service.describe(ID).topics == ()
+    fixture.topics[GROUP_METADATA_TOPIC] = partition_count
+    assert (await fixture.adding_offsets.handle(context(3), request)).error_code == 0

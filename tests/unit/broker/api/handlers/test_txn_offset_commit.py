@@ -18,9 +18,9 @@ DONE, UNSTABLE = ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 @pytest.fixture
 async def node() -> AsyncIterator[TransactionalNode]:
-    made = await TransactionalNode().started()
-    yield made
-    await made.stop()
+    node = await TransactionalNode().started()
+    yield node
+    await node.stop()
 
 
 async def test_kip_447_offsets_are_unstable_until_the_transaction_has_ended(node: TransactionalNode) -> None:
@@ -57,13 +57,13 @@ async def test_the_partition_of_the_group_is_verified_or_added(
 ) -> None:
     assert await node.commit_offset(5, version=version) is DONE
     assert await node.commit_offset(6, version=version) is DONE
-    (asked,) = node.coordinator.asked
-    assert (asked.producer_id, asked.verify_only) == (PRODUCER, verify_only)
-    assert [(topic.name, topic.partitions) for topic in asked.topics] == [("__consumer_offsets", (0,))]
+    (transaction,) = node.coordinator.asked
+    assert (transaction.producer_id, transaction.verify_only) == (PRODUCER, verify_only)
+    assert [(topic.name, topic.partitions) for topic in transaction.topics] == [("__consumer_offsets", (0,))]
 
 
 @pytest.mark.parametrize(
-    ("said", "version", "told"),
+    ("reported", "version", "expected"),
     [
         (ErrorCode.INVALID_TXN_STATE, 4, ErrorCode.INVALID_TXN_STATE),
         (ErrorCode.TRANSACTION_ABORTABLE, 3, ErrorCode.INVALID_TXN_STATE),
@@ -75,11 +75,11 @@ async def test_the_partition_of_the_group_is_verified_or_added(
     ],
 )
 async def test_a_commit_in_an_unknown_transaction_is_refused(
-    node: TransactionalNode, said: ErrorCode, version: int, told: ErrorCode
+    node: TransactionalNode, reported: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     node.use(VerificationSettings(is_enabled=True, retry_backoff_ms=0, retry_backoff_max_ms=0))
-    node.coordinator.refusals = {OFFSETS: said}
-    assert await node.commit_offset(5, version=version) is told
+    node.coordinator.refusals = {OFFSETS: reported}
+    assert await node.commit_offset(5, version=version) is expected
     assert node.partition(OFFSETS).log.log_end_offset == 0
     assert await node.offset() == (-1, DONE)
 
@@ -140,15 +140,15 @@ async def test_a_stale_generation_is_refused(node: TransactionalNode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "told"),
+    ("version", "expected"),
     [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)],
 )
 async def test_kafka_7296_older_producers_get_another_error_while_groups_are_loading(
-    node: TransactionalNode, version: int, told: ErrorCode
+    node: TransactionalNode, version: int, expected: ErrorCode
 ) -> None:
     node.groups.on_resignation(0)
     node.groups.on_leadership(0)
-    assert await node.commit_offset(5, version=version) is told
+    assert await node.commit_offset(5, version=version) is expected
 
 
 async def test_a_coordinator_that_moves_during_verification_commits_nothing(

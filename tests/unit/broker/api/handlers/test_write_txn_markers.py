@@ -38,9 +38,9 @@ DONE = ErrorCode.NONE
 
 @pytest.fixture
 async def node() -> AsyncIterator[TransactionalNode]:
-    made = await TransactionalNode().started()
-    yield made
-    await made.stop()
+    node = await TransactionalNode().started()
+    yield node
+    await node.stop()
 
 
 async def two_replicas() -> TransactionalNode:
@@ -55,14 +55,14 @@ def followed(node: TransactionalNode, topic_partition: TopicPartition) -> None:
 
 def markers_in(node: TransactionalNode, topic_partition: TopicPartition) -> list[ControlRecordType]:
     log = node.partition(topic_partition).log
-    found = []
+    markers = []
     for record in all_records(log):
         data = log.read(record.offset, 1 << 20, at_least_one=True).records
         assert data is not None
         _, header = next(iterate_headers(data.read()))
         if header.is_control:
-            found.append(ControlRecordType(control_type(record.key)))
-    return found
+            markers.append(ControlRecordType(control_type(record.key)))
+    return markers
 
 
 async def test_a_marker_ends_the_transaction_in_each_partition(node: TransactionalNode) -> None:
@@ -194,12 +194,12 @@ async def test_describe_producers_shows_a_hanging_transaction_that_can_be_aborte
 
     def described() -> tuple[int, int, int, int]:
         context = request_context(ApiKey.DESCRIBE_PRODUCERS, 0)
-        (found,) = run_steps(handler.handle(context, request)).topics[0].partitions[0].active_producers
+        (producer,) = run_steps(handler.handle(context, request)).topics[0].partitions[0].active_producers
         return (
-            found.producer_id,
-            found.producer_epoch,
-            found.coordinator_epoch,
-            found.current_txn_start_offset,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.coordinator_epoch,
+            producer.current_txn_start_offset,
         )
 
     assert described() == (PRODUCER, 0, 6, 1)

@@ -59,10 +59,10 @@ def test_a_controller_lists_what_it_serves(three: ThreeNodes) -> None:
 def test_every_controller_knows_all_controllers_and_the_active_one(three: ThreeNodes, node_id: int) -> None:
     with controller_client(three, node_id) as client:
         for version in (1, 2):
-            found = described(client, version, endpoint_type=2)
-            assert found.error_code == ErrorCode.NONE
-            assert found.controller_id == three.controller()
-            assert {(each.broker_id, each.port) for each in found.brokers} == {
+            response = described(client, version, endpoint_type=2)
+            assert response.error_code == ErrorCode.NONE
+            assert response.controller_id == three.controller()
+            assert {(each.broker_id, each.port) for each in response.brokers} == {
                 (each, port(three, each)) for each in (1, 2, 3)
             }
 

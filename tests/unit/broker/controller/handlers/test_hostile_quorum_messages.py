@@ -41,7 +41,7 @@ SMALL = (-1, 0, 1, 2, 3, 5, 100)
 
 def domain(cls: type[ApiMessage]) -> Domain:
     """Names, ids and epochs that are mostly valid for the controller."""
-    found: dict[tuple[type[Struct], str], Any] = {}
+    values_by_field: dict[tuple[type[Struct], str], Any] = {}
 
     def choose(*values: Any) -> Any:
         return partial(_choose, values)
@@ -55,22 +55,22 @@ def domain(cls: type[ApiMessage]) -> Domain:
                 if isinstance(field.kind, Array | Nested):
                     continue
                 if name in ("topic_name", "name", "topic"):
-                    found[struct, name] = choose(TOPIC, TOPIC, TOPIC, "other", "")
+                    values_by_field[struct, name] = choose(TOPIC, TOPIC, TOPIC, "other", "")
                 elif name in ("partition_index", "partition", "index"):
-                    found[struct, name] = choose(0, 0, 0, 1, -1)
+                    values_by_field[struct, name] = choose(0, 0, 0, 1, -1)
                 elif name == "topic_id":
-                    found[struct, name] = choose(UUID(int=1), UUID(int=1), UUID(int=0))
+                    values_by_field[struct, name] = choose(UUID(int=1), UUID(int=1), UUID(int=0))
                 elif name == "cluster_id":
-                    found[struct, name] = choose(CLUSTER_ID, CLUSTER_ID, None, "other")
+                    values_by_field[struct, name] = choose(CLUSTER_ID, CLUSTER_ID, None, "other")
                 elif name.endswith("epoch"):
-                    found[struct, name] = choose(*EPOCHS)
+                    values_by_field[struct, name] = choose(*EPOCHS)
                 elif name.endswith(("_id", "voter", "offset", "position")) and "directory" not in name:
-                    found[struct, name] = choose(*SMALL)
+                    values_by_field[struct, name] = choose(*SMALL)
                 elif name == "error_code":
-                    found[struct, name] = choose(0, 0, 0, 1, 6, 74, 76, 98, 119, 32767)
+                    values_by_field[struct, name] = choose(0, 0, 0, 1, 6, 74, 76, 98, 119, 32767)
                 elif name == "max_wait_ms":
-                    found[struct, name] = choose(0, 1, 10)
-    return found
+                    values_by_field[struct, name] = choose(0, 1, 10)
+    return values_by_field
 
 
 def _choose(values: tuple[Any, ...], random: Random) -> Any:
@@ -139,7 +139,7 @@ async def test_invalid_responses_are_ignored(seed: int) -> None:
         raft = nodes.running[1].raft
         for _ in range(3):
             for message in answers(seed):
-                for request_id in _asked(raft):
+                for request_id in _pending_requests(raft):
                     raft.steps.post(ResponseReceived(request_id, message))
                 # Nothing shows that a response was ignored: the driver gets time to handle it.
                 await asyncio.sleep(0.001)
@@ -149,7 +149,7 @@ async def test_invalid_responses_are_ignored(seed: int) -> None:
         await nodes.all_have("a", "1")
 
 
-def _asked(raft: RaftNode) -> list[int]:
+def _pending_requests(raft: RaftNode) -> list[int]:
     """Return the ids of the requests whose responses the machine expects."""
     machine: Any = raft.machine
     return list(machine._replica.connections._pending)

@@ -11,28 +11,28 @@ from tidelog.protocol.steps import run_steps
 
 
 def listed(
-    bench: GroupCoordinatorFixture, states: tuple[str, ...] = (), types: tuple[str, ...] = ()
+    fixture: GroupCoordinatorFixture, states: tuple[str, ...] = (), types: tuple[str, ...] = ()
 ) -> dict[str, str]:
     filters = (run_steps(filter_of(names)) for names in (states, types))
     return {
         group.group_id: group.group_state
-        for group in run_steps(bench.coordinator.administration.list_groups(*filters))
+        for group in run_steps(fixture.coordinator.administration.list_groups(*filters))
     }
 
 
 def with_some_groups() -> GroupCoordinatorFixture:
-    bench = GroupCoordinatorFixture()
-    bench.stable_group(1)
-    bench.commit({("t", 0): 1}, group_id="simple")
-    bench.come_in("young")
-    return bench
+    fixture = GroupCoordinatorFixture()
+    fixture.stable_group(1)
+    fixture.commit({("t", 0): 1}, group_id="simple")
+    fixture.come_in("young")
+    return fixture
 
 
 def test_groups_are_listed_with_state_and_type() -> None:
-    bench = with_some_groups()
-    assert listed(bench) == {"g": "Stable", "simple": "Empty", "young": "PreparingRebalance"}
+    fixture = with_some_groups()
+    assert listed(fixture) == {"g": "Stable", "simple": "Empty", "young": "PreparingRebalance"}
     by_id = {
-        group.group_id: group for group in run_steps(bench.coordinator.administration.list_groups((), ()))
+        group.group_id: group for group in run_steps(fixture.coordinator.administration.list_groups((), ()))
     }
     assert {group.group_type for group in by_id.values()} == {"Classic"}
     assert (by_id["g"].protocol_type, by_id["simple"].protocol_type) == ("consumer", "")
@@ -57,9 +57,9 @@ def test_groups_are_filtered_by_state_and_type(
 
 
 def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
-    bench = GroupCoordinatorFixture()
-    one, two = bench.stable_group(2, protocols=[("range", b"wishes")])
-    group = bench.coordinator.administration.describe_group("g", 6)
+    fixture = GroupCoordinatorFixture()
+    one, two = fixture.stable_group(2, protocols=[("range", b"wishes")])
+    group = fixture.coordinator.administration.describe_group("g", 6)
     assert (group.error_code, group.group_state) == (0, "Stable")
     assert (group.protocol_type, group.protocol_data) == ("consumer", "range")
     assert [(m.member_id, m.member_metadata, m.member_assignment) for m in group.members] == [
@@ -69,26 +69,26 @@ def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
 
 
 def test_a_rebalancing_group_is_described_without_metadata() -> None:
-    bench = GroupCoordinatorFixture()
-    _, two = bench.stable_group(2, protocols=[("range", b"wishes")])
-    bench.leave((two, None))
-    group = bench.coordinator.administration.describe_group("g", 6)
+    fixture = GroupCoordinatorFixture()
+    _, two = fixture.stable_group(2, protocols=[("range", b"wishes")])
+    fixture.leave((two, None))
+    group = fixture.coordinator.administration.describe_group("g", 6)
     assert (group.group_state, group.protocol_data) == ("PreparingRebalance", "")
     assert [m.member_metadata for m in group.members] == [b""]
 
 
 def test_an_unknown_group_is_dead_and_from_version_6_on_an_error() -> None:
-    bench = GroupCoordinatorFixture()
-    old, new = (bench.coordinator.administration.describe_group("g", version) for version in (5, 6))
+    fixture = GroupCoordinatorFixture()
+    old, new = (fixture.coordinator.administration.describe_group("g", version) for version in (5, 6))
     assert (old.group_state, old.error_code, old.error_message) == ("Dead", 0, None)
     assert (new.group_state, new.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
     assert new.error_message == "Group g not found."
 
 
 def test_only_known_groups_without_members_are_deleted_with_their_offsets() -> None:
-    bench = with_some_groups()
-    results = bench.finish(
-        bench.coordinator.administration.delete_groups(("g", "simple", "young", "unknown", "simple"))
+    fixture = with_some_groups()
+    results = fixture.finish(
+        fixture.coordinator.administration.delete_groups(("g", "simple", "young", "unknown", "simple"))
     )
     assert {result.group_id: ErrorCode(result.error_code) for result in results} == {
         "g": ErrorCode.NON_EMPTY_GROUP,
@@ -96,21 +96,21 @@ def test_only_known_groups_without_members_are_deleted_with_their_offsets() -> N
         "young": ErrorCode.NON_EMPTY_GROUP,
         "unknown": ErrorCode.GROUP_ID_NOT_FOUND,
     }
-    assert "simple" not in listed(bench)
-    assert bench.offsets("simple") == {}
-    again = bench.reloaded()
+    assert "simple" not in listed(fixture)
+    assert fixture.offsets("simple") == {}
+    again = fixture.reloaded()
     assert "simple" not in listed(again)
     assert again.offsets("simple") == {}
 
 
 def test_a_deleted_group_can_be_created_again() -> None:
-    bench = GroupCoordinatorFixture()
-    (one,) = bench.stable_group(1)
-    pending = bench.join(session_ms=100_000).got.member_id
-    bench.leave((one, None))
-    bench.pass_time(60_000)
-    assert bench.state() == "Empty"
-    bench.finish(bench.coordinator.administration.delete_groups(("g",)))
-    assert bench.coordinator.next_deadline_ms() is None
-    assert bench.join(member_id=pending).error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert bench.stable_group(1)
+    fixture = GroupCoordinatorFixture()
+    (one,) = fixture.stable_group(1)
+    pending = fixture.join(session_ms=100_000).got.member_id
+    fixture.leave((one, None))
+    fixture.pass_time(60_000)
+    assert fixture.state() == "Empty"
+    fixture.finish(fixture.coordinator.administration.delete_groups(("g",)))
+    assert fixture.coordinator.next_deadline_ms() is None
+    assert fixture.join(member_id=pending).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fixture.stable_group(1)

@@ -60,7 +60,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
 
     @initialize(count=st.integers(0, 3), instances=st.booleans())
     def begin(self, count: int, instances: bool) -> None:
-        self.bench = GroupCoordinatorFixture(CONFIG)
+        self.fixture = GroupCoordinatorFixture(CONFIG)
         self.clients: list[Client] = []
         self.all_waiting: list[Waiting] = []
         self.leaders: dict[tuple[Group, int], set[str]] = defaultdict(set)
@@ -91,7 +91,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         return self.clients[choice % len(self.clients)]
 
     def send_join(self, client: Client) -> None:
-        client.waiting = self.bench.join(
+        client.waiting = self.fixture.join(
             client.group_id,
             client.member_id,
             instance=client.instance,
@@ -102,16 +102,18 @@ class CoordinatorMachine(RuleBasedStateMachine):
         )
         client.is_sync = False
         self.all_waiting.append(client.waiting)
-        group = self.bench.coordinator._groups.get(client.group_id)
+        group = self.fixture.coordinator._groups.get(client.group_id)
         if group is not None:
-            client.waiting.pending.subscribe(lambda got: self.see_leader(group, got))
+            client.waiting.pending.subscribe(
+                lambda assignment_received: self.see_leader(group, assignment_received)
+            )
 
-    def see_leader(self, group: Group, got: object) -> None:
-        assert isinstance(got, JoinGroupResponse)
-        if got.members and not got.skip_assignment:
-            assert got.leader == got.member_id
-            self.leaders[group, got.generation_id].add(got.member_id)
-            assert len(self.leaders[group, got.generation_id]) == 1
+    def see_leader(self, group: Group, assignment_received: object) -> None:
+        assert isinstance(assignment_received, JoinGroupResponse)
+        if assignment_received.members and not assignment_received.skip_assignment:
+            assert assignment_received.leader == assignment_received.member_id
+            self.leaders[group, assignment_received.generation_id].add(assignment_received.member_id)
+            assert len(self.leaders[group, assignment_received.generation_id]) == 1
 
     @precondition(lambda self: self.clients)
     @rule(choice=st.integers(0, 9), protocols=st.none() | st.sampled_from(PROTOCOLS))
@@ -141,10 +143,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.send_sync(client)
 
     def learn(self, client: Client, answer: Waiting) -> None:
-        got = answer.got
-        client.member_id, client.generation = got.member_id, got.generation_id
-        client.others = [member.member_id for member in got.members]
-        client.leads = bool(got.members) and not got.skip_assignment
+        assignment_received = answer.got
+        client.member_id, client.generation = assignment_received.member_id, assignment_received.generation_id
+        client.others = [member.member_id for member in assignment_received.members]
+        client.leads = bool(assignment_received.members) and not assignment_received.skip_assignment
 
     def send_sync(self, client: Client) -> None:
         assignments = None
@@ -155,7 +157,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 for member in client.others
             }
             self.handed_in[client.group_id, client.generation].append(assignments)
-        client.waiting = self.bench.sync(
+        client.waiting = self.fixture.sync(
             client.member_id,
             client.generation,
             assignments,
@@ -171,18 +173,18 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.send_heartbeat(self.pick(choice))
 
     def send_heartbeat(self, client: Client) -> ErrorCode:
-        error = self.bench.heartbeat(
+        error = self.fixture.heartbeat(
             client.member_id, client.generation, group_id=client.group_id, instance=client.instance
         )
         if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             client.member_id = ""
         return error
 
-    @precondition(lambda self: self.clients and self.bench.append_error is None)
+    @precondition(lambda self: self.clients and self.fixture.append_error is None)
     @rule(choice=st.integers(0, 9))
     def a_client_leaves(self, choice: int) -> None:
         client = self.pick(choice)
-        self.bench.leave((client.member_id, client.instance), group_id=client.group_id)
+        self.fixture.leave((client.member_id, client.instance), group_id=client.group_id)
         self.clients.remove(client)
 
     @precondition(lambda self: self.clients)
@@ -203,7 +205,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def commit(
         self, group_id: str, topic: str, offset: int, member_id: str, generation: int, instance: str | None
     ) -> None:
-        (error,) = self.bench.commit(
+        (error,) = self.fixture.commit(
             {(topic, 0): offset},
             group_id=group_id,
             member_id=member_id,
@@ -216,7 +218,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def changed(self, offsets: dict[tuple[str, str, int], int]) -> None:
         """Offsets change in the log; -1 stands for gone."""
         self.held.append(offsets)
-        if not self.bench.holds_commits:
+        if not self.fixture.holds_commits:
             self.apply_held()
 
     def apply_held(self) -> None:
@@ -229,7 +231,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def clients_live_on(self, seconds: int, all_is_well: bool) -> None:
         """Time passes, and every second all clients read their answers and send heartbeats."""
         if all_is_well:
-            self.bench.append_error = None
+            self.fixture.append_error = None
             self.commits_are_slow_or_not(False)
         for _ in range(seconds):
             for client in self.clients:
@@ -237,71 +239,71 @@ class CoordinatorMachine(RuleBasedStateMachine):
                     self.go_on(client)
                 elif client.generation < 0 or self.send_heartbeat(client) is not ErrorCode.NONE:
                     self.send_join(client)
-            self.bench.pass_time(1_000)
+            self.fixture.pass_time(1_000)
 
     # What happens to them
 
     @rule(duration_ms=st.sampled_from([1, 1_000, 3_000, 6_000, 9_000, 61_000]))
     def time_passes(self, duration_ms: int) -> None:
-        self.bench.pass_time(duration_ms)
+        self.fixture.pass_time(duration_ms)
 
     @rule(error=st.none() | st.sampled_from(APPEND_ERRORS))
     def appends_fail_or_not(self, error: ErrorCode | None) -> None:
-        self.bench.append_error = error
+        self.fixture.append_error = error
 
     @rule(holds=st.booleans())
     def commits_are_slow_or_not(self, holds: bool) -> None:
-        self.bench.holds_commits = holds
+        self.fixture.holds_commits = holds
         if not holds:
-            self.bench.commit_all()
+            self.fixture.commit_all()
             self.apply_held()
 
-    @precondition(lambda self: self.bench.append_error is None and not self.bench.held)
+    @precondition(lambda self: self.fixture.append_error is None and not self.fixture.held)
     @rule()
     def offsets_expire(self) -> None:
         before = self.latest_offsets()
-        self.bench.expire()
+        self.fixture.expire()
         after = self.latest_offsets()
         assert after.items() <= before.items()
         self.changed({key: -1 for key in before if key not in after})
 
-    @precondition(lambda self: self.bench.append_error is None)
+    @precondition(lambda self: self.fixture.append_error is None)
     @rule(group_id=group_ids)
     def a_group_is_deleted(self, group_id: str) -> None:
-        group = self.bench.coordinator._groups.get(group_id)
+        group = self.fixture.coordinator._groups.get(group_id)
         is_empty = group is not None and group.state is GroupState.EMPTY
         before = self.latest_offsets()
-        (result,) = self.bench.finish(self.bench.coordinator.administration.delete_groups((group_id,)))
+        (result,) = self.fixture.finish(self.fixture.coordinator.administration.delete_groups((group_id,)))
         assert (result.error_code == ErrorCode.NONE) == is_empty
         if is_empty:
             self.changed({key: -1 for key in before if key[0] == group_id})
 
-    @precondition(lambda self: not self.bench.held)
+    @precondition(lambda self: not self.fixture.held)
     @rule()
     def the_partition_moves(self) -> None:
-        successor = self.bench.reloaded()
-        self.bench.coordinator.resign()
+        successor = self.fixture.reloaded()
+        self.fixture.coordinator.resign()
         assert all(not waiting.is_waiting for waiting in self.all_waiting)
-        self.bench = successor
+        self.fixture = successor
 
     # What must hold
 
     def latest_offsets(self) -> dict[tuple[str, str, int], int]:
-        table = self.bench.coordinator._offsets.latest
+        table = self.fixture.coordinator._offsets.latest
         return {tuple(key): committed.offset for key, committed in table.items()}  # type: ignore[misc]
 
     @invariant()
     def committed_offsets_are_those_last_committed(self) -> None:
-        found = {
+        offsets = {
             (group_id, topic, partition): offset
             for group_id in ("g", "h")
-            for (topic, partition), offset in self.bench.offsets(group_id).items()
+            for (topic, partition), offset in self.fixture.offsets(group_id).items()
         }
-        assert found == self.committed
+        assert offsets == self.committed
 
     @invariant()
     def stable_groups_have_the_assignment_of_their_generation(self) -> None:
-        for group in self.bench.coordinator._groups:
+        for group in self.fixture.coordinator._groups:
             if group.state is GroupState.STABLE:
                 candidates = self.handed_in[group.group_id, group.generation]
                 held = {member.assignment for member in group.members.values()}
@@ -310,23 +312,23 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @invariant()
     def bookkeeping_agrees_with_itself(self) -> None:
         held_bytes = 0
-        for group in self.bench.coordinator._groups:
+        for group in self.fixture.coordinator._groups:
             check_bookkeeping(group)
             held_bytes += group.memory.used_bytes
             for member in group.members.values():
                 key = DeadlineKey(DeadlineKind.SESSION, group.group_id, member.member_id)
-                watched = key in self.bench.coordinator._deadlines._deadlines
+                watched = key in self.fixture.coordinator._deadlines._deadlines
                 assert watched or member.is_excused_from_heartbeat
-        assert self.bench.coordinator.member_memory.used_bytes == held_bytes
+        assert self.fixture.coordinator.member_memory.used_bytes == held_bytes
 
-    @precondition(lambda self: not self.bench.held)
+    @precondition(lambda self: not self.fixture.held)
     @invariant()
     def the_log_says_the_same(self) -> None:
-        other = self.bench.reloaded()
-        ours, theirs = self.bench.coordinator, other.coordinator
+        other = self.fixture.reloaded()
+        ours, theirs = self.fixture.coordinator, other.coordinator
         assert {group.group_id for group in ours._groups} == {group.group_id for group in theirs._groups}
         for group_id in ("g", "h"):
-            assert self.bench.offsets(group_id) == other.offsets(group_id)
+            assert self.fixture.offsets(group_id) == other.offsets(group_id)
             group, loaded = ours._groups.get(group_id), theirs._groups.get(group_id)
             if group is not None and group.state is GroupState.STABLE:
                 assert loaded is not None
@@ -337,13 +339,13 @@ class CoordinatorMachine(RuleBasedStateMachine):
                 }
 
     def teardown(self) -> None:
-        self.bench.append_error = None
-        self.bench.holds_commits = False
-        self.bench.commit_all()
-        self.bench.pass_time(600_000)
+        self.fixture.append_error = None
+        self.fixture.holds_commits = False
+        self.fixture.commit_all()
+        self.fixture.pass_time(600_000)
         assert all(not waiting.is_waiting for waiting in self.all_waiting)
-        assert {g.state for g in self.bench.coordinator._groups} <= {GroupState.EMPTY}
-        assert self.bench.coordinator.next_deadline_ms() is None
+        assert {g.state for g in self.fixture.coordinator._groups} <= {GroupState.EMPTY}
+        assert self.fixture.coordinator.next_deadline_ms() is None
 
 
 def check_bookkeeping(group: Group) -> None:

@@ -159,11 +159,11 @@ class Broker:
 
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
-    made = Broker()
+    broker = Broker()
     await loop_iterations(20)
-    assert made.service._shards.active_shards()
-    yield made
-    await made.service.stop()
+    assert broker.service._shards.active_shards()
+    yield broker
+    await broker.service.stop()
 
 
 def join_request(version: int, member_id: str = "", instance: str | None = None) -> JoinGroupRequest:
@@ -297,15 +297,15 @@ async def test_offsets_are_committed_in_every_version_for_partitions_that_exist(
 ) -> None:
     request = commit_request(version, ("t", TOPIC_ID, 0), ("u", UNKNOWN_ID, 0), ("t", TOPIC_ID, 7))
     answer = await broker.ask(request, version)
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown_group = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     errors = [partition.error_code for topic in answer.topics for partition in topic.partitions]
-    assert errors == [0, unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert errors == [0, unknown_group, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert [topic.topic_id for topic in answer.topics] == [topic.topic_id for topic in request.topics]
-    asked = OffsetFetchRequestGroup(group_id="g", topics=None)
-    (fetched,) = await broker.service.fetch_offsets((asked,), False)
-    (found,) = fetched.topics
-    assert (found.name, found.topic_id, found.partitions[0].committed_offset) == ("t", TOPIC_ID, 5)
-    assert found.partitions[0].committed_leader_epoch == (3 if version >= 6 else -1)
+    requested = OffsetFetchRequestGroup(group_id="g", topics=None)
+    (fetched,) = await broker.service.fetch_offsets((requested,), False)
+    (each,) = fetched.topics
+    assert (each.name, each.topic_id, each.partitions[0].committed_offset) == ("t", TOPIC_ID, 5)
+    assert each.partitions[0].committed_leader_epoch == (3 if version >= 6 else -1)
 
 
 async def test_an_error_of_the_whole_commit_is_set_for_every_existing_partition(broker: Broker) -> None:
@@ -323,8 +323,8 @@ async def test_a_commit_without_existing_partitions_does_not_reach_the_coordinat
 
 def fetch_request(version: int, *, everything: bool = False) -> OffsetFetchRequest:
     if version < 8:
-        asked = (OffsetFetchRequestTopic(name="t", partition_indexes=(0, 1)),)
-        return OffsetFetchRequest(group_id="g", topics=None if everything else asked)
+        requested = (OffsetFetchRequestTopic(name="t", partition_indexes=(0, 1)),)
+        return OffsetFetchRequest(group_id="g", topics=None if everything else requested)
     topics = (
         OffsetFetchRequestTopics(
             name="" if version >= 10 else "t",
@@ -344,11 +344,14 @@ async def test_offsets_are_fetched_in_every_version(broker: Broker, version: int
     await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     answer = await broker.ask(fetch_request(version), version)
     topics = answer.topics if version < 8 else answer.groups[0].topics
-    ((name, topic_id, found),) = (
+    ((name, topic_id, partitions),) = (
         (topic.name, getattr(topic, "topic_id", ZERO_UUID), topic.partitions) for topic in topics
     )
     assert (name, topic_id) == (("", TOPIC_ID) if version >= 10 else ("t", ZERO_UUID))
-    assert [(p.partition_index, p.committed_offset, p.metadata) for p in found] == [(0, 5, "m"), (1, -1, "")]
+    assert [(p.partition_index, p.committed_offset, p.metadata) for p in partitions] == [
+        (0, 5, "m"),
+        (1, -1, ""),
+    ]
     if version >= 8:
         assert [p.committed_offset for p in answer.groups[1].topics[0].partitions] == [-1, -1]
 
@@ -367,8 +370,8 @@ async def test_all_offsets_are_fetched_in_every_version_that_can_ask_for_them(
 async def test_repeated_partitions_are_returned_once(broker: Broker, version: int) -> None:
     request = fetch_request(version)
     if version < 8:
-        (asked,) = request.topics or ()
-        repeated = replace(asked, partition_indexes=(1, 0) * 1_000)
+        (requested,) = request.topics or ()
+        repeated = replace(requested, partition_indexes=(1, 0) * 1_000)
         request = replace(request, topics=(repeated, repeated))
     else:
         (asked_by_group,) = request.groups[0].topics or ()
@@ -377,17 +380,17 @@ async def test_repeated_partitions_are_returned_once(broker: Broker, version: in
         )
         request = replace(request, groups=(group, group))
     answer = await broker.ask(request, version)
-    (topics,) = (answer.topics,) if version < 8 else [found.topics for found in answer.groups]
+    (topics,) = (answer.topics,) if version < 8 else [each.topics for each in answer.groups]
     assert [[p.partition_index for p in topic.partitions] for topic in topics] == [[1, 0]]
 
 
 async def test_an_unknown_topic_id_is_reported_for_each_partition(broker: Broker) -> None:
     await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
-    asked = tuple(
+    requested = tuple(
         OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=(0,))
         for topic_id in (UNKNOWN_ID, TOPIC_ID)
     )
-    request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=asked),))
+    request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=requested),))
     answer = await broker.ask(request, 10)
     assert [
         (topic.topic_id, topic.partitions[0].error_code, topic.partitions[0].committed_offset)
@@ -399,8 +402,8 @@ async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_id(bro
     await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     new_id = UUID(int=99)
     broker.image = replayed([broker_registration_record(1), *topic("t", new_id, 2)])
-    asked = (OffsetFetchRequestTopics(topic_id=new_id, partition_indexes=(0,)),)
-    request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=asked),))
+    requested = (OffsetFetchRequestTopics(topic_id=new_id, partition_indexes=(0,)),)
+    request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=requested),))
     answer = await broker.ask(request, 10)
     assert answer.groups[0].topics[0].partitions[0].committed_offset == -1
 
@@ -414,18 +417,18 @@ async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_name(
     broker.image = replayed([broker_registration_record(1), *topic("t", UUID(int=99), 2)])
     answer = await broker.ask(fetch_request(version), version)
     topics = answer.topics if version < 8 else answer.groups[0].topics
-    assert [p.committed_offset for found in topics for p in found.partitions] == [-1, -1]
+    assert [p.committed_offset for each in topics for p in each.partitions] == [-1, -1]
     if version >= 2:
         answer = await broker.ask(fetch_request(version, everything=True), version)
         assert (answer.topics if version < 8 else answer.groups[0].topics) == ()
     await broker.ask(commit_request(9, ("t", ZERO_UUID, 1)), 9)
     answer = await broker.ask(fetch_request(version), version)
     topics = answer.topics if version < 8 else answer.groups[0].topics
-    assert [p.committed_offset for found in topics for p in found.partitions] == [-1, 5]
+    assert [p.committed_offset for each in topics for p in each.partitions] == [-1, 5]
     if version >= 2:
         answer = await broker.ask(fetch_request(version, everything=True), version)
         topics = answer.topics if version < 8 else answer.groups[0].topics
-        assert [[p.partition_index for p in found.partitions] for found in topics] == [[1]]
+        assert [[p.partition_index for p in each.partitions] for each in topics] == [[1]]
 
 
 @pytest.mark.parametrize("version", range(1, 11))
@@ -454,10 +457,10 @@ async def test_offsets_are_deleted_for_partitions_that_exist(broker: Broker) -> 
         ),
     )
     answer = await broker.ask(request, 0)
-    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown_group = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [[p.error_code for p in topic.partitions] for topic in answer.topics] == [
-        [0, unknown],
-        [unknown, unknown],
+        [0, unknown_group],
+        [unknown_group, unknown_group],
     ]
     with pytest.raises(KafkaError) as raised:
         await broker.ask(replace(request, group_id="nobody's"), 0)
@@ -481,11 +484,11 @@ async def test_groups_are_listed_in_every_version(broker: Broker, version: int) 
 async def test_groups_are_described_in_every_version(broker: Broker, version: int) -> None:
     await join(broker, 3)
     request = DescribeGroupsRequest(groups=("g", "u", "g"), include_authorized_operations=version >= 3)
-    known, unknown = (await broker.ask(request, version)).groups
-    assert [member.client_host for member in known.members] == ["/10.0.0.1"]
-    assert unknown.group_state == "Dead"
-    assert unknown.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
-    assert known.authorized_operations == (
+    described_group, unknown_group = (await broker.ask(request, version)).groups
+    assert [member.client_host for member in described_group.members] == ["/10.0.0.1"]
+    assert unknown_group.group_state == "Dead"
+    assert unknown_group.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
+    assert described_group.authorized_operations == (
         supported_bits(AclResourceType.GROUP) if version >= 3 else -(2**31)
     )
 
@@ -514,8 +517,10 @@ async def test_find_coordinator_creates_the_offsets_topic(broker: Broker, versio
     assert broker.created[0] == "__consumer_offsets"
     broker.image = replayed(topic("__consumer_offsets", OFFSETS_ID, 50), broker.image)
     answer = await broker.ask(find_request(version), version)
-    found = [answer] if version < 4 else answer.coordinators
-    assert [(c.error_code, c.node_id, c.host, c.port) for c in found] == [(0, 1, "host1", 9093)] * len(found)
+    coordinators = [answer] if version < 4 else answer.coordinators
+    assert [(c.error_code, c.node_id, c.host, c.port) for c in coordinators] == [(0, 1, "host1", 9093)] * len(
+        coordinators
+    )
     if version >= 4:
         assert [c.key for c in answer.coordinators] == ["g", "h"]
     elif version >= 1:

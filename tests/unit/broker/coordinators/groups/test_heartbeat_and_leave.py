@@ -10,109 +10,109 @@ from tidelog.protocol.steps import run_steps
 
 
 def test_heartbeats_keep_a_session_alive() -> None:
-    bench = GroupCoordinatorFixture()
-    (one,) = bench.stable_group(1)
+    fixture = GroupCoordinatorFixture()
+    (one,) = fixture.stable_group(1)
     for _ in range(20):
-        bench.pass_time(9_999)
-        assert bench.heartbeat(one, 1) is ErrorCode.NONE
-    bench.pass_time(10_000)
-    assert bench.heartbeat(one, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert bench.state() == "Empty"
+        fixture.pass_time(9_999)
+        assert fixture.heartbeat(one, 1) is ErrorCode.NONE
+    fixture.pass_time(10_000)
+    assert fixture.heartbeat(one, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fixture.state() == "Empty"
 
 
 def test_a_commit_extends_the_session() -> None:
-    bench = GroupCoordinatorFixture()
-    (one,) = bench.stable_group(1)
-    bench.pass_time(9_000)
-    assert bench.commit({("t", 0): 1}, member_id=one, generation=1) == [ErrorCode.NONE]
-    bench.pass_time(9_000)
-    assert bench.heartbeat(one, 1) is ErrorCode.NONE
+    fixture = GroupCoordinatorFixture()
+    (one,) = fixture.stable_group(1)
+    fixture.pass_time(9_000)
+    assert fixture.commit({("t", 0): 1}, member_id=one, generation=1) == [ErrorCode.NONE]
+    fixture.pass_time(9_000)
+    assert fixture.heartbeat(one, 1) is ErrorCode.NONE
 
 
 def test_an_expired_session_starts_a_rebalance() -> None:
-    bench = GroupCoordinatorFixture()
-    one, two = bench.stable_group(2)
-    bench.pass_time(6_000)
-    assert bench.heartbeat(two, 1) is ErrorCode.NONE
-    bench.pass_time(4_000)
-    assert bench.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
-    again = bench.join(member_id=two)
+    fixture = GroupCoordinatorFixture()
+    one, two = fixture.stable_group(2)
+    fixture.pass_time(6_000)
+    assert fixture.heartbeat(two, 1) is ErrorCode.NONE
+    fixture.pass_time(4_000)
+    assert fixture.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    again = fixture.join(member_id=two)
     assert (again.got.generation_id, again.got.leader) == (2, two)
     assert [m.member_id for m in again.got.members] == [two]
-    assert [m.member_id for m in bench.coordinator.administration.describe_group("g", 6).members] == [two]
-    assert bench.heartbeat(one, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert [m.member_id for m in fixture.coordinator.administration.describe_group("g", 6).members] == [two]
+    assert fixture.heartbeat(one, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_heartbeats_are_accepted_before_the_sync() -> None:
-    bench = GroupCoordinatorFixture()
-    one, _ = bench.come_in()
-    bench.pass_time(3_000)
-    assert bench.heartbeat(one, 1) is ErrorCode.NONE
+    fixture = GroupCoordinatorFixture()
+    one, _ = fixture.come_in()
+    fixture.pass_time(3_000)
+    assert fixture.heartbeat(one, 1) is ErrorCode.NONE
 
 
 def test_heartbeats_of_unknown_members_and_generations_are_refused() -> None:
-    bench = GroupCoordinatorFixture()
-    assert bench.heartbeat("m", 1, group_id="") is ErrorCode.INVALID_GROUP_ID
-    assert bench.heartbeat("m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    (one,) = bench.stable_group(1)
-    assert bench.heartbeat("m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert bench.heartbeat(one, 0) is ErrorCode.ILLEGAL_GENERATION
-    assert bench.heartbeat(one, 2) is ErrorCode.ILLEGAL_GENERATION
-    pending = bench.join().got.member_id
-    assert bench.heartbeat(pending, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    fixture = GroupCoordinatorFixture()
+    assert fixture.heartbeat("m", 1, group_id="") is ErrorCode.INVALID_GROUP_ID
+    assert fixture.heartbeat("m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    (one,) = fixture.stable_group(1)
+    assert fixture.heartbeat("m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fixture.heartbeat(one, 0) is ErrorCode.ILLEGAL_GENERATION
+    assert fixture.heartbeat(one, 2) is ErrorCode.ILLEGAL_GENERATION
+    pending = fixture.join().got.member_id
+    assert fixture.heartbeat(pending, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_leaving_member_starts_a_rebalance() -> None:
-    bench = GroupCoordinatorFixture()
-    one, two = bench.stable_group(2)
-    assert bench.leave((one, None)).members[0].error_code == 0
-    assert bench.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert bench.join(member_id=two).got.leader == two
+    fixture = GroupCoordinatorFixture()
+    one, two = fixture.stable_group(2)
+    assert fixture.leave((one, None)).members[0].error_code == 0
+    assert fixture.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert fixture.join(member_id=two).got.leader == two
 
 
 def test_the_last_member_to_leave_leaves_an_empty_group_of_the_next_generation() -> None:
-    bench = GroupCoordinatorFixture()
-    one, two = bench.stable_group(2)
-    bench.leave((one, None), (two, None))
-    assert bench.state() == "Empty"
-    bench.pass_time(1_000_000)
-    again, join = bench.come_in()
-    bench.pass_time(3_000)
+    fixture = GroupCoordinatorFixture()
+    one, two = fixture.stable_group(2)
+    fixture.leave((one, None), (two, None))
+    assert fixture.state() == "Empty"
+    fixture.pass_time(1_000_000)
+    again, join = fixture.come_in()
+    fixture.pass_time(3_000)
     assert (join.got.generation_id, join.got.leader) == (3, again)
 
 
 def test_a_member_that_leaves_during_a_rebalance_is_not_awaited() -> None:
-    bench = GroupCoordinatorFixture()
-    one, two = bench.stable_group(2)
-    again = bench.join(member_id=one)
+    fixture = GroupCoordinatorFixture()
+    one, two = fixture.stable_group(2)
+    again = fixture.join(member_id=one)
     assert again.is_waiting
-    bench.leave((two, None))
+    fixture.leave((two, None))
     assert again.got.generation_id == 2
 
 
 def test_a_member_that_leaves_completes_its_waiting_join() -> None:
-    bench = GroupCoordinatorFixture()
-    one, join = bench.come_in()
-    bench.leave((one, None))
+    fixture = GroupCoordinatorFixture()
+    one, join = fixture.come_in()
+    fixture.leave((one, None))
     assert (join.error, join.got.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
-    bench.pass_time(60_000)
-    assert bench.state() == "Empty"
+    fixture.pass_time(60_000)
+    assert fixture.state() == "Empty"
 
 
 def test_a_pending_member_may_leave() -> None:
-    bench = GroupCoordinatorFixture()
-    (one,) = bench.stable_group(1)
-    pending = bench.join().got.member_id
-    again = bench.join(member_id=one)
+    fixture = GroupCoordinatorFixture()
+    (one,) = fixture.stable_group(1)
+    pending = fixture.join().got.member_id
+    again = fixture.join(member_id=one)
     assert again.is_waiting
-    assert bench.leave((pending, None)).members[0].error_code == 0
+    assert fixture.leave((pending, None)).members[0].error_code == 0
     assert again.got.generation_id == 2
 
 
 def test_each_member_of_a_leave_request_has_its_own_result() -> None:
-    bench = GroupCoordinatorFixture()
-    one, two = bench.stable_group(2)
-    answer = bench.leave((one, None), ("stranger", None), (one, None), ("", "no such instance"))
+    fixture = GroupCoordinatorFixture()
+    one, two = fixture.stable_group(2)
+    answer = fixture.leave((one, None), ("stranger", None), (one, None), ("", "no such instance"))
     assert [ErrorCode(m.error_code) for m in answer.members] == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -120,54 +120,54 @@ def test_each_member_of_a_leave_request_has_its_own_result() -> None:
         ErrorCode.UNKNOWN_MEMBER_ID,
     ]
     assert answer.error_code == 0
-    assert bench.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert fixture.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_leave_of_unknown_members_changes_nothing() -> None:
-    bench = GroupCoordinatorFixture()
-    bench.stable_group(1)
-    bench.leave(("stranger", None))
-    assert bench.state() == "Stable"
-    assert bench.leave(("m", None), group_id="unknown").members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert bench.leave(("m", None), group_id="").error_code == ErrorCode.INVALID_GROUP_ID
+    fixture = GroupCoordinatorFixture()
+    fixture.stable_group(1)
+    fixture.leave(("stranger", None))
+    assert fixture.state() == "Stable"
+    assert fixture.leave(("m", None), group_id="unknown").members[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert fixture.leave(("m", None), group_id="").error_code == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_older_versions_have_the_error_of_the_member_at_the_top_level(version: int) -> None:
-    bench = GroupCoordinatorFixture()
-    (one,) = bench.stable_group(1)
-    assert bench.leave(("stranger", None), version=version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    answer = bench.leave((one, None), version=version)
+    fixture = GroupCoordinatorFixture()
+    (one,) = fixture.stable_group(1)
+    assert fixture.leave(("stranger", None), version=version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    answer = fixture.leave((one, None), version=version)
     assert (answer.error_code, answer.members) == (0, ())
-    assert bench.state() == "Empty"
+    assert fixture.state() == "Empty"
 
 
 def test_waiting_requests_get_an_error_when_the_partition_moves() -> None:
-    bench = GroupCoordinatorFixture()
-    one, two = bench.stable_group(2)
-    _, new = bench.come_in()
-    again = bench.join(member_id=one)
-    bench.coordinator.resign()
+    fixture = GroupCoordinatorFixture()
+    one, two = fixture.stable_group(2)
+    _, new = fixture.come_in()
+    again = fixture.join(member_id=one)
+    fixture.coordinator.resign()
     assert [new.error, again.error] == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
-    assert bench.coordinator.next_deadline_ms() is None
-    assert run_steps(bench.coordinator.administration.list_groups((), ())) == []
-    assert bench.heartbeat(two, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fixture.coordinator.next_deadline_ms() is None
+    assert run_steps(fixture.coordinator.administration.list_groups((), ())) == []
+    assert fixture.heartbeat(two, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_waiting_sync_gets_not_coordinator_when_the_partition_moves() -> None:
-    bench = GroupCoordinatorFixture()
-    bench.come_in()
-    two, _ = bench.come_in()
-    bench.pass_time(6_000)
-    waiting = bench.sync(two, 1)
-    bench.coordinator.resign()
+    fixture = GroupCoordinatorFixture()
+    fixture.come_in()
+    two, _ = fixture.come_in()
+    fixture.pass_time(6_000)
+    waiting = fixture.sync(two, 1)
+    fixture.coordinator.resign()
     assert waiting.error is ErrorCode.NOT_COORDINATOR
 
 
 def test_a_reload_restores_members_and_starts_their_sessions() -> None:
-    bench = GroupCoordinatorFixture()
-    one, two = bench.stable_group(2, protocols=[("range", b"wishes")])
-    other = bench.reloaded()
+    fixture = GroupCoordinatorFixture()
+    one, two = fixture.stable_group(2, protocols=[("range", b"wishes")])
+    other = fixture.reloaded()
     assert other.state() == "Stable"
     assert other.sync(two, 1).got.assignment == two.encode()
     described = other.coordinator.administration.describe_group("g", 6)

@@ -61,7 +61,7 @@ MANY = 3_000
 SLICES_OF_MANY = MANY // STEPS_PER_SLICE
 
 
-class Bench:
+class LargeGroupsFixture:
     """A service over one partition; ten steps make a slice."""
 
     def __init__(self) -> None:
@@ -104,50 +104,54 @@ class Bench:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    made = Bench()
-    made.service.start()
-    made.service.on_leadership(0)
+async def fixture() -> AsyncIterator[LargeGroupsFixture]:
+    fixture = LargeGroupsFixture()
+    fixture.service.start()
+    fixture.service.on_leadership(0)
     await loop_iterations(20)
-    yield made
-    await made.service.stop()
+    yield fixture
+    await fixture.service.stop()
 
 
-async def test_offsets_of_many_groups_are_fetched_in_slices(bench: Bench) -> None:
-    await bench.commit("g1")
-    turns, before = Turns(), bench.slices.slice_count
-    found = await bench.fetch_everything(*(f"g{number}" for number in range(MANY)))
+async def test_offsets_of_many_groups_are_fetched_in_slices(fixture: LargeGroupsFixture) -> None:
+    await fixture.commit("g1")
+    turns, before = Turns(), fixture.slices.slice_count
+    fetched = await fixture.fetch_everything(*(f"g{number}" for number in range(MANY)))
     turns.stop()
-    assert found == [(0, 1 if number == 1 else 0) for number in range(MANY)]
-    assert bench.slices.slice_count - before >= 2 * SLICES_OF_MANY
+    assert fetched == [(0, 1 if number == 1 else 0) for number in range(MANY)]
+    assert fixture.slices.slice_count - before >= 2 * SLICES_OF_MANY
     assert turns.count >= 2 * SLICES_OF_MANY - 5
 
 
-async def test_many_offsets_of_a_group_are_committed_and_fetched_in_slices(bench: Bench) -> None:
-    await bench.commit("g", MANY)
-    assert bench.slices.slice_count >= SLICES_OF_MANY
-    before = bench.slices.slice_count
-    assert await bench.fetch_everything("g") == [(0, MANY)]
-    assert bench.slices.slice_count - before >= SLICES_OF_MANY
+async def test_many_offsets_of_a_group_are_committed_and_fetched_in_slices(
+    fixture: LargeGroupsFixture,
+) -> None:
+    await fixture.commit("g", MANY)
+    assert fixture.slices.slice_count >= SLICES_OF_MANY
+    before = fixture.slices.slice_count
+    assert await fixture.fetch_everything("g") == [(0, MANY)]
+    assert fixture.slices.slice_count - before >= SLICES_OF_MANY
     topics = (OffsetFetchRequestTopics(name="t", partition_indexes=tuple(range(MANY))),)
     group = OffsetFetchRequestGroup(group_id="g", topics=topics)
-    (answer,) = await bench.service.fetch_offsets((group,), False)
-    assert [found.committed_offset for found in answer.topics[0].partitions] == list(range(MANY))
+    (answer,) = await fixture.service.fetch_offsets((group,), False)
+    assert [fetched.committed_offset for fetched in answer.topics[0].partitions] == list(range(MANY))
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-async def test_many_topics_are_fetched_in_slices_in_an_early_version(bench: Bench, is_named: bool) -> None:
+async def test_many_topics_are_fetched_in_slices_in_an_early_version(
+    fixture: LargeGroupsFixture, is_named: bool
+) -> None:
     topics = [
         OffsetCommitRequestTopic(name=f"t{number}", partitions=(OffsetCommitRequestPartition(),))
         for number in range(MANY)
     ]
-    await bench.service.commit_offsets(OffsetCommitRequest(group_id="g", topics=tuple(topics)), 9)
+    await fixture.service.commit_offsets(OffsetCommitRequest(group_id="g", topics=tuple(topics)), 9)
     image: Any = SimpleNamespace(topics_by_name={}, topics_by_id={})
     slices = counted_slices()
     named = tuple(OffsetFetchRequestTopic(name=topic.name, partition_indexes=(0,)) for topic in topics)
     header = RequestHeader(ApiKey.OFFSET_FETCH, 7, 0, "c")
     context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ClientInformation())
-    handler = OffsetFetchHandler(bench.service, TopicAccess(lambda: image, slices, ALLOW_EVERYTHING))
+    handler = OffsetFetchHandler(fixture.service, TopicAccess(lambda: image, slices, ALLOW_EVERYTHING))
     request = OffsetFetchRequest(group_id="g", topics=named if is_named else None)
     response = await handler.handle(context, request)
     assert [topic.name for topic in response.topics] == [topic.name for topic in topics]
@@ -155,24 +159,26 @@ async def test_many_topics_are_fetched_in_slices_in_an_early_version(bench: Benc
     assert slices.slice_count >= (7 if is_named else 3) * SLICES_OF_MANY
 
 
-async def _fetch_topics(bench: Bench, *groups: OffsetFetchRequestGroup) -> OffsetFetchResponse:
+async def _fetch_topics(fixture: LargeGroupsFixture, *groups: OffsetFetchRequestGroup) -> OffsetFetchResponse:
     image: Any = SimpleNamespace(topics_by_name={"t": SimpleNamespace(id=UUID(int=1))}, topics_by_id={})
     header = RequestHeader(ApiKey.OFFSET_FETCH, 9, 0, "c")
     context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ClientInformation())
-    topics = TopicAccess(lambda: image, bench.slices, ALLOW_EVERYTHING)
-    handler = OffsetFetchHandler(bench.service, topics)
+    topics = TopicAccess(lambda: image, fixture.slices, ALLOW_EVERYTHING)
+    handler = OffsetFetchHandler(fixture.service, topics)
     return await handler.handle(context, OffsetFetchRequest(groups=groups))
 
 
-async def test_several_groups_with_many_partitions_are_compared_in_slices(bench: Bench) -> None:
+async def test_several_groups_with_many_partitions_are_compared_in_slices(
+    fixture: LargeGroupsFixture,
+) -> None:
     """A hash of a whole group would take long: no step reads more than one partition."""
     indexes = _CountedIndexes(range(MANY))
     topics: Any = (OffsetFetchRequestTopics(name="t", partition_indexes=indexes),)  # type: ignore[arg-type]
     groups = [OffsetFetchRequestGroup(group_id=f"g{number}", topics=topics) for number in range(3)]
-    before = bench.slices.slice_count
-    response = await _fetch_topics(bench, *groups)
+    before = fixture.slices.slice_count
+    response = await _fetch_topics(fixture, *groups)
     assert [len(group.topics[0].partitions) for group in response.groups] == [MANY] * 3
-    assert bench.slices.slice_count - before >= 6 * SLICES_OF_MANY
+    assert fixture.slices.slice_count - before >= 6 * SLICES_OF_MANY
     assert indexes.hash_count == 0
 
 
@@ -186,8 +192,8 @@ class _CountedIndexes(tuple[int, ...]):
         return super().__hash__()
 
 
-async def test_each_partition_of_a_group_is_fetched_once(bench: Bench) -> None:
-    await bench.commit("g", 3)
+async def test_each_partition_of_a_group_is_fetched_once(fixture: LargeGroupsFixture) -> None:
+    await fixture.commit("g", 3)
 
     def requested(*topics: tuple[str, tuple[int, ...]]) -> OffsetFetchRequestGroup:
         named = tuple(OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in topics)
@@ -195,79 +201,83 @@ async def test_each_partition_of_a_group_is_fetched_once(bench: Bench) -> None:
 
     everything = OffsetFetchRequestGroup(group_id="g", topics=None)
     response = await _fetch_topics(
-        bench,
+        fixture,
         requested(("t", (0, 1, 0)), ("u", ()), ("t", (1, 2))),
         requested(("t", (0,)), ("t", (2, 4)), ("u", ())),
         requested(("t", (0,))),
         everything,
         everything,
     )
-    found = [
+    fetched = [
         [(topic.name, [each.partition_index for each in topic.partitions]) for topic in group.topics]
         for group in response.groups
     ]
-    assert found == [[("t", [0, 1]), ("u", []), ("t", [2])], [("t", [4])], [("t", [0, 1, 2])]]
+    assert fetched == [[("t", [0, 1]), ("u", []), ("t", [2])], [("t", [4])], [("t", [0, 1, 2])]]
 
 
-async def test_a_commit_whose_group_moves_before_the_write_is_refused(bench: Bench) -> None:
-    committing = asyncio.ensure_future(bench.commit("g", MANY))
-    await eventually(lambda: bench.slices.pending_count > 0)
-    bench.service.on_resignation(0)
+async def test_a_commit_whose_group_moves_before_the_write_is_refused(fixture: LargeGroupsFixture) -> None:
+    committing = asyncio.ensure_future(fixture.commit("g", MANY))
+    await eventually(lambda: fixture.slices.pending_count > 0)
+    fixture.service.on_resignation(0)
     with pytest.raises(KafkaError) as refused:
         await committing
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
-    assert bench.log.end_offset(0) == 0
+    assert fixture.log.end_offset(0) == 0
 
 
-async def test_offsets_of_a_group_that_moves_during_the_fetch_are_not_returned(bench: Bench) -> None:
-    await bench.commit("g", MANY)
-    fetching = asyncio.ensure_future(bench.fetch_everything("g"))
-    await eventually(lambda: bench.slices.pending_count > 0)
-    bench.service.on_resignation(0)
+async def test_offsets_of_a_group_that_moves_during_the_fetch_are_not_returned(
+    fixture: LargeGroupsFixture,
+) -> None:
+    await fixture.commit("g", MANY)
+    fetching = asyncio.ensure_future(fixture.fetch_everything("g"))
+    await eventually(lambda: fixture.slices.pending_count > 0)
+    fixture.service.on_resignation(0)
     assert await fetching == [(ErrorCode.NOT_COORDINATOR, 0)]
 
 
-async def test_many_groups_are_deleted_in_slices(bench: Bench) -> None:
-    await bench.commit("g7")
-    before = bench.slices.slice_count
-    results = await bench.service.delete_groups(f"g{number}" for number in range(MANY))
-    assert bench.slices.slice_count - before >= SLICES_OF_MANY
+async def test_many_groups_are_deleted_in_slices(fixture: LargeGroupsFixture) -> None:
+    await fixture.commit("g7")
+    before = fixture.slices.slice_count
+    results = await fixture.service.delete_groups(f"g{number}" for number in range(MANY))
+    assert fixture.slices.slice_count - before >= SLICES_OF_MANY
     assert [result.error_code for result in results] == [
         ErrorCode.NONE if number == 7 else ErrorCode.GROUP_ID_NOT_FOUND for number in range(MANY)
     ]
-    assert await bench.fetch_everything("g7") == [(0, 0)]
+    assert await fixture.fetch_everything("g7") == [(0, 0)]
 
 
-async def test_groups_are_listed_with_many_filters_in_slices(bench: Bench) -> None:
-    await bench.join("g")
-    before = bench.slices.slice_count
+async def test_groups_are_listed_with_many_filters_in_slices(fixture: LargeGroupsFixture) -> None:
+    await fixture.join("g")
+    before = fixture.slices.slice_count
     states = (*(f"Unknown-{number}" for number in range(MANY)), " completingREBALANCE")
-    listed = await bench.slices.complete(bench.service.list_groups(states, ("Classic",) * MANY))
+    listed = await fixture.slices.complete(fixture.service.list_groups(states, ("Classic",) * MANY))
     assert [group.group_id for group in listed] == ["g"]
-    assert bench.slices.slice_count - before >= 2 * SLICES_OF_MANY
+    assert fixture.slices.slice_count - before >= 2 * SLICES_OF_MANY
 
 
-async def test_many_members_leave_in_slices_once_each(bench: Bench) -> None:
-    joined = await bench.join("g")
+async def test_many_members_leave_in_slices_once_each(fixture: LargeGroupsFixture) -> None:
+    joined = await fixture.join("g")
     identities = [MemberIdentity(member_id=f"unknown-{number}") for number in range(MANY)]
     identities += [MemberIdentity(member_id=joined.member_id)] * 2
-    turns, before = Turns(), bench.slices.slice_count
+    turns, before = Turns(), fixture.slices.slice_count
     request = LeaveGroupRequest(group_id="g", members=tuple(identities))
-    response = await bench.service.leave(request, 5)
+    response = await fixture.service.leave(request, 5)
     turns.stop()
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
     assert [member.error_code for member in response.members] == [unknown] * MANY + [ErrorCode.NONE, unknown]
-    assert bench.slices.slice_count - before >= SLICES_OF_MANY
+    assert fixture.slices.slice_count - before >= SLICES_OF_MANY
     assert turns.count >= SLICES_OF_MANY - 5
 
 
-async def test_a_member_removed_during_a_leave_of_many_is_unknown(bench: Bench) -> None:
-    joined = await bench.join("g")
+async def test_a_member_removed_during_a_leave_of_many_is_unknown(fixture: LargeGroupsFixture) -> None:
+    joined = await fixture.join("g")
     last = MemberIdentity(member_id=joined.member_id)
     members = (*(MemberIdentity(member_id=f"unknown-{number}") for number in range(MANY)), last)
-    leaving = asyncio.ensure_future(bench.service.leave(LeaveGroupRequest(group_id="g", members=members), 5))
-    await eventually(lambda: bench.slices.pending_count > 0)
-    (alone,) = (await bench.service.leave(LeaveGroupRequest(group_id="g", members=(last,)), 5)).members
+    leaving = asyncio.ensure_future(
+        fixture.service.leave(LeaveGroupRequest(group_id="g", members=members), 5)
+    )
+    await eventually(lambda: fixture.slices.pending_count > 0)
+    (alone,) = (await fixture.service.leave(LeaveGroupRequest(group_id="g", members=(last,)), 5)).members
     assert alone.error_code == ErrorCode.NONE
     assert (await leaving).members[-1].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -282,12 +292,12 @@ async def test_an_assignment_too_large_for_a_batch_is_rejected_before_it_is_enco
         return encode_record(record)
 
     monkeypatch.setattr(service, "encode_record", encode_and_count)
-    bench = Bench()
-    bench.service.start()
-    bench.service.on_leadership(0)
+    fixture = LargeGroupsFixture()
+    fixture.service.start()
+    fixture.service.on_leadership(0)
     await loop_iterations(20)
-    bench.log.batch_bytes_max = 1_000_000
-    joined = await bench.join("g")
+    fixture.log.batch_bytes_max = 1_000_000
+    joined = await fixture.join("g")
     assignment = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(1_000_001))
     request = SyncGroupRequest(
         group_id="g",
@@ -295,11 +305,11 @@ async def test_an_assignment_too_large_for_a_batch_is_rejected_before_it_is_enco
         member_id=joined.member_id,
         assignments=(assignment,),
     )
-    assert (await bench.service.sync(request)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (await fixture.service.sync(request)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     small = replace(request, assignments=(replace(assignment, assignment=b"all"),))
-    assert (await bench.service.sync(small)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert (await fixture.service.sync(small)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert max(encoded) == 0
-    await bench.service.stop()
+    await fixture.service.stop()
 
 
 class VerifiedLog:
@@ -322,8 +332,8 @@ class VerifiedLog:
         return self._log.append(partition, [(b"marker", None)])
 
 
-async def test_many_offsets_of_a_transaction_are_committed_in_slices(bench: Bench) -> None:
-    transactions = bench.service.transactions(VerifiedLog(bench.log))
+async def test_many_offsets_of_a_transaction_are_committed_in_slices(fixture: LargeGroupsFixture) -> None:
+    transactions = fixture.service.transactions(VerifiedLog(fixture.log))
     partitions = tuple(
         TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=index)
         for index in range(MANY)
@@ -335,46 +345,48 @@ async def test_many_offsets_of_a_transaction_are_committed_in_slices(bench: Benc
         producer_epoch=0,
         topics=(TxnOffsetCommitRequestTopic(name="t", partitions=partitions),),
     )
-    turns, before = Turns(), bench.slices.slice_count
+    turns, before = Turns(), fixture.slices.slice_count
     response = await transactions.commit_offsets(request, {"t": UUID(int=1)}, 5)
     turns.stop()
     assert [each.error_code for each in response.topics[0].partitions] == [ErrorCode.NONE] * MANY
-    assert bench.slices.slice_count - before >= SLICES_OF_MANY
+    assert fixture.slices.slice_count - before >= SLICES_OF_MANY
     assert turns.count >= SLICES_OF_MANY - 5
-    assert await bench.fetch_everything("g") == [(0, 0)]
+    assert await fixture.fetch_everything("g") == [(0, 0)]
     await transactions.end(0, EndOfTransaction(7, 0, True, 0, 2), 1_000)
-    assert await bench.fetch_everything("g") == [(0, MANY)]
+    assert await fixture.fetch_everything("g") == [(0, MANY)]
 
 
-async def test_offsets_of_many_groups_expire_in_slices_and_a_renewed_one_is_kept(bench: Bench) -> None:
+async def test_offsets_of_many_groups_expire_in_slices_and_a_renewed_one_is_kept(
+    fixture: LargeGroupsFixture,
+) -> None:
     config, groups = group_config(), 10 * GROUPS_PER_PART
     for number in range(groups):
-        await bench.commit(f"g{number}")
-    bench.time.step_wall_clock(config.offsets_retention_ms)
+        await fixture.commit(f"g{number}")
+    fixture.time.step_wall_clock(config.offsets_retention_ms)
     turns = Turns()
-    bench.time.pass_time(config.offsets_retention_check_interval_ms)
+    fixture.time.pass_time(config.offsets_retention_check_interval_ms)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     # The first part has expired; the last group commits again before its part is checked.
-    assert await bench.fetch_everything("g0") == [(0, 0)]
-    await bench.commit(f"g{groups - 1}")
+    assert await fixture.fetch_everything("g0") == [(0, 0)]
+    await fixture.commit(f"g{groups - 1}")
     await eventually(lambda: turns.count > 20)
     turns.stop()
     names = [f"g{number}" for number in range(groups)]
     kept = [
-        name for name, (_, count) in zip(names, await bench.fetch_everything(*names), strict=True) if count
+        name for name, (_, count) in zip(names, await fixture.fetch_everything(*names), strict=True) if count
     ]
     assert kept == [f"g{groups - 1}"]
 
 
-async def test_a_batch_of_many_offsets_is_loaded_in_slices(bench: Bench) -> None:
-    await bench.commit("g", MANY)
-    assert len(bench.log.batches[0]) == 1
-    bench.service.on_resignation(0)
-    bench.service.on_leadership(0)
+async def test_a_batch_of_many_offsets_is_loaded_in_slices(fixture: LargeGroupsFixture) -> None:
+    await fixture.commit("g", MANY)
+    assert len(fixture.log.batches[0]) == 1
+    fixture.service.on_resignation(0)
+    fixture.service.on_leadership(0)
     turns = 0
-    while await bench.fetch_everything("g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)]:
+    while await fixture.fetch_everything("g") == [(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0)]:
         turns += 1
         await asyncio.sleep(0)
     assert turns >= MANY // RECORDS_BETWEEN_PAUSES
-    assert await bench.fetch_everything("g") == [(0, MANY)]
+    assert await fixture.fetch_everything("g") == [(0, MANY)]

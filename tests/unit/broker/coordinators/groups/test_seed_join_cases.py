@@ -16,71 +16,71 @@ def generation(join: Waiting) -> int:
 
 
 def test_case_1_first_rebalance_the_first_member_leads_and_all_joins_complete_together() -> None:
-    bench = GroupCoordinatorFixture()
-    first, join = bench.come_in()
-    joins = [join, *(bench.come_in()[1] for _ in range(2))]
+    fixture = GroupCoordinatorFixture()
+    first, join = fixture.come_in()
+    joins = [join, *(fixture.come_in()[1] for _ in range(2))]
     assert all(j.is_waiting for j in joins)
-    bench.pass_time(6_000)
+    fixture.pass_time(6_000)
     assert [generation(j) for j in joins] == [1, 1, 1]
     assert {j.got.leader for j in joins} == {first}
 
 
 def test_case_2_later_rebalance_the_leader_joins_first_and_all_wait_for_all() -> None:
-    bench = GroupCoordinatorFixture()
-    members = bench.stable_group(3)
+    fixture = GroupCoordinatorFixture()
+    members = fixture.stable_group(3)
     joins = []
     for member in members[:-1]:
-        joins.append(bench.join(member_id=member))
-        assert bench.state() == "PreparingRebalance"
+        joins.append(fixture.join(member_id=member))
+        assert fixture.state() == "PreparingRebalance"
         assert all(j.is_waiting for j in joins)
-    joins.append(bench.join(member_id=members[-1]))
+    joins.append(fixture.join(member_id=members[-1]))
     assert [generation(j) for j in joins] == [2, 2, 2]
     assert joins[0].got.leader == members[0]
 
 
 def test_case_3_followers_that_rejoin_before_the_leader_complete_at_once() -> None:
-    bench = GroupCoordinatorFixture()
-    leader, before_1, before_2, after = bench.stable_group(4)
+    fixture = GroupCoordinatorFixture()
+    leader, before_1, before_2, after = fixture.stable_group(4)
     for follower in (before_1, before_2):
-        assert generation(bench.join(member_id=follower)) == 1
-        assert bench.state() == "Stable"
-    leaders = bench.join(member_id=leader)
-    late = bench.join(member_id=after)
+        assert generation(fixture.join(member_id=follower)) == 1
+        assert fixture.state() == "Stable"
+    leaders = fixture.join(member_id=leader)
+    late = fixture.join(member_id=after)
     assert leaders.is_waiting
     assert late.is_waiting
-    joins = [leaders, late, *(bench.join(member_id=follower) for follower in (before_1, before_2))]
+    joins = [leaders, late, *(fixture.join(member_id=follower) for follower in (before_1, before_2))]
     assert [generation(j) for j in joins] == [2, 2, 2, 2]
 
 
 def test_case_4_a_new_member_joins_first_and_all_wait_while_the_leader_stays_leader() -> None:
-    bench = GroupCoordinatorFixture()
-    leader, follower = bench.stable_group(2)
-    newcomer, join = bench.come_in()
-    assert bench.state() == "PreparingRebalance"
-    joins = [join, bench.join(member_id=follower)]
+    fixture = GroupCoordinatorFixture()
+    leader, follower = fixture.stable_group(2)
+    newcomer, join = fixture.come_in()
+    assert fixture.state() == "PreparingRebalance"
+    joins = [join, fixture.join(member_id=follower)]
     assert all(j.is_waiting for j in joins)
-    joins.append(bench.join(member_id=leader))
+    joins.append(fixture.join(member_id=leader))
     assert [generation(j) for j in joins] == [2, 2, 2]
     assert {j.got.leader for j in joins} == {leader}
     assert newcomer in [m.member_id for m in joins[2].got.members]
 
 
 def test_the_first_change_starts_the_rebalance_and_its_deadline() -> None:
-    bench = GroupCoordinatorFixture()
-    leader, follower = bench.stable_group(2, rebalance_ms=20_000, session_ms=30_000)
-    first = bench.join(member_id=leader, rebalance_ms=20_000, session_ms=30_000)
-    bench.pass_time(12_000)
-    newcomer, second = bench.come_in(rebalance_ms=20_000, session_ms=30_000)
-    bench.pass_time(7_999)
+    fixture = GroupCoordinatorFixture()
+    leader, follower = fixture.stable_group(2, rebalance_ms=20_000, session_ms=30_000)
+    first = fixture.join(member_id=leader, rebalance_ms=20_000, session_ms=30_000)
+    fixture.pass_time(12_000)
+    newcomer, second = fixture.come_in(rebalance_ms=20_000, session_ms=30_000)
+    fixture.pass_time(7_999)
     assert first.is_waiting
     assert second.is_waiting
-    bench.pass_time(1)
+    fixture.pass_time(1)
     assert [generation(first), generation(second)] == [2, 2]
-    assert bench.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert bench.heartbeat(newcomer, 2) is ErrorCode.NONE
+    assert fixture.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fixture.heartbeat(newcomer, 2) is ErrorCode.NONE
 
 
 def test_an_unknown_member_id_is_refused() -> None:
-    bench = GroupCoordinatorFixture()
-    bench.stable_group(1)
-    assert bench.join(member_id="of another life").error is ErrorCode.UNKNOWN_MEMBER_ID
+    fixture = GroupCoordinatorFixture()
+    fixture.stable_group(1)
+    assert fixture.join(member_id="of another life").error is ErrorCode.UNKNOWN_MEMBER_ID

@@ -61,7 +61,7 @@ GROUP = "c"  # kept in partition 0 of 3, "a" in partition 1
 CLIENT = Client("c", "/127.0.0.1")
 
 
-class Bench:
+class GroupServiceFixture:
     """A service with its log and its time."""
 
     def __init__(self, log: MemoryStateLog | None = None, config: GroupConfig = CONFIG) -> None:
@@ -71,7 +71,7 @@ class Bench:
             config, self.log, self.time, self.time, Slices(self.time), new_suffix=lambda: str(uuid4())
         )
 
-    async def serving(self, *partitions: int) -> Bench:
+    async def serving(self, *partitions: int) -> GroupServiceFixture:
         self.service.start()
         for partition in partitions:
             self.service.on_leadership(partition)
@@ -104,8 +104,8 @@ class Bench:
         (response,) = await self.service.fetch_offsets((group,), require_stable)
         if response.error_code:
             return -1, ErrorCode(response.error_code)
-        found = response.topics[0].partitions[0]
-        return found.committed_offset, ErrorCode(found.error_code)
+        partition = response.topics[0].partitions[0]
+        return partition.committed_offset, ErrorCode(partition.error_code)
 
     def join(
         self, member_id: str = "", version: int = 3, group_id: str = GROUP
@@ -140,173 +140,175 @@ class Bench:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    made = await Bench().serving(0)
-    yield made
-    await made.service.stop()
+async def fixture() -> AsyncIterator[GroupServiceFixture]:
+    fixture = await GroupServiceFixture().serving(0)
+    yield fixture
+    await fixture.service.stop()
 
 
-async def test_a_member_joins_syncs_commits_and_leaves(bench: Bench) -> None:
-    member_id = await bench.stable_member()
-    assert bench.heartbeat(member_id) is ErrorCode.NONE
-    assert await bench.commit(5, generation=1, member_id=member_id) is ErrorCode.NONE
-    assert await bench.fetch() == (5, ErrorCode.NONE)
-    assert bench.service.group_counts() == {GroupState.STABLE: 1}
+async def test_a_member_joins_syncs_commits_and_leaves(fixture: GroupServiceFixture) -> None:
+    member_id = await fixture.stable_member()
+    assert fixture.heartbeat(member_id) is ErrorCode.NONE
+    assert await fixture.commit(5, generation=1, member_id=member_id) is ErrorCode.NONE
+    assert await fixture.fetch() == (5, ErrorCode.NONE)
+    assert fixture.service.group_counts() == {GroupState.STABLE: 1}
     leaving = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member_id),))
-    assert (await bench.service.leave(leaving, 5)).members[0].error_code == 0
-    assert bench.service.describe_group(GROUP, 6).group_state == "Empty"
+    assert (await fixture.service.leave(leaving, 5)).members[0].error_code == 0
+    assert fixture.service.describe_group(GROUP, 6).group_state == "Empty"
 
 
-async def test_an_expired_session_is_detected_by_the_timer(bench: Bench) -> None:
-    member_id = await bench.stable_member()
+async def test_an_expired_session_is_detected_by_the_timer(fixture: GroupServiceFixture) -> None:
+    member_id = await fixture.stable_member()
     for _ in range(5):
-        bench.time.pass_time(8_000)
-        assert bench.heartbeat(member_id) is ErrorCode.NONE
-    bench.time.pass_time(10_001)
-    assert bench.service.describe_group(GROUP, 6).group_state == "Empty"
+        fixture.time.pass_time(8_000)
+        assert fixture.heartbeat(member_id) is ErrorCode.NONE
+    fixture.time.pass_time(10_001)
+    assert fixture.service.describe_group(GROUP, 6).group_state == "Empty"
 
 
-async def test_a_change_of_the_wall_clock_ends_no_session(bench: Bench) -> None:
-    member_id = await bench.stable_member()
-    bench.time.step_wall_clock(86_400_000)
-    bench.time.pass_time(1_000)
-    assert bench.heartbeat(member_id) is ErrorCode.NONE
+async def test_a_change_of_the_wall_clock_ends_no_session(fixture: GroupServiceFixture) -> None:
+    member_id = await fixture.stable_member()
+    fixture.time.step_wall_clock(86_400_000)
+    fixture.time.pass_time(1_000)
+    assert fixture.heartbeat(member_id) is ErrorCode.NONE
 
 
-async def test_a_restart_keeps_offsets_and_members(bench: Bench) -> None:
-    member_id = await bench.stable_member()
-    await bench.commit(5, generation=1, member_id=member_id)
-    await bench.service.stop()
-    again = await Bench(bench.log).serving(0)
+async def test_a_restart_keeps_offsets_and_members(fixture: GroupServiceFixture) -> None:
+    member_id = await fixture.stable_member()
+    await fixture.commit(5, generation=1, member_id=member_id)
+    await fixture.service.stop()
+    again = await GroupServiceFixture(fixture.log).serving(0)
     assert await again.fetch() == (5, ErrorCode.NONE)
     assert again.heartbeat(member_id) is ErrorCode.NONE
     assert (await again.sync(member_id, 1)).assignment == b"all"
     await again.service.stop()
 
 
-async def test_requests_for_a_group_of_another_coordinator_are_refused(bench: Bench) -> None:
-    assert bench.service.partition_for(GROUP) == 0
-    assert bench.service.partition_for("a") == 1
+async def test_requests_for_a_group_of_another_coordinator_are_refused(fixture: GroupServiceFixture) -> None:
+    assert fixture.service.partition_for(GROUP) == 0
+    assert fixture.service.partition_for("a") == 1
     expected = ErrorCode.NOT_COORDINATOR
-    assert await bench.commit(5, group_id="a") is expected
-    assert await bench.fetch("a") == (-1, expected)
-    assert (await bench.join(group_id="a")).error_code == expected
-    assert (await bench.service.sync(SyncGroupRequest(group_id="a"))).error_code == expected
-    assert bench.heartbeat("m", group_id="a") is expected
-    assert bench.service.describe_group("a", 6).error_code == expected
-    assert (await bench.service.delete_groups(("a",)))[0].error_code == expected
+    assert await fixture.commit(5, group_id="a") is expected
+    assert await fixture.fetch("a") == (-1, expected)
+    assert (await fixture.join(group_id="a")).error_code == expected
+    assert (await fixture.service.sync(SyncGroupRequest(group_id="a"))).error_code == expected
+    assert fixture.heartbeat("m", group_id="a") is expected
+    assert fixture.service.describe_group("a", 6).error_code == expected
+    assert (await fixture.service.delete_groups(("a",)))[0].error_code == expected
 
 
 async def test_requests_are_refused_before_the_start_and_after_the_stop() -> None:
-    bench = Bench()
+    fixture = GroupServiceFixture()
     expected = ErrorCode.COORDINATOR_NOT_AVAILABLE
     for _ in range(2):
-        assert await bench.commit(5) is expected
-        assert (await bench.join()).error_code == expected
-        assert bench.heartbeat("m") is expected
+        assert await fixture.commit(5) is expected
+        assert (await fixture.join()).error_code == expected
+        assert fixture.heartbeat("m") is expected
         with pytest.raises(KafkaError) as raised:
-            run_steps(bench.service.list_groups((), ()))
+            run_steps(fixture.service.list_groups((), ()))
         assert raised.value.code is expected
-        await bench.serving(0)
-        await bench.service.stop()
+        await fixture.serving(0)
+        await fixture.service.stop()
 
 
 async def test_while_a_partition_is_loading_only_heartbeats_succeed() -> None:
-    bench = Bench()
-    await bench.serving()
-    bench.log.read_gate = asyncio.Event()
-    bench.service.on_leadership(0)
-    await bench.settle()
+    fixture = GroupServiceFixture()
+    await fixture.serving()
+    fixture.log.read_gate = asyncio.Event()
+    fixture.service.on_leadership(0)
+    await fixture.settle()
     expected = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert await bench.commit(5) is expected
-    assert await bench.fetch() == (-1, expected)
-    assert (await bench.join()).error_code == expected
-    assert bench.heartbeat("m") is ErrorCode.NONE
+    assert await fixture.commit(5) is expected
+    assert await fixture.fetch() == (-1, expected)
+    assert (await fixture.join()).error_code == expected
+    assert fixture.heartbeat("m") is ErrorCode.NONE
     with pytest.raises(KafkaError) as raised:
-        run_steps(bench.service.list_groups((), ()))
+        run_steps(fixture.service.list_groups((), ()))
     assert raised.value.code is expected
-    bench.log.read_gate.set()
-    await bench.settle()
-    assert await bench.commit(5) is ErrorCode.NONE
-    await bench.service.stop()
+    fixture.log.read_gate.set()
+    await fixture.settle()
+    assert await fixture.commit(5) is ErrorCode.NONE
+    await fixture.service.stop()
 
 
 async def test_a_partition_that_moves_away_while_loading_is_not_served() -> None:
-    bench = Bench()
-    await bench.serving()
-    bench.log.read_gate = asyncio.Event()
-    bench.service.on_leadership(0)
-    await bench.settle()
-    bench.service.on_resignation(0)
-    bench.log.read_gate.set()
-    await bench.settle()
-    assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
-    bench.service.on_leadership(0)
-    await bench.settle()
-    assert await bench.commit(5) is ErrorCode.NONE
-    await bench.service.stop()
+    fixture = GroupServiceFixture()
+    await fixture.serving()
+    fixture.log.read_gate = asyncio.Event()
+    fixture.service.on_leadership(0)
+    await fixture.settle()
+    fixture.service.on_resignation(0)
+    fixture.log.read_gate.set()
+    await fixture.settle()
+    assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
+    fixture.service.on_leadership(0)
+    await fixture.settle()
+    assert await fixture.commit(5) is ErrorCode.NONE
+    await fixture.service.stop()
 
 
-async def test_repeated_leadership_notifications_change_nothing(bench: Bench) -> None:
-    member_id = await bench.stable_member()
-    bench.service.on_leadership(0)
-    await bench.settle()
-    assert bench.heartbeat(member_id) is ErrorCode.NONE
-    bench.service.on_resignation(1)
+async def test_repeated_leadership_notifications_change_nothing(fixture: GroupServiceFixture) -> None:
+    member_id = await fixture.stable_member()
+    fixture.service.on_leadership(0)
+    await fixture.settle()
+    assert fixture.heartbeat(member_id) is ErrorCode.NONE
+    fixture.service.on_resignation(1)
 
 
-async def test_waiting_joins_and_syncs_get_not_coordinator_when_the_partition_moves(bench: Bench) -> None:
-    joined = bench.join()
-    bench.service.on_resignation(0)
+async def test_waiting_joins_and_syncs_get_not_coordinator_when_the_partition_moves(
+    fixture: GroupServiceFixture,
+) -> None:
+    joined = fixture.join()
+    fixture.service.on_resignation(0)
     assert (await joined).error_code == ErrorCode.NOT_COORDINATOR
-    bench.time.pass_time(1_000_000)
+    fixture.time.pass_time(1_000_000)
 
 
 @pytest.mark.parametrize("error", [OSError(5, "EIO"), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)])
 async def test_an_unreadable_partition_is_not_served(error: Exception) -> None:
-    bench = Bench()
-    bench.log.read_error = error
-    await bench.serving(0)
-    assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
-    assert run_steps(bench.service.list_groups((), ())) == []
-    bench.service.on_resignation(0)
-    bench.log.read_error = None
-    bench.service.on_leadership(0)
-    await bench.settle()
-    assert await bench.commit(5) is ErrorCode.NONE
-    await bench.service.stop()
+    fixture = GroupServiceFixture()
+    fixture.log.read_error = error
+    await fixture.serving(0)
+    assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
+    assert run_steps(fixture.service.list_groups((), ())) == []
+    fixture.service.on_resignation(0)
+    fixture.log.read_error = None
+    fixture.service.on_leadership(0)
+    await fixture.settle()
+    assert await fixture.commit(5) is ErrorCode.NONE
+    await fixture.service.stop()
 
 
 async def test_an_unreadable_partition_is_loaded_again_in_the_next_leader_epoch() -> None:
-    bench = Bench()
-    bench.log.read_error = OSError(5, "EIO")
-    await bench.serving(0)
-    bench.log.read_error = None
-    bench.service.on_leadership(0)
-    await bench.settle()
-    assert await bench.commit(5) is ErrorCode.NONE
-    await bench.service.stop()
+    fixture = GroupServiceFixture()
+    fixture.log.read_error = OSError(5, "EIO")
+    await fixture.serving(0)
+    fixture.log.read_error = None
+    fixture.service.on_leadership(0)
+    await fixture.settle()
+    assert await fixture.commit(5) is ErrorCode.NONE
+    await fixture.service.stop()
 
 
-async def test_a_stopped_coordinator_loads_no_partition(bench: Bench) -> None:
-    await bench.service.stop()
-    bench.service.on_leadership(0)
-    await bench.settle()
+async def test_a_stopped_coordinator_loads_no_partition(fixture: GroupServiceFixture) -> None:
+    await fixture.service.stop()
+    fixture.service.on_leadership(0)
+    await fixture.settle()
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    bench.service.on_resignation(0)
+    fixture.service.on_resignation(0)
 
 
 async def test_a_corrupt_record_prevents_serving_of_its_partition() -> None:
-    bench = Bench()
-    bench.log.append(0, [(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4damaged")])
-    await bench.serving(0)
-    assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
-    await bench.service.stop()
+    fixture = GroupServiceFixture()
+    fixture.log.append(0, [(b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\4damaged")])
+    await fixture.serving(0)
+    assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
+    await fixture.service.stop()
 
 
 async def test_an_invalid_group_record_prevents_serving_of_its_partition_only() -> None:
     """Two members claim one instance id; the groups of this node could not even be listed any more."""
-    bench = Bench()
+    fixture = GroupServiceFixture()
     members = tuple(
         MemberMetadata(
             member_id=member_id,
@@ -324,16 +326,16 @@ async def test_an_invalid_group_record_prevents_serving_of_its_partition_only() 
         protocol_type="consumer", generation=1, protocol="range", leader="one", members=members
     )
     record = GroupMetadataRecord(GroupMetadataKey(group=GROUP), value)
-    bench.log.append(0, [encode_record(record)])
-    await bench.serving(0, 1)
-    assert await bench.commit(5) is ErrorCode.NOT_COORDINATOR
-    assert await bench.commit(5, "a") is ErrorCode.NONE
-    assert [group.group_id for group in run_steps(bench.service.list_groups((), ()))] == ["a"]
-    await bench.service.stop()
+    fixture.log.append(0, [encode_record(record)])
+    await fixture.serving(0, 1)
+    assert await fixture.commit(5) is ErrorCode.NOT_COORDINATOR
+    assert await fixture.commit(5, "a") is ErrorCode.NONE
+    assert [group.group_id for group in run_steps(fixture.service.list_groups((), ()))] == ["a"]
+    await fixture.service.stop()
 
 
 @pytest.mark.parametrize(
-    ("append_error", "told"),
+    ("append_error", "expected"),
     [
         (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR),
@@ -342,140 +344,148 @@ async def test_an_invalid_group_record_prevents_serving_of_its_partition_only() 
     ],
 )
 async def test_kafka_15784_a_commit_that_is_not_appended_changes_nothing(
-    bench: Bench, append_error: ErrorCode, told: ErrorCode
+    fixture: GroupServiceFixture, append_error: ErrorCode, expected: ErrorCode
 ) -> None:
-    bench.log.append_error = append_error
-    assert await bench.commit(5) is told
-    assert await bench.fetch() == (-1, ErrorCode.NONE)
-    bench.log.append_error = None
-    assert await bench.commit(6) is ErrorCode.NONE
+    fixture.log.append_error = append_error
+    assert await fixture.commit(5) is expected
+    assert await fixture.fetch() == (-1, ErrorCode.NONE)
+    fixture.log.append_error = None
+    assert await fixture.commit(6) is ErrorCode.NONE
 
 
-async def test_a_commit_is_acknowledged_and_visible_when_its_record_is_committed(bench: Bench) -> None:
-    bench.log.holds_commits = True
-    commit = asyncio.ensure_future(bench.commit(5))
-    await bench.settle()
+async def test_a_commit_is_acknowledged_and_visible_when_its_record_is_committed(
+    fixture: GroupServiceFixture,
+) -> None:
+    fixture.log.holds_commits = True
+    commit = asyncio.ensure_future(fixture.commit(5))
+    await fixture.settle()
     assert not commit.done()
-    assert await bench.fetch() == (-1, ErrorCode.NONE)
-    bench.log.commit_all()
+    assert await fixture.fetch() == (-1, ErrorCode.NONE)
+    fixture.log.commit_all()
     assert await commit is ErrorCode.NONE
-    assert await bench.fetch() == (5, ErrorCode.NONE)
+    assert await fixture.fetch() == (5, ErrorCode.NONE)
 
 
-async def test_a_slow_commit_is_refused_but_applied_when_its_record_is_committed(bench: Bench) -> None:
-    bench.log.holds_commits = True
-    assert await bench.commit(5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert await bench.fetch() == (-1, ErrorCode.NONE)
-    bench.log.commit_all()
-    await bench.settle()
-    assert await bench.fetch() == (5, ErrorCode.NONE)
+async def test_a_slow_commit_is_refused_but_applied_when_its_record_is_committed(
+    fixture: GroupServiceFixture,
+) -> None:
+    fixture.log.holds_commits = True
+    assert await fixture.commit(5) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await fixture.fetch() == (-1, ErrorCode.NONE)
+    fixture.log.commit_all()
+    await fixture.settle()
+    assert await fixture.fetch() == (5, ErrorCode.NONE)
 
 
-async def test_a_fetch_with_require_stable_waits_for_pending_commits(bench: Bench) -> None:
-    bench.log.holds_commits = True
-    commit = asyncio.ensure_future(bench.commit(5))
-    await bench.settle()
-    fetch = asyncio.ensure_future(bench.fetch(require_stable=True))
-    await bench.settle()
+async def test_a_fetch_with_require_stable_waits_for_pending_commits(fixture: GroupServiceFixture) -> None:
+    fixture.log.holds_commits = True
+    commit = asyncio.ensure_future(fixture.commit(5))
+    await fixture.settle()
+    fetch = asyncio.ensure_future(fixture.fetch(require_stable=True))
+    await fixture.settle()
     assert not fetch.done()
-    bench.log.commit_all()
+    fixture.log.commit_all()
     assert await fetch == (5, ErrorCode.NONE)
     assert await commit is ErrorCode.NONE
 
 
-async def test_a_fetch_with_require_stable_waits_at_most_the_commit_timeout(bench: Bench) -> None:
-    bench.log.holds_commits = True
-    commit = asyncio.ensure_future(bench.commit(5))
-    await bench.settle()
-    assert await bench.fetch(require_stable=True) == (-1, ErrorCode.NOT_COORDINATOR)
+async def test_a_fetch_with_require_stable_waits_at_most_the_commit_timeout(
+    fixture: GroupServiceFixture,
+) -> None:
+    fixture.log.holds_commits = True
+    commit = asyncio.ensure_future(fixture.commit(5))
+    await fixture.settle()
+    assert await fixture.fetch(require_stable=True) == (-1, ErrorCode.NOT_COORDINATOR)
     assert await commit is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 async def test_kafka_15784_an_append_that_fails_after_its_replay_reloads_the_partition(
-    bench: Bench,
+    fixture: GroupServiceFixture,
 ) -> None:
-    member_id = await bench.stable_member()
-    bench.log.holds_commits = True
-    commit = asyncio.ensure_future(bench.commit(5, generation=1, member_id=member_id))
-    await bench.settle()
-    lost = bench.log.batches[0].pop()
-    bench.log.fail_commits(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    member_id = await fixture.stable_member()
+    fixture.log.holds_commits = True
+    commit = asyncio.ensure_future(fixture.commit(5, generation=1, member_id=member_id))
+    await fixture.settle()
+    lost = fixture.log.batches[0].pop()
+    fixture.log.fail_commits(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
     assert lost
     assert await commit is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    bench.log.holds_commits = False
-    await bench.settle()
-    assert await bench.fetch() == (-1, ErrorCode.NONE)
-    assert await bench.commit(6, generation=1, member_id=member_id) is ErrorCode.NONE
+    fixture.log.holds_commits = False
+    await fixture.settle()
+    assert await fixture.fetch() == (-1, ErrorCode.NONE)
+    assert await fixture.commit(6, generation=1, member_id=member_id) is ErrorCode.NONE
 
 
-async def test_pending_commits_and_stable_fetches_fail_when_the_partition_moves(bench: Bench) -> None:
-    bench.log.holds_commits = True
-    commit = asyncio.ensure_future(bench.commit(5))
-    await bench.settle()
-    fetch = asyncio.ensure_future(bench.fetch(require_stable=True))
-    await bench.settle()
-    bench.service.on_resignation(0)
+async def test_pending_commits_and_stable_fetches_fail_when_the_partition_moves(
+    fixture: GroupServiceFixture,
+) -> None:
+    fixture.log.holds_commits = True
+    commit = asyncio.ensure_future(fixture.commit(5))
+    await fixture.settle()
+    fetch = asyncio.ensure_future(fixture.fetch(require_stable=True))
+    await fixture.settle()
+    fixture.service.on_resignation(0)
     assert await commit is ErrorCode.NOT_COORDINATOR
     assert await fetch == (-1, ErrorCode.NOT_COORDINATOR)
-    bench.log.commit_all()
-    await bench.settle()
+    fixture.log.commit_all()
+    await fixture.settle()
 
 
-async def test_an_assignment_that_is_not_appended_starts_a_rebalance(bench: Bench) -> None:
-    joined = bench.join()
-    bench.time.pass_time(3_000)
+async def test_an_assignment_that_is_not_appended_starts_a_rebalance(fixture: GroupServiceFixture) -> None:
+    joined = fixture.join()
+    fixture.time.pass_time(3_000)
     member_id = (await joined).member_id
-    bench.log.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert (await bench.sync(member_id, 1)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    bench.log.append_error = None
-    again = await bench.join(member_id)
+    fixture.log.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await fixture.sync(member_id, 1)).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    fixture.log.append_error = None
+    again = await fixture.join(member_id)
     assert (again.error_code, again.generation_id) == (0, 2)
 
 
-async def test_a_disconnected_client_does_not_affect_others(bench: Bench) -> None:
-    gone, stays = bench.join(), bench.join()
-    task = asyncio.ensure_future(gone)
+async def test_a_disconnected_client_does_not_affect_others(fixture: GroupServiceFixture) -> None:
+    disconnected, remaining = fixture.join(), fixture.join()
+    task = asyncio.ensure_future(disconnected)
     task.cancel()
-    bench.time.pass_time(6_000)
-    assert (await stays).error_code == 0
+    fixture.time.pass_time(6_000)
+    assert (await remaining).error_code == 0
 
 
 async def test_offsets_expire_by_the_timer_in_bounded_batches() -> None:
-    bench = await Bench(config=group_config(offsets_retention_minutes=1)).serving(0)
+    fixture = await GroupServiceFixture(config=group_config(offsets_retention_minutes=1)).serving(0)
     for start in range(0, 1_200, 400):
         partitions = tuple(
             OffsetCommitRequestPartition(partition_index=index, committed_offset=1)
             for index in range(start, start + 400)
         )
         topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
-        await bench.service.commit_offsets(OffsetCommitRequest(group_id=GROUP, topics=(topic,)), 9)
-    assert len(bench.log.batches[0]) == 3
-    bench.time.pass_time(600_000)
-    await bench.settle()
-    assert len(bench.log.batches[0]) == 3 + 3
-    assert run_steps(bench.service.list_groups((), ())) == []
-    assert await bench.fetch() == (-1, ErrorCode.NONE)
-    await bench.service.stop()
+        await fixture.service.commit_offsets(OffsetCommitRequest(group_id=GROUP, topics=(topic,)), 9)
+    assert len(fixture.log.batches[0]) == 3
+    fixture.time.pass_time(600_000)
+    await fixture.settle()
+    assert len(fixture.log.batches[0]) == 3 + 3
+    assert run_steps(fixture.service.list_groups((), ())) == []
+    assert await fixture.fetch() == (-1, ErrorCode.NONE)
+    await fixture.service.stop()
 
 
-async def test_offsets_are_deleted_on_request_and_with_their_topic(bench: Bench) -> None:
-    await bench.commit(5)
+async def test_offsets_are_deleted_on_request_and_with_their_topic(fixture: GroupServiceFixture) -> None:
+    await fixture.commit(5)
     partition = OffsetDeleteRequestPartition(partition_index=0)
     request = OffsetDeleteRequest(
         group_id=GROUP, topics=(OffsetDeleteRequestTopic(name="t", partitions=(partition,)),)
     )
-    response = await bench.service.delete_offsets(request)
+    response = await fixture.service.delete_offsets(request)
     assert response.topics[0].partitions[0].error_code == 0
-    assert await bench.fetch() == (-1, ErrorCode.NONE)
-    await bench.commit(6)
-    bench.service.on_topics_deleted({"t": UUID(int=1)})
-    assert await bench.fetch() == (-1, ErrorCode.NONE)
+    assert await fixture.fetch() == (-1, ErrorCode.NONE)
+    await fixture.commit(6)
+    fixture.service.on_topics_deleted({"t": UUID(int=1)})
+    assert await fixture.fetch() == (-1, ErrorCode.NONE)
 
 
-async def test_a_deleted_group_stays_deleted_after_a_reload(bench: Bench) -> None:
-    await bench.commit(5)
-    assert (await bench.service.delete_groups((GROUP,)))[0].error_code == 0
-    again = await Bench(bench.log).serving(0)
+async def test_a_deleted_group_stays_deleted_after_a_reload(fixture: GroupServiceFixture) -> None:
+    await fixture.commit(5)
+    assert (await fixture.service.delete_groups((GROUP,)))[0].error_code == 0
+    again = await GroupServiceFixture(fixture.log).serving(0)
     assert run_steps(again.service.list_groups((), ())) == []
     await again.service.stop()
 
@@ -488,18 +498,18 @@ async def test_loading_yields_to_others_and_reads_every_record() -> None:
             offset_commit(GROUP, "t", index, CommittedOffset(offset=number, commit_wall_ms=1))
             for index in range(100)
         )
-        await Bench(log).settle()
+        await GroupServiceFixture(log).settle()
         log.append(0, [encode_record(commit) for commit in commits])
-    bench = Bench(log)
-    bench.service.start()
-    bench.service.on_leadership(0)
+    fixture = GroupServiceFixture(log)
+    fixture.service.start()
+    fixture.service.on_leadership(0)
     turns = 0
     async with asyncio.timeout(10):
-        while await bench.fetch() != (39, ErrorCode.NONE):
+        while await fixture.fetch() != (39, ErrorCode.NONE):
             turns += 1
             await asyncio.sleep(0)
     assert turns >= 4_000 // 500
-    await bench.service.stop()
+    await fixture.service.stop()
 
 
 def transactional(offset: int, group_offset: int) -> BatchBuilder:
@@ -534,97 +544,97 @@ def marker(offset: int, kind: int) -> BatchBuilder:
 async def test_transactions_in_the_log_are_loaded_by_their_end_markers(
     kinds: list[int], expected: tuple[int, ErrorCode], stable: tuple[int, ErrorCode]
 ) -> None:
-    bench = Bench()
-    bench.log.append_batch(0, lambda offset: transactional(offset, 5))
+    fixture = GroupServiceFixture()
+    fixture.log.append_batch(0, lambda offset: transactional(offset, 5))
     for kind in kinds:
-        bench.log.append_batch(0, lambda offset, kind=kind: marker(offset, kind))  # type: ignore[misc]
-    await bench.serving(0)
-    assert await bench.fetch() == expected
-    assert await bench.fetch(require_stable=True) == stable
-    await bench.service.stop()
+        fixture.log.append_batch(0, lambda offset, kind=kind: marker(offset, kind))  # type: ignore[misc]
+    await fixture.serving(0)
+    assert await fixture.fetch() == expected
+    assert await fixture.fetch(require_stable=True) == stable
+    await fixture.service.stop()
 
 
 async def test_redpanda_9571_a_leader_with_fetching_followers_may_have_a_successor() -> None:
     """Its heartbeats were late, so the controller chose another; followers had not heard of that yet."""
-    bench = await Bench().serving(0, 1, 2)
-    assert await bench.commit(7) is ErrorCode.NONE
-    bench.log.is_succeeded = True
-    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
-    bench.log.is_succeeded = False
-    assert await bench.fetch() == (7, ErrorCode.NONE)
+    fixture = await GroupServiceFixture().serving(0, 1, 2)
+    assert await fixture.commit(7) is ErrorCode.NONE
+    fixture.log.is_succeeded = True
+    assert await fixture.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    fixture.log.is_succeeded = False
+    assert await fixture.fetch() == (7, ErrorCode.NONE)
 
 
 async def test_a_coordinator_with_a_possible_successor_serves_nothing_from_memory() -> None:
-    bench = await Bench().serving(0, 1, 2)
-    assert await bench.commit(7) is ErrorCode.NONE
-    member = await bench.stable_member()
-    bench.log.is_cut_off = True
-    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
-    assert await bench.commit(8) is ErrorCode.NOT_COORDINATOR
-    assert bench.heartbeat(member) is ErrorCode.NOT_COORDINATOR
-    bench.log.is_cut_off = False
-    assert await bench.fetch() == (7, ErrorCode.NONE)
-    assert bench.heartbeat(member) is ErrorCode.NONE
+    fixture = await GroupServiceFixture().serving(0, 1, 2)
+    assert await fixture.commit(7) is ErrorCode.NONE
+    member = await fixture.stable_member()
+    fixture.log.is_cut_off = True
+    assert await fixture.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    assert await fixture.commit(8) is ErrorCode.NOT_COORDINATOR
+    assert fixture.heartbeat(member) is ErrorCode.NOT_COORDINATOR
+    fixture.log.is_cut_off = False
+    assert await fixture.fetch() == (7, ErrorCode.NONE)
+    assert fixture.heartbeat(member) is ErrorCode.NONE
 
 
-async def test_a_coordinator_with_a_failed_disk_returns_not_coordinator(bench: Bench) -> None:
+async def test_a_coordinator_with_a_failed_disk_returns_not_coordinator(fixture: GroupServiceFixture) -> None:
     """The log is lost before the controller has moved the leadership; clients take other errors for fatal."""
-    assert await bench.commit(7) is ErrorCode.NONE
-    member = await bench.stable_member()
-    bench.log.lost = ErrorCode.KAFKA_STORAGE_ERROR
-    assert await bench.commit(8, generation=1, member_id=member) is ErrorCode.NOT_COORDINATOR
-    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
-    assert await bench.fetch(require_stable=True) == (-1, ErrorCode.NOT_COORDINATOR)
-    assert (await bench.join(member)).error_code == ErrorCode.NOT_COORDINATOR
-    assert (await bench.sync(member, 1)).error_code == ErrorCode.NOT_COORDINATOR
-    assert bench.heartbeat(member) is ErrorCode.NOT_COORDINATOR
-    assert bench.service.describe_group(GROUP, 6).error_code == ErrorCode.NOT_COORDINATOR
-    assert (await bench.service.delete_groups((GROUP,)))[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert await fixture.commit(7) is ErrorCode.NONE
+    member = await fixture.stable_member()
+    fixture.log.lost = ErrorCode.KAFKA_STORAGE_ERROR
+    assert await fixture.commit(8, generation=1, member_id=member) is ErrorCode.NOT_COORDINATOR
+    assert await fixture.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    assert await fixture.fetch(require_stable=True) == (-1, ErrorCode.NOT_COORDINATOR)
+    assert (await fixture.join(member)).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await fixture.sync(member, 1)).error_code == ErrorCode.NOT_COORDINATOR
+    assert fixture.heartbeat(member) is ErrorCode.NOT_COORDINATOR
+    assert fixture.service.describe_group(GROUP, 6).error_code == ErrorCode.NOT_COORDINATOR
+    assert (await fixture.service.delete_groups((GROUP,)))[0].error_code == ErrorCode.NOT_COORDINATOR
     leaving = LeaveGroupRequest(group_id=GROUP, members=(MemberIdentity(member_id=member),))
     with pytest.raises(KafkaError) as refusal:
-        await bench.service.leave(leaving, 5)
+        await fixture.service.leave(leaving, 5)
     assert refusal.value.code is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_disk_failure_completes_waiting_joins_at_once(bench: Bench) -> None:
-    waiting = bench.join()
+async def test_a_disk_failure_completes_waiting_joins_at_once(fixture: GroupServiceFixture) -> None:
+    waiting = fixture.join()
     lost = RoleChanges(removed=[TopicPartition(GROUP_METADATA_TOPIC, 0), TopicPartition("t", 1)])
-    roles = CoordinatorRoles({GROUP_METADATA_TOPIC: bench.service})
+    roles = CoordinatorRoles({GROUP_METADATA_TOPIC: fixture.service})
     roles.on_roles_changed(lost, MetadataImage(cluster_id="c"))
     assert (await waiting).error_code == ErrorCode.NOT_COORDINATOR
-    assert await bench.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
+    assert await fixture.fetch() == (-1, ErrorCode.NOT_COORDINATOR)
 
 
 async def test_a_new_member_that_disconnects_during_its_join_is_removed() -> None:
     """What it says about itself once stayed in memory until its session ended."""
-    bench = await Bench().serving(0)
-    gone, stays = asyncio.ensure_future(bench.join()), asyncio.ensure_future(bench.join())
-    await bench.settle()
-    memory = bench.service.member_memory
+    fixture = await GroupServiceFixture().serving(0)
+    disconnected, remaining = asyncio.ensure_future(fixture.join()), asyncio.ensure_future(fixture.join())
+    await fixture.settle()
+    memory = fixture.service.member_memory
     before_bytes = memory.used_bytes
-    gone.cancel()
-    await bench.settle()
+    disconnected.cancel()
+    await fixture.settle()
     assert memory.used_bytes == before_bytes // 2
-    bench.time.pass_time(10_000)
-    await bench.settle()
-    joined = stays.result()
+    fixture.time.pass_time(10_000)
+    await fixture.settle()
+    joined = remaining.result()
     assert (joined.error_code, len(joined.members)) == (0, 1)
 
 
 async def test_an_existing_member_that_disconnects_during_a_rejoin_keeps_its_place() -> None:
-    bench = await Bench().serving(0)
-    first = asyncio.ensure_future(bench.join())
-    bench.time.pass_time(10_000)
-    await bench.settle()
+    fixture = await GroupServiceFixture().serving(0)
+    first = asyncio.ensure_future(fixture.join())
+    fixture.time.pass_time(10_000)
+    await fixture.settle()
     member_id = first.result().member_id
-    newcomer = asyncio.ensure_future(bench.join())
-    again = asyncio.ensure_future(bench.join(member_id, version=9))
-    await bench.settle()
-    third = asyncio.ensure_future(bench.join())
-    rejoined = asyncio.ensure_future(bench.join(member_id, version=9))
-    await bench.settle()
+    newcomer = asyncio.ensure_future(fixture.join())
+    again = asyncio.ensure_future(fixture.join(member_id, version=9))
+    await fixture.settle()
+    third = asyncio.ensure_future(fixture.join())
+    rejoined = asyncio.ensure_future(fixture.join(member_id, version=9))
+    await fixture.settle()
     rejoined.cancel()
-    await bench.settle()
-    assert member_id in {member.member_id for member in bench.service.describe_group(GROUP, 5).members}
+    await fixture.settle()
+    assert member_id in {member.member_id for member in fixture.service.describe_group(GROUP, 5).members}
     for task in (newcomer, again, third):
         task.cancel()

@@ -6,195 +6,195 @@ from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.protocol.errors import ErrorCode
 
 
-def stable(bench: GroupCoordinatorFixture, *instances: str, **options: object) -> dict[str, str]:
+def stable(fixture: GroupCoordinatorFixture, *instances: str, **options: object) -> dict[str, str]:
     """A stable group of static members; the first leads. Member ids by instance."""
-    joins = [bench.join(instance=instance, **options) for instance in instances]  # type: ignore[arg-type]
-    bench.pass_time(6_000)
+    joins = [fixture.join(instance=instance, **options) for instance in instances]  # type: ignore[arg-type]
+    fixture.pass_time(6_000)
     members = [join.got.member_id for join in joins]
-    bench.sync_all(members, 1)
+    fixture.sync_all(members, 1)
     return dict(zip(instances, members, strict=True))
 
 
 def test_a_static_member_joins_with_one_request() -> None:
-    bench = GroupCoordinatorFixture()
-    join = bench.join(instance="i")
-    bench.pass_time(3_000)
+    fixture = GroupCoordinatorFixture()
+    join = fixture.join(instance="i")
+    fixture.pass_time(3_000)
     assert (join.error, join.got.member_id) == (ErrorCode.NONE, "i-1")
     assert join.got.members[0].group_instance_id == "i"
 
 
 def test_a_restarted_static_follower_gets_its_assignment_without_a_rebalance() -> None:
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b")
-    back = bench.join(instance="b")
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b")
+    back = fixture.join(instance="b")
     assert back.error is ErrorCode.NONE
     assert (back.got.generation_id, back.got.leader, back.got.members) == (1, ids["a"], ())
     assert not back.got.skip_assignment
     assert back.got.member_id != ids["b"]
-    assert bench.state() == "Stable"
-    assert bench.sync(back.got.member_id, 1, instance="b").got.assignment == ids["b"].encode()
-    assert bench.heartbeat(ids["a"], 1) is ErrorCode.NONE
+    assert fixture.state() == "Stable"
+    assert fixture.sync(back.got.member_id, 1, instance="b").got.assignment == ids["b"].encode()
+    assert fixture.heartbeat(ids["a"], 1) is ErrorCode.NONE
 
 
 def test_a_restarted_static_leader_gets_skip_assignment() -> None:
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b")
-    back = bench.join(instance="a", version=9)
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b")
+    back = fixture.join(instance="a", version=9)
     assert back.got.skip_assignment
     assert back.got.leader == back.got.member_id
     assert {m.member_id for m in back.got.members} == {back.got.member_id, ids["b"]}
 
 
 def test_a_restarted_static_leader_of_an_older_version_gets_its_previous_id_as_leader() -> None:
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b")
-    back = bench.join(instance="a", version=8)
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b")
+    back = fixture.join(instance="a", version=8)
     assert (back.got.leader, back.got.members, back.got.skip_assignment) == (ids["a"], (), False)
-    assert bench.sync(back.got.member_id, 1, instance="a").got.assignment == ids["a"].encode()
+    assert fixture.sync(back.got.member_id, 1, instance="a").got.assignment == ids["a"].encode()
 
 
 def test_the_new_member_id_survives_a_reload() -> None:
-    bench = GroupCoordinatorFixture()
-    stable(bench, "a")
-    back = bench.join(instance="a").got.member_id
-    other = bench.reloaded()
+    fixture = GroupCoordinatorFixture()
+    stable(fixture, "a")
+    back = fixture.join(instance="a").got.member_id
+    other = fixture.reloaded()
     assert other.heartbeat(back, 1, instance="a") is ErrorCode.NONE
 
 
 def test_the_previous_incarnation_is_fenced() -> None:
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b")
-    bench.join(instance="b")
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b")
+    fixture.join(instance="b")
     old = ids["b"]
-    assert bench.heartbeat(old, 1, instance="b") is ErrorCode.FENCED_INSTANCE_ID
-    assert bench.heartbeat(old, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert bench.sync(old, 1, instance="b").error is ErrorCode.FENCED_INSTANCE_ID
-    assert bench.join(member_id=old, instance="b").error is ErrorCode.FENCED_INSTANCE_ID
-    assert bench.commit({("t", 0): 1}, member_id=old, generation=1, instance="b") == [
+    assert fixture.heartbeat(old, 1, instance="b") is ErrorCode.FENCED_INSTANCE_ID
+    assert fixture.heartbeat(old, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fixture.sync(old, 1, instance="b").error is ErrorCode.FENCED_INSTANCE_ID
+    assert fixture.join(member_id=old, instance="b").error is ErrorCode.FENCED_INSTANCE_ID
+    assert fixture.commit({("t", 0): 1}, member_id=old, generation=1, instance="b") == [
         ErrorCode.FENCED_INSTANCE_ID
     ]
-    assert bench.leave((old, "b")).members[0].error_code == ErrorCode.FENCED_INSTANCE_ID
+    assert fixture.leave((old, "b")).members[0].error_code == ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_waiting_requests_of_the_previous_incarnation_are_fenced() -> None:
-    bench = GroupCoordinatorFixture()
-    first = bench.join(instance="a")
-    second = bench.join(instance="a")
+    fixture = GroupCoordinatorFixture()
+    first = fixture.join(instance="a")
+    second = fixture.join(instance="a")
     assert first.error is ErrorCode.FENCED_INSTANCE_ID
-    bench.pass_time(3_000)
+    fixture.pass_time(3_000)
     assert second.got.leader == second.got.member_id
 
-    follower = bench.join(instance="b")
-    assert bench.join(member_id=second.got.member_id, instance="a").error is ErrorCode.NONE
-    waiting = bench.sync(follower.got.member_id, 2, instance="b")
-    bench.join(instance="b")
+    follower = fixture.join(instance="b")
+    assert fixture.join(member_id=second.got.member_id, instance="a").error is ErrorCode.NONE
+    waiting = fixture.sync(follower.got.member_id, 2, instance="b")
+    fixture.join(instance="b")
     assert waiting.error is ErrorCode.FENCED_INSTANCE_ID
 
 
 def test_a_restarted_static_member_with_the_same_selected_protocol_causes_no_rebalance() -> None:
-    bench = GroupCoordinatorFixture()
-    stable(bench, "a", "b")
-    assert bench.join(instance="b", protocols=[("range", b"other topics")]).error is ErrorCode.NONE
-    assert bench.state() == "Stable"
+    fixture = GroupCoordinatorFixture()
+    stable(fixture, "a", "b")
+    assert fixture.join(instance="b", protocols=[("range", b"other topics")]).error is ErrorCode.NONE
+    assert fixture.state() == "Stable"
 
 
 def test_a_restarted_static_member_with_another_selected_protocol_causes_a_rebalance() -> None:
-    bench = GroupCoordinatorFixture()
+    fixture = GroupCoordinatorFixture()
     both = [("range", b""), ("sticky", b"")]
-    stable(bench, "a", protocols=both)
-    back = bench.join(instance="a", protocols=[("sticky", b""), ("range", b"")])
+    stable(fixture, "a", protocols=both)
+    back = fixture.join(instance="a", protocols=[("sticky", b""), ("range", b"")])
     assert (back.got.generation_id, back.got.protocol_name) == (2, "sticky")
 
 
 def test_a_static_member_restarted_in_completing_rebalance_starts_a_rebalance() -> None:
-    bench = GroupCoordinatorFixture()
-    joins = {instance: bench.join(instance=instance) for instance in "ab"}
-    bench.pass_time(6_000)
-    back = bench.join(instance="b")
+    fixture = GroupCoordinatorFixture()
+    joins = {instance: fixture.join(instance=instance) for instance in "ab"}
+    fixture.pass_time(6_000)
+    back = fixture.join(instance="b")
     assert back.is_waiting
-    assert bench.state() == "PreparingRebalance"
-    bench.join(member_id=joins["a"].got.member_id, instance="a")
+    assert fixture.state() == "PreparingRebalance"
+    fixture.join(member_id=joins["a"].got.member_id, instance="a")
     assert back.got.generation_id == 2
 
 
 def test_an_unknown_instance_is_an_unknown_member() -> None:
-    bench = GroupCoordinatorFixture()
-    (one,) = bench.stable_group(1)
-    assert bench.heartbeat(one, 1, instance="i") is ErrorCode.UNKNOWN_MEMBER_ID
+    fixture = GroupCoordinatorFixture()
+    (one,) = fixture.stable_group(1)
+    assert fixture.heartbeat(one, 1, instance="i") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_static_member_that_does_not_rejoin_stays_until_its_session_expires() -> None:
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b", session_ms=30_000, rebalance_ms=10_000)
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b", session_ms=30_000, rebalance_ms=10_000)
     options = {"session_ms": 30_000, "rebalance_ms": 10_000}
-    again = bench.join(member_id=ids["a"], instance="a", **options)  # type: ignore[arg-type]
-    bench.pass_time(10_000)
+    again = fixture.join(member_id=ids["a"], instance="a", **options)  # type: ignore[arg-type]
+    fixture.pass_time(10_000)
     assert again.got.generation_id == 2
     assert {m.group_instance_id for m in again.got.members} == {"a", "b"}
-    bench.sync(ids["a"], 2, {}, instance="a")
-    assert bench.heartbeat(ids["b"], 2, instance="b") is ErrorCode.NONE
+    fixture.sync(ids["a"], 2, {}, instance="a")
+    assert fixture.heartbeat(ids["b"], 2, instance="b") is ErrorCode.NONE
 
 
 def test_a_rebalance_without_joins_is_extended_while_static_members_have_sessions() -> None:
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b", session_ms=60_000, rebalance_ms=10_000)
-    newcomer, join = bench.come_in(session_ms=6_000, rebalance_ms=10_000)
-    bench.leave((newcomer, None))
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b", session_ms=60_000, rebalance_ms=10_000)
+    newcomer, join = fixture.come_in(session_ms=6_000, rebalance_ms=10_000)
+    fixture.leave((newcomer, None))
     assert join.error is ErrorCode.UNKNOWN_MEMBER_ID
-    bench.pass_time(10_000)
-    assert bench.state() == "PreparingRebalance"
-    again = bench.join(member_id=ids["b"], instance="b")
-    bench.pass_time(10_000)
+    fixture.pass_time(10_000)
+    assert fixture.state() == "PreparingRebalance"
+    again = fixture.join(member_id=ids["b"], instance="b")
+    fixture.pass_time(10_000)
     assert (again.got.generation_id, again.got.leader) == (2, ids["b"])
 
 
 def test_remove_members_removes_a_static_member_by_its_instance_id() -> None:
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b")
-    answer = bench.leave(("", "b"))
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b")
+    answer = fixture.leave(("", "b"))
     assert (answer.members[0].member_id, answer.members[0].group_instance_id) == ("", "b")
     assert answer.members[0].error_code == 0
-    assert bench.heartbeat(ids["b"], 1, instance="b") is ErrorCode.UNKNOWN_MEMBER_ID
-    assert bench.heartbeat(ids["a"], 1, instance="a") is ErrorCode.REBALANCE_IN_PROGRESS
+    assert fixture.heartbeat(ids["b"], 1, instance="b") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert fixture.heartbeat(ids["a"], 1, instance="a") is ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_failed_write_of_a_new_member_id_keeps_the_previous_one() -> None:
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b")
-    bench.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    refused = bench.join(instance="b", protocols=[("range", b"new")])
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b")
+    fixture.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    refused = fixture.join(instance="b", protocols=[("range", b"new")])
     assert (refused.error, refused.got.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
-    assert bench.heartbeat(ids["b"], 1, instance="b") is ErrorCode.NONE
-    assert bench.coordinator.administration.describe_group("g", 6).members[1].member_metadata == b""
-    bench.pass_time(9_999)
-    assert bench.heartbeat(ids["b"], 1, instance="b") is ErrorCode.NONE
+    assert fixture.heartbeat(ids["b"], 1, instance="b") is ErrorCode.NONE
+    assert fixture.coordinator.administration.describe_group("g", 6).members[1].member_metadata == b""
+    fixture.pass_time(9_999)
+    assert fixture.heartbeat(ids["b"], 1, instance="b") is ErrorCode.NONE
 
 
 def test_a_static_member_whose_new_id_is_being_written_joins_a_new_rebalance() -> None:
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b")
-    bench.holds_commits = True
-    back = bench.join(instance="b")
-    bench.join(member_id=ids["a"], instance="a")
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b")
+    fixture.holds_commits = True
+    back = fixture.join(instance="b")
+    fixture.join(member_id=ids["a"], instance="a")
     assert back.got.generation_id == 2
-    bench.commit_all()
-    assert bench.state() == "CompletingRebalance"
+    fixture.commit_all()
+    assert fixture.state() == "CompletingRebalance"
 
 
 def test_the_session_of_a_restarted_static_member_starts_at_its_response() -> None:
     """Its deadline had passed while it waited for us; if it dies now its partitions must go to others."""
-    bench = GroupCoordinatorFixture()
-    ids = stable(bench, "a", "b")
-    bench.holds_commits = True
-    back = bench.join(instance="b")
+    fixture = GroupCoordinatorFixture()
+    ids = stable(fixture, "a", "b")
+    fixture.holds_commits = True
+    back = fixture.join(instance="b")
     for _ in range(3):
-        bench.pass_time(8_000)
-        assert bench.heartbeat(ids["a"], 1) is ErrorCode.NONE
+        fixture.pass_time(8_000)
+        assert fixture.heartbeat(ids["a"], 1) is ErrorCode.NONE
     assert back.is_waiting
-    bench.holds_commits = False
-    bench.commit_all()
+    fixture.holds_commits = False
+    fixture.commit_all()
     assert back.error is ErrorCode.NONE
-    bench.pass_time(9_000)
-    assert bench.heartbeat(ids["a"], 1) is ErrorCode.NONE
-    bench.pass_time(2_000)
-    assert bench.heartbeat(ids["a"], 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    fixture.pass_time(9_000)
+    assert fixture.heartbeat(ids["a"], 1) is ErrorCode.NONE
+    fixture.pass_time(2_000)
+    assert fixture.heartbeat(ids["a"], 1) is ErrorCode.REBALANCE_IN_PROGRESS

@@ -86,169 +86,169 @@ class Transactions(GroupCoordinatorFixture):
 
 
 def test_an_offset_in_a_transaction_is_visible_after_the_commit() -> None:
-    bench = Transactions()
-    bench.in_transaction(PRODUCER, 0, 5)
-    assert bench.offset("t", 0) == (-1, ErrorCode.NONE)
-    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    assert bench.state() == "Empty"
-    bench.end(PRODUCER, commit=True)
-    assert bench.offset("t", 0, require_stable=True) == (5, ErrorCode.NONE)
+    fixture = Transactions()
+    fixture.in_transaction(PRODUCER, 0, 5)
+    assert fixture.offset("t", 0) == (-1, ErrorCode.NONE)
+    assert fixture.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert fixture.state() == "Empty"
+    fixture.end(PRODUCER, commit=True)
+    assert fixture.offset("t", 0, require_stable=True) == (5, ErrorCode.NONE)
 
 
 def test_an_offset_in_an_aborted_transaction_is_not_visible() -> None:
-    bench = Transactions()
-    bench.commit({("t", 0): 3})
-    bench.in_transaction(PRODUCER, 0, 5)
-    assert bench.offset("t", 0) == (3, ErrorCode.NONE)
-    bench.end(PRODUCER, commit=False)
-    assert bench.offset("t", 0, require_stable=True) == (3, ErrorCode.NONE)
+    fixture = Transactions()
+    fixture.commit({("t", 0): 3})
+    fixture.in_transaction(PRODUCER, 0, 5)
+    assert fixture.offset("t", 0) == (3, ErrorCode.NONE)
+    fixture.end(PRODUCER, commit=False)
+    assert fixture.offset("t", 0, require_stable=True) == (3, ErrorCode.NONE)
 
 
 @pytest.mark.parametrize("commit", [False, True])
 def test_an_offset_is_unstable_until_the_marker_of_its_transaction_is_replicated(commit: bool) -> None:
-    bench = Transactions()
-    bench.commit({("t", 0): 3})
-    bench.in_transaction(PRODUCER, 0, 5)
-    bench.append_end(PRODUCER, commit=commit)
-    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    assert bench.offset("t", 0) == (3, ErrorCode.NONE)
-    bench.replicate()
-    assert bench.offset("t", 0, require_stable=True) == (5 if commit else 3, ErrorCode.NONE)
+    fixture = Transactions()
+    fixture.commit({("t", 0): 3})
+    fixture.in_transaction(PRODUCER, 0, 5)
+    fixture.append_end(PRODUCER, commit=commit)
+    assert fixture.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert fixture.offset("t", 0) == (3, ErrorCode.NONE)
+    fixture.replicate()
+    assert fixture.offset("t", 0, require_stable=True) == (5 if commit else 3, ErrorCode.NONE)
 
 
 def test_partitions_outside_of_the_transaction_are_stable() -> None:
-    bench = Transactions()
-    bench.commit({("t", 1): 3})
-    bench.in_transaction(PRODUCER, 0, 5)
-    assert bench.offset("t", 1, require_stable=True) == (3, ErrorCode.NONE)
+    fixture = Transactions()
+    fixture.commit({("t", 1): 3})
+    fixture.in_transaction(PRODUCER, 0, 5)
+    assert fixture.offset("t", 1, require_stable=True) == (3, ErrorCode.NONE)
 
 
 def test_a_later_committed_offset_prevails_over_the_transactions() -> None:
-    bench = Transactions()
-    bench.in_transaction(PRODUCER, 0, 5)
-    bench.commit({("t", 0): 9})
-    bench.end(PRODUCER, commit=True)
-    assert bench.offset("t", 0) == (9, ErrorCode.NONE)
+    fixture = Transactions()
+    fixture.in_transaction(PRODUCER, 0, 5)
+    fixture.commit({("t", 0): 9})
+    fixture.end(PRODUCER, commit=True)
+    assert fixture.offset("t", 0) == (9, ErrorCode.NONE)
 
 
 def test_a_partition_is_unstable_until_both_of_its_transactions_end() -> None:
-    bench = Transactions()
-    bench.in_transaction(PRODUCER, 0, 5)
-    bench.in_transaction(PRODUCER, 0, 6)
-    bench.in_transaction(OTHER_PRODUCER, 0, 7)
-    bench.end(PRODUCER, commit=True)
-    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    bench.end(OTHER_PRODUCER, commit=False)
-    assert bench.offset("t", 0, require_stable=True) == (6, ErrorCode.NONE)
+    fixture = Transactions()
+    fixture.in_transaction(PRODUCER, 0, 5)
+    fixture.in_transaction(PRODUCER, 0, 6)
+    fixture.in_transaction(OTHER_PRODUCER, 0, 7)
+    fixture.end(PRODUCER, commit=True)
+    assert fixture.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    fixture.end(OTHER_PRODUCER, commit=False)
+    assert fixture.offset("t", 0, require_stable=True) == (6, ErrorCode.NONE)
 
 
 def test_the_end_of_a_transaction_without_offsets_changes_nothing() -> None:
-    bench = Transactions()
-    bench.end(PRODUCER, commit=True)
-    assert bench.offsets() == {}
+    fixture = Transactions()
+    fixture.end(PRODUCER, commit=True)
+    assert fixture.offsets() == {}
 
 
 def test_neither_offset_nor_group_expires_while_a_transaction_is_open() -> None:
-    bench = Transactions(group_config(offsets_retention_minutes=1))
-    bench.commit({("t", 0): 3})
-    bench.in_transaction(PRODUCER, 0, 5)
-    bench.pass_time(3_600_000)
-    assert bench.expire() == 0
-    bench.end(PRODUCER, commit=False)
-    assert bench.expire() == 2
+    fixture = Transactions(group_config(offsets_retention_minutes=1))
+    fixture.commit({("t", 0): 3})
+    fixture.in_transaction(PRODUCER, 0, 5)
+    fixture.pass_time(3_600_000)
+    assert fixture.expire() == 0
+    fixture.end(PRODUCER, commit=False)
+    assert fixture.expire() == 2
 
 
 def test_deleting_an_offset_removes_it_from_open_transactions() -> None:
-    bench = Transactions()
-    bench.in_transaction(PRODUCER, 0, 5)
-    bench.in_transaction(OTHER_PRODUCER, 0, 6)
+    fixture = Transactions()
+    fixture.in_transaction(PRODUCER, 0, 5)
+    fixture.in_transaction(OTHER_PRODUCER, 0, 6)
     topic = OffsetDeleteRequestTopic(name="t", partitions=(OffsetDeleteRequestPartition(partition_index=0),))
-    bench.finish(bench.coordinator.offsets.delete(OffsetDeleteRequest(group_id="g", topics=(topic,))))
-    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.NONE)
-    bench.end(PRODUCER, commit=True)
-    bench.end(OTHER_PRODUCER, commit=True)
-    assert bench.offsets() == {}
+    fixture.finish(fixture.coordinator.offsets.delete(OffsetDeleteRequest(group_id="g", topics=(topic,))))
+    assert fixture.offset("t", 0, require_stable=True) == (-1, ErrorCode.NONE)
+    fixture.end(PRODUCER, commit=True)
+    fixture.end(OTHER_PRODUCER, commit=True)
+    assert fixture.offsets() == {}
 
 
 def test_deleting_the_group_removes_its_offsets_from_open_transactions() -> None:
-    bench = Transactions()
-    bench.commit({("t", 1): 3})
-    bench.in_transaction(PRODUCER, 0, 5)
-    (result,) = bench.finish(bench.coordinator.administration.delete_groups(("g",)))
+    fixture = Transactions()
+    fixture.commit({("t", 1): 3})
+    fixture.in_transaction(PRODUCER, 0, 5)
+    (result,) = fixture.finish(fixture.coordinator.administration.delete_groups(("g",)))
     assert result.error_code == 0
-    bench.end(PRODUCER, commit=True)
-    assert bench.offsets() == {}
+    fixture.end(PRODUCER, commit=True)
+    assert fixture.offsets() == {}
 
 
 def test_kip_447_a_commit_with_the_current_generation_is_accepted() -> None:
-    bench = Transactions()
-    (member,) = bench.stable_group(1)
-    assert bench.commit_in_transaction(member_id=member, generation=1) is ErrorCode.NONE
-    assert bench.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    bench.end(PRODUCER, commit=True)
-    assert bench.offset("t", 0, require_stable=True) == (5, ErrorCode.NONE)
+    fixture = Transactions()
+    (member,) = fixture.stable_group(1)
+    assert fixture.commit_in_transaction(member_id=member, generation=1) is ErrorCode.NONE
+    assert fixture.offset("t", 0, require_stable=True) == (-1, ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    fixture.end(PRODUCER, commit=True)
+    assert fixture.offset("t", 0, require_stable=True) == (5, ErrorCode.NONE)
 
 
 def test_kip_447_a_commit_with_a_stale_generation_is_refused() -> None:
-    bench = Transactions()
-    zombie, other = bench.stable_group(2)
-    bench.leave((zombie, None))
-    assert bench.commit_in_transaction(member_id=zombie, generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
-    rejoined = bench.join(member_id=other)
+    fixture = Transactions()
+    zombie, other = fixture.stable_group(2)
+    fixture.leave((zombie, None))
+    assert fixture.commit_in_transaction(member_id=zombie, generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
+    rejoined = fixture.join(member_id=other)
     assert rejoined.error is ErrorCode.NONE
-    assert bench.commit_in_transaction(member_id=other, generation=1) is ErrorCode.ILLEGAL_GENERATION
+    assert fixture.commit_in_transaction(member_id=other, generation=1) is ErrorCode.ILLEGAL_GENERATION
     # Not even while the group awaits an assignment is the present generation refused.
-    assert bench.commit_in_transaction(member_id=other, generation=2) is ErrorCode.NONE
+    assert fixture.commit_in_transaction(member_id=other, generation=2) is ErrorCode.NONE
 
 
 def test_kip_447_a_commit_of_a_replaced_static_member_is_fenced() -> None:
-    bench = Transactions()
-    first = bench.join(instance="i")
-    bench.pass_time(3_000)
+    fixture = Transactions()
+    first = fixture.join(instance="i")
+    fixture.pass_time(3_000)
     member = first.got.member_id
-    bench.sync_all([member], 1)
-    again = bench.join(instance="i").got.member_id
-    fenced = bench.commit_in_transaction(member_id=member, generation=1, instance="i")
+    fixture.sync_all([member], 1)
+    again = fixture.join(instance="i").got.member_id
+    fenced = fixture.commit_in_transaction(member_id=member, generation=1, instance="i")
     assert fenced is ErrorCode.FENCED_INSTANCE_ID
-    assert bench.commit_in_transaction(member_id=again, generation=1, instance="i") is ErrorCode.NONE
+    assert fixture.commit_in_transaction(member_id=again, generation=1, instance="i") is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("has_members", [False, True])
 def test_commits_without_generation_from_before_kip_447_are_accepted(has_members: bool) -> None:
-    bench = Transactions()
+    fixture = Transactions()
     if has_members:
-        bench.stable_group(1)
-    assert bench.commit_in_transaction() is ErrorCode.NONE
+        fixture.stable_group(1)
+    assert fixture.commit_in_transaction() is ErrorCode.NONE
 
 
 def test_an_unknown_group_has_no_generations() -> None:
-    bench = Transactions()
-    assert bench.commit_in_transaction(member_id="m", generation=3) is ErrorCode.ILLEGAL_GENERATION
-    assert bench.commit_in_transaction() is ErrorCode.NONE
-    assert bench.state() == "Empty"
+    fixture = Transactions()
+    assert fixture.commit_in_transaction(member_id="m", generation=3) is ErrorCode.ILLEGAL_GENERATION
+    assert fixture.commit_in_transaction() is ErrorCode.NONE
+    assert fixture.state() == "Empty"
 
 
 def test_a_transactional_commit_does_not_extend_a_session() -> None:
-    bench = Transactions()
-    (member,) = bench.stable_group(1)
-    bench.pass_time(6_000)
-    assert bench.commit_in_transaction(member_id=member, generation=1) is ErrorCode.NONE
-    bench.pass_time(5_000)
-    assert bench.state() == "Empty"
+    fixture = Transactions()
+    (member,) = fixture.stable_group(1)
+    fixture.pass_time(6_000)
+    assert fixture.commit_in_transaction(member_id=member, generation=1) is ErrorCode.NONE
+    fixture.pass_time(5_000)
+    assert fixture.state() == "Empty"
 
 
 def test_oversized_metadata_is_refused_in_a_transaction() -> None:
-    bench = Transactions(group_config(offset_metadata_max_bytes=3))
-    assert bench.commit_in_transaction(metadata="four") is ErrorCode.OFFSET_METADATA_TOO_LARGE
-    assert bench.commit_in_transaction(metadata="two") is ErrorCode.NONE
-    bench.end(PRODUCER, commit=True)
-    (topic,) = run_steps(bench.coordinator.offset_fetch.fetch_all("g", True))
+    fixture = Transactions(group_config(offset_metadata_max_bytes=3))
+    assert fixture.commit_in_transaction(metadata="four") is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert fixture.commit_in_transaction(metadata="two") is ErrorCode.NONE
+    fixture.end(PRODUCER, commit=True)
+    (topic,) = run_steps(fixture.coordinator.offset_fetch.fetch_all("g", True))
     assert (topic.topic_id, topic.partitions[0].metadata) == (TOPIC_ID, "two")
 
 
 def test_the_offset_of_a_deleted_topic_is_not_restored_by_the_end_of_a_transaction() -> None:
-    bench = Transactions()
-    bench.commit_in_transaction(5)
-    bench.perform(bench.coordinator.offsets.delete_of_topics({"t": TOPIC_ID}))
-    bench.end(PRODUCER, commit=True)
-    assert bench.offsets() == {}
+    fixture = Transactions()
+    fixture.commit_in_transaction(5)
+    fixture.perform(fixture.coordinator.offsets.delete_of_topics({"t": TOPIC_ID}))
+    fixture.end(PRODUCER, commit=True)
+    assert fixture.offsets() == {}

@@ -55,22 +55,22 @@ class Model:
             offsets.pop(partition, None)
 
     def view(self) -> View:
-        seen = []
+        rows = []
         for partition in PARTITIONS:
             offset = self.committed.get(partition, Position(-1, -1)).offset
             is_unstable = any(partition in offsets for offsets in self.pending.values())
             error = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else ErrorCode.NONE
-            seen.append((offset, -1 if is_unstable else offset, error))
-        return tuple(seen)
+            rows.append((offset, -1 if is_unstable else offset, error))
+        return tuple(rows)
 
 
 def view_of(coordinator: GroupCoordinator) -> View:
-    asked = (OffsetFetchRequestTopics(name="t", partition_indexes=PARTITIONS),)
-    (seen,) = run_steps(coordinator.offset_fetch.fetch("g", asked, False))
-    (stable,) = run_steps(coordinator.offset_fetch.fetch("g", asked, True))
+    requested = (OffsetFetchRequestTopics(name="t", partition_indexes=PARTITIONS),)
+    (unstable,) = run_steps(coordinator.offset_fetch.fetch("g", requested, False))
+    (stable,) = run_steps(coordinator.offset_fetch.fetch("g", requested, True))
     return tuple(
         (one.committed_offset, other.committed_offset, ErrorCode(other.error_code))
-        for one, other in zip(seen.partitions, stable.partitions, strict=True)
+        for one, other in zip(unstable.partitions, stable.partitions, strict=True)
     )
 
 
@@ -106,12 +106,12 @@ async def one_step(node: TransactionalNode, model: Model, chance: random.Random,
             await node.load_groups()
 
 
-async def seen(node: TransactionalNode) -> View:
-    found = []
+async def view_over_requests(node: TransactionalNode) -> View:
+    offsets = []
     for partition in PARTITIONS:
         offset, _ = await node.offset(partition, require_stable=False)
-        found.append((offset, *await node.offset(partition)))
-    return tuple(found)
+        offsets.append((offset, *await node.offset(partition)))
+    return tuple(offsets)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -125,7 +125,7 @@ async def test_transactional_offsets_equal_a_reference_model_after_every_reload(
     for number in range(STEPS):
         await one_step(node, model, chance, number)
         views[log.log_end_offset] = model.view()
-        assert await seen(node) == model.view(), f"seed {seed}, step {number}"
+        assert await view_over_requests(node) == model.view(), f"seed {seed}, step {number}"
     await node.stop()
 
     # Another coordinator that loads the log sees at each of its offsets what this one saw there.

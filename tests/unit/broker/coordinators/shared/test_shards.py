@@ -40,7 +40,7 @@ class Idle:
     def resign(self) -> None: ...
 
 
-class Bench:
+class ShardsFixture:
     """One partition more than are read at once."""
 
     def __init__(self) -> None:
@@ -57,53 +57,53 @@ class Bench:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    made = Bench()
-    made.shards.start()
-    yield made
-    await made.shards.stop()
+async def fixture() -> AsyncIterator[ShardsFixture]:
+    fixture = ShardsFixture()
+    fixture.shards.start()
+    yield fixture
+    await fixture.shards.stop()
 
 
-async def test_partitions_that_cannot_commit_do_not_delay_loading_of_others(bench: Bench) -> None:
+async def test_partitions_that_cannot_commit_do_not_delay_loading_of_others(fixture: ShardsFixture) -> None:
     """They wait until enough replicas are back, which may take hours."""
     for partition in range(LAST):
-        bench.log.uncommitted[partition] = asyncio.Event()
+        fixture.log.uncommitted[partition] = asyncio.Event()
     for partition in range(PARTITIONS):
-        bench.shards.on_leadership(partition)
-    await eventually(lambda: bench.state(LAST) is ShardState.ACTIVE)
-    assert [bench.state(partition) for partition in range(LAST)] == [ShardState.LOADING] * LAST
-    bench.log.uncommitted[0].set()
-    await eventually(lambda: bench.state(0) is ShardState.ACTIVE)
+        fixture.shards.on_leadership(partition)
+    await eventually(lambda: fixture.state(LAST) is ShardState.ACTIVE)
+    assert [fixture.state(partition) for partition in range(LAST)] == [ShardState.LOADING] * LAST
+    fixture.log.uncommitted[0].set()
+    await eventually(lambda: fixture.state(0) is ShardState.ACTIVE)
 
 
-async def test_a_partition_that_moves_before_it_is_committed_is_not_served(bench: Bench) -> None:
-    committed = bench.log.uncommitted[0] = asyncio.Event()
-    bench.shards.on_leadership(0)
-    await eventually(lambda: bench.state(0) is ShardState.LOADING)
-    shard = bench.shards.get(0)
+async def test_a_partition_that_moves_before_it_is_committed_is_not_served(fixture: ShardsFixture) -> None:
+    committed = fixture.log.uncommitted[0] = asyncio.Event()
+    fixture.shards.on_leadership(0)
+    await eventually(lambda: fixture.state(0) is ShardState.LOADING)
+    shard = fixture.shards.get(0)
     assert shard is not None
-    bench.shards.on_resignation(0)
+    fixture.shards.on_resignation(0)
     committed.set()
-    bench.shards.on_leadership(0)
-    await eventually(lambda: bench.state(0) is ShardState.ACTIVE)
+    fixture.shards.on_leadership(0)
+    await eventually(lambda: fixture.state(0) is ShardState.ACTIVE)
     assert shard.state is ShardState.CLOSED
 
 
 async def test_a_partition_that_moves_with_uncommitted_records_logs_no_error(
-    bench: Bench,
+    fixture: ShardsFixture,
 ) -> None:
     """The waiting append is refused by the metadata, and the shard closed, before its callbacks run."""
     unhandled = Unhandled(asyncio.get_running_loop())
-    bench.shards.on_leadership(0)
-    await eventually(lambda: bench.state(0) is ShardState.ACTIVE)
-    shard = bench.shards.get(0)
+    fixture.shards.on_leadership(0)
+    await eventually(lambda: fixture.state(0) is ShardState.ACTIVE)
+    shard = fixture.shards.get(0)
     assert shard is not None
-    bench.log.holds_commits = True
+    fixture.log.holds_commits = True
     outcomes: list[ErrorCode] = []
     for _ in range(2):
         shard.perform(Writes(["a record"]), outcomes.append)
-    bench.log.fail_commits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    bench.shards.on_resignation(0)
+    fixture.log.fail_commits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    fixture.shards.on_resignation(0)
     assert outcomes == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
     del shard
     assert await unhandled.reports() == []

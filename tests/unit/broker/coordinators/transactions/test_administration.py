@@ -14,14 +14,16 @@ from tidelog.protocol.steps import run_steps
 ONGOING = TransactionState.ONGOING
 
 
-def bench() -> TransactionCoordinatorFixture:
-    made = TransactionCoordinatorFixture()
-    made.put(state=ONGOING, partitions=frozenset({A, B, A._replace(partition=4)}), start_wall_ms=made.now_ms)
-    return made.start()
+def ongoing() -> TransactionCoordinatorFixture:
+    fixture = TransactionCoordinatorFixture()
+    fixture.put(
+        state=ONGOING, partitions=frozenset({A, B, A._replace(partition=4)}), start_wall_ms=fixture.now_ms
+    )
+    return fixture.start()
 
 
 def test_a_transactional_id_is_described_with_its_transaction() -> None:
-    described = bench().core.describe(ID)
+    described = ongoing().core.describe(ID)
     assert (described.error_code, described.transaction_state) == (0, "Ongoing")
     assert (described.producer_id, described.producer_epoch) == (7, 3)
     assert (described.transaction_timeout_ms, described.transaction_start_time_ms) == (60_000, 1_000_000)
@@ -29,7 +31,7 @@ def test_a_transactional_id_is_described_with_its_transaction() -> None:
 
 
 def test_an_unknown_transactional_id_is_not_found() -> None:
-    assert bench().core.describe("other").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert ongoing().core.describe("other").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_an_unknown_transactional_id_is_not_found() -> None:
     ],
 )
 def test_filters_restrict_the_list(wanted: TransactionFilter, is_listed: bool) -> None:
-    made = bench()
-    made.now_ms += 100
-    listed = run_steps(made.core.list(wanted, made.now()))
+    fixture = ongoing()
+    fixture.now_ms += 100
+    listed = run_steps(fixture.core.list(wanted, fixture.now()))
     assert [one.transactional_id for one in listed] == ([ID] if is_listed else [])

@@ -31,122 +31,122 @@ def test_a_new_transactional_id_starts_with_epoch_0() -> None:
 
 @pytest.mark.parametrize("state", STATES_WITHOUT_TRANSACTION)
 def test_a_second_producer_gets_the_next_epoch_and_fences_the_first(state: TransactionState) -> None:
-    bench = TransactionCoordinatorFixture()
-    bench.put(state=state, last_producer_epoch=2)
-    bench.start()
-    assert bench.init(timeout_ms=5_000) == (7, 4)
-    assert (bench.state, bench.metadata.timeout_ms) == (TransactionState.EMPTY, 5_000)
-    assert refusal(lambda: bench.add((7, 3), A)) is ErrorCode.PRODUCER_FENCED
-    assert refusal(lambda: bench.init((7, 3))) is ErrorCode.PRODUCER_FENCED
+    fixture = TransactionCoordinatorFixture()
+    fixture.put(state=state, last_producer_epoch=2)
+    fixture.start()
+    assert fixture.init(timeout_ms=5_000) == (7, 4)
+    assert (fixture.state, fixture.metadata.timeout_ms) == (TransactionState.EMPTY, 5_000)
+    assert refusal(lambda: fixture.add((7, 3), A)) is ErrorCode.PRODUCER_FENCED
+    assert refusal(lambda: fixture.init((7, 3))) is ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("state", STATES_WITHOUT_TRANSACTION)
 def test_a_producer_that_continues_gets_the_next_epoch_and_may_repeat_its_request(
     state: TransactionState,
 ) -> None:
-    bench = TransactionCoordinatorFixture()
-    bench.put(state=state)
-    bench.start()
-    assert bench.init((7, 3)) == (7, 4)
-    assert bench.init((7, 3)) == (7, 4)
-    assert bench.init((7, 4)) == (7, 5)
-    assert refusal(lambda: bench.init((7, 3))) is ErrorCode.PRODUCER_FENCED
-    assert refusal(lambda: bench.init((8, 5))) is ErrorCode.PRODUCER_FENCED
+    fixture = TransactionCoordinatorFixture()
+    fixture.put(state=state)
+    fixture.start()
+    assert fixture.init((7, 3)) == (7, 4)
+    assert fixture.init((7, 3)) == (7, 4)
+    assert fixture.init((7, 4)) == (7, 5)
+    assert refusal(lambda: fixture.init((7, 3))) is ErrorCode.PRODUCER_FENCED
+    assert refusal(lambda: fixture.init((8, 5))) is ErrorCode.PRODUCER_FENCED
 
 
 def test_a_producer_with_an_exhausted_epoch_gets_a_new_id_and_may_repeat_its_request() -> None:
-    bench = TransactionCoordinatorFixture()
-    bench.put(producer_epoch=EPOCH_MAX - 1)
-    bench.start()
-    assert bench.init((7, EPOCH_MAX - 1)) == (101, 0)
-    assert bench.init((7, EPOCH_MAX - 1)) == (101, 0)
-    assert bench.init() == (101, 1)
-    assert refusal(lambda: bench.init((7, EPOCH_MAX - 1))) is ErrorCode.PRODUCER_FENCED
+    fixture = TransactionCoordinatorFixture()
+    fixture.put(producer_epoch=EPOCH_MAX - 1)
+    fixture.start()
+    assert fixture.init((7, EPOCH_MAX - 1)) == (101, 0)
+    assert fixture.init((7, EPOCH_MAX - 1)) == (101, 0)
+    assert fixture.init() == (101, 1)
+    assert refusal(lambda: fixture.init((7, EPOCH_MAX - 1))) is ErrorCode.PRODUCER_FENCED
 
 
 def test_a_new_producer_of_an_exhausted_epoch_gets_a_new_id() -> None:
-    bench = TransactionCoordinatorFixture()
-    bench.put(producer_epoch=EPOCH_MAX - 1)
-    bench.start()
-    assert bench.init() == (101, 0)
+    fixture = TransactionCoordinatorFixture()
+    fixture.put(producer_epoch=EPOCH_MAX - 1)
+    fixture.start()
+    assert fixture.init() == (101, 0)
 
 
 def test_an_old_epoch_of_an_exhausted_id_is_fenced() -> None:
-    bench = TransactionCoordinatorFixture()
-    bench.put(producer_epoch=EPOCH_MAX - 1)
-    bench.start()
-    assert refusal(lambda: bench.init((7, 5))) is ErrorCode.PRODUCER_FENCED
+    fixture = TransactionCoordinatorFixture()
+    fixture.put(producer_epoch=EPOCH_MAX - 1)
+    fixture.start()
+    assert refusal(lambda: fixture.init((7, 5))) is ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize(("version", "epoch"), [(0, 4), (1, 4), (2, 5)])
 def test_an_ongoing_transaction_is_aborted_first(version: int, epoch: int) -> None:
-    bench = TransactionCoordinatorFixture(transaction_version=version)
-    bench.put(state=TransactionState.ONGOING, partitions=frozenset({A, B}), start_wall_ms=STARTED_MS)
-    bench.start()
-    assert bench.init() == (-1, -1), "CONCURRENT_TRANSACTIONS"
-    assert bench.state is TransactionState.PREPARE_ABORT
-    assert bench.metadata.producer_epoch == epoch
-    [marking] = bench.markings
+    fixture = TransactionCoordinatorFixture(transaction_version=version)
+    fixture.put(state=TransactionState.ONGOING, partitions=frozenset({A, B}), start_wall_ms=STARTED_MS)
+    fixture.start()
+    assert fixture.init() == (-1, -1), "CONCURRENT_TRANSACTIONS"
+    assert fixture.state is TransactionState.PREPARE_ABORT
+    assert fixture.metadata.producer_epoch == epoch
+    [marking] = fixture.markings
     assert (marking.partitions, marking.is_commit, marking.producer_epoch) == ({A, B}, False, epoch)
     assert marking.transaction_version == (2 if version == 2 else version)
-    assert refusal(bench.init) is ErrorCode.CONCURRENT_TRANSACTIONS
-    bench.mark()
-    assert bench.state is TransactionState.COMPLETE_ABORT
-    assert bench.init() == (7, epoch + 1)
+    assert refusal(fixture.init) is ErrorCode.CONCURRENT_TRANSACTIONS
+    fixture.mark()
+    assert fixture.state is TransactionState.COMPLETE_ABORT
+    assert fixture.init() == (7, epoch + 1)
 
 
 def test_an_ongoing_transaction_of_another_id_is_unchanged() -> None:
-    bench = TransactionCoordinatorFixture()
-    bench.put(state=TransactionState.ONGOING, partitions=frozenset({A}))
-    bench.start()
-    assert refusal(lambda: bench.init((8, 3))) is ErrorCode.PRODUCER_FENCED
-    assert bench.state is TransactionState.ONGOING
+    fixture = TransactionCoordinatorFixture()
+    fixture.put(state=TransactionState.ONGOING, partitions=frozenset({A}))
+    fixture.start()
+    assert refusal(lambda: fixture.init((8, 3))) is ErrorCode.PRODUCER_FENCED
+    assert fixture.state is TransactionState.ONGOING
 
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_producer_in_its_last_epoch_can_be_fenced_during_a_transaction(version: int) -> None:
-    bench = TransactionCoordinatorFixture(transaction_version=version)
-    bench.put(state=TransactionState.ONGOING, producer_epoch=EPOCH_MAX - 1, partitions=frozenset({A}))
-    bench.start()
-    bench.init()
-    assert bench.markings[0].producer_epoch == EPOCH_MAX
-    bench.mark()
-    assert bench.init() == (101, 0)
+    fixture = TransactionCoordinatorFixture(transaction_version=version)
+    fixture.put(state=TransactionState.ONGOING, producer_epoch=EPOCH_MAX - 1, partitions=frozenset({A}))
+    fixture.start()
+    fixture.init()
+    assert fixture.markings[0].producer_epoch == EPOCH_MAX
+    fixture.mark()
+    assert fixture.init() == (101, 0)
 
 
 @pytest.mark.parametrize("state", [TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT])
 def test_an_init_during_a_prepared_transaction_is_concurrent_transactions(state: TransactionState) -> None:
-    bench = TransactionCoordinatorFixture()
-    bench.put(state=state, partitions=frozenset({A}))
-    bench.start()
-    assert refusal(bench.init) is ErrorCode.CONCURRENT_TRANSACTIONS
-    bench.mark()
-    assert bench.init() == (7, 4)
+    fixture = TransactionCoordinatorFixture()
+    fixture.put(state=state, partitions=frozenset({A}))
+    fixture.start()
+    assert refusal(fixture.init) is ErrorCode.CONCURRENT_TRANSACTIONS
+    fixture.mark()
+    assert fixture.init() == (7, 4)
 
 
 def test_an_init_during_an_uncommitted_transition_is_concurrent_transactions() -> None:
-    bench = TransactionCoordinatorFixture().start()
-    bench.holds_commits = True
-    assert bench.init() == (101, 0)
-    assert refusal(bench.init) is ErrorCode.CONCURRENT_TRANSACTIONS
-    bench.commit()
-    assert bench.init() == (101, 1)
+    fixture = TransactionCoordinatorFixture().start()
+    fixture.holds_commits = True
+    assert fixture.init() == (101, 0)
+    assert refusal(fixture.init) is ErrorCode.CONCURRENT_TRANSACTIONS
+    fixture.commit()
+    assert fixture.init() == (101, 1)
 
 
 def test_a_fencing_that_cannot_be_written_uses_no_epoch() -> None:
-    bench = TransactionCoordinatorFixture()
-    bench.put(state=TransactionState.ONGOING, partitions=frozenset({A}))
-    bench.start()
-    bench.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    fixture = TransactionCoordinatorFixture()
+    fixture.put(state=TransactionState.ONGOING, partitions=frozenset({A}))
+    fixture.start()
+    fixture.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     for _ in range(3):
-        assert refusal(bench.init) is ErrorCode.NOT_ENOUGH_REPLICAS
-    bench.append_error = None
-    bench.init()
-    assert bench.metadata.producer_epoch == 5
+        assert refusal(fixture.init) is ErrorCode.NOT_ENOUGH_REPLICAS
+    fixture.append_error = None
+    fixture.init()
+    assert fixture.metadata.producer_epoch == 5
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
 def test_a_timeout_out_of_bounds_is_refused(timeout_ms: int) -> None:
-    bench = TransactionCoordinatorFixture(transaction_config()).start()
-    assert refusal(lambda: bench.init(timeout_ms=timeout_ms)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    assert bench.core.registry.get(ID) is None
+    fixture = TransactionCoordinatorFixture(transaction_config()).start()
+    assert refusal(lambda: fixture.init(timeout_ms=timeout_ms)) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    assert fixture.core.registry.get(ID) is None

@@ -40,7 +40,7 @@ class Brokers:
         self.fenced: set[int] = set()
         self.errors: dict[TopicPartition, ErrorCode] = {}
         self.failures: list[Exception] = []
-        self.asked: list[tuple[int, WriteTxnMarkersRequest]] = []
+        self.requests: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.gate: asyncio.Event | None = None
 
     def image(self) -> Any:
@@ -52,7 +52,7 @@ class Brokers:
         return SimpleNamespace(topics_by_name=topics, brokers=brokers)
 
     async def request(self, broker: int, request: WriteTxnMarkersRequest, _: type) -> WriteTxnMarkersResponse:
-        self.asked.append((broker, request))
+        self.requests.append((broker, request))
         if self.gate is not None:
             await self.gate.wait()
         if self.failures:
@@ -80,7 +80,7 @@ class Brokers:
         )
 
 
-class Bench:
+class MarkerSenderFixture:
     def __init__(self) -> None:
         self.brokers = Brokers()
         self.time = VirtualTime()
@@ -113,7 +113,7 @@ class Bench:
         self.brokers.gate = asyncio.Event()
         for number in range(REQUESTS_IN_FLIGHT):
             self.send(partition, producer_id=100 + number)
-            await eventually(lambda: len(self.brokers.asked) == number + 1)  # noqa: B023
+            await eventually(lambda: len(self.brokers.requests) == number + 1)  # noqa: B023
 
     def release(self) -> None:
         assert self.brokers.gate is not None
@@ -125,50 +125,50 @@ class Bench:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    made = Bench()
-    yield made
-    await made.sender.close()
+async def fixture() -> AsyncIterator[MarkerSenderFixture]:
+    fixture = MarkerSenderFixture()
+    yield fixture
+    await fixture.sender.close()
 
 
-async def test_each_leader_gets_one_request_with_all_its_markers(bench: Bench) -> None:
-    bench.send(T0, T1, U0)
-    await eventually(lambda: bench.done() == {T0, T1, U0})
-    assert sorted(broker for broker, _ in bench.brokers.asked) == [1, 2]
-    [marker] = dict(bench.brokers.asked)[1].markers
+async def test_each_leader_gets_one_request_with_all_its_markers(fixture: MarkerSenderFixture) -> None:
+    fixture.send(T0, T1, U0)
+    await eventually(lambda: fixture.done() == {T0, T1, U0})
+    assert sorted(broker for broker, _ in fixture.brokers.requests) == [1, 2]
+    [marker] = dict(fixture.brokers.requests)[1].markers
     assert [(topic.name, topic.partition_indexes) for topic in marker.topics] == [("t", (0,)), ("u", (0,))]
     assert (marker.producer_id, marker.producer_epoch, marker.transaction_result) == (7, 5, True)
     assert (marker.coordinator_epoch, marker.transaction_version) == (3, 2)
 
 
-async def test_markers_sent_together_share_a_request(bench: Bench) -> None:
+async def test_markers_sent_together_share_a_request(fixture: MarkerSenderFixture) -> None:
     for producer_id in (7, 8, 9):
-        bench.send(T0, producer_id=producer_id)
-    await eventually(lambda: len(bench.marked) == 3)
-    assert [len(request.markers) for _, request in bench.brokers.asked] == [3]
+        fixture.send(T0, producer_id=producer_id)
+    await eventually(lambda: len(fixture.marked) == 3)
+    assert [len(request.markers) for _, request in fixture.brokers.requests] == [3]
 
 
-async def test_a_marker_does_not_wait_for_the_replication_of_others(bench: Bench) -> None:
-    bench.brokers.gate = asyncio.Event()
-    bench.send(T0)
-    await eventually(lambda: bench.brokers.asked)
-    gate, bench.brokers.gate = bench.brokers.gate, None
-    bench.send(U0, producer_id=8)
-    await eventually(lambda: bench.done() == {U0})
+async def test_a_marker_does_not_wait_for_the_replication_of_others(fixture: MarkerSenderFixture) -> None:
+    fixture.brokers.gate = asyncio.Event()
+    fixture.send(T0)
+    await eventually(lambda: fixture.brokers.requests)
+    gate, fixture.brokers.gate = fixture.brokers.gate, None
+    fixture.send(U0, producer_id=8)
+    await eventually(lambda: fixture.done() == {U0})
     gate.set()
-    await eventually(lambda: bench.done() == {T0, U0})
+    await eventually(lambda: fixture.done() == {T0, U0})
 
 
 async def test_markers_that_wait_for_the_in_flight_limit_share_the_next_request(
-    bench: Bench,
+    fixture: MarkerSenderFixture,
 ) -> None:
-    await bench.fill(T0)
+    await fixture.fill(T0)
     for producer_id in (8, 9):
-        bench.send(T0, producer_id=producer_id)
+        fixture.send(T0, producer_id=producer_id)
         await loop_iterations()
-    bench.release()
-    await eventually(lambda: len(bench.marked) == REQUESTS_IN_FLIGHT + 2)
-    sizes = [len(request.markers) for _, request in bench.brokers.asked]
+    fixture.release()
+    await eventually(lambda: len(fixture.marked) == REQUESTS_IN_FLIGHT + 2)
+    sizes = [len(request.markers) for _, request in fixture.brokers.requests]
     assert sizes == [1] * REQUESTS_IN_FLIGHT + [2]
 
 
@@ -180,14 +180,16 @@ async def test_markers_that_wait_for_the_in_flight_limit_share_the_next_request(
         RuntimeError("bug"),
     ],
 )
-async def test_a_failed_request_is_sent_again_to_the_current_leader(bench: Bench, failure: Exception) -> None:
-    bench.brokers.failures.append(failure)
-    bench.send(T0)
-    await eventually(lambda: bench.sender.transactions_without_leader)
-    bench.brokers.leaders[T0] = 2
-    await bench.retry()
-    await eventually(lambda: bench.done() == {T0})
-    assert [broker for broker, _ in bench.brokers.asked] == [1, 2]
+async def test_a_failed_request_is_sent_again_to_the_current_leader(
+    fixture: MarkerSenderFixture, failure: Exception
+) -> None:
+    fixture.brokers.failures.append(failure)
+    fixture.send(T0)
+    await eventually(lambda: fixture.sender.transactions_without_leader)
+    fixture.brokers.leaders[T0] = 2
+    await fixture.retry()
+    await eventually(lambda: fixture.done() == {T0})
+    assert [broker for broker, _ in fixture.brokers.requests] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -201,14 +203,16 @@ async def test_a_failed_request_is_sent_again_to_the_current_leader(bench: Bench
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-async def test_only_a_partition_that_refused_gets_the_marker_again(bench: Bench, error: ErrorCode) -> None:
-    bench.brokers.errors[T0] = error
-    bench.send(T0, U0)
-    await eventually(lambda: bench.done() == {U0})
-    bench.brokers.errors.clear()
-    await bench.retry()
-    await eventually(lambda: bench.done() == {T0, U0})
-    [marker] = bench.brokers.asked[-1][1].markers
+async def test_only_a_partition_that_refused_gets_the_marker_again(
+    fixture: MarkerSenderFixture, error: ErrorCode
+) -> None:
+    fixture.brokers.errors[T0] = error
+    fixture.send(T0, U0)
+    await eventually(lambda: fixture.done() == {U0})
+    fixture.brokers.errors.clear()
+    await fixture.retry()
+    await eventually(lambda: fixture.done() == {T0, U0})
+    [marker] = fixture.brokers.requests[-1][1].markers
     assert [topic.name for topic in marker.topics] == ["t"]
 
 
@@ -216,94 +220,101 @@ async def test_only_a_partition_that_refused_gets_the_marker_again(bench: Bench,
     "error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT]
 )
 async def test_a_partition_without_an_open_transaction_counts_as_complete(
-    bench: Bench, error: ErrorCode
+    fixture: MarkerSenderFixture, error: ErrorCode
 ) -> None:
-    bench.brokers.errors[T0] = error
-    bench.send(T0)
-    await eventually(lambda: bench.done() == {T0})
+    fixture.brokers.errors[T0] = error
+    fixture.send(T0)
+    await eventually(lambda: fixture.done() == {T0})
 
 
 @pytest.mark.parametrize("is_fenced", [True, False])
-async def test_a_partition_without_a_leader_is_awaited(bench: Bench, is_fenced: bool) -> None:
+async def test_a_partition_without_a_leader_is_awaited(fixture: MarkerSenderFixture, is_fenced: bool) -> None:
     if is_fenced:
-        bench.brokers.fenced.add(1)
+        fixture.brokers.fenced.add(1)
     else:
-        bench.brokers.leaders[T0] = -1
-    bench.send(T0)
-    await bench.retry()
-    assert not bench.brokers.asked
-    bench.brokers.fenced.clear()
-    bench.brokers.leaders[T0] = 2
-    await bench.retry()
-    await eventually(lambda: bench.done() == {T0})
+        fixture.brokers.leaders[T0] = -1
+    fixture.send(T0)
+    await fixture.retry()
+    assert not fixture.brokers.requests
+    fixture.brokers.fenced.clear()
+    fixture.brokers.leaders[T0] = 2
+    await fixture.retry()
+    await eventually(lambda: fixture.done() == {T0})
 
 
-async def test_a_partition_that_is_deleted_needs_no_marker(bench: Bench) -> None:
-    gone = TopicPartition("deleted", 0)
-    bench.send(gone)
-    await eventually(lambda: bench.done() == {gone})
-    assert not bench.brokers.asked
+async def test_a_partition_that_is_deleted_needs_no_marker(fixture: MarkerSenderFixture) -> None:
+    deleted = TopicPartition("deleted", 0)
+    fixture.send(deleted)
+    await eventually(lambda: fixture.done() == {deleted})
+    assert not fixture.brokers.requests
 
 
-async def test_markers_of_a_former_coordinator_are_not_sent(bench: Bench) -> None:
-    bench.brokers.gate = asyncio.Event()
-    bench.send(T0, producer_id=8)
-    await eventually(lambda: bench.brokers.asked)
-    waiting = bench.send(T0, U0)
+async def test_markers_of_a_former_coordinator_are_not_sent(fixture: MarkerSenderFixture) -> None:
+    fixture.brokers.gate = asyncio.Event()
+    fixture.send(T0, producer_id=8)
+    await eventually(lambda: fixture.brokers.requests)
+    waiting = fixture.send(T0, U0)
     await asyncio.sleep(0)
     waiting.is_cancelled = True
-    bench.brokers.gate.set()
-    await eventually(lambda: bench.done() == {T0})
-    bench.send(U0, producer_id=9)
-    await eventually(lambda: bench.done() == {T0, U0})
-    assert [marker.producer_id for _, request in bench.brokers.asked for marker in request.markers] == [8, 9]
+    fixture.brokers.gate.set()
+    await eventually(lambda: fixture.done() == {T0})
+    fixture.send(U0, producer_id=9)
+    await eventually(lambda: fixture.done() == {T0, U0})
+    assert [marker.producer_id for _, request in fixture.brokers.requests for marker in request.markers] == [
+        8,
+        9,
+    ]
 
 
-async def test_the_size_of_a_request_is_bounded(bench: Bench) -> None:
-    bench.brokers.gate = asyncio.Event()
+async def test_the_size_of_a_request_is_bounded(fixture: MarkerSenderFixture) -> None:
+    fixture.brokers.gate = asyncio.Event()
     half = [TopicPartition("big", index) for index in range(PARTITIONS_PER_REQUEST // 2 + 1)]
-    bench.brokers.leaders.update(dict.fromkeys(half, 1))
-    bench.send(T0)
-    await eventually(lambda: bench.brokers.asked)
+    fixture.brokers.leaders.update(dict.fromkeys(half, 1))
+    fixture.send(T0)
+    await eventually(lambda: fixture.brokers.requests)
     for producer_id in (8, 9):
-        bench.send(*half, producer_id=producer_id)
+        fixture.send(*half, producer_id=producer_id)
     await asyncio.sleep(0)
-    bench.brokers.gate.set()
-    await eventually(lambda: len(bench.marked) == 3)
-    assert [len(request.markers) for _, request in bench.brokers.asked] == [1, 1, 1]
+    fixture.brokers.gate.set()
+    await eventually(lambda: len(fixture.marked) == 3)
+    assert [len(request.markers) for _, request in fixture.brokers.requests] == [1, 1, 1]
 
 
-async def test_a_refusing_partition_is_not_retried_with_every_new_transaction(bench: Bench) -> None:
-    bench.brokers.errors[T1] = ErrorCode.NOT_ENOUGH_REPLICAS
-    bench.send(T1)
-    await eventually(lambda: bench.sender.transactions_without_leader)
+async def test_a_refusing_partition_is_not_retried_with_every_new_transaction(
+    fixture: MarkerSenderFixture,
+) -> None:
+    fixture.brokers.errors[T1] = ErrorCode.NOT_ENOUGH_REPLICAS
+    fixture.send(T1)
+    await eventually(lambda: fixture.sender.transactions_without_leader)
     for producer_id in range(8, 12):
-        bench.send(T0, producer_id=producer_id)
-    await eventually(lambda: len(bench.marked) == 4)
-    assert [broker for broker, _ in bench.brokers.asked].count(2) == 1
+        fixture.send(T0, producer_id=producer_id)
+    await eventually(lambda: len(fixture.marked) == 4)
+    assert [broker for broker, _ in fixture.brokers.requests].count(2) == 1
 
 
-async def test_markers_for_an_unavailable_broker_are_sent_to_the_new_leaders(bench: Bench) -> None:
-    await bench.fill(T0)
-    bench.send(U0, producer_id=8)
+async def test_markers_for_an_unavailable_broker_are_sent_to_the_new_leaders(
+    fixture: MarkerSenderFixture,
+) -> None:
+    await fixture.fill(T0)
+    fixture.send(U0, producer_id=8)
     await loop_iterations()
-    bench.brokers.leaders |= {T0: 2, U0: 2}
-    bench.brokers.failures = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
-    bench.release()
-    await bench.retry()
-    await eventually(lambda: bench.done() == {T0, U0})
-    assert [broker for broker, _ in bench.brokers.asked] == [1] * REQUESTS_IN_FLIGHT + [2]
+    fixture.brokers.leaders |= {T0: 2, U0: 2}
+    fixture.brokers.failures = [KafkaError(ErrorCode.REQUEST_TIMED_OUT)]
+    fixture.release()
+    await fixture.retry()
+    await eventually(lambda: fixture.done() == {T0, U0})
+    assert [broker for broker, _ in fixture.brokers.requests] == [1] * REQUESTS_IN_FLIGHT + [2]
 
 
 async def test_markers_that_fail_for_hours_are_logged_in_one_line_per_request(
-    bench: Bench, caplog: pytest.LogCaptureFixture
+    fixture: MarkerSenderFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Every 50 ms a line for each of thousands of transactions would take all of the node's time.
     caplog.set_level("INFO")
-    bench.brokers.errors = {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
+    fixture.brokers.errors = {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
     for producer_id in range(100):
-        bench.send(T0, producer_id=producer_id)
-    await eventually(lambda: bench.sender.transactions_without_leader == 100)
+        fixture.send(T0, producer_id=producer_id)
+    await eventually(lambda: fixture.sender.transactions_without_leader == 100)
     assert len(caplog.records) == 1
     assert "100 transactions" in caplog.text
     assert str(int(ErrorCode.NOT_ENOUGH_REPLICAS)) in caplog.text

@@ -75,14 +75,14 @@ async def test_several_requests_are_in_flight_and_the_next_has_all_that_waits() 
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)
-    asked = []
+    verifications = []
     for number in range(REQUESTS_IN_FLIGHT + 3):
-        asked.append(asyncio.ensure_future(manager.add_or_verify(transaction(f"id-{number}"), [T0])))
+        verifications.append(asyncio.ensure_future(manager.add_or_verify(transaction(f"id-{number}"), [T0])))
         await loop_iterations()
     in_flight = [[f"id-{number}"] for number in range(REQUESTS_IN_FLIGHT)]
     assert requested(coordinator) == in_flight
     coordinator.gate.set()
-    assert await asyncio.gather(*asked) == [{}] * len(asked)
+    assert await asyncio.gather(*verifications) == [{}] * len(verifications)
     waited = [f"id-{REQUESTS_IN_FLIGHT + number}" for number in range(3)]
     assert requested(coordinator) == [*in_flight, waited]
 
@@ -100,13 +100,15 @@ async def test_verifications_of_a_transactional_id_are_sequential_and_merged() -
     coordinator.gate = asyncio.Event()
     coordinator.refusals = {T1: ErrorCode.TRANSACTION_ABORTABLE}
     manager = manager_of(coordinator)
-    asked = []
+    verifications = []
     for epoch, partition in ((0, T0), (0, T1), (0, T0), (1, T0)):
-        asked.append(asyncio.ensure_future(manager.add_or_verify(transaction("tx", epoch), [partition])))
+        verifications.append(
+            asyncio.ensure_future(manager.add_or_verify(transaction("tx", epoch), [partition]))
+        )
         await loop_iterations()
     assert requested(coordinator) == [["tx"]]
     coordinator.gate.set()
-    assert await asyncio.gather(*asked) == [{}, {T1: ErrorCode.TRANSACTION_ABORTABLE}, {}, {}]
+    assert await asyncio.gather(*verifications) == [{}, {T1: ErrorCode.TRANSACTION_ABORTABLE}, {}, {}]
     partitions = [(one.producer_epoch, one.topics[0].partitions) for one in coordinator.asked]
     assert partitions == [(0, (0,)), (0, (1, 0)), (1, (0,))]
 
@@ -117,10 +119,10 @@ async def test_a_verification_of_a_disconnected_client_is_not_sent() -> None:
     manager = manager_of(coordinator)
     first = asyncio.ensure_future(manager.add_or_verify(transaction("tx"), [T0]))
     await loop_iterations()
-    gone = asyncio.ensure_future(manager.add_or_verify(transaction("tx", 1), [T0]))
+    disconnected = asyncio.ensure_future(manager.add_or_verify(transaction("tx", 1), [T0]))
     following = asyncio.ensure_future(manager.add_or_verify(transaction("tx", 2), [T0]))
     await loop_iterations()
-    gone.cancel()
+    disconnected.cancel()
     coordinator.gate.set()
     assert await first == await following == {}
     assert [one.producer_epoch for one in coordinator.asked] == [0, 2]
@@ -143,15 +145,15 @@ async def test_a_waiting_request_gets_a_retriable_error_when_the_node_stops() ->
 
 async def test_a_request_not_started_when_the_node_stops_does_not_delay_others() -> None:
     manager = manager_of(ScriptedCoordinator())
-    asked = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
+    verifications = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
     # The question is lined up, then its request is scheduled; it would begin in the next turn.
     await loop_iterations(2)
     await manager.close()
-    assert await asyncio.wait_for(asked, 5) == {T0: ErrorCode.NETWORK_EXCEPTION}
+    assert await asyncio.wait_for(verifications, 5) == {T0: ErrorCode.NETWORK_EXCEPTION}
 
 
 @pytest.mark.parametrize(
-    ("brokers", "told"),
+    ("brokers", "expected"),
     [
         (UnresponsiveCoordinator(), ErrorCode.UNKNOWN_SERVER_ERROR),
         (LeavesOut(), ErrorCode.UNKNOWN_SERVER_ERROR),
@@ -160,12 +162,12 @@ async def test_a_request_not_started_when_the_node_stops_does_not_delay_others()
     ids=["an answer without the transaction", "an answer without its partitions", "a bug"],
 )
 async def test_invalid_responses_verify_nothing(
-    brokers: UnresponsiveCoordinator | LeavesOut | Breaks, told: ErrorCode
+    brokers: UnresponsiveCoordinator | LeavesOut | Breaks, expected: ErrorCode
 ) -> None:
     manager = manager_of(brokers)
-    assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: told}
+    assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: expected}
     # And it does not keep others from being asked about.
-    assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: told}
+    assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: expected}
     assert manager.failures == 2
 
 
@@ -173,9 +175,9 @@ async def test_a_verification_of_a_disconnected_client_does_not_delay_others() -
     coordinator = ScriptedCoordinator()
     coordinator.gate = asyncio.Event()
     manager = manager_of(coordinator)
-    gone = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
+    disconnected = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
     other = asyncio.ensure_future(manager.add_or_verify(TRANSACTION._replace(transactional_id="other"), [T0]))
     await loop_iterations()
-    gone.cancel()
+    disconnected.cancel()
     coordinator.gate.set()
     assert await other == {}

@@ -36,13 +36,13 @@ class HeldThread(ThreadPoolExecutor):
 
     def __init__(self) -> None:
         super().__init__(1)
-        self.asked = 0
+        self.submission_count = 0
         self.held_at = 0
         self.free = Event()
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.asked += 1
-        is_held = self.asked == self.held_at
+        self.submission_count += 1
+        is_held = self.submission_count == self.held_at
 
         def held() -> Any:
             try:
@@ -53,7 +53,7 @@ class HeldThread(ThreadPoolExecutor):
         return super().submit(held)
 
 
-class World:
+class LogCleanerFixture:
     """A manager of logs on a disk that can fail, and a cleaner that looks every 10 ms."""
 
     def __init__(self) -> None:
@@ -68,8 +68,8 @@ class World:
 
     def log(self, name: str, *, rounds: int = 3, **config: Any) -> PartitionLog:
         """A log with a few sealed segments that all have the same two keys."""
-        given = replace(COMPACTED, **config)
-        log = self.logs.get_or_create(TopicPartition(name, 0), TOPIC_ID, given, 0)
+        settings = replace(COMPACTED, **config)
+        log = self.logs.get_or_create(TopicPartition(name, 0), TOPIC_ID, settings, 0)
         self.write(log, rounds)
         return log
 
@@ -84,35 +84,35 @@ class World:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    made = World()
-    yield made
-    made.thread.free.set()
-    await made.cleaner.close()
-    made.thread.shutdown()
+async def fixture() -> AsyncIterator[LogCleanerFixture]:
+    fixture = LogCleanerFixture()
+    yield fixture
+    fixture.thread.free.set()
+    await fixture.cleaner.close()
+    fixture.thread.shutdown()
 
 
 def is_compacted(log: PartitionLog) -> bool:
     return len(read_log(log)) == 2 and log.first_dirty_offset == log.log_end_offset
 
 
-async def test_dirty_logs_are_compacted_and_the_offset_is_checkpointed(world: World) -> None:
-    first, second = world.log("first"), world.log("second", rounds=5)
-    plain = world.log("plain", cleanup_policy=("delete",))
-    world.cleaner.start()
+async def test_dirty_logs_are_compacted_and_the_offset_is_checkpointed(fixture: LogCleanerFixture) -> None:
+    first, second = fixture.log("first"), fixture.log("second", rounds=5)
+    plain = fixture.log("plain", cleanup_policy=("delete",))
+    fixture.cleaner.start()
     await eventually(lambda: is_compacted(first) and is_compacted(second))
     assert len(read_log(plain)) == 6 and plain.first_dirty_offset is None
 
     def offsets() -> dict[TopicPartition, int]:
-        found: dict[TopicPartition, int] = {}
+        checkpoints: dict[TopicPartition, int] = {}
         for directory in ("/a", "/b"):
-            found |= OffsetCheckpoint(world.disk, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").read()
-        return found
+            checkpoints |= OffsetCheckpoint(fixture.disk, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").read()
+        return checkpoints
 
     await eventually(lambda: offsets() == {first.topic_partition: 6, second.topic_partition: 10})
-    await world.cleaner.close()
-    world.logs.shutdown(0)
-    again = started(world.disk)
+    await fixture.cleaner.close()
+    fixture.logs.shutdown(0)
+    again = started(fixture.disk)
     assert {log.topic_partition: log.first_dirty_offset for log in again.logs} == {
         first.topic_partition: 6,
         second.topic_partition: 10,
@@ -120,104 +120,106 @@ async def test_dirty_logs_are_compacted_and_the_offset_is_checkpointed(world: Wo
     }
 
 
-async def test_a_deleted_partition_is_removed_from_the_checkpoint(world: World) -> None:
-    log = world.log("t")
-    world.cleaner.start()
+async def test_a_deleted_partition_is_removed_from_the_checkpoint(fixture: LogCleanerFixture) -> None:
+    log = fixture.log("t")
+    fixture.cleaner.start()
     await eventually(lambda: is_compacted(log))
-    await world.cleaner.close()
-    world.logs.delete_all([log.topic_partition], 0)
+    await fixture.cleaner.close()
+    fixture.logs.delete_all([log.topic_partition], 0)
     for directory in ("/a", "/b"):
-        assert not OffsetCheckpoint(world.disk, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").read()
-    assert world.log("t", rounds=0).first_dirty_offset is None
+        assert not OffsetCheckpoint(fixture.disk, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").read()
+    assert fixture.log("t", rounds=0).first_dirty_offset is None
 
 
-async def test_a_log_below_the_dirty_ratio_is_not_compacted(world: World) -> None:
-    log = world.log("t", min_cleanable_dirty_ratio=0.6)
-    world.cleaner.start()
+async def test_a_log_below_the_dirty_ratio_is_not_compacted(fixture: LogCleanerFixture) -> None:
+    log = fixture.log("t", min_cleanable_dirty_ratio=0.6)
+    fixture.cleaner.start()
     await eventually(lambda: is_compacted(log))
     before = len(read_log(log))
-    world.write(log, 1)
-    asked = world.thread.asked
-    await eventually(lambda: 0.4 < world.cleaner.max_dirty_ratio < 0.6)
-    assert world.thread.asked == asked and len(read_log(log)) == before + 2
-    world.write(log, 2)
+    fixture.write(log, 1)
+    submission_count = fixture.thread.submission_count
+    await eventually(lambda: 0.4 < fixture.cleaner.max_dirty_ratio < 0.6)
+    assert fixture.thread.submission_count == submission_count and len(read_log(log)) == before + 2
+    fixture.write(log, 2)
     await eventually(lambda: is_compacted(log))
 
 
 async def test_a_corrupt_log_is_excluded_and_others_are_compacted(
-    world: World, caplog: pytest.LogCaptureFixture
+    fixture: LogCleanerFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    damaged = world.log("damaged", rounds=6)
-    world.disk.flip_bit(damaged.segments.first.file.path, 8 * 80)
+    damaged = fixture.log("damaged", rounds=6)
+    fixture.disk.flip_bit(damaged.segments.first.file.path, 8 * 80)
     metrics = BrokerMetrics()
-    report_cleaning(metrics, world.cleaner, world.logs)
+    report_cleaning(metrics, fixture.cleaner, fixture.logs)
     caplog.set_level(logging.ERROR)
-    world.cleaner.start()
-    await eventually(lambda: damaged in world.cleaner.uncleanable)
-    healthy = world.log("healthy")
+    fixture.cleaner.start()
+    await eventually(lambda: damaged in fixture.cleaner.uncleanable)
+    healthy = fixture.log("healthy")
     await eventually(lambda: is_compacted(healthy))
     assert "Cannot compact damaged-0: " in caplog.text and "checksum" in caplog.text
-    assert len(world.logs.directories.online) == 2
-    found = exposed(metrics, "kafka_log_logcleaner")
-    assert found["manager_uncleanable_bytes"] in (0, damaged.size_bytes)
-    assert found["_deadthreadcount"] == 0
-    assert 0 < found["_cleaner_recopy_percent"] < 100
+    assert len(fixture.logs.directories.online) == 2
+    exposed_metrics = exposed(metrics, "kafka_log_logcleaner")
+    assert exposed_metrics["manager_uncleanable_bytes"] in (0, damaged.size_bytes)
+    assert exposed_metrics["_deadthreadcount"] == 0
+    assert 0 < exposed_metrics["_cleaner_recopy_percent"] < 100
 
 
-async def test_compaction_resumes_after_a_full_disk(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    log = world.log("t")
-    world.disk.free_bytes = 10
-    world.cleaner.start()
+async def test_compaction_resumes_after_a_full_disk(
+    fixture: LogCleanerFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = fixture.log("t")
+    fixture.disk.free_bytes = 10
+    fixture.cleaner.start()
     await eventually(lambda: "it is retried later" in caplog.text)
-    assert len(world.logs.directories.online) == 2 and not world.cleaner.uncleanable
+    assert len(fixture.logs.directories.online) == 2 and not fixture.cleaner.uncleanable
     assert len(read_log(log)) == 6
-    world.disk.free_bytes = None
+    fixture.disk.free_bytes = None
     await eventually(lambda: is_compacted(log))
 
 
-async def test_a_log_that_does_not_fit_on_the_disk_does_not_delay_others(world: World) -> None:
-    large = world.log("large", rounds=1)
+async def test_a_log_that_does_not_fit_on_the_disk_does_not_delay_others(fixture: LogCleanerFixture) -> None:
+    large = fixture.log("large", rounds=1)
     for number in range(20):
         append_keyed(large, (f"{number}", "x" * 1000))
     roll(large)
-    small = world.log("small")
+    small = fixture.log("small")
     small.set_first_dirty_offset(2)  # less dirty than the other
-    world.disk.free_bytes = 2000
-    world.cleaner.start()
+    fixture.disk.free_bytes = 2000
+    fixture.cleaner.start()
     await eventually(lambda: is_compacted(small))
-    assert len(read_log(large)) == 22 and not world.cleaner.uncleanable
-    world.disk.free_bytes = None
+    assert len(read_log(large)) == 22 and not fixture.cleaner.uncleanable
+    fixture.disk.free_bytes = None
     await eventually(lambda: large.first_dirty_offset == large.log_end_offset)
 
 
-async def test_a_failing_disk_takes_its_directory_offline(world: World) -> None:
-    log = world.log("t")
-    world.disk.fail_next_fsync(".log.cleaned")
-    world.cleaner.start()
-    await eventually(lambda: len(world.logs.directories.online) == 1)
+async def test_a_failing_disk_takes_its_directory_offline(fixture: LogCleanerFixture) -> None:
+    log = fixture.log("t")
+    fixture.disk.fail_next_fsync(".log.cleaned")
+    fixture.cleaner.start()
+    await eventually(lambda: len(fixture.logs.directories.online) == 1)
     assert log.failure is not None
 
 
-async def test_results_are_discarded_after_a_truncation(world: World) -> None:
-    log = world.log("t")
-    world.thread.held_at = 2
-    world.cleaner.start()
-    await eventually(lambda: world.thread.asked == 2)
-    await eventually(lambda: world.left_over(log))
+async def test_results_are_discarded_after_a_truncation(fixture: LogCleanerFixture) -> None:
+    log = fixture.log("t")
+    fixture.thread.held_at = 2
+    fixture.cleaner.start()
+    await eventually(lambda: fixture.thread.submission_count == 2)
+    await eventually(lambda: fixture.left_over(log))
     log.truncate_to(3, below_high_watermark=True)
     left = read_log(log)
     assert log.log_end_offset == 2
     roll(log)
-    world.thread.free.set()
+    fixture.thread.free.set()
     await eventually(lambda: log.first_dirty_offset == 2)
     assert read_log(log) == left
-    assert not world.left_over(log)
+    assert not fixture.left_over(log)
 
 
 async def test_a_truncation_during_compaction_is_not_taken_for_corruption(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    fixture: LogCleanerFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = world.log("t", rounds=1)
+    log = fixture.log("t", rounds=1)
     for number in range(3):
         append_keyed(log, ("a", f"{number}" * 5000))
     roll(log)
@@ -232,74 +234,76 @@ async def test_a_truncation_during_compaction_is_not_taken_for_corruption(
         return fill_offset_map(plan, offsets, held_pace)
 
     monkeypatch.setattr("tidelog.broker.logs.cleaning.round.fill_offset_map", held_fill)
-    world.cleaner.start()
+    fixture.cleaner.start()
     await eventually(reading.is_set)
     log.truncate_to(3, below_high_watermark=True)
     roll(log)
     was_cut.set()
-    await eventually(lambda: log.first_dirty_offset == 3 or log in world.cleaner.uncleanable)
-    assert not world.cleaner.uncleanable
+    await eventually(lambda: log.first_dirty_offset == 3 or log in fixture.cleaner.uncleanable)
+    assert not fixture.cleaner.uncleanable
 
 
-async def test_results_are_discarded_after_retention_deleted_their_segments(world: World) -> None:
-    log = world.log("t", cleanup_policy=("compact", "delete"))
-    world.thread.held_at = 1
-    world.cleaner.start()
-    await eventually(lambda: world.thread.asked == 1)
+async def test_results_are_discarded_after_retention_deleted_their_segments(
+    fixture: LogCleanerFixture,
+) -> None:
+    log = fixture.log("t", cleanup_policy=("compact", "delete"))
+    fixture.thread.held_at = 1
+    fixture.cleaner.start()
+    await eventually(lambda: fixture.thread.submission_count == 1)
     log.advance_log_start_offset(4)
     log.apply_retention(0)
-    world.thread.free.set()
+    fixture.thread.free.set()
     await eventually(lambda: is_compacted(log))
     assert log.log_start_offset == 4
-    assert not world.left_over(log)
+    assert not fixture.left_over(log)
 
 
 async def test_the_deletion_of_a_partition_ends_its_compaction_without_a_log_line(
-    world: World, caplog: pytest.LogCaptureFixture
+    fixture: LogCleanerFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    log = world.log("t")
-    world.thread.held_at = 1
-    world.cleaner.start()
-    await eventually(lambda: world.thread.asked == 1)
-    world.logs.delete_all([log.topic_partition], 0)
-    world.thread.free.set()
-    await eventually(lambda: not world.cleaner._in_progress)
-    assert len(world.logs.directories.online) == 2 and not world.cleaner.uncleanable
+    log = fixture.log("t")
+    fixture.thread.held_at = 1
+    fixture.cleaner.start()
+    await eventually(lambda: fixture.thread.submission_count == 1)
+    fixture.logs.delete_all([log.topic_partition], 0)
+    fixture.thread.free.set()
+    await eventually(lambda: not fixture.cleaner._in_progress)
+    assert len(fixture.logs.directories.online) == 2 and not fixture.cleaner.uncleanable
     assert not caplog.records
 
 
-async def test_a_stop_ends_a_compaction_in_progress(world: World) -> None:
-    log = world.log("t", rounds=200)
-    world.values["log.cleaner.io.max.bytes.per.second"] = "2000"
-    world.cleaner.start()
-    await eventually(lambda: world.thread.asked == 1)
-    await asyncio.wait_for(world.cleaner.close(), 5)
-    assert not world.left_over(log)
+async def test_a_stop_ends_a_compaction_in_progress(fixture: LogCleanerFixture) -> None:
+    log = fixture.log("t", rounds=200)
+    fixture.values["log.cleaner.io.max.bytes.per.second"] = "2000"
+    fixture.cleaner.start()
+    await eventually(lambda: fixture.thread.submission_count == 1)
+    await asyncio.wait_for(fixture.cleaner.close(), 5)
+    assert not fixture.left_over(log)
     assert len(read_log(log)) == 400
 
 
-async def test_dynamic_configs_are_followed(world: World) -> None:
-    world.values["log.cleaner.enable"] = "false"
-    log = world.log("t")
-    world.cleaner.start()
-    assert world.cleaner.dead_count == 0 and world.thread.asked == 0
-    world.values["log.cleaner.enable"] = "true"
-    world.values["log.cleaner.threads"] = "2"
-    world.cleaner.update_settings()
+async def test_dynamic_configs_are_followed(fixture: LogCleanerFixture) -> None:
+    fixture.values["log.cleaner.enable"] = "false"
+    log = fixture.log("t")
+    fixture.cleaner.start()
+    assert fixture.cleaner.dead_count == 0 and fixture.thread.submission_count == 0
+    fixture.values["log.cleaner.enable"] = "true"
+    fixture.values["log.cleaner.threads"] = "2"
+    fixture.cleaner.update_settings()
     await eventually(lambda: is_compacted(log))
     assert latest_of(read_log(log)) == {b"a": (4, b"2"), b"b": (5, b"x" * 100)}
 
 
 async def test_an_unexpected_error_excludes_a_log_and_the_cleaner_continues(
-    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fixture: LogCleanerFixture, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def failing(*_: Any) -> None:
         raise AssertionError("a fault of ours")
 
     monkeypatch.setattr("tidelog.broker.logs.cleaning.round.fill_offset_map", failing)
-    log = world.log("t")
-    world.cleaner.start()
-    await eventually(lambda: log in world.cleaner.uncleanable)
+    log = fixture.log("t")
+    fixture.cleaner.start()
+    await eventually(lambda: log in fixture.cleaner.uncleanable)
     assert "a fault of ours" in caplog.text
-    assert world.cleaner.dead_count == 0
+    assert fixture.cleaner.dead_count == 0

@@ -97,9 +97,9 @@ class Gated:
 
     async def receive(self, kind: type[MessageT], version: int) -> MessageT:
         """Return the next response."""
-        found = memoryview(await self.client.receive())
-        _, position = read_response_header(found, kind.api_key, version)
-        return decode(kind, found[position:], version)
+        frame = memoryview(await self.client.receive())
+        _, position = read_response_header(frame, kind.api_key, version)
+        return decode(kind, frame[position:], version)
 
     async def guess(self, passwords: CountedPasswords) -> bool:
         """Guess on a new connection, and reset it before the response; return False if it is refused."""
@@ -185,45 +185,45 @@ async def gated(
 
 
 async def test_plain() -> None:
-    async with gated() as found:
-        response = await found.handshake()
+    async with gated() as gate:
+        response = await gate.handshake()
         assert (response.error_code, response.mechanisms) == (0, ("PLAIN", "SCRAM-SHA-256"))
-        answer = await found.authenticate(ALICE)
+        answer = await gate.authenticate(ALICE)
         assert (answer.error_code, answer.auth_bytes, answer.session_lifetime_ms) == (0, b"", 0)
-        assert await found.is_served()
-        assert found.served == [(3, "User:alice")]
+        assert await gate.is_served()
+        assert gate.served == [(3, "User:alice")]
 
 
 async def test_api_versions_is_served_before_authentication() -> None:
-    async with gated() as found:
-        await found.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
-        assert await found.client.receive() == b"served"
-        assert found.served == [(18, "User:ANONYMOUS")]
-        await found.handshake()
-        assert (await found.authenticate(ALICE)).error_code == 0
+    async with gated() as gate:
+        await gate.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
+        assert await gate.client.receive() == b"served"
+        assert gate.served == [(18, "User:ANONYMOUS")]
+        await gate.handshake()
+        assert (await gate.authenticate(ALICE)).error_code == 0
 
 
 @pytest.mark.parametrize("version", [0, 1])
 async def test_every_version_of_sasl_authenticate(version: int) -> None:
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        answer = await found.authenticate(ALICE, version)
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        answer = await gate.authenticate(ALICE, version)
         assert (answer.error_code, answer.session_lifetime_ms) == (0, 5000 if version else 0)
 
 
 async def test_messages_are_frames_after_a_handshake_of_version_0() -> None:
-    async with gated() as found:
-        assert (await found.handshake(version=0)).error_code == 0
-        assert await found.client.ask(ALICE) == b""
-        assert await found.is_served()
-        assert found.served == [(3, "User:alice")]
+    async with gated() as gate:
+        assert (await gate.handshake(version=0)).error_code == 0
+        assert await gate.client.ask(ALICE) == b""
+        assert await gate.is_served()
+        assert gate.served == [(3, "User:alice")]
 
 
 async def test_a_failed_frame_closes_the_connection() -> None:
-    async with gated() as found:
-        await found.handshake(version=0)
-        await found.client.send(frame(b"\0alice\0wrong"))
-        assert await found.client.is_closed()
+    async with gated() as gate:
+        await gate.handshake(version=0)
+        await gate.client.send(frame(b"\0alice\0wrong"))
+        assert await gate.client.is_closed()
 
 
 @pytest.mark.parametrize(
@@ -236,74 +236,74 @@ async def test_a_failed_frame_closes_the_connection() -> None:
 async def test_other_requests_before_the_handshake_close_the_connection(
     request_of: Callable[[], tuple[ApiMessage, int]],
 ) -> None:
-    async with gated() as found:
-        await found.send(*request_of())
-        assert await found.client.is_closed()
-        assert found.served == []
+    async with gated() as gate:
+        await gate.send(*request_of())
+        assert await gate.client.is_closed()
+        assert gate.served == []
 
 
 @pytest.mark.parametrize(
     "message", [MetadataRequest(), ApiVersionsRequest(), SaslHandshakeRequest(mechanism="PLAIN")]
 )
 async def test_other_requests_during_the_exchange_close_the_connection(message: ApiMessage) -> None:
-    async with gated() as found:
-        await found.handshake()
-        await found.send(message, 1)
-        assert await found.client.is_closed()
-        assert found.served == []
+    async with gated() as gate:
+        await gate.handshake()
+        await gate.send(message, 1)
+        assert await gate.client.is_closed()
+        assert gate.served == []
 
 
 async def test_pipelined_requests_are_not_served_after_a_failure() -> None:
-    async with gated() as found:
-        await found.handshake()
-        await found.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
-        await found.send(MetadataRequest(), 9)
-        answer = await found.receive(SaslAuthenticateResponse, 2)
+    async with gated() as gate:
+        await gate.handshake()
+        await gate.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
+        await gate.send(MetadataRequest(), 9)
+        answer = await gate.receive(SaslAuthenticateResponse, 2)
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-        assert await found.client.is_closed()
-        assert found.served == []
+        assert await gate.client.is_closed()
+        assert gate.served == []
 
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "SCRAM-SHA-512", "plain", ""])
 async def test_a_mechanism_that_is_not_enabled(mechanism: str) -> None:
-    async with gated() as found:
-        response = await found.handshake(mechanism)
+    async with gated() as gate:
+        response = await gate.handshake(mechanism)
         assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
         assert response.mechanisms == CONFIG.mechanisms
-        assert await found.client.is_closed()
+        assert await gate.client.is_closed()
 
 
 async def test_unknown_user_and_wrong_password_get_the_same_response() -> None:
     answers = set()
     for message in (b"\0alice\0wrong", b"\0eve\0geheim"):
-        async with gated() as found:
-            await found.handshake()
-            answers.add(await found.authenticate(message))
-            assert await found.client.is_closed()
+        async with gated() as gate:
+            await gate.handshake()
+            answers.add(await gate.authenticate(message))
+            assert await gate.client.is_closed()
     (answer,) = answers
     assert answer.error_message == "Authentication failed: Invalid username or password"
 
 
 async def test_an_unknown_user_of_scram_fails_with_its_proof() -> None:
-    async with gated() as found:
+    async with gated() as gate:
         client = ScramClient(ScramMechanism.SCRAM_SHA_256, "eve", "x", "abc")
-        await found.handshake("SCRAM-SHA-256")
-        first = await found.authenticate(client.first())
+        await gate.handshake("SCRAM-SHA-256")
+        first = await gate.authenticate(client.first())
         assert first.error_code == 0
-        answer = await found.authenticate(client.respond(first.auth_bytes))
+        answer = await gate.authenticate(client.respond(first.auth_bytes))
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert answer.error_message == (
             "Authentication failed during authentication due to invalid credentials "
             "with SASL mechanism SCRAM-SHA-256"
         )
-        assert await found.client.is_closed()
+        assert await gate.client.is_closed()
 
 
 async def test_the_response_to_a_failure_is_delayed() -> None:
-    async with gated(replace(CONFIG, failure_delay_ms=300)) as found:
-        await found.handshake()
+    async with gated(replace(CONFIG, failure_delay_ms=300)) as gate:
+        await gate.handshake()
         started = asyncio.get_running_loop().time()
-        await found.authenticate(b"\0alice\0wrong")
+        await gate.authenticate(b"\0alice\0wrong")
         assert asyncio.get_running_loop().time() - started >= 0.29
 
 
@@ -311,20 +311,20 @@ async def test_a_million_password_guesses_at_a_bounded_rate() -> None:
     """Each delay allows as many guesses as an address has connections, also if it closes them at once."""
     passwords = CountedPasswords(alice="geheim")
     config = replace(CONFIG, plain_users=passwords, failure_delay_ms=3_600_000)
-    async with gated(config, connections_per_address=6) as found:
-        found.client.close()
-        await eventually(lambda: not list(found.server.connections()))
-        assert [await found.guess(passwords) for _ in range(50)] == [True] * 6 + [False] * 44
+    async with gated(config, connections_per_address=6) as gate:
+        gate.client.close()
+        await eventually(lambda: not list(gate.server.connections()))
+        assert [await gate.guess(passwords) for _ in range(50)] == [True] * 6 + [False] * 44
         assert passwords.guesses == 6
 
 
 async def test_an_address_can_guess_again_after_the_delay() -> None:
     passwords = CountedPasswords(alice="geheim")
     config = replace(CONFIG, plain_users=passwords, failure_delay_ms=1)
-    async with gated(config, connections_per_address=1) as found, asyncio.timeout(TIMEOUT_S):
-        found.client.close()
+    async with gated(config, connections_per_address=1) as gate, asyncio.timeout(TIMEOUT_S):
+        gate.client.close()
         while passwords.guesses < 3:
-            await found.guess(passwords)
+            await gate.guess(passwords)
 
 
 def reject_token(value: str) -> BearerToken:
@@ -341,33 +341,33 @@ async def test_a_rejected_token_counts_once_also_if_the_client_disconnects_befor
         reauthentication_ms={"OAUTHBEARER": 0},
         failure_delay_ms=3_600_000,
     )
-    async with gated(config, connections_per_address=1, validate_token=reject_token) as found:
-        await found.handshake("OAUTHBEARER")
-        rejected = await found.authenticate(encode_client_first("token", {}))
+    async with gated(config, connections_per_address=1, validate_token=reject_token) as gate:
+        await gate.handshake("OAUTHBEARER")
+        rejected = await gate.authenticate(encode_client_first("token", {}))
         assert rejected.error_code == 0 and b"invalid_token" in rejected.auth_bytes
-        assert found.authentications.failed == 1
+        assert gate.authentications.failed == 1
         if is_acknowledged:
-            await found.send(SaslAuthenticateRequest(auth_bytes=FAILURE_ACKNOWLEDGEMENT), 2)
-        found.client.reset()
-        await eventually(lambda: not list(found.server.connections()))
-        assert found.authentications.failed == 1
+            await gate.send(SaslAuthenticateRequest(auth_bytes=FAILURE_ACKNOWLEDGEMENT), 2)
+        gate.client.reset()
+        await eventually(lambda: not list(gate.server.connections()))
+        assert gate.authentications.failed == 1
         # The address has no other connection until the end of the delay.
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await replace(found, client=await connected(found.server)).handshake("OAUTHBEARER")
+            await replace(gate, client=await connected(gate.server)).handshake("OAUTHBEARER")
 
 
 @pytest.mark.parametrize("data", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", struct.pack(">i", 1001)])
 async def test_cve_2022_34917_frames_before_authentication_are_small(data: bytes) -> None:
-    async with gated() as found:
-        await found.client.send(data)
-        assert await found.client.is_closed()
+    async with gated() as gate:
+        await gate.client.send(data)
+        assert await gate.client.is_closed()
 
 
 async def test_large_frames_are_allowed_after_authentication() -> None:
-    async with gated() as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
-        assert await found.client.ask(b"\0\3" + bytes(5000)) == b"served"
+    async with gated() as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        assert await gate.client.ask(b"\0\3" + bytes(5000)) == b"served"
 
 
 @pytest.mark.parametrize(
@@ -375,17 +375,17 @@ async def test_large_frames_are_allowed_after_authentication() -> None:
     [b"", b"\0", b"\0\x11", b"\x60\x82\0\0", b"\0\x11\0\1\0\0\0\1\xff\xff", b"\0\x11\x7f\xff" + bytes(20)],
 )
 async def test_garbage_closes_the_connection(data: bytes) -> None:
-    async with gated() as found:
-        await found.client.send(frame(data))
-        assert await found.client.is_closed()
+    async with gated() as gate:
+        await gate.client.send(frame(data))
+        assert await gate.client.is_closed()
 
 
 async def test_cve_2026_33558_failures_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with gated() as found:
-        await found.handshake()
-        answer = await found.authenticate(b"\0alice\0canary-password")
-        assert await found.client.is_closed()
+    async with gated() as gate:
+        await gate.handshake()
+        answer = await gate.authenticate(b"\0alice\0canary-password")
+        assert await gate.client.is_closed()
     assert "Invalid username or password" in caplog.text
     assert "canary" not in caplog.text + repr(answer) + repr(CONFIG)
     assert "geheim" not in caplog.text + repr(CONFIG)
@@ -395,202 +395,202 @@ async def test_cve_2026_33558_failures_are_logged_without_secrets(caplog: pytest
 
 
 async def test_a_session_expires() -> None:
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        assert (await found.authenticate(ALICE)).session_lifetime_ms == 5000
-        found.clock.advance_ns(5000 * 1_000_000)
-        assert await found.is_served()
-        found.clock.advance_ns(1 * 1_000_000)
-        assert not await found.is_served()
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        assert (await gate.authenticate(ALICE)).session_lifetime_ms == 5000
+        gate.clock.advance_ns(5000 * 1_000_000)
+        assert await gate.is_served()
+        gate.clock.advance_ns(1 * 1_000_000)
+        assert not await gate.is_served()
 
 
 async def test_an_expired_session_is_counted_and_is_no_failure() -> None:
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
-        found.clock.advance_ns(5001 * 1_000_000)
-        assert not await found.is_served()
-        assert (found.authentications.sessions_expired, found.authentications.failed) == (1, 0)
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        gate.clock.advance_ns(5001 * 1_000_000)
+        assert not await gate.is_served()
+        assert (gate.authentications.sessions_expired, gate.authentications.failed) == (1, 0)
 
 
 async def test_authentications_are_counted_once_for_each_connection() -> None:
-    async with gated(LIMITED) as found:
-        counters = found.authentications
-        await found.handshake("SCRAM-SHA-256")
+    async with gated(LIMITED) as gate:
+        counters = gate.authentications
+        await gate.handshake("SCRAM-SHA-256")
         assert (counters.succeeded, counters.failed) == (0, 0)
-        await found.authenticate(b"garbage")
+        await gate.authenticate(b"garbage")
         assert (counters.succeeded, counters.failed, counters.failed_reauthentications) == (0, 1, 0)
-    async with gated(LIMITED) as found:
-        counters = found.authentications
-        await found.handshake()
-        await found.authenticate(ALICE)
+    async with gated(LIMITED) as gate:
+        counters = gate.authentications
+        await gate.handshake()
+        await gate.authenticate(ALICE)
         assert (counters.succeeded, counters.succeeded_without_reauthentication) == (1, 0)
-        assert await found.is_served()
+        assert await gate.is_served()
         assert counters.succeeded == 1
 
 
 async def test_a_client_with_sasl_authenticate_0_counts_as_one_that_cannot_authenticate_again() -> None:
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        await found.authenticate(ALICE, version=0)
-        counters = found.authentications
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE, version=0)
+        counters = gate.authentications
         assert (counters.succeeded, counters.succeeded_without_reauthentication) == (1, 1)
 
 
 async def test_re_authentications_are_counted_with_their_time() -> None:
-    async with gated(LIMITED) as found:
-        counters = found.authentications
-        await found.handshake()
-        await found.authenticate(ALICE)
+    async with gated(LIMITED) as gate:
+        counters = gate.authentications
+        await gate.handshake()
+        await gate.authenticate(ALICE)
         for duration_ms in (30, 10):
-            found.clock.advance_ns(4000 * 1_000_000)
-            await found.handshake()
-            found.clock.advance_ns(duration_ms * 1_000_000)
-            await found.authenticate(ALICE)
+            gate.clock.advance_ns(4000 * 1_000_000)
+            await gate.handshake()
+            gate.clock.advance_ns(duration_ms * 1_000_000)
+            await gate.authenticate(ALICE)
         assert (counters.succeeded, counters.reauthentications, counters.reauthentication_ms) == (1, 2, 40)
-        now_ms = found.clock.monotonic_ms()
+        now_ms = gate.clock.monotonic_ms()
         assert counters.longest_reauthentication_ms(now_ms) == 30
         assert counters.longest_reauthentication_ms(now_ms + 2 * WINDOW_MS) == 0
-        found.clock.advance_ns(4000 * 1_000_000)
-        await found.handshake()
-        await found.authenticate(encode_plain("alice", "wrong"))
+        gate.clock.advance_ns(4000 * 1_000_000)
+        await gate.handshake()
+        await gate.authenticate(encode_plain("alice", "wrong"))
         assert (counters.failed, counters.failed_reauthentications) == (0, 1)
 
 
 async def test_a_client_authenticates_again() -> None:
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
         for _ in range(3):
-            found.clock.advance_ns(4000 * 1_000_000)
-            assert (await found.handshake()).error_code == 0
-            assert (await found.authenticate(ALICE)).session_lifetime_ms == 5000
-            assert await found.is_served()
+            gate.clock.advance_ns(4000 * 1_000_000)
+            assert (await gate.handshake()).error_code == 0
+            assert (await gate.authenticate(ALICE)).session_lifetime_ms == 5000
+            assert await gate.is_served()
 
 
 async def test_changed_users_apply_to_the_next_authentication() -> None:
     changed = replace(LIMITED, plain_users={"alice": "new password"})
-    async with gated(LIMITED) as found:
-        found.reconfigure(changed)
-        await found.handshake()
-        response = await found.authenticate(ALICE)
+    async with gated(LIMITED) as gate:
+        gate.reconfigure(changed)
+        await gate.handshake()
+        response = await gate.authenticate(ALICE)
         assert response.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 async def test_changed_users_apply_when_a_client_authenticates_again() -> None:
     changed = replace(LIMITED, plain_users={"alice": "new password"})
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
-        found.reconfigure(changed)
-        assert await found.is_served()
-        found.clock.advance_ns(4000 * 1_000_000)
-        await found.handshake()
-        response = await found.authenticate(encode_plain("alice", "new password"))
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        gate.reconfigure(changed)
+        assert await gate.is_served()
+        gate.clock.advance_ns(4000 * 1_000_000)
+        await gate.handshake()
+        response = await gate.authenticate(encode_plain("alice", "new password"))
         assert (response.error_code, response.session_lifetime_ms) == (0, 5000)
-        assert await found.is_served()
+        assert await gate.is_served()
 
 
 async def test_a_change_during_an_exchange_applies_to_the_next_one() -> None:
-    async with gated() as found:
-        await found.handshake()
-        found.reconfigure(replace(CONFIG, mechanisms=("SCRAM-SHA-256",), plain_users={}))
-        assert (await found.authenticate(ALICE)).error_code == 0
-        assert await found.is_served()
+    async with gated() as gate:
+        await gate.handshake()
+        gate.reconfigure(replace(CONFIG, mechanisms=("SCRAM-SHA-256",), plain_users={}))
+        assert (await gate.authenticate(ALICE)).error_code == 0
+        assert await gate.is_served()
 
 
 async def test_a_principal_cannot_change() -> None:
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
-        found.clock.advance_ns(4000 * 1_000_000)
-        await found.handshake()
-        answer = await found.authenticate(encode_plain("bob", "secret"))
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        gate.clock.advance_ns(4000 * 1_000_000)
+        await gate.handshake()
+        answer = await gate.authenticate(encode_plain("bob", "secret"))
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert answer.error_message is not None and "Cannot change principals" in answer.error_message
-        assert await found.client.is_closed()
+        assert await gate.client.is_closed()
 
 
 async def test_a_mechanism_cannot_change() -> None:
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
-        response = await found.handshake("SCRAM-SHA-256")
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        response = await gate.handshake("SCRAM-SHA-256")
         assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        assert await found.client.is_closed()
+        assert await gate.client.is_closed()
 
 
 async def test_a_request_during_re_authentication_closes_the_connection() -> None:
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
-        await found.handshake()
-        assert not await found.is_served()
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        await gate.handshake()
+        assert not await gate.is_served()
 
 
 async def test_a_handshake_within_a_second_or_without_a_limit_is_an_ordinary_request() -> None:
-    async with gated(LIMITED) as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
-        await found.handshake()
-        await found.authenticate(ALICE)
-        found.clock.advance_ns(999 * 1_000_000)
-        await found.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        assert await found.client.receive() == b"served"
-    async with gated() as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
-        await found.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
-        assert await found.client.receive() == b"served"
-        assert found.served == [(17, "User:alice")]
+    async with gated(LIMITED) as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        gate.clock.advance_ns(999 * 1_000_000)
+        await gate.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert await gate.client.receive() == b"served"
+    async with gated() as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        await gate.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+        assert await gate.client.receive() == b"served"
+        assert gate.served == [(17, "User:alice")]
 
 
 # ---- delegation tokens (KIP-48)
 
 
-async def log_in_by_token(found: Gated, token_id: str = "token-1") -> SaslAuthenticateResponse:
+async def log_in_by_token(gate: Gated, token_id: str = "token-1") -> SaslAuthenticateResponse:
     """Authenticate with the password of token-1."""
     password = token_password(token_hmac(SECRET_KEY, "token-1"))
     client = ScramClient(ScramMechanism.SCRAM_SHA_256, token_id, password, "abc", is_token=True)
-    await found.handshake("SCRAM-SHA-256")
-    first = await found.authenticate(client.first())
+    await gate.handshake("SCRAM-SHA-256")
+    first = await gate.authenticate(client.first())
     assert first.error_code == 0
-    return await found.authenticate(client.respond(first.auth_bytes))
+    return await gate.authenticate(client.respond(first.auth_bytes))
 
 
 async def test_a_client_with_a_token_is_its_owner_until_the_token_expires() -> None:
-    async with gated() as found:
-        answer = await log_in_by_token(found)
+    async with gated() as gate:
+        answer = await log_in_by_token(gate)
         assert (answer.error_code, answer.session_lifetime_ms) == (0, 10_000)
-        assert await found.is_served()
-        assert (found.served, found.with_token) == ([(3, "User:alice")], [True])
-        found.clock.advance_ns(10_001 * 1_000_000)
-        assert not await found.is_served()
+        assert await gate.is_served()
+        assert (gate.served, gate.with_token) == ([(3, "User:alice")], [True])
+        gate.clock.advance_ns(10_001 * 1_000_000)
+        assert not await gate.is_served()
 
 
 async def test_the_session_of_a_token_ends_at_the_limit_of_the_listener_if_that_is_earlier() -> None:
-    async with gated(LIMITED) as found:
-        assert (await log_in_by_token(found)).session_lifetime_ms == 5000
-        found.clock.advance_ns(6000 * 1_000_000)
-        assert (await log_in_by_token(found)).session_lifetime_ms == 4000
+    async with gated(LIMITED) as gate:
+        assert (await log_in_by_token(gate)).session_lifetime_ms == 5000
+        gate.clock.advance_ns(6000 * 1_000_000)
+        assert (await log_in_by_token(gate)).session_lifetime_ms == 4000
 
 
 async def test_a_client_without_a_token_is_not_marked() -> None:
-    async with gated() as found:
-        await found.handshake()
-        await found.authenticate(ALICE)
-        assert await found.is_served()
-        assert found.with_token == [False]
+    async with gated() as gate:
+        await gate.handshake()
+        await gate.authenticate(ALICE)
+        assert await gate.is_served()
+        assert gate.with_token == [False]
 
 
 async def test_expired_and_unknown_tokens_get_the_response_of_an_unknown_user() -> None:
     answers = set()
     for token_id, expires in (("token-1", True), ("token-2", False)):
-        async with gated() as found:
+        async with gated() as gate:
             if expires:
-                found.clock.advance_ns(10_001 * 1_000_000)
-            answers.add(await log_in_by_token(found, token_id))
-            assert await found.client.is_closed()
+                gate.clock.advance_ns(10_001 * 1_000_000)
+            answers.add(await log_in_by_token(gate, token_id))
+            assert await gate.client.is_closed()
     (answer,) = answers
     assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert answer.error_message == (

@@ -29,32 +29,36 @@ def image(*users: str, iterations: int = 8192) -> MetadataImage:
     return replace(image_with_brokers(1), scram_credentials=credentials)
 
 
-def credentials(found: MetadataImage, seed: int = 1) -> ScramCredentials:
-    return ScramCredentials(lambda: found, random.Random(seed))
+def credentials(stored: MetadataImage, seed: int = 1) -> ScramCredentials:
+    return ScramCredentials(lambda: stored, random.Random(seed))
 
 
 def test_a_stored_credential_is_found() -> None:
-    found = credentials(image("alice")).find("alice", SHA_256)
-    assert (found.salt, found.iterations, found.keys.stored_key) == (b"salt of alice", 8192, b"storedalice")
+    stored = credentials(image("alice")).find("alice", SHA_256)
+    assert (stored.salt, stored.iterations, stored.keys.stored_key) == (
+        b"salt of alice",
+        8192,
+        b"storedalice",
+    )
 
 
 def test_an_unknown_user_looks_like_a_known_one() -> None:
-    found = image("alice", "bob")
-    here, elsewhere = credentials(found).find("eve", SHA_256), credentials(found, 2).find("eve", SHA_256)
+    stored = image("alice", "bob")
+    here, elsewhere = credentials(stored).find("eve", SHA_256), credentials(stored, 2).find("eve", SHA_256)
     assert (here.salt, here.iterations, len(here.salt)) == (elsewhere.salt, 8192, len(b"salt of alice"))
-    assert here.salt != credentials(found).find("mallory", SHA_256).salt
+    assert here.salt != credentials(stored).find("mallory", SHA_256).salt
     assert here.keys.stored_key != elsewhere.keys.stored_key
 
 
 def test_a_mechanism_without_any_credential() -> None:
-    found = credentials(image("alice")).find("alice", SHA_512)
-    assert (found.iterations, len(found.salt), len(found.keys.stored_key)) == (ITERATIONS_MIN, 26, 64)
+    stored = credentials(image("alice")).find("alice", SHA_512)
+    assert (stored.iterations, len(stored.salt), len(stored.keys.stored_key)) == (ITERATIONS_MIN, 26, 64)
 
 
 def test_a_change_of_the_metadata_counts_at_once() -> None:
     images = [image()]
-    found = ScramCredentials(lambda: images[-1], random.Random(1))
-    assert found.find("alice", SHA_256).salt != b"salt of alice"
+    stored = ScramCredentials(lambda: images[-1], random.Random(1))
+    assert stored.find("alice", SHA_256).salt != b"salt of alice"
     images.append(image("alice", iterations=4096))
-    assert found.find("alice", SHA_256).salt == b"salt of alice"
-    assert found.find("eve", SHA_256).iterations == 4096
+    assert stored.find("alice", SHA_256).salt == b"salt of alice"
+    assert stored.find("eve", SHA_256).iterations == 4096

@@ -38,14 +38,16 @@ def image(*records: DelegationTokenRecord) -> MetadataImage:
 
 
 def credentials(
-    found: MetadataImage, key: str | None = KEY, clock: ManualClock | None = None
+    credentials_of_image: MetadataImage, key: str | None = KEY, clock: ManualClock | None = None
 ) -> TokenCredentials:
-    return TokenCredentials(lambda: found, key, random.Random(1), clock or ManualClock())
+    return TokenCredentials(lambda: credentials_of_image, key, random.Random(1), clock or ManualClock())
 
 
-def is_password(found: TokenCredentials, token_id: str, mechanism: ScramMechanism = SHA_256) -> bool:
+def is_password(
+    credentials_of_image: TokenCredentials, token_id: str, mechanism: ScramMechanism = SHA_256
+) -> bool:
     """Whether the HMAC of the token is its password."""
-    credential = found.find(token_id, mechanism).credential
+    credential = credentials_of_image.find(token_id, mechanism).credential
     password = token_password(token_hmac(KEY, token_id))
     salted = salt_password(mechanism, password, credential.salt, credential.iterations)
     return credential.keys == derive_keys(mechanism, salted)
@@ -60,9 +62,9 @@ def test_the_hmac_is_that_of_kafka() -> None:
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
 def test_the_password_of_a_token_is_its_hmac(mechanism: ScramMechanism) -> None:
-    found = credentials(image(record("t")))
-    assert is_password(found, "t", mechanism)
-    token = found.find("t", mechanism)
+    credentials_of_image = credentials(image(record("t")))
+    assert is_password(credentials_of_image, "t", mechanism)
+    token = credentials_of_image.find("t", mechanism)
     assert (token.owner, token.expires_ms, token.credential.iterations) == ("a:b", NOW_MS + 20, 4096)
 
 
@@ -83,22 +85,22 @@ def test_a_token_of_an_owner_that_is_no_user_has_no_password() -> None:
 
 def test_a_token_is_valid_up_to_its_expiration() -> None:
     clock = ManualClock()
-    found = credentials(image(record("t")), clock=clock)
+    credentials_of_image = credentials(image(record("t")), clock=clock)
     clock.now_ms += 20
-    assert is_password(found, "t")
+    assert is_password(credentials_of_image, "t")
     clock.now_ms += 1
-    assert not is_password(found, "t")
+    assert not is_password(credentials_of_image, "t")
 
 
 def test_an_unknown_token_looks_like_a_known_one() -> None:
-    known, unknown = credentials(image(record("t"))), credentials(image())
-    one, other = (each.find("t", SHA_256).credential for each in (known, unknown))
+    known_token, unknown_token = credentials(image(record("t"))), credentials(image())
+    one, other = (each.find("t", SHA_256).credential for each in (known_token, unknown_token))
     assert (one.salt, one.iterations, len(one.keys.stored_key)) == (
         other.salt,
         other.iterations,
         len(other.keys.stored_key),
     )
-    assert one.salt != unknown.find("u", SHA_256).credential.salt
+    assert one.salt != unknown_token.find("u", SHA_256).credential.salt
 
 
 def test_keys_are_derived_once_and_at_most_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,9 +112,9 @@ def test_keys_are_derived_once_and_at_most_so_many_are_kept(monkeypatch: pytest.
 
     monkeypatch.setattr(token_credentials, "salt_password", counted)
     monkeypatch.setattr(token_credentials, "CREDENTIALS_MAX", 2)
-    found = credentials(image(record("a"), record("b"), record("c")))
+    credentials_of_image = credentials(image(record("a"), record("b"), record("c")))
     for token_id in ("a", "b", "a", "c", "a"):
-        found.find(token_id, SHA_256)
+        credentials_of_image.find(token_id, SHA_256)
     assert len(derived) == 3
-    found.find("b", SHA_256)
+    credentials_of_image.find("b", SHA_256)
     assert len(derived) == 4

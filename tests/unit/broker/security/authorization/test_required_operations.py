@@ -111,8 +111,8 @@ def test_a_denial_prevails_over_permission_for_everything(role: str, key: ApiKey
 
 @pytest.mark.parametrize(("role", "key", "version"), GUARDED)
 def test_a_super_user_needs_no_entry(role: str, key: ApiKey, version: int) -> None:
-    found = authorizer(super_users=frozenset({PRINCIPAL}))
-    assert call(found, role, key, version) == "handled"
+    authorizer_ = authorizer(super_users=frozenset({PRINCIPAL}))
+    assert call(authorizer_, role, key, version) == "handled"
 
 
 def test_brokers_accept_markers_from_clients_that_may_alter_the_cluster() -> None:

@@ -44,20 +44,20 @@ def test_nothing_is_allowed_without_an_entry() -> None:
 
 
 def test_an_entry_allows_its_operation_on_its_resource_to_its_principal_only() -> None:
-    found = authorizer(entry(1))
-    assert allows(found)
-    assert not allows(found, WRITE)
-    assert not allows(found, name="orders2")
-    assert not allows(found, client=Client("User:bob"))
-    assert not found.is_authorized(Client(), READ, AclResourceType.GROUP, "orders")
+    standard = authorizer(entry(1))
+    assert allows(standard)
+    assert not allows(standard, WRITE)
+    assert not allows(standard, name="orders2")
+    assert not allows(standard, client=Client("User:bob"))
+    assert not standard.is_authorized(Client(), READ, AclResourceType.GROUP, "orders")
 
 
 def test_a_denial_precedes_every_permission() -> None:
-    found = authorizer(
+    standard = authorizer(
         entry(1, operation=AclOperation.ALL), entry(2, name="ord", pattern_type=PREFIXED, permission=DENY)
     )
-    assert not allows(found)
-    assert allows(found, WRITE)
+    assert not allows(standard)
+    assert allows(standard, WRITE)
 
 
 @pytest.mark.parametrize("implied_by", [READ, WRITE, AclOperation.DELETE, AclOperation.ALTER])
@@ -68,24 +68,24 @@ def test_operations_imply_describe_but_their_denial_does_not_deny_it(implied_by:
 
 
 def test_alter_configs_implies_describe_configs_only() -> None:
-    found = authorizer(entry(1, operation=AclOperation.ALTER_CONFIGS))
-    assert allows(found, AclOperation.DESCRIBE_CONFIGS)
-    assert not allows(found, DESCRIBE)
+    standard = authorizer(entry(1, operation=AclOperation.ALTER_CONFIGS))
+    assert allows(standard, AclOperation.DESCRIBE_CONFIGS)
+    assert not allows(standard, DESCRIBE)
 
 
 def test_prefixes_and_the_wildcard_apply_to_many_names() -> None:
-    found = authorizer(
+    standard = authorizer(
         entry(1, name="ord", pattern_type=PREFIXED), entry(2, name="*", operation=WRITE, principal="User:*")
     )
-    assert allows(found) and allows(found, name="ord")
-    assert not allows(found, name="or")
-    assert allows(found, WRITE, "anything", Client("User:bob"))
+    assert allows(standard) and allows(standard, name="ord")
+    assert not allows(standard, name="or")
+    assert allows(standard, WRITE, "anything", Client("User:bob"))
 
 
 def test_the_wildcard_is_no_prefix() -> None:
-    found = authorizer(entry(1, name="*", pattern_type=PREFIXED))
-    assert not allows(found)
-    assert allows(found, name="*a")
+    standard = authorizer(entry(1, name="*", pattern_type=PREFIXED))
+    assert not allows(standard)
+    assert allows(standard, name="*a")
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_hosts_are_compared_as_addresses(host: str, address: str, is_allowed: bo
 
 
 def test_a_super_user_is_allowed_everything_even_if_an_entry_denies_it_or_none_is_loaded() -> None:
-    found = authorizer(
+    standard = authorizer(
         entry(1, permission=DENY), super_users=frozenset({"User:alice"}), is_loaded=lambda: False
     )
-    assert allows(found)
+    assert allows(standard)
 
 
 def test_there_is_no_decision_before_the_entries_are_loaded() -> None:
@@ -115,25 +115,25 @@ def test_there_is_no_decision_before_the_entries_are_loaded() -> None:
 
 
 def test_everyone_is_allowed_only_on_resources_without_any_entry() -> None:
-    found = authorizer(entry(1, principal="User:bob"), allows_without_entry=True)
-    assert allows(found, name="payments")
-    assert not allows(found)
+    standard = authorizer(entry(1, principal="User:bob"), allows_without_entry=True)
+    assert allows(standard, name="payments")
+    assert not allows(standard)
 
 
 def test_removing_one_entry_of_a_resource_keeps_the_others_cve_2024_27309() -> None:
     first, second = entry(1), entry(2, principal="User:bob", permission=DENY)
-    found = authorizer(first, second, entry(3, principal="User:bob"))
-    found.update(by_id([second, entry(3, principal="User:bob")]), [first.id])
-    assert not allows(found, client=Client("User:bob"))
-    assert not allows(found)
+    standard = authorizer(first, second, entry(3, principal="User:bob"))
+    standard.update(by_id([second, entry(3, principal="User:bob")]), [first.id])
+    assert not allows(standard, client=Client("User:bob"))
+    assert not allows(standard)
 
 
 def test_a_changed_entry_invalidates_cached_decisions() -> None:
-    found = authorizer(entry(1))
-    assert allows(found)
+    standard = authorizer(entry(1))
+    assert allows(standard)
     changed = entry(1, permission=DENY)
-    found.update(by_id([changed]), [changed.id])
-    assert not allows(found)
+    standard.update(by_id([changed]), [changed.id])
+    assert not allows(standard)
 
 
 class UnreadableEntries(dict[UUID, AccessControlEntryRecord]):
@@ -147,24 +147,24 @@ class UnreadableEntries(dict[UUID, AccessControlEntryRecord]):
 
 def test_a_change_reads_only_the_changed_entries() -> None:
     old, new = entry(1), entry(2, operation=WRITE)
-    found = authorizer(old)
-    found.update(UnreadableEntries({new.id: new}), [old.id, new.id])
-    assert allows(found, WRITE) and not allows(found)
+    standard = authorizer(old)
+    standard.update(UnreadableEntries({new.id: new}), [old.id, new.id])
+    assert allows(standard, WRITE) and not allows(standard)
 
 
 def test_a_delta_without_entries_keeps_the_cached_decisions() -> None:
-    found = authorizer(entry(1))
-    assert allows(found)
+    standard = authorizer(entry(1))
+    assert allows(standard)
     delta = MetadataDelta(MetadataImage(cluster_id="test"))
-    found.apply(delta, delta.image(1, 1))
-    assert len(found._decisions) == 1
+    standard.apply(delta, delta.image(1, 1))
+    assert len(standard._decisions) == 1
     delta.replay(entry(2, permission=DENY))
-    found.apply(delta, delta.image(2, 1))
-    assert not allows(found)
+    standard.apply(delta, delta.image(2, 1))
+    assert not allows(standard)
 
 
 def test_a_decision_reads_only_the_entries_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = authorizer(
+    standard = authorizer(
         *(entry(number, host=f"10.1.{number // 256}.{number % 256}") for number in range(1000)),
         *(entry(1000 + number, principal=f"User:{number}") for number in range(1000)),
         entry(2000, operation=WRITE),
@@ -177,17 +177,17 @@ def test_a_decision_reads_only_the_entries_of_the_client(monkeypatch: pytest.Mon
         return covers(each, operation)
 
     monkeypatch.setattr(standard_authorizer, "_covers", counted)
-    assert not allows(found)
+    assert not allows(standard)
     assert [each.operation for each in read] == [WRITE]
-    assert allows(found, client=Client(client_address="10.1.0.7"))
+    assert allows(standard, client=Client(client_address="10.1.0.7"))
 
 
 def test_the_cache_of_decisions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standard_authorizer, "CACHED_MAX", 10)
-    found = authorizer(entry(1, name="t", pattern_type=PREFIXED))
-    assert all(allows(found, name=f"t{number}") for number in range(100))
-    assert not allows(found, name="x" * 30_000)
-    assert len(found._decisions) <= 10
+    standard = authorizer(entry(1, name="t", pattern_type=PREFIXED))
+    assert all(allows(standard, name=f"t{number}") for number in range(100))
+    assert not allows(standard, name="x" * 30_000)
+    assert len(standard._decisions) <= 10
 
 
 def test_access_to_some_resource_of_a_type() -> None:
@@ -208,16 +208,16 @@ def test_access_to_some_resource_of_a_type() -> None:
 
 
 def test_authorized_operations_are_a_bit_field() -> None:
-    found = authorizer(entry(1, operation=READ))
-    assert found.authorized_operations(Client(), TOPIC, "orders") == 1 << READ | 1 << DESCRIBE
+    standard = authorizer(entry(1, operation=READ))
+    assert standard.authorized_operations(Client(), TOPIC, "orders") == 1 << READ | 1 << DESCRIBE
 
 
 def test_the_audit_log_has_denials_at_info_and_permissions_at_debug(caplog: pytest.LogCaptureFixture) -> None:
-    found = authorizer(entry(1))
+    standard = authorizer(entry(1))
     with caplog.at_level(logging.DEBUG, logger="kafka.authorizer.logger"):
-        allows(found)
-        allows(found, WRITE)
-        found.is_authorized(Client(), WRITE, TOPIC, "orders", logs_denial=False)
+        allows(standard)
+        allows(standard, WRITE)
+        standard.is_authorized(Client(), WRITE, TOPIC, "orders", logs_denial=False)
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         (
             "DEBUG",
