@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+from collections.abc import Iterable
 from contextlib import ExitStack
+from typing import Final
+
+from tidelog.base.randomness import SYSTEM_RANDOMNESS
+
+FIRST_PORT: Final = 15_000
+END_PORT: Final = 32_000
+"""The ports of this range are below those that Linux and macOS give to clients (32768 and more).
+
+The operating system cannot give such a port to a client while a server that uses it is being restarted.
+"""
+ATTEMPTS: Final = 1_000
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` ports of the loopback address that no process uses at the moment."""
+    """Return `count` consecutive ports of the loopback address that no process uses at the moment.
+
+    Raises OSError(EADDRINUSE) if none of a thousand random ranges is free.
+    """
+    for _ in range(ATTEMPTS):
+        first = FIRST_PORT + SYSTEM_RANDOMNESS.randrange(END_PORT - FIRST_PORT - count)
+        ports = range(first, first + count)
+        if _are_free(ports):
+            return list(ports)
+    raise OSError(errno.EADDRINUSE, f"no {count} consecutive ports are free in {FIRST_PORT} to {END_PORT - 1}")
+
+
+def _are_free(ports: Iterable[int]) -> bool:
     with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+        for port in ports:
+            probe = stack.enter_context(socket.socket())
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                return False
+    return True

@@ -96,7 +96,7 @@ def test_options_of_a_new_cluster_are_refused_for_an_existing_one(
 def test_a_secured_cluster_is_started_used_with_its_client_file_and_restarted(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     options = [argument for key, value in QUICK_TIMEOUTS.items() for argument in ("-o", f"{key}={value}")]
-    first_port = str(min(free_ports(12)))
+    first_port = str(free_ports(6)[0])
     try:
         started = tidelog(
             "cluster", "start", "--secure", "-n", "3", "-p", first_port, "-d", str(folder), *options
