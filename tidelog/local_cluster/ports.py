@@ -29,7 +29,8 @@ def free_ports(count: int) -> list[int]:
         ports = range(first, first + count)
         if _are_free(ports):
             return list(ports)
-    raise OSError(errno.EADDRINUSE, f"no {count} consecutive ports are free in {FIRST_PORT} to {END_PORT - 1}")
+    text = f"no {count} consecutive ports are free in {FIRST_PORT} to {END_PORT - 1}"
+    raise OSError(errno.EADDRINUSE, text)
 
 
 def _are_free(ports: Iterable[int]) -> bool:
