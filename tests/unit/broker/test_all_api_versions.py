@@ -224,6 +224,12 @@ def offset_commit(topic_id: UUID) -> OffsetCommitRequest:
     return OffsetCommitRequest(group_id=f"{GROUP}-offsets", topics=(topic,))
 
 
+def commit_offset(client: RawClient, topic_id: UUID) -> None:
+    """Create the group of the offsets: the tests of single APIs run in any order."""
+    request, response = fitted(offset_commit(topic_id), 8), response_type(ApiKey.OFFSET_COMMIT)
+    wait_until(lambda: not any(error_codes(client.ask(request, 8, response))))
+
+
 def await_coordinator(client: RawClient) -> None:
     """The first question for a coordinator creates the topic of the offsets."""
     request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
@@ -262,6 +268,7 @@ def open_cluster() -> Iterator[ClusterFixture]:
                 client.ask(produce_request(topic_id), 13, ProduceResponse)
             await_coordinator(client)
             member_id = joined(client).member_id
+            commit_offset(client, topic_id)
         yield ClusterFixture(cluster, topic_id, member_id)
 
 
