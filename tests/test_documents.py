@@ -15,6 +15,20 @@ NOT_FILES = {"docs/gaps.md", "tidelog/a/b.py", "tests/unit/a/test_b.py", "benchm
 """Examples, former files and files that a program writes."""
 QUOTED_FILE = re.compile(r"`((?:tidelog|tests|docs|benchmarks|docker|examples)/[\w./-]+)`")
 QUOTED_FUNCTION = re.compile(r"`(tidelog/[\w/]+\.py)`[:,]? `([\w.]+)(?:\(\))?`")
+QUOTED_TEST = re.compile(r"`(test_\w+)`")
+
+
+@pytest.fixture(scope="module")
+def names_of_tests() -> set[str]:
+    """The names of all test functions and of all modules of tests."""
+    modules = list((ROOT / "tests").rglob("*.py"))
+    functions = (re.findall(r"def (test_\w+)", module.read_text()) for module in modules)
+    return {module.stem for module in modules}.union(*functions)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_quoted_tests_exist(document: Path, names_of_tests: set[str]) -> None:
+    assert set(QUOTED_TEST.findall(document.read_text())) <= names_of_tests
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
