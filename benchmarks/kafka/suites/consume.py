@@ -20,7 +20,8 @@ from benchmarks.kafka.case import (
     Suite,
     size_name,
 )
-from benchmarks.kafka.suites.produce import ACKS_ALL, BATCH_BYTES, MESSAGE_BYTES, PARTITIONS
+from benchmarks.kafka.suites.librdkafka_loads import TopicShape, fill
+from benchmarks.kafka.suites.produce import BATCH_BYTES, MESSAGE_BYTES, PARTITIONS
 from benchmarks.processes import run_load
 
 TOPIC: Final = "consumed"
@@ -51,25 +52,11 @@ def _case(message_bytes: int, partitions: int, batch_bytes: int, effort: Effort)
         variant=f"{size_name(batch_bytes)} batches",
         metrics=(LIBRDKAFKA, CPU, TOOL) if has_tool else (LIBRDKAFKA, CPU),
         setup=Setup(),
-        prepare=partial(_fill, message_bytes, partitions, batch_bytes, topic_bytes),
+        prepare=partial(fill, TopicShape(TOPIC, partitions, message_bytes, batch_bytes), topic_bytes),
         prepare_s=0.8 + 2.0 * effort.scale,
         turn=partial(_turn, message_bytes, topic_bytes // message_bytes // partitions * partitions, has_tool),
         turn_s=0.9 + 0.6 * effort.scale + (3.0 if has_tool else 0.0),
         clean_up=lambda brokers: brokers.delete_topic(TOPIC),
-    )
-
-
-def _fill(message_bytes: int, partitions: int, batch_bytes: int, topic_bytes: int, brokers: Brokers) -> None:
-    brokers.create_topic(TOPIC, partitions)
-    run_load(
-        "librdkafka",
-        kind="fill",
-        servers=brokers.addresses,
-        topic=TOPIC,
-        message_bytes=message_bytes,
-        batch_bytes=batch_bytes,
-        partition_bytes=topic_bytes // partitions,
-        acks=ACKS_ALL,
     )
 
 

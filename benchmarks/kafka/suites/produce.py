@@ -20,7 +20,7 @@ from benchmarks.kafka.case import (
     Suite,
     size_name,
 )
-from benchmarks.processes import run_load
+from benchmarks.kafka.suites.librdkafka_loads import TopicShape, produce
 
 TOPIC: Final = "produced"
 MESSAGE_BYTES: Final = (100, KIBIBYTE)
@@ -28,7 +28,6 @@ PARTITIONS: Final = (1, 6)
 BATCH_BYTES: Final = (16 * KIBIBYTE, 64 * KIBIBYTE, MEBIBYTE)
 TOOL_BATCH_BYTES: Final = (16 * KIBIBYTE, 64 * KIBIBYTE)
 TOOL_BYTES: Final = 300 * MEBIBYTE
-ACKS_ALL: Final = -1
 THROUGHPUT: Final = Metric(
     key="megabytes_per_s", name="throughput", unit="MB/s", better=Better.HIGHER, target=2.0
 )
@@ -61,22 +60,12 @@ def librdkafka_case(
 def _librdkafka(
     message_bytes: int, partitions: int, batch_bytes: int, seconds: float, brokers: Brokers
 ) -> Findings:
-    brokers.create_topic(TOPIC, partitions)
-    cpu_before = brokers.cpu_seconds()
-    found = run_load(
-        "librdkafka",
-        kind="produce",
-        servers=brokers.addresses,
-        topic=TOPIC,
-        message_bytes=message_bytes,
-        batch_bytes=batch_bytes,
-        seconds=seconds,
-        acks=ACKS_ALL,
-    )
-    cpu_s = brokers.cpu_seconds() - cpu_before
-    brokers.delete_topic(TOPIC)
-    kibibytes = found["messages"] * message_bytes / KIBIBYTE
-    return {"megabytes_per_s": found["bytes_per_s"] / MEGA, "cpu_us_per_kib": cpu_s / kibibytes * 1e6}
+    produced = produce(TopicShape(TOPIC, partitions, message_bytes, batch_bytes), seconds, brokers)
+    kibibytes = produced.size_bytes / KIBIBYTE
+    return {
+        "megabytes_per_s": produced.megabytes_per_s,
+        "cpu_us_per_kib": produced.cpu_s / kibibytes * 1e6,
+    }
 
 
 def _tool_case(batch_bytes: int, effort: Effort) -> Case:

@@ -19,14 +19,14 @@ from benchmarks.kafka.case import (
     Suite,
     size_name,
 )
+from benchmarks.kafka.suites.librdkafka_loads import TopicShape, fill, produce
+from benchmarks.kafka.suites.produce import BATCH_BYTES
 from benchmarks.processes import run_load
 
 TOPIC: Final = "encrypted"
 PARTITIONS: Final = 6
 MESSAGE_BYTES: Final = KIBIBYTE
-BATCH_BYTES: Final = (16 * KIBIBYTE, 64 * KIBIBYTE, MEBIBYTE)
 TOPIC_BYTES: Final = 600 * MEBIBYTE
-ACKS_ALL: Final = -1
 TLS_NODE: Final = Setup(has_tls=True)
 
 THROUGHPUT: Final = Metric(
@@ -59,22 +59,12 @@ def _produce_case(uses_tls: bool, batch_bytes: int, effort: Effort) -> Case:
 
 
 def _produce(uses_tls: bool, batch_bytes: int, seconds: float, brokers: Brokers) -> Findings:
-    brokers.create_topic(TOPIC, PARTITIONS)
-    cpu_before = brokers.cpu_seconds()
-    found = run_load(
-        "librdkafka",
-        kind="produce",
-        topic=TOPIC,
-        message_bytes=MESSAGE_BYTES,
-        batch_bytes=batch_bytes,
-        seconds=seconds,
-        acks=ACKS_ALL,
-        **brokers.connection(uses_tls=uses_tls),
-    )
-    cpu_s = brokers.cpu_seconds() - cpu_before
-    brokers.delete_topic(TOPIC)
-    mebibytes = found["messages"] * MESSAGE_BYTES / MEBIBYTE
-    return {"megabytes_per_s": found["bytes_per_s"] / MEGA, "cpu_us_per_mib": cpu_s / mebibytes * 1e6}
+    produced = produce(_shape(batch_bytes), seconds, brokers, uses_tls=uses_tls)
+    mebibytes = produced.size_bytes / MEBIBYTE
+    return {
+        "megabytes_per_s": produced.megabytes_per_s,
+        "cpu_us_per_mib": produced.cpu_s / mebibytes * 1e6,
+    }
 
 
 def _consume_case(uses_tls: bool, batch_bytes: int, effort: Effort) -> Case:
@@ -84,25 +74,11 @@ def _consume_case(uses_tls: bool, batch_bytes: int, effort: Effort) -> Case:
         variant=f"{size_name(batch_bytes)} batches",
         metrics=(THROUGHPUT, CPU),
         setup=TLS_NODE,
-        prepare=partial(_fill, batch_bytes, topic_bytes),
+        prepare=partial(fill, _shape(batch_bytes), topic_bytes),
         prepare_s=0.8 + 3.0 * effort.scale,
         turn=partial(_consume, uses_tls, topic_bytes),
         turn_s=0.9 + 1.5 * effort.scale,
         clean_up=lambda brokers: brokers.delete_topic(TOPIC),
-    )
-
-
-def _fill(batch_bytes: int, topic_bytes: int, brokers: Brokers) -> None:
-    brokers.create_topic(TOPIC, PARTITIONS)
-    run_load(
-        "librdkafka",
-        kind="fill",
-        topic=TOPIC,
-        message_bytes=MESSAGE_BYTES,
-        batch_bytes=batch_bytes,
-        partition_bytes=topic_bytes // PARTITIONS,
-        acks=ACKS_ALL,
-        **brokers.connection(),
     )
 
 
@@ -115,6 +91,10 @@ def _consume(uses_tls: bool, topic_bytes: int, brokers: Brokers) -> Findings:
         "megabytes_per_s": read["bytes_per_s"] / MEGA,
         "cpu_us_per_mib": cpu_s / (topic_bytes / MEBIBYTE) * 1e6,
     }
+
+
+def _shape(batch_bytes: int) -> TopicShape:
+    return TopicShape(TOPIC, PARTITIONS, MESSAGE_BYTES, batch_bytes)
 
 
 def _protocol(uses_tls: bool) -> str:
