@@ -9,7 +9,9 @@ Source: LoginManager and SaslChannelBuilder of Apache Kafka 4.3.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from tidelog.base.config_definition import ConfigError
@@ -19,12 +21,19 @@ from tidelog.clients.config.environment import Environment
 from tidelog.clients.security.oauthbearer.authenticator import OAuthBearerAuthenticator
 from tidelog.clients.security.oauthbearer.login import TokenLogin
 from tidelog.clients.security.oauthbearer.login_settings import LoginSettings
-from tidelog.clients.security.oauthbearer.token_sources import DeferredRetriever, token_retriever
+from tidelog.clients.security.oauthbearer.token_sources import (
+    DeferredRetriever,
+    TokenRetriever,
+    token_retriever,
+)
 from tidelog.clients.security.sasl_authenticator import SaslAuthenticator
 from tidelog.clients.transport.connection import Authenticator, BrokerConnection
 from tidelog.security.oauthbearer.messages import OAUTHBEARER
 
 logger = logging.getLogger(__name__)
+
+CreateRetriever: TypeAlias = Callable[[LoginSettings, Environment], TokenRetriever]
+"""`token_retriever` reads the trust store at once, `DeferredRetriever` in a thread when it is used."""
 
 
 class PeerAuthenticator:
@@ -81,9 +90,7 @@ class PeerAuthentication:
             if credentials is None:
                 return None
             found = self._peers[listener] = _Peer(PeerAuthenticator(), credentials)
-            if isinstance(credentials, LoginSettings):
-                self._open_login(credentials)
-            self._use(found)
+            self._use(found, token_retriever)
         return found.authenticator
 
     def apply(self, config: BrokerConfig) -> None:
@@ -98,30 +105,26 @@ class PeerAuthentication:
                 continue
             if credentials is not None and credentials != peer.credentials:
                 peer.credentials = credentials
-                self._use(peer)
+                # Trust stores must not be read on the event loop while the node runs.
+                self._use(peer, DeferredRetriever)
         in_use = [peer.credentials for peer in self._peers.values()]
         self._logins = [each for each in self._logins if each[0] in in_use]
 
-    def _use(self, peer: _Peer) -> None:
+    def _use(self, peer: _Peer, create_retriever: CreateRetriever) -> None:
         credentials = peer.credentials
         if isinstance(credentials, LoginSettings):
-            login = OAuthBearerAuthenticator(self._login(credentials), credentials.extensions)
-            peer.authenticator.use(OAUTHBEARER, login)
+            login = self._login(credentials, create_retriever)
+            authenticator = OAuthBearerAuthenticator(login, credentials.extensions)
+            peer.authenticator.use(OAUTHBEARER, authenticator)
         else:
             peer.authenticator.use(credentials.mechanism, SaslAuthenticator(credentials))
 
-    def _open_login(self, settings: LoginSettings) -> None:
-        """Add the login of `settings` if there is none, and load its trust store now."""
-        if all(known != settings for known, _ in self._logins):
-            retriever = token_retriever(settings, self._environment)
-            self._logins.append((settings, TokenLogin(retriever, settings.refresh, self._environment)))
-
-    def _login(self, settings: LoginSettings) -> TokenLogin:
-        for known, login in self._logins:
-            if known == settings:
+    def _login(self, settings: LoginSettings, create_retriever: CreateRetriever) -> TokenLogin:
+        """Return the login of `settings`, a new one if no other listener has the same settings."""
+        for each, login in self._logins:
+            if each == settings:
                 return login
-        # Trust stores must not be read on the event loop while the node runs.
-        retriever = DeferredRetriever(settings, self._environment)
-        created = TokenLogin(retriever, settings.refresh, self._environment)
-        self._logins.append((settings, created))
-        return created
+        retriever = create_retriever(settings, self._environment)
+        login = TokenLogin(retriever, settings.refresh, self._environment)
+        self._logins.append((settings, login))
+        return login
