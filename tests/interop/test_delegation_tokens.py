@@ -16,6 +16,7 @@ import pytest
 from tests.support.cli import tidelog_failure, tidelog_output
 from tests.support.messages.version_fields import fitted
 from tests.support.network.raw_client import RawClient
+from tests.support.nodes.three_nodes import ThreeNodes
 from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.clients.admin.admin import AclBinding, AclFilter, Admin, DelegationToken
@@ -68,7 +69,7 @@ CONFIG = {
 def cluster() -> Iterator[EmbeddedCluster]:
     """Run three nodes, each broker and controller; alice may do everything with topics and groups."""
     with EmbeddedCluster(nodes=3, config=CONFIG) as running:
-        wait_until(lambda: len(running.run(_brokers)) == 3)
+        wait_until(lambda: len(ThreeNodes(running).brokers()) == 3)
         everything = (AclResourceType.TOPIC, AclResourceType.GROUP)
         allowed = [AclBinding(kind, "*", "User:alice", AclOperation.ALL) for kind in everything]
         assert set(run(running, "node", lambda admin: admin.create_acls(allowed)).values()) == {None}
@@ -79,10 +80,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def token(cluster: EmbeddedCluster) -> DelegationToken:
     """Create a token of alice, which bob may renew."""
     return create_token(cluster, "alice", renewers=["User:bob"])
-
-
-def _brokers(node: BrokerNode) -> set[int]:
-    return {broker.id for broker in node.services.image().brokers.values() if not broker.fenced}
 
 
 def password_options(cluster: EmbeddedCluster, user: str) -> dict[str, Any]:

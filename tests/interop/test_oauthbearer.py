@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,13 +9,16 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from tests.support.foreign_clients.round_trips import (
+    aiokafka_round_trip,
+    confluent_round_trip,
+    kafka_python_round_trip,
+)
 from tests.support.security.identity_provider import (
     AUDIENCE,
     ISSUER,
@@ -83,34 +85,19 @@ def secured() -> Iterator[Secured]:
             yield Secured(cluster, provider)
 
 
-def with_confluent(servers: str, token: str) -> int:
-    return confluent_round_trip(servers, {"oauth_cb": lambda _: (token, time.time() + 3600)})
-
-
-def confluent_round_trip(servers: str, options: dict[str, Any]) -> int:
-    topic, errors = f"topic-{uuid4().hex[:12]}", list[KafkaError]()
-    options = {
+def options_of(servers: str) -> dict[str, Any]:
+    """Return the options of librdkafka without a token."""
+    return {
         "bootstrap.servers": servers,
         "security.protocol": LISTENER,
         "sasl.mechanism": "OAUTHBEARER",
         "log_level": 0,
-        **options,
     }
-    producer = Producer({**options, "error_cb": errors.append})
-    producer.produce(topic, b"value")
-    deadline = time.monotonic() + TIMEOUT_S
-    while producer.flush(0.1) and not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
-        assert time.monotonic() < deadline, errors
-    if errors:
-        producer.purge()
-        raise PermissionError(str(errors[0]))
-    consumer = Consumer({**options, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    try:
-        message = consumer.poll(TIMEOUT_S)
-        return 0 if message is None or message.error() else 1
-    finally:
-        consumer.close()
+
+
+def with_confluent(servers: str, token: str) -> int:
+    options = {**options_of(servers), "oauth_cb": lambda _: (token, time.time() + 3600)}
+    return confluent_round_trip(options)
 
 
 def with_kafka_python(servers: str, token: str) -> int:
@@ -118,58 +105,25 @@ def with_kafka_python(servers: str, token: str) -> int:
         def token(self) -> str:
             return token
 
-    topic = f"topic-{uuid4().hex[:12]}"
-    options: dict[str, Any] = {
-        "bootstrap_servers": servers,
-        "security_protocol": LISTENER,
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": Provider(),
-    }
-    try:
-        producer = KafkaProducer(**options, bootstrap_timeout_ms=3_000)
-    except Exception as error:
-        raise PermissionError(str(error)) from error
-    producer.send(topic, b"value").get(TIMEOUT_S)
-    producer.close()
-    consumer = KafkaConsumer(
-        topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=int(TIMEOUT_S * 1000)
-    )
-    try:
-        return 1 if next(iter(consumer), None) is not None else 0
-    finally:
-        consumer.close()
+    return kafka_python_round_trip(python_options(servers, Provider()))
 
 
 def with_aiokafka(servers: str, token: str) -> int:
-    return asyncio.run(_with_aiokafka(servers, token))
-
-
-async def _with_aiokafka(servers: str, token: str) -> int:
     class Provider(AioTokenProvider):
         async def token(self) -> str:
             return token
 
-    topic = f"topic-{uuid4().hex[:12]}"
-    options: dict[str, Any] = {
+    return aiokafka_round_trip(python_options(servers, Provider()))
+
+
+def python_options(servers: str, provider: AbstractTokenProvider | AioTokenProvider) -> dict[str, Any]:
+    """Return the options of kafka-python and aiokafka, which have the same names."""
+    return {
         "bootstrap_servers": servers,
         "security_protocol": LISTENER,
         "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": Provider(),
+        "sasl_oauth_token_provider": provider,
     }
-    producer = AIOKafkaProducer(**options)
-    try:
-        await producer.start()
-    except Exception as error:
-        await producer.stop()
-        raise PermissionError(str(error)) from error
-    await producer.send_and_wait(topic, b"value")
-    await producer.stop()
-    consumer = AIOKafkaConsumer(topic, **options, auto_offset_reset="earliest")
-    await consumer.start()
-    try:
-        return 1 if await asyncio.wait_for(consumer.getone(), TIMEOUT_S) else 0
-    finally:
-        await consumer.stop()
 
 
 ACCESS: dict[str, Access] = {
@@ -219,15 +173,14 @@ def test_librdkafka_obtains_its_token_from_the_provider(secured: Secured) -> Non
         "sasl.oauthbearer.token.endpoint.url": secured.provider.url + TOKEN_PATH,
         "sasl.oauthbearer.extensions": "traceId=123",
     }
-    assert confluent_round_trip(secured.servers, oidc) == 1
+    assert confluent_round_trip({**options_of(secured.servers), **oidc}) == 1
 
 
 def test_a_rotated_key_is_accepted_without_a_restart(secured: Secured) -> None:
     secured.provider.keys = [KEY, ROTATED]
     # The first connection causes the fetch of the keys, and librdkafka connects again.
     options: dict[str, Any] = {"oauth_cb": lambda _: (ROTATED.sign(claims()), time.time() + 3600)}
-    common = {"bootstrap.servers": secured.servers, "security.protocol": LISTENER}
-    producer = Producer({**common, "sasl.mechanism": "OAUTHBEARER", "log_level": 0, **options})
+    producer = Producer({**options_of(secured.servers), **options})
     producer.produce(f"topic-{uuid4().hex[:12]}", b"value")
     assert producer.flush(TIMEOUT_S) == 0
 
@@ -242,9 +195,7 @@ def test_a_session_ends_with_its_token_and_librdkafka_authenticates_again(secure
         return tokens[-1], now_s + 2
 
     errors: list[KafkaError] = []
-    common = {"bootstrap.servers": secured.servers, "security.protocol": LISTENER}
-    options = {**common, "sasl.mechanism": "OAUTHBEARER", "oauth_cb": token, "error_cb": errors.append}
-    producer = Producer(options)
+    producer = Producer({**options_of(secured.servers), "oauth_cb": token, "error_cb": errors.append})
     topic, ends = f"topic-{uuid4().hex[:12]}", time.monotonic() + 5.5
     while time.monotonic() < ends:
         producer.produce(topic, b"value")
@@ -255,12 +206,9 @@ def test_a_session_ends_with_its_token_and_librdkafka_authenticates_again(secure
 
 def test_the_principal_is_the_subject_of_the_token(secured: Secured) -> None:
     def topics(subject: str) -> set[str]:
-        options: dict[str, Any] = {
-            "bootstrap.servers": secured.servers,
-            "security.protocol": LISTENER,
-            "sasl.mechanism": "OAUTHBEARER",
-            "oauth_cb": lambda _: (KEY.sign(claims(sub=subject)), time.time() + 3600),
-        }
+        token = KEY.sign(claims(sub=subject))
+        options = options_of(secured.servers)
+        options["oauth_cb"] = lambda _: (token, time.time() + 3600)
         admin = AdminClient(options)
         admin.poll(0)
         return set(admin.list_topics(timeout=TIMEOUT_S).topics)
@@ -275,6 +223,6 @@ def test_unsecured_tokens_are_accepted_only_if_the_validator_is_named() -> None:
         servers = f"127.0.0.1:{cluster.run(lambda node: node.bound_port(LISTENER))}"
         assert with_aiokafka(servers, unsecured(claims())) == 1
         options = {"enable.sasl.oauthbearer.unsecure.jwt": True, "sasl.oauthbearer.config": "principal=alice"}
-        assert confluent_round_trip(servers, options) == 1
+        assert confluent_round_trip({**options_of(servers), **options}) == 1
         with pytest.raises(PermissionError):
             with_aiokafka(servers, KEY.sign(claims()))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -21,8 +19,12 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka import KafkaConsumer, KafkaProducer
 
+from tests.support.foreign_clients.round_trips import (
+    aiokafka_round_trip,
+    confluent_round_trip,
+    kafka_python_round_trip,
+)
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -104,77 +106,26 @@ def confluent_options(servers: str, mechanism: str, user: str, password: str) ->
 
 
 def with_confluent(servers: str, mechanism: str, user: str, password: str) -> int:
-    topic = f"topic-{uuid4().hex[:12]}"
-    errors: list[KafkaError] = []
-    options = confluent_options(servers, mechanism, user, password)
-    producer = Producer({**options, "error_cb": errors.append})
-    producer.produce(topic, b"value")
-    deadline = time.monotonic() + TIMEOUT_S
-    while producer.flush(0.1) and not any(error.code() == KafkaError._AUTHENTICATION for error in errors):
-        assert time.monotonic() < deadline
-    if errors:
-        producer.purge()
-        raise PermissionError(str(errors[0]))
-    consumer = Consumer({**options, "group.id": topic, "auto.offset.reset": "earliest"})
-    consumer.subscribe([topic])
-    try:
-        message = consumer.poll(TIMEOUT_S)
-        return 0 if message is None or message.error() else 1
-    finally:
-        consumer.close()
+    return confluent_round_trip(confluent_options(servers, mechanism, user, password))
 
 
 def with_kafka_python(servers: str, mechanism: str, user: str, password: str) -> int:
-    topic = f"topic-{uuid4().hex[:12]}"
-    options = {
-        "bootstrap_servers": servers,
-        "security_protocol": LISTENER,
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user,
-        "sasl_plain_password": password,
-    }
-    try:
-        producer = KafkaProducer(**options, bootstrap_timeout_ms=3_000)
-    except Exception as error:
-        raise PermissionError(str(error)) from error
-    producer.send(topic, b"value").get(TIMEOUT_S)
-    producer.close()
-    consumer = KafkaConsumer(
-        topic, **options, auto_offset_reset="earliest", consumer_timeout_ms=int(TIMEOUT_S * 1000)
-    )
-    try:
-        return 1 if next(iter(consumer), None) is not None else 0
-    finally:
-        consumer.close()
+    return kafka_python_round_trip(python_options(servers, mechanism, user, password))
 
 
 def with_aiokafka(servers: str, mechanism: str, user: str, password: str) -> int:
-    return asyncio.run(_with_aiokafka(servers, mechanism, user, password))
+    return aiokafka_round_trip(python_options(servers, mechanism, user, password))
 
 
-async def _with_aiokafka(servers: str, mechanism: str, user: str, password: str) -> int:
-    topic = f"topic-{uuid4().hex[:12]}"
-    options = {
+def python_options(servers: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
+    """Return the options of kafka-python and aiokafka, which have the same names."""
+    return {
         "bootstrap_servers": servers,
         "security_protocol": LISTENER,
         "sasl_mechanism": mechanism,
         "sasl_plain_username": user,
         "sasl_plain_password": password,
     }
-    producer = AIOKafkaProducer(**options)
-    try:
-        await producer.start()
-    except Exception as error:
-        await producer.stop()
-        raise PermissionError(str(error)) from error
-    await producer.send_and_wait(topic, b"value")
-    await producer.stop()
-    consumer = AIOKafkaConsumer(topic, **options, auto_offset_reset="earliest")
-    await consumer.start()
-    try:
-        return 1 if await asyncio.wait_for(consumer.getone(), TIMEOUT_S) else 0
-    finally:
-        await consumer.stop()
 
 
 ACCESS: dict[str, Access] = {

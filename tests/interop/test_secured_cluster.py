@@ -17,8 +17,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.support.nodes.three_nodes import ThreeNodes
 from tests.support.waiting import wait_until
-from tidelog.broker.node.node import BrokerNode
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -44,12 +44,8 @@ CONFIG = {
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
     with EmbeddedCluster(nodes=3, config=CONFIG) as cluster:
-        wait_until(lambda: len(cluster.run(_brokers)) == 3)
+        wait_until(lambda: len(ThreeNodes(cluster).brokers()) == 3)
         yield cluster.bootstrap_servers
-
-
-def _brokers(node: BrokerNode) -> set[int]:
-    return {broker.id for broker in node.services.image().brokers.values() if not broker.fenced}
 
 
 def options(servers: str, user: str) -> dict[str, str | int | float | bool]:

@@ -9,10 +9,11 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
+from tests.interop.own_clients import RECORDS, produce_for, transactional_round_trip
+from tests.support.nodes.three_nodes import ThreeNodes
 from tests.support.security.identity_provider import (
     AUDIENCE,
     ISSUER,
@@ -26,11 +27,8 @@ from tests.support.security.identity_provider import (
 )
 from tests.support.waiting import wait_until
 from tidelog.broker.config.oauthbearer_config import SIGNED_VALIDATOR, UNSECURED_VALIDATOR
-from tidelog.broker.node.node import BrokerNode
 from tidelog.clients.admin.admin import Admin
-from tidelog.clients.admin.types import ConfigResource, NewTopic, ResourceType
-from tidelog.clients.consumer.consumer import Consumer
-from tidelog.clients.producer.producer import Producer
+from tidelog.clients.admin.types import ConfigResource, ResourceType
 from tidelog.clients.security.oauthbearer.login_settings import LOGIN_HANDLER
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.security.jaas import OAUTHBEARER_LOGIN_MODULE
@@ -96,13 +94,9 @@ def cluster(
         patch.setenv(ALLOWED_URLS_VARIABLE, ",".join(urls))
         patch.setenv(ALLOWED_FILES_VARIABLE, str(folder / "key.pem"))
         with EmbeddedCluster(nodes=3, config=config) as running:
-            wait_until(lambda: len(running.run(_brokers)) == 3)
+            wait_until(lambda: len(ThreeNodes(running).brokers()) == 3)
             running.folder = folder  # type: ignore[attr-defined]
             yield running
-
-
-def _brokers(node: BrokerNode) -> set[int]:
-    return {broker.id for broker in node.services.image().brokers.values() if not broker.fenced}
 
 
 def options(cluster: EmbeddedCluster, **changes: Any) -> Options:
@@ -131,54 +125,15 @@ async def topics(found: Options) -> set[str]:
 
 
 def test_records_are_replicated_and_read(cluster: EmbeddedCluster, provider: IdentityProvider) -> None:
-    async def run() -> list[bytes | None]:
-        topic, found = f"topic-{uuid4().hex[:12]}", endpoint(cluster, provider)
-        async with Admin(**found) as admin:
-            await admin.create_topics([NewTopic(name=topic, num_partitions=3, replication_factor=3)])
-        producer = Producer(**found, transactional_id=topic)
-        await producer.start()
-        await producer.init_transactions()
-        producer.begin_transaction()
-        for number in range(30):
-            await producer.send(topic, b"%d" % number)
-        await producer.commit_transaction()
-        await producer.close()
-        consumer = Consumer(**found, group_id=topic, auto_offset_reset="earliest")
-        await consumer.start()
-        consumer.subscribe([topic])
-        values: list[bytes | None] = []
-        while len(values) < 30:
-            record = await consumer.getone(20_000)
-            assert record is not None
-            values.append(record.value)
-        await consumer.close()
-        return values
-
-    assert sorted(int(value or b"-1") for value in asyncio.run(run())) == list(range(30))
+    assert asyncio.run(transactional_round_trip(endpoint(cluster, provider))) == list(range(RECORDS))
 
 
 def test_tokens_are_replaced_and_sessions_continue(
     cluster: EmbeddedCluster, provider: IdentityProvider, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> int:
-        topic = f"topic-{uuid4().hex[:12]}"
-        found = endpoint(cluster, provider)
-        async with Admin(**found) as admin:
-            await admin.create_topics([NewTopic(name=topic, num_partitions=3, replication_factor=3)])
-        producer = Producer(**found)
-        await producer.start()
-        loop, count = asyncio.get_running_loop(), 0
-        ends = loop.time() + 8
-        while loop.time() < ends:
-            await producer.send_and_wait(topic, b"value")
-            count += 1
-            await asyncio.sleep(0.01)
-        await producer.close()
-        return count
-
     caplog.set_level(logging.INFO)
     requests = provider.count(TOKEN_PATH)
-    assert asyncio.run(run()) > 50
+    assert asyncio.run(produce_for(endpoint(cluster, provider), 8)) > 50
     assert provider.count(TOKEN_PATH) > requests + 1
     assert "expired" not in caplog.text
 

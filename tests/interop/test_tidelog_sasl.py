@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
+from tests.interop.own_clients import RECORDS, create_topic, produce_for, transactional_round_trip
 from tests.support.cli import tidelog_output
+from tests.support.nodes.three_nodes import ThreeNodes
 from tests.support.security.certificates import Authority
 from tests.support.waiting import wait_until
 from tidelog.broker.config.node_config import BrokerConfig
@@ -21,7 +22,6 @@ from tidelog.broker.node.node import BrokerNode
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.types import ConfigChange, ConfigResource, NewTopic, ResourceType
 from tidelog.clients.admin.users import ScramUpsertion
-from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
@@ -73,12 +73,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         "ssl_truststore_location": str(folder / "ca.pem"),
     }
     with EmbeddedCluster(nodes=3, config=config) as running:
-        wait_until(lambda: len(running.run(_brokers)) == 3)
+        wait_until(lambda: len(ThreeNodes(running).brokers()) == 3)
         yield Secured(running, transport)
-
-
-def _brokers(node: BrokerNode) -> set[int]:
-    return {broker.id for broker in node.services.image().brokers.values() if not broker.fenced}
 
 
 def options(secured: Secured, password: str = ALICE_SECRET, user: str = "alice") -> dict[str, Any]:
@@ -90,56 +86,13 @@ def options(secured: Secured, password: str = ALICE_SECRET, user: str = "alice")
     }
 
 
-async def create_topic(cluster: Secured) -> str:
-    topic = f"topic-{uuid4().hex[:12]}"
-    async with Admin(**options(cluster)) as admin:
-        await admin.create_topics([NewTopic(name=topic, num_partitions=3, replication_factor=3)])
-    return topic
-
-
 def test_records_are_replicated_and_read(cluster: Secured) -> None:
-    async def run() -> list[bytes | None]:
-        topic = await create_topic(cluster)
-        producer = Producer(**options(cluster), transactional_id=topic)
-        await producer.start()
-        await producer.init_transactions()
-        producer.begin_transaction()
-        for number in range(30):
-            await producer.send(topic, b"%d" % number)
-        await producer.commit_transaction()
-        await producer.close()
-        consumer = Consumer(**options(cluster), group_id=topic, auto_offset_reset="earliest")
-        await consumer.start()
-        consumer.subscribe([topic])
-        found: list[bytes | None] = []
-        while len(found) < 30:
-            record = await consumer.getone(20_000)
-            assert record is not None
-            found.append(record.value)
-        await consumer.close()
-        return found
-
-    assert sorted(asyncio.run(run()), key=lambda value: int(value or b"-1")) == [
-        b"%d" % number for number in range(30)
-    ]
+    assert asyncio.run(transactional_round_trip(options(cluster))) == list(range(RECORDS))
 
 
 def test_clients_and_nodes_authenticate_again(cluster: Secured, caplog: pytest.LogCaptureFixture) -> None:
-    async def run() -> int:
-        topic = await create_topic(cluster)
-        producer = Producer(**options(cluster), acks="all")
-        await producer.start()
-        loop, count = asyncio.get_running_loop(), 0
-        ends = loop.time() + 7
-        while loop.time() < ends:
-            await producer.send_and_wait(topic, b"value")
-            count += 1
-            await asyncio.sleep(0.01)
-        await producer.close()
-        return count
-
     caplog.set_level(logging.INFO)
-    assert asyncio.run(run()) > 50
+    assert asyncio.run(produce_for(options(cluster), 7)) > 50
     assert "expired" not in caplog.text
 
 
@@ -159,7 +112,7 @@ def test_brokers_change_their_mechanism_without_a_restart() -> None:
 
     async def run(secured: Secured) -> int:
         scram = {**options(secured), "sasl_mechanism": "SCRAM-SHA-512", "sasl_jaas_config": jaas}
-        topic = await create_topic(secured)
+        topic = await create_topic(options(secured))
         async with Admin(**options(secured)) as admin:
             credential = ScramUpsertion(user="node", password=NODE_SECRET)
             assert await admin.alter_user_scram_credentials([credential]) == {"node": None}
@@ -180,7 +133,7 @@ def test_brokers_change_their_mechanism_without_a_restart() -> None:
         return count
 
     with EmbeddedCluster(nodes=3, config=config) as running:
-        wait_until(lambda: len(running.run(_brokers)) == 3)
+        wait_until(lambda: len(ThreeNodes(running).brokers()) == 3)
         assert asyncio.run(run(Secured(running, {"security_protocol": "SASL_PLAINTEXT"}))) > 20
 
 

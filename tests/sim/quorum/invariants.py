@@ -265,7 +265,7 @@ def requests_are_answered_in_time(world: SimulatedCluster, node: SimNode) -> Non
 
 
 def steady_leaders_stay(world: SimulatedCluster, node: SimNode) -> None:
-    """Check that nobody raises the epoch while the leader and a majority are healthy (KIP-996)."""
+    """Check that no node raises the epoch while the leader and a majority are healthy (KIP-996)."""
     quorum, history = node.quorum, world.history
     assert quorum is not None
     if not world.swarm.steady:

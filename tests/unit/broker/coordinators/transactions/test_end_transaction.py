@@ -123,7 +123,7 @@ def test_an_abort_without_transaction_fences_late_requests() -> None:
     fixture.now_ms += 10
     assert fixture.end((7, 3), False) == (7, 4)
     assert (fixture.state, fixture.metadata.start_wall_ms) == (S.PREPARE_ABORT, fixture.now_ms)
-    assert not fixture.markings, "there is nobody to tell"
+    assert not fixture.markings, "no partition needs a marker"
     fixture.tick()
     assert (fixture.state, fixture.metadata.producer_epoch) == (S.COMPLETE_ABORT, 4)
     assert refusal(lambda: fixture.add((7, 3), A)) is ErrorCode.PRODUCER_FENCED
