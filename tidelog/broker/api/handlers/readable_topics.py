@@ -99,7 +99,9 @@ class ReadableTopics:
             results = []
             for one in each.partitions:
                 name, index = each.name, one.partition_index
-                error = errors.get((name, index), self.error(name, index, coordinator_error))
+                error = errors.get((name, index))
+                if error is None:
+                    error = self.error(name, index, coordinator_error)
                 results.append(create(index, error))
                 yield None
             topics.append((each.name, tuple(results)))
