@@ -25,12 +25,13 @@ from confluent_kafka.admin import (
     OffsetSpec,
 )
 
-from benchmarks.kafka.certificate import HOST, write_certificate
 from benchmarks.kafka.programs import Engine, Programs
 from benchmarks.processes import KIBIBYTE, BenchmarkError, tree_cpu_seconds
 from benchmarks.tiered_broker import s3_store
 from tidelog.local_cluster.ports import free_ports
+from tidelog.security.certificate_authority import Authority
 
+HOST: Final = "127.0.0.1"
 START_WITHIN_S: Final = 60.0
 STOP_WITHIN_S: Final = 30.0
 DELETED_WITHIN_S: Final = 60.0
@@ -117,7 +118,9 @@ class Brokers:
         if self.setup.has_s3:
             self._s3_settings = {**self._services.enter_context(s3_store()).settings(), **S3_BACKEND}
         if self.setup.has_tls:
-            write_certificate(self._key_store, self._trust_store)
+            authority = Authority.create()
+            authority.issue(HOST, [HOST]).write_pem(self._key_store)
+            authority.write(self._trust_store)
         for number in range(self.setup.nodes):
             settings = {**self._settings(number), **self._tls_settings(number)}
             self._config(number).write_text("".join(f"{key}={text}\n" for key, text in settings.items()))

@@ -9,9 +9,9 @@ import confluent_kafka
 import pytest
 
 from tests.support.loops.loop_thread import LOOP
-from tests.support.security.certificates import Authority
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import KafkaError
+from tidelog.security.certificate_authority import Authority
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
-from tests.support.security.certificates import Authority
+from tidelog.security.certificate_authority import Authority
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop

@@ -15,7 +15,6 @@ import pytest
 from tests.interop.own_clients import RECORDS, create_topic, produce_for, transactional_round_trip
 from tests.support.cli import tidelog_output
 from tests.support.nodes.three_nodes import ThreeNodes
-from tests.support.security.certificates import Authority
 from tests.support.waiting import wait_until
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
@@ -24,6 +23,7 @@ from tidelog.clients.admin.types import ConfigChange, ConfigResource, NewTopic, 
 from tidelog.clients.admin.users import ScramUpsertion
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.security.certificate_authority import Authority
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
 from tidelog.testing.embedded import EmbeddedCluster
 

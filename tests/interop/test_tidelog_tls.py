@@ -16,7 +16,6 @@ import pytest
 from tests.support.cli import tidelog_output
 from tests.support.loops.loop_thread import LOOP
 from tests.support.nodes.three_nodes import ThreeNodes
-from tests.support.security.certificates import Authority
 from tests.support.waiting import wait_until
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.node.node import BrokerNode
@@ -26,6 +25,7 @@ from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.transport.failures import TlsAuthenticationError
 from tidelog.protocol.ids import TopicPartition
+from tidelog.security.certificate_authority import Authority
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop

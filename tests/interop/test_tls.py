@@ -18,7 +18,7 @@ import pytest
 from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.support.loops.loop_thread import LOOP
-from tests.support.security.certificates import Authority, Identity
+from tidelog.security.certificate_authority import Authority, Identity
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop

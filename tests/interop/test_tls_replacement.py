@@ -13,13 +13,13 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from tests.support.security.certificates import Authority, Identity
 from tests.support.waiting import wait_until
 from tidelog.broker.node.wiring import tls_certificates
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
+from tidelog.security.certificate_authority import Authority, Identity
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop

@@ -12,10 +12,10 @@ from pathlib import Path
 from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import KafkaTools
-from tests.support.security.certificates import DAY, Authority, Identity
 from tests.support.tier.aiven_plugin import FILE_SYSTEM, PLUGIN
 from tests.support.waiting import wait_until
 from tidelog.local_cluster.ports import free_ports
+from tidelog.security.certificate_authority import DAY, Authority, Identity
 from tidelog.security.jaas import LOGIN_MODULES, PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
 
 OURS, KAFKAS = 1, 3

@@ -11,8 +11,8 @@ import pytest
 from tests.kafka.kafka_node import Engine
 from tests.kafka.secured_cluster import Client, SecuredCluster
 from tests.kafka.tools import KafkaTools
-from tests.support.security.certificates import DAY
 from tests.support.waiting import wait_until
+from tidelog.security.certificate_authority import DAY
 
 # Times, addresses, numbers of clients and files, and the name of the user in an error text of Tidelog.
 _VARIABLE = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z|127\.0\.0\.1:\d+|\d{13}|client-\d+|: (?:user )?'frank'")

@@ -21,7 +21,6 @@ from typing import Final
 
 from tests.harness.hostile.regular_client import TOPIC
 from tests.support.network.raw_client import RawClient
-from tests.support.security.certificates import Authority
 from tidelog.local_cluster.ports import free_ports
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
@@ -33,6 +32,7 @@ from tidelog.protocol.messages.create_topics import (
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tidelog.security.certificate_authority import Authority
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 HOST: Final = "127.0.0.1"

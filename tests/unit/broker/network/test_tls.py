@@ -16,12 +16,12 @@ import pytest
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.python_calls import count_python_calls
 from tests.support.network.loopback_server import Client, Served, frame, serving
-from tests.support.security.certificates import Authority, Identity
 from tests.support.waiting import eventually
 from tidelog.base.log_limit import LINES_MAX
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import tls_handshakes
 from tidelog.broker.network.request import Request
+from tidelog.security.certificate_authority import Authority, Identity
 from tidelog.security.tls.contexts import client_context
 from tidelog.security.tls.principal_mapping import PrincipalMapper
 from tidelog.security.tls.server import TlsServer, load_server_identity

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import Served, echo
-from tests.support.security.certificates import Authority, Identity
 from tests.support.security.handshakes import handshake
 from tests.support.waiting import eventually
 from tidelog.base.config_definition import ConfigError
@@ -26,6 +25,7 @@ from tidelog.broker.node.wiring import tls_certificates
 from tidelog.broker.node.wiring.network_settings import listener_config
 from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
+from tidelog.security.certificate_authority import Authority, Identity
 from tidelog.security.tls.contexts import client_context, server_context
 from tidelog.security.tls.settings import parse_tls_settings
 

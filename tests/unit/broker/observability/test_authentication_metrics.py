@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import serving
-from tests.support.security.certificates import Authority
 from tests.support.waiting import eventually
 from tidelog.broker.observability.authentication_metrics import report_authentications
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.security.certificate_authority import Authority
 from tidelog.security.tls.contexts import client_context
 from tidelog.security.tls.principal_mapping import PrincipalMapper
 from tidelog.security.tls.server import TlsServer, load_server_identity

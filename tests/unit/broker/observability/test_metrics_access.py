@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.security.certificates import Authority
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.observability import metrics_endpoint
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.metrics_access import MetricsAccess, MetricsGuard
 from tidelog.broker.observability.metrics_endpoint import MetricsEndpoint
+from tidelog.security.certificate_authority import Authority
 from tidelog.security.tls.settings import parse_tls_settings
 
 AUTHORITY = Authority.create()

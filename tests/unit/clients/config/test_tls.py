@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.security.certificates import Authority
 from tidelog.clients.config.client_config import ClientConfig
 from tidelog.clients.config.options import ConfigError
 from tidelog.clients.config.tls import context_source
+from tidelog.security.certificate_authority import Authority
 
 AUTHORITY = Authority.create()
 TRUSTED: dict[str, Any] = {"ssl_truststore_type": "PEM", "ssl_truststore_certificates": AUTHORITY.pem()}

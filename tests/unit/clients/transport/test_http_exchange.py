@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.security.certificates import Authority
 from tests.support.security.identity_provider import running_provider
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.transport import http_exchange
@@ -25,6 +24,7 @@ from tidelog.clients.transport.http_exchange import (
     exchange,
     parse_response,
 )
+from tidelog.security.certificate_authority import Authority
 
 TIMEOUTS = HttpTimeouts(connect_ms=10_000, read_ms=10_000)
 SHORT = HttpTimeouts(connect_ms=200, read_ms=200)

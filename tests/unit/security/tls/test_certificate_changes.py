@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.security.certificates import Authority
+from tidelog.security.certificate_authority import Authority
 from tidelog.security.tls.certificate_changes import certificate_change_problem
 
 AUTHORITY = Authority.create()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.security.certificates import Authority, Identity
 from tests.support.security.handshakes import handshake
 from tidelog.base.config_definition import ConfigError
+from tidelog.security.certificate_authority import Authority, Identity
 from tidelog.security.tls.contexts import client_context, server_context
 from tidelog.security.tls.settings import KeyNames, parse_tls_settings
 

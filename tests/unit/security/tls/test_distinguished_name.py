@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from tests.support.security.certificates import Authority
+from tidelog.security.certificate_authority import Authority
 from tidelog.security.tls.distinguished_name import distinguished_name, subject_name
 
 NAMES = {

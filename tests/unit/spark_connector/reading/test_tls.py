@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.security.certificates import Authority
+from tidelog.security.certificate_authority import Authority
 from tidelog.spark_connector.planning.client_options import ClientOptions
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.reading.tls import tls_context, tls_values
