@@ -75,7 +75,6 @@ UNCHECKED_NAMES = (
     "tests/unit/remote/",
     "tests/unit/security/",
     "tests/unit/spark_connector/",
-    "tests/unit/storage/",
     "tests/conftest",
 )
 """Folders whose names of objects are not reviewed yet."""

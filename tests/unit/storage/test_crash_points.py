@@ -95,8 +95,8 @@ class Driver:
         self.log.truncate_to(target, NOW_MS, below_high_watermark=True)
         self.progress.append(("truncated", self.log.log_end_offset))
         self.leader_epoch += 1
-        known = self.log.producers.producers
-        self.sequences = {key: entry.last_sequence + 1 for key, entry in known.items()}
+        producers = self.log.producers.producers
+        self.sequences = {key: entry.last_sequence + 1 for key, entry in producers.items()}
 
     def delete_records(self) -> None:
         self.log.advance_high_watermark(self.log.log_end_offset)

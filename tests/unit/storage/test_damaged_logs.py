@@ -194,14 +194,14 @@ class TestDamage:
         append(create(manager), "a")
         append(create(manager, "other"), "b")
         manager.shutdown(NOW_MS)
-        opened = PartitionLog.open
+        open_partition_log = PartitionLog.open
 
-        def sometimes(location: LogLocation, *rest: Any, **options: Any) -> PartitionLog:
+        def fail_for_events(location: LogLocation, *rest: Any, **options: Any) -> PartitionLog:
             assert "events" not in location.directory, "a bug"
-            return opened(location, *rest, **options)
+            return open_partition_log(location, *rest, **options)
 
         with monkeypatch.context() as patch:
-            patch.setattr(PartitionLog, "open", sometimes)
+            patch.setattr(PartitionLog, "open", fail_for_events)
             manager = started(disk)
         with pytest.raises(KafkaError, match="a bug") as caught:
             create(manager)

@@ -115,14 +115,14 @@ class TestRemovalOfManyPartitions:
         self, disk: CrashFileSystem
     ) -> None:
         manager = started(disk, "/a")
-        gone = [TopicPartition("large", index) for index in range(40)]
-        for topic_partition in (*gone, EVENTS):
+        deleted_partitions = [TopicPartition("large", index) for index in range(40)]
+        for topic_partition in (*deleted_partitions, EVENTS):
             append(manager.get_or_create(topic_partition, TOPIC_ID, CONFIG, NOW_MS), "a")
         write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         before = disk.operation_count
-        manager.delete_all(gone, NOW_MS)
-        renames = len(gone)
+        manager.delete_all(deleted_partitions, NOW_MS)
+        renames = len(deleted_partitions)
         assert disk.operation_count - before <= renames + 20
         assert list(manager.logs) == [found(manager)]
         manager.shutdown(NOW_MS)

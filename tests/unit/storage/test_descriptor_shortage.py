@@ -38,8 +38,8 @@ ATTEMPTS_MAX = 20
 FEWEST_USES = 2
 
 
-class World:
-    """A manager on a disk of a process that lacks descriptors at times; `do` retries like a caller."""
+class ShortageFixture:
+    """A log manager in a process without descriptors at times; `do` retries operations as a caller would."""
 
     def __init__(self, disk: ShortOfDescriptors, config: LogConfig = SMALL) -> None:
         self.disk = disk
@@ -110,45 +110,47 @@ class World:
         self.manager = self.do(self._start)
 
 
-def nothing(world: World) -> None:
+def nothing(fixture: ShortageFixture) -> None:
     """Start with an empty directory."""
 
 
-def append_in_segments(world: World) -> None:
+def append_in_segments(fixture: ShortageFixture) -> None:
     """Append full segments, an aborted transaction, and another leader epoch."""
-    world.create()
+    fixture.create()
     for number in range(4):
-        world.append(f"{number}" * 60)
-    world.append("t", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
-    world.do(lambda: append_marker(world.log, 5, is_abort=True))
-    world.append("e" * 100, leader_epoch=3)
-    world.append("f" * 100, leader_epoch=3)
+        fixture.append(f"{number}" * 60)
+    fixture.append("t", producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
+    fixture.do(lambda: append_marker(fixture.log, 5, is_abort=True))
+    fixture.append("e" * 100, leader_epoch=3)
+    fixture.append("f" * 100, leader_epoch=3)
 
 
-def flushed_segments(world: World) -> None:
+def flushed_segments(fixture: ShortageFixture) -> None:
     """Append the same segments and flush them."""
-    append_in_segments(world)
-    world.log.flush(NOW_MS)
+    append_in_segments(fixture)
+    fixture.log.flush(NOW_MS)
 
 
 def every_shortage(
-    history: Callable[[World], None], prepare: Callable[[World], None], config: LogConfig = SMALL
-) -> Iterator[tuple[World, str]]:
-    """Yield worlds after `prepare` and `history`, each with a shortage at another use of a descriptor."""
+    history: Callable[[ShortageFixture], None],
+    prepare: Callable[[ShortageFixture], None],
+    config: LogConfig = SMALL,
+) -> Iterator[tuple[ShortageFixture, str]]:
+    """Yield a fixture and the moment of its shortage for each use of a descriptor, after the history."""
     for fails_times in (1, 3):
         fails_at = 0
         while True:
             fails_at += 1
             disk = ShortOfDescriptors()
-            world = World(disk, config)
-            prepare(world)
+            fixture = ShortageFixture(disk, config)
+            prepare(fixture)
             disk.become_short(fails_at, fails_times)
-            history(world)
+            history(fixture)
             if len(disk.uses) < fails_at:
                 assert fails_at > FEWEST_USES, "no use of a descriptor failed"
                 break
             disk.fails_times = 0
-            yield world, f"{disk.uses[fails_at - 1]} ({fails_at}), {fails_times} times"
+            yield fixture, f"{disk.uses[fails_at - 1]} ({fails_at}), {fails_times} times"
 
 
 EXPECTED = ["0" * 60, "1" * 60, "2" * 60, "3" * 60, "t", "", "e" * 100, "f" * 100]
@@ -159,96 +161,96 @@ def visible(log: PartitionLog) -> list[str]:
     return ["" if value == "\0\0\0\0\0\0" else value for value in values_of(log)]
 
 
-def check(world: World, moment: str, expected: list[str]) -> None:
+def check(fixture: ShortageFixture, moment: str, expected: list[str]) -> None:
     """Check the log and its indexes now, after a process crash, and after a machine crash."""
-    assert visible(world.log) == expected, moment
-    check_log(world.log)
-    world.log.flush(NOW_MS)
-    recovery_point = world.log.recovery_point
-    assert recovery_point == world.log.log_end_offset, moment
-    world.checkpoint_all()
-    lost = world.disk.crash(Survival.LOSE_UNSYNCED)
-    for manager in (started(lost, "/a"), started(world.disk, "/a")):
+    assert visible(fixture.log) == expected, moment
+    check_log(fixture.log)
+    fixture.log.flush(NOW_MS)
+    recovery_point = fixture.log.recovery_point
+    assert recovery_point == fixture.log.log_end_offset, moment
+    fixture.checkpoint_all()
+    lost = fixture.disk.crash(Survival.LOSE_UNSYNCED)
+    for manager in (started(lost, "/a"), started(fixture.disk, "/a")):
         assert visible(found(manager)) == expected, moment
         check_log(found(manager))
         manager.shutdown(NOW_MS)
-    again = found(started(world.disk, "/a"))
+    again = found(started(fixture.disk, "/a"))
     assert visible(again) == expected, moment
-    assert again.leader_epochs.entries == world.log.leader_epochs.entries, moment
+    assert again.leader_epochs.entries == fixture.log.leader_epochs.entries, moment
 
 
 def test_creation_and_append_are_refused_or_completed_later() -> None:
-    for world, moment in every_shortage(append_in_segments, nothing):
-        assert len(world.log.segments) > 2
-        check(world, moment, EXPECTED)
+    for fixture, moment in every_shortage(append_in_segments, nothing):
+        assert len(fixture.log.segments) > 2
+        check(fixture, moment, EXPECTED)
 
 
 def test_a_flush_is_completed_later() -> None:
-    def history(world: World) -> None:
-        world.append("more", leader_epoch=3)
-        world.do(lambda: world.log.flush(NOW_MS))
-        world.checkpoint_all()
+    def history(fixture: ShortageFixture) -> None:
+        fixture.append("more", leader_epoch=3)
+        fixture.do(lambda: fixture.log.flush(NOW_MS))
+        fixture.checkpoint_all()
 
-    for world, moment in every_shortage(history, flushed_segments):
-        check(world, moment, [*EXPECTED, "more"])
+    for fixture, moment in every_shortage(history, flushed_segments):
+        check(fixture, moment, [*EXPECTED, "more"])
 
 
 def test_reads_of_sealed_segments_are_refused_and_succeed_later() -> None:
-    def history(world: World) -> None:
-        world.do(lambda: visible(world.log))
-        aborted = world.do(lambda: world.log.aborted_transactions(0, world.log.log_end_offset))
+    def history(fixture: ShortageFixture) -> None:
+        fixture.do(lambda: visible(fixture.log))
+        aborted = fixture.do(lambda: fixture.log.aborted_transactions(0, fixture.log.log_end_offset))
         assert [one.producer_id for one in aborted] == [5]
-        assert world.do(lambda: world.log.timestamps.first_record_from(NOW_MS)) is not None
+        assert fixture.do(lambda: fixture.log.timestamps.first_record_from(NOW_MS)) is not None
 
-    for world, moment in every_shortage(history, flushed_segments):
-        check(world, moment, EXPECTED)
+    for fixture, moment in every_shortage(history, flushed_segments):
+        check(fixture, moment, EXPECTED)
 
 
 @pytest.mark.parametrize("offset", [7, 5, 1, 0])
 def test_an_interrupted_truncation_is_completed(offset: int) -> None:
-    def history(world: World) -> None:
-        world.do(lambda: world.log.truncate_to(offset, NOW_MS, below_high_watermark=True))
-        world.append("later", leader_epoch=4)
+    def history(fixture: ShortageFixture) -> None:
+        fixture.do(lambda: fixture.log.truncate_to(offset, NOW_MS, below_high_watermark=True))
+        fixture.append("later", leader_epoch=4)
 
-    for world, moment in every_shortage(history, flushed_segments):
-        assert world.log.failure is None
-        assert world.log.leader_epochs.latest_epoch == 4
-        check(world, moment, [*EXPECTED[:offset], "later"])
+    for fixture, moment in every_shortage(history, flushed_segments):
+        assert fixture.log.failure is None
+        assert fixture.log.leader_epochs.latest_epoch == 4
+        check(fixture, moment, [*EXPECTED[:offset], "later"])
 
 
 def test_a_log_refuses_appends_until_its_truncation_is_completed() -> None:
-    def history(world: World) -> None:
+    def history(fixture: ShortageFixture) -> None:
         try:
-            world.log.truncate_to(2, NOW_MS, below_high_watermark=True)
+            fixture.log.truncate_to(2, NOW_MS, below_high_watermark=True)
         except KafkaError as error:
             assert is_descriptor_shortage(error)
-        world.append("later", leader_epoch=4)
+        fixture.append("later", leader_epoch=4)
 
     shortages = 0
-    for world, moment in every_shortage(history, flushed_segments):
-        if world.log.log_end_offset > 3:
-            assert visible(world.log) == [*EXPECTED, "later"], f"{moment}: the truncation had not begun"
+    for fixture, moment in every_shortage(history, flushed_segments):
+        if fixture.log.log_end_offset > 3:
+            assert visible(fixture.log) == [*EXPECTED, "later"], f"{moment}: the truncation had not begun"
             continue
         shortages += 1
-        check(world, moment, [*EXPECTED[:2], "later"])
+        check(fixture, moment, [*EXPECTED[:2], "later"])
     assert shortages > 5
 
 
 def test_a_restart_of_the_log_at_an_offset_is_completed() -> None:
-    def history(world: World) -> None:
-        world.do(lambda: world.log.truncate_fully_and_start_at(100, NOW_MS))
-        world.append("hundred", leader_epoch=4)
+    def history(fixture: ShortageFixture) -> None:
+        fixture.do(lambda: fixture.log.truncate_fully_and_start_at(100, NOW_MS))
+        fixture.append("hundred", leader_epoch=4)
 
-    for world, moment in every_shortage(history, flushed_segments):
-        assert (world.log.log_start_offset, world.log.log_end_offset) == (100, 101), moment
-        check(world, moment, ["hundred"])
+    for fixture, moment in every_shortage(history, flushed_segments):
+        assert (fixture.log.log_start_offset, fixture.log.log_end_offset) == (100, 101), moment
+        check(fixture, moment, ["hundred"])
 
 
 def test_a_restart_after_remote_records_is_completed() -> None:
-    def history(world: World) -> None:
+    def history(fixture: ShortageFixture) -> None:
         snapshot = encode_snapshot([ProducerEntry(producer_id=5, producer_epoch=0, last_timestamp=NOW_MS)])
-        world.do(
-            lambda: world.log.restart_from_remote(
+        fixture.do(
+            lambda: fixture.log.restart_from_remote(
                 RemoteState(
                     log_start_offset=2,
                     local_log_start_offset=50,
@@ -258,92 +260,92 @@ def test_a_restart_after_remote_records_is_completed() -> None:
                 NOW_MS,
             )
         )
-        world.append("fifty", leader_epoch=4)
+        fixture.append("fifty", leader_epoch=4)
 
-    for world, moment in every_shortage(history, flushed_segments, TIERED):
-        log = world.log
+    for fixture, moment in every_shortage(history, flushed_segments, TIERED):
+        log = fixture.log
         assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (2, 50, 51), moment
         assert values_of(log, 50) == ["fifty"], moment
         assert set(log.producers.producers) == {5}, moment
-        world.restart()
-        again = world.log
+        fixture.restart()
+        again = fixture.log
         assert (again.log_start_offset, again.local_log_start_offset) == (2, 50), moment
         assert again.leader_epochs.entries == [EpochEntry(0, 2), EpochEntry(3, 6), EpochEntry(4, 50)], moment
         assert (values_of(again, 50), set(again.producers.producers)) == (["fifty"], {5}), moment
 
 
 def test_retention_and_file_deletion_are_completed_later() -> None:
-    def history(world: World) -> None:
-        world.log.update_config(replace(world.config, retention_bytes=400))
+    def history(fixture: ShortageFixture) -> None:
+        fixture.log.update_config(replace(fixture.config, retention_bytes=400))
         for _ in range(5):
-            world.manager.maintenance.apply_retention(NOW_MS)
-            world.check_online()
+            fixture.manager.maintenance.apply_retention(NOW_MS)
+            fixture.check_online()
         for number in range(5):
-            for work in world.manager.maintenance.planned_removals(NOW_MS + 60_000 * (number + 1)):
+            for work in fixture.manager.maintenance.planned_removals(NOW_MS + 60_000 * (number + 1)):
                 try:
                     work.run()
                 except OSError as error:
-                    world.manager.maintenance.work_failed(work, error)
+                    fixture.manager.maintenance.work_failed(work, error)
 
-    for world, moment in every_shortage(history, flushed_segments):
-        assert world.log.log_start_offset > 0, moment
-        names = world.disk.listdir("/a/events-0")
+    for fixture, moment in every_shortage(history, flushed_segments):
+        assert fixture.log.log_start_offset > 0, moment
+        names = fixture.disk.listdir("/a/events-0")
         assert not [name for name in names if name.endswith(".deleted")], moment
-        world.disk.fsync_dir("/a/events-0")
-        check(world, moment, EXPECTED[world.log.log_start_offset :])
+        fixture.disk.fsync_dir("/a/events-0")
+        check(fixture, moment, EXPECTED[fixture.log.log_start_offset :])
 
 
 def test_a_partition_is_deleted_and_recreated() -> None:
-    def history(world: World) -> None:
-        world.checkpoint_all()
-        (deletion,) = world.manager.planned_deletions([EVENTS], NOW_MS)
-        world.do(deletion.run)
-        world.manager.on_deleted(deletion, None)
-        creation = world.manager.planned_creation(EVENTS, TOPIC_ID, SMALL, NOW_MS)
-        world.manager.on_created(creation, world.do(creation.run))
-        world.append("new")
+    def history(fixture: ShortageFixture) -> None:
+        fixture.checkpoint_all()
+        (deletion,) = fixture.manager.planned_deletions([EVENTS], NOW_MS)
+        fixture.do(deletion.run)
+        fixture.manager.on_deleted(deletion, None)
+        creation = fixture.manager.planned_creation(EVENTS, TOPIC_ID, SMALL, NOW_MS)
+        fixture.manager.on_created(creation, fixture.do(creation.run))
+        fixture.append("new")
         for number in range(5):
-            for work in world.manager.maintenance.planned_removals(NOW_MS + 60_000 * (number + 1)):
+            for work in fixture.manager.maintenance.planned_removals(NOW_MS + 60_000 * (number + 1)):
                 try:
                     work.run()
                 except OSError as error:
-                    world.manager.maintenance.work_failed(work, error)
+                    fixture.manager.maintenance.work_failed(work, error)
 
-    for world, moment in every_shortage(history, flushed_segments):
-        assert not [name for name in world.disk.listdir("/a") if name.endswith("-delete")], moment
-        check(world, moment, ["new"])
+    for fixture, moment in every_shortage(history, flushed_segments):
+        assert not [name for name in fixture.disk.listdir("/a") if name.endswith("-delete")], moment
+        check(fixture, moment, ["new"])
 
 
 def test_a_restart_recovers_files_that_could_not_be_closed() -> None:
-    def history(world: World) -> None:
-        world.restart()
-        world.append("more", leader_epoch=3)
-        world.restart()
+    def history(fixture: ShortageFixture) -> None:
+        fixture.restart()
+        fixture.append("more", leader_epoch=3)
+        fixture.restart()
 
-    for world, moment in every_shortage(history, flushed_segments):
-        check(world, moment, [*EXPECTED, "more"])
+    for fixture, moment in every_shortage(history, flushed_segments):
+        check(fixture, moment, [*EXPECTED, "more"])
 
 
 def test_compaction_is_postponed_or_completed() -> None:
-    def prepare(world: World) -> None:
-        world.create()
+    def prepare(fixture: ShortageFixture) -> None:
+        fixture.create()
         for value in "abcd":
-            append_keyed(world.log, ("k", value))
-            roll(world.log)
+            append_keyed(fixture.log, ("k", value))
+            roll(fixture.log)
 
-    def history(world: World) -> None:
+    def history(fixture: ShortageFixture) -> None:
         while True:
             try:
                 # As the cleaner does.
-                if world.log.failure is None and len(world.log.segments) > 2:
-                    compact(world.log)
+                if fixture.log.failure is None and len(fixture.log.segments) > 2:
+                    compact(fixture.log)
             except (OSError, KafkaError) as error:
                 assert is_descriptor_shortage(error), error
-            world.check_online()
-            if len(world.log.segments) == 2:
+            fixture.check_online()
+            if len(fixture.log.segments) == 2:
                 break
 
-    for world, moment in every_shortage(history, prepare, COMPACTED):
-        assert [value for value in values_of(world.log) if value] == ["d"], moment
-        assert world.manager.get(TopicPartition("events", 0)) is world.log
-        check(world, moment, ["d"])
+    for fixture, moment in every_shortage(history, prepare, COMPACTED):
+        assert [value for value in values_of(fixture.log) if value] == ["d"], moment
+        assert fixture.manager.get(TopicPartition("events", 0)) is fixture.log
+        check(fixture, moment, ["d"])

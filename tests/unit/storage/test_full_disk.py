@@ -14,9 +14,9 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
+    log_lines = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
     caplog.clear()
-    return found
+    return log_lines
 
 
 def test_a_full_disk_is_logged_once_and_counted_until_it_has_space(

@@ -60,7 +60,7 @@ class ProducersOfOneLog(RuleBasedStateMachine):
         own = self.of(producer_id)
         return own[-1].header.producer_epoch if own else -1
 
-    def remembered(self, producer_id: int) -> list[Written]:
+    def cached_batches(self, producer_id: int) -> list[Written]:
         """Return the last five data batches of the current epoch; after a snapshot only the last."""
         epoch = self.epoch(producer_id)
         current: list[Written] = []
@@ -74,38 +74,40 @@ class ProducersOfOneLog(RuleBasedStateMachine):
 
     def transactions(self) -> list[tuple[int, int, int | None]]:
         """Return (producer id, first offset, marker's offset or None) of every transaction."""
-        found: list[tuple[int, int, int | None]] = []
+        transactions: list[tuple[int, int, int | None]] = []
         is_open: dict[int, int] = {}
         for one in self.log:
             producer_id = one.header.producer_id
             if one.marker is not None:
                 if producer_id in is_open:
-                    found.append((producer_id, is_open.pop(producer_id), one.offset))
+                    transactions.append((producer_id, is_open.pop(producer_id), one.offset))
             elif one.header.is_transactional:
                 is_open.setdefault(producer_id, one.offset)
-        return found + [(producer_id, first, None) for producer_id, first in is_open.items()]
+        return transactions + [(producer_id, first, None) for producer_id, first in is_open.items()]
 
     def open_transaction(self, producer_id: int) -> int | None:
-        return next(
-            (first for who, first, last in self.transactions() if who == producer_id and last is None), None
-        )
+        open_transactions = {
+            each_id: first for each_id, first, marker in self.transactions() if marker is None
+        }
+        return open_transactions.get(producer_id)
 
     def verdict(self, header: BatchHeader) -> ErrorCode | Written | None:
-        producer_id, epoch, known = header.producer_id, header.producer_epoch, self.epoch(header.producer_id)
-        batches = self.remembered(producer_id)
-        same = [
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        current_epoch = self.epoch(producer_id)
+        batches = self.cached_batches(producer_id)
+        duplicates = [
             one
             for one in batches
-            if epoch == known
+            if epoch == current_epoch
             and one.header.base_sequence == header.base_sequence
             and one.header.record_count == header.record_count
         ]
-        if same:
-            return same[-1]
-        if epoch < known:
+        if duplicates:
+            return duplicates[-1]
+        if epoch < current_epoch:
             return ErrorCode.INVALID_PRODUCER_EPOCH
-        if known != -1:
-            last = batches[-1].header if batches and epoch == known else None
+        if current_epoch != -1:
+            last = batches[-1].header if batches and epoch == current_epoch else None
             expected = last.base_sequence + last.record_count if last else 0
             if header.base_sequence != expected:
                 return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -126,7 +128,7 @@ class ProducersOfOneLog(RuleBasedStateMachine):
         self, producer_id: int, epoch_step: int, sequence_step: int, count: int, transactional: bool
     ) -> None:
         epoch = max(0, self.epoch(producer_id) + epoch_step)
-        batches = self.remembered(producer_id)
+        batches = self.cached_batches(producer_id)
         following = batches[-1].header.last_sequence + 1 if batches and epoch_step == 0 else 0
         header = data_header(
             producer_id, epoch, max(0, following + sequence_step), count, transactional=transactional
@@ -213,7 +215,7 @@ class ProducersOfOneLog(RuleBasedStateMachine):
             assert entry.producer_epoch == self.epoch(producer_id)
             assert entry.transaction_first_offset == self.open_transaction(producer_id)
             assert [(one.first_offset, one.last_offset) for one in entry.batches] == [
-                (one.offset, one.end - 1) for one in self.remembered(producer_id)
+                (one.offset, one.end - 1) for one in self.cached_batches(producer_id)
             ]
 
     @invariant()

@@ -34,19 +34,19 @@ EVENTS = TopicPartition("events", 0)
 
 def replicate(leader: PartitionLog, follower: PartitionLog) -> None:
     """Fetch once from the end of the follower's log."""
-    found = leader.read(follower.log_end_offset, 1 << 20).records
-    if found is not None:
-        follower.append_as_follower(found.read(), NOW_MS)
+    records = leader.read(follower.log_end_offset, 1 << 20).records
+    if records is not None:
+        follower.append_as_follower(records.read(), NOW_MS)
 
 
 def truncate_by_epoch(follower: PartitionLog, leader: PartitionLog) -> None:
     """Truncate as a follower that starts to follow: query the end of its last epoch and truncate there."""
     while (epoch := follower.leader_epochs.latest_epoch) is not None:
-        found, end = leader.leader_epochs.end_offset_for(epoch, leader.log_end_offset)
-        if found == epoch:
+        leader_epoch, end = leader.leader_epochs.end_offset_for(epoch, leader.log_end_offset)
+        if leader_epoch == epoch:
             follower.truncate_to(min(end, follower.log_end_offset), below_high_watermark=True)
             return
-        own_end = follower.leader_epochs.end_offset_for(found, follower.log_end_offset).end_offset
+        own_end = follower.leader_epochs.end_offset_for(leader_epoch, follower.log_end_offset).end_offset
         follower.truncate_to(max(min(end, own_end), 0), below_high_watermark=True)
 
 
@@ -118,8 +118,8 @@ def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_deleted() ->
         manager.start(NOW_MS, lambda _: config)
         log = manager.get(EVENTS)
         assert log is not None, point
-        found = [int(value[:2]) for value in values_of(log)]
-        assert found == list(range(log.log_start_offset, 12)), point
+        record_numbers = [int(value[:2]) for value in values_of(log)]
+        assert record_numbers == list(range(log.log_start_offset, 12)), point
 
 
 def test_fsyncgate_a_failed_fsync_is_not_repeated() -> None:
@@ -159,9 +159,9 @@ def test_redpanda_3036_read_committed_ends_before_the_first_open_transaction() -
     append(log, "a")
     append(log, "open", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
     append(log, "b")
-    found = log.read(0, 1 << 20, upper_bound=log.last_stable_offset).records
-    assert found is not None
-    assert [header.base_offset for _, header in iterate_headers(found.read())] == [0]
+    records = log.read(0, 1 << 20, upper_bound=log.last_stable_offset).records
+    assert records is not None
+    assert [header.base_offset for _, header in iterate_headers(records.read())] == [0]
     log.append_as_leader(end_marker(1, is_abort=True), 0, NOW_MS, origin=AppendOrigin.COORDINATOR)
     log.advance_high_watermark(log.log_end_offset)
     result = log.read(0, 1 << 20, upper_bound=log.last_stable_offset, with_aborted_transactions=True)
@@ -174,12 +174,12 @@ def test_kafka_7104_a_log_start_that_moves_between_read_and_response_is_handled(
     log = open_log(disk, replace(SMALL, file_delete_delay_ms=0))
     for index in range(12):
         append(log, f"{index:02}" + "x" * 50)
-    found = log.read(0, 1 << 20).records
-    assert found is not None
+    records = log.read(0, 1 << 20).records
+    assert records is not None
     log.advance_log_start_offset(12)
     log.apply_retention(NOW_MS)
     log.delete_expired_files(NOW_MS)
-    assert next(iterate_headers(found.read()))[1].base_offset == 0
+    assert next(iterate_headers(records.read()))[1].base_offset == 0
     with pytest.raises(KafkaError) as caught:
         log.read(0, 100)
     assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -194,8 +194,8 @@ def test_a_decompression_bomb_is_stored_compressed_and_refused_where_it_must_be_
     log.append_as_leader(bytearray(batch(["before"], timestamps=NOW_MS - 9)), 0, NOW_MS)
     log.append_as_leader(bytearray(bomb), 0, NOW_MS)
     # A timestamp lookup finds the batch as a whole without decompressing it.
-    found = run_steps(log.timestamps.first_record_from(NOW_MS))
-    assert found is not None and found.offset == 1
+    place = run_steps(log.timestamps.first_record_from(NOW_MS))
+    assert place is not None and place.offset == 1
     compacted = open_log(CrashFileSystem(), log_config(cleanup_policy=("compact",)))
     with pytest.raises(KafkaError) as caught:
         compacted.append_as_leader(bytearray(bomb), 0, NOW_MS)

@@ -275,6 +275,6 @@ def test_a_log_start_in_the_local_part_is_durable_before_epochs_that_begin_with_
     log.advance_log_start_offset(3)
     log.append_as_leader(batch(["e"]), 1, NOW_MS)
     log.flush(NOW_MS)
-    opened = manager_on(disk).get(TOPIC_PARTITION)
-    assert opened is not None
-    assert (opened.log_start_offset, opened.leader_epochs.epoch_for_offset(2)) == (3, None)
+    reopened_log = manager_on(disk).get(TOPIC_PARTITION)
+    assert reopened_log is not None
+    assert (reopened_log.log_start_offset, reopened_log.leader_epochs.epoch_for_offset(2)) == (3, None)

@@ -24,9 +24,9 @@ def log_with(*timestamps: int, **config: Any) -> PartitionLog:
 def test_the_active_segment_is_not_compacted() -> None:
     log = log_with(NOW_MS)
     append_keyed(log, ("a", "1"))
-    found = find_cleanable(log, NOW_MS)
-    assert (found.first_dirty_offset, found.end_offset, found.clean_bytes) == (0, 1, 0)
-    assert found.dirty_bytes == log.segments.first.size_bytes
+    cleanable = find_cleanable(log, NOW_MS)
+    assert (cleanable.first_dirty_offset, cleanable.end_offset, cleanable.clean_bytes) == (0, 1, 0)
+    assert cleanable.dirty_bytes == log.segments.first.size_bytes
 
 
 def test_records_beyond_the_high_watermark_or_recovery_point_are_not_compacted() -> None:
@@ -85,9 +85,9 @@ def test_max_compaction_lag_rolls_segments() -> None:
 
 def test_a_checkpointed_offset_outside_the_log_is_ignored() -> None:
     log = log_with(NOW_MS, NOW_MS)
-    for given, believed in ((None, 0), (1, 1), (2, 2), (3, 0)):
-        log.set_first_dirty_offset(given)
-        assert find_cleanable(log, NOW_MS).first_dirty_offset == believed
+    for checkpointed_offset, first_dirty_offset in ((None, 0), (1, 1), (2, 2), (3, 0)):
+        log.set_first_dirty_offset(checkpointed_offset)
+        assert find_cleanable(log, NOW_MS).first_dirty_offset == first_dirty_offset
     log.advance_log_start_offset(1)
     log.set_first_dirty_offset(0)
     assert find_cleanable(log, NOW_MS).first_dirty_offset == 1

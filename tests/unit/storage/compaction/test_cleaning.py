@@ -364,8 +364,8 @@ def test_an_invalid_base_timestamp_does_not_prevent_compaction(
     log.update_config(COMPACTED)
     roll(log)
     compact(log)
-    found = [(header.base_offset, header.record_count) for _, header in log.segments.first.batches()]
-    assert found == [(0, 1), (2, 1)]
+    batches = [(header.base_offset, header.record_count) for _, header in log.segments.first.batches()]
+    assert batches == [(0, 1), (2, 1)]
 
 
 def test_kept_batches_do_not_retain_the_read_buffer(log: PartitionLog) -> None:

@@ -16,26 +16,26 @@ from tidelog.storage.log.partition_log import PartitionLog
 @pytest.fixture
 def log() -> PartitionLog:
     """Return a log in which 4, 8 and 9 remain of offsets 0-9; epoch 0 up to 4, epoch 1 from 5 on."""
-    made = open_log(CrashFileSystem(), COMPACTED)
+    log = open_log(CrashFileSystem(), COMPACTED)
     for offset, key in enumerate("aaaaabbbba"):
         data = keyed_batch([("x" if offset == 4 else key, f"{offset}")], timestamps=NOW_MS + offset)
-        made.append_as_leader(data, 0 if offset < 5 else 1, NOW_MS)
-        made.advance_high_watermark(made.log_end_offset)
+        log.append_as_leader(data, 0 if offset < 5 else 1, NOW_MS)
+        log.advance_high_watermark(log.log_end_offset)
         if offset in (2, 6):
-            made.roll(NOW_MS)
-    roll(made)
-    compact(made)
-    return made
+            log.roll(NOW_MS)
+    roll(log)
+    compact(log)
+    return log
 
 
 @pytest.mark.parametrize(
-    ("requested", "found"), [*((offset, 4) for offset in range(5)), (5, 8), (7, 8), (8, 8), (9, 9)]
+    ("requested", "base_offset"), [*((offset, 4) for offset in range(5)), (5, 8), (7, 8), (8, 8), (9, 9)]
 )
-def test_a_read_in_a_gap_returns_the_next_batch(log: PartitionLog, requested: int, found: int) -> None:
+def test_a_read_in_a_gap_returns_the_next_batch(log: PartitionLog, requested: int, base_offset: int) -> None:
     for max_bytes in (1, 10_000):
         records = log.read(requested, max_bytes, at_least_one=True).records
         assert records is not None
-        assert read_header(records.read()).base_offset == found
+        assert read_header(records.read()).base_offset == base_offset
     assert log.readable_bytes(requested, 10) == sum(
         header.size_bytes
         for s in log.segments
@@ -50,8 +50,8 @@ def test_a_read_with_its_upper_bound_in_a_gap_is_empty(log: PartitionLog) -> Non
 
 
 def test_a_timestamp_lookup_finds_the_first_remaining_record(log: PartitionLog) -> None:
-    found = [run_steps(log.timestamps.first_record_from(NOW_MS + passed_ms)) for passed_ms in range(11)]
-    assert [place and place.offset for place in found] == [4] * 5 + [8] * 4 + [9, None]
+    places = [run_steps(log.timestamps.first_record_from(NOW_MS + passed_ms)) for passed_ms in range(11)]
+    assert [place and place.offset for place in places] == [4] * 5 + [8] * 4 + [9, None]
     newest = run_steps(log.timestamps.newest_record())
     assert newest is not None and newest.offset == 9
 

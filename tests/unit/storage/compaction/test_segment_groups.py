@@ -30,19 +30,19 @@ def sources(
     ]
 
 
-def grouped(found: list[list[SourceSegment]]) -> list[list[int]]:
-    return [[source.size_bytes for source in group] for group in found]
+def sizes_of(groups: list[list[SourceSegment]]) -> list[list[int]]:
+    return [[source.size_bytes for source in group] for group in groups]
 
 
 def test_groups_are_limited_by_the_segment_size() -> None:
-    assert grouped(group_segments(sources(3, 3, 4, 1, 20, 1, 1), 10, 1000)) == [[3, 3, 4], [1], [20], [1, 1]]
+    assert sizes_of(group_segments(sources(3, 3, 4, 1, 20, 1, 1), 10, 1000)) == [[3, 3, 4], [1], [20], [1, 1]]
 
 
 def test_groups_are_limited_by_the_index_size() -> None:
-    assert grouped(group_segments(sources(1, 1, 1, 1, 1), 10, 16)) == [[1], [1], [1], [1], [1]]
-    assert grouped(group_segments(sources(1, 1, 1, 1, 1), 10, 24)) == [[1, 1], [1, 1], [1]]
+    assert sizes_of(group_segments(sources(1, 1, 1, 1, 1), 10, 16)) == [[1], [1], [1], [1], [1]]
+    assert sizes_of(group_segments(sources(1, 1, 1, 1, 1), 10, 24)) == [[1, 1], [1, 1], [1]]
 
 
 def test_groups_are_limited_by_the_relative_offset_of_an_index() -> None:
-    assert grouped(group_segments(sources(1, 1, 1, step=2**30), 10, 1000)) == [[1, 1], [1]]
-    assert grouped(group_segments(sources(1, 0, 0, step=2**31), 10, 1000)) == [[1, 0, 0]]
+    assert sizes_of(group_segments(sources(1, 1, 1, step=2**30), 10, 1000)) == [[1, 1], [1]]
+    assert sizes_of(group_segments(sources(1, 0, 0, step=2**31), 10, 1000)) == [[1, 0, 0]]

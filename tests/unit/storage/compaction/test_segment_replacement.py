@@ -65,9 +65,9 @@ def test_no_crash_during_segment_replacement_loses_or_restores_a_record() -> Non
         compact(log, io_buffer_bytes=150)
         log.delete_expired_files(10**15)
 
-    seen = 0
+    crash_point_count = 0
     for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(12))):
-        seen += 1
+        crash_point_count += 1
         log = open_log(point.disk, CONFIG, recovery_point=9)
         log.advance_high_watermark(log.log_end_offset)
         assert log.log_end_offset == 10, point
@@ -81,7 +81,7 @@ def test_no_crash_during_segment_replacement_loses_or_restores_a_record() -> Non
         compact(log)
         assert latest_of(read_log(log, committed=True)) == EXPECTED, point
         log.close(clean=False)
-    assert seen > 200
+    assert crash_point_count > 200
 
 
 def fill_with_a_deleted_key(disk: CrashFileSystem) -> None:
@@ -113,15 +113,15 @@ def test_no_crash_restores_a_key_whose_tombstone_was_removed_in_the_same_round()
         assert log.segments.base_offsets == [0, 3, 4]
         progress.append("compacted")
 
-    seen: set[bool] = set()
+    key_presence: set[bool] = set()
     for point in crash_points(fill_with_a_deleted_key, workload, (*EVERY_SURVIVAL, *range(12))):
         log = open_log(point.disk, config, recovery_point=5)
         log.advance_high_watermark(log.log_end_offset)
-        found = latest_of(read_log(log))
-        assert found.get(b"k", (2, None)) == (2, None), point
-        seen.add(b"k" in found)
+        latest_values = latest_of(read_log(log))
+        assert latest_values.get(b"k", (2, None)) == (2, None), point
+        key_presence.add(b"k" in latest_values)
         log.close(clean=False)
-    assert seen == {True, False}
+    assert key_presence == {True, False}
 
 
 def test_a_full_disk_before_the_swap_leaves_the_log_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,8 +152,8 @@ def test_a_missing_cleaned_segment_removes_nothing_from_the_log(monkeypatch: pyt
     before = read_log(log)
     clean = GroupCleaner.clean
 
-    def clean_for_nothing(*given: Any) -> LogSegment:
-        cleaned = clean(*given)
+    def clean_for_nothing(*arguments: Any) -> LogSegment:
+        cleaned = clean(*arguments)
         disk.unlink(cleaned.file.path)
         return cleaned
 

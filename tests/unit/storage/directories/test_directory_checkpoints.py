@@ -26,24 +26,24 @@ class Lines(dict[TopicPartition, Offset]):
 def checkpoints(fs: CrashFileSystem) -> DirectoryCheckpoints:
     fs.makedirs("/data")
     OffsetCheckpoint(fs, f"/data/{RECOVERY_POINT_CHECKPOINT}").write({OLD: 5})
-    found = DirectoryCheckpoints(fs, "/data", {}, ())
-    found.read()
-    return found
+    directory_checkpoints = DirectoryCheckpoints(fs, "/data", {}, ())
+    directory_checkpoints.read()
+    return directory_checkpoints
 
 
 def test_a_creation_does_not_rewrite_lines_of_other_partitions() -> None:
     """The creation of 2,000 partitions next to 8,000 existing ones blocked the event loop for seconds."""
-    found = checkpoints(CrashFileSystem())
-    for checkpoint in found._checkpoints.values():
+    directory_checkpoints = checkpoints(CrashFileSystem())
+    for checkpoint in directory_checkpoints._checkpoints.values():
         checkpoint.written = Lines(checkpoint.written)
-    assert found.planned_forget([NEW]) == []
+    assert directory_checkpoints.planned_forget([NEW]) == []
 
 
 def test_a_line_that_could_not_be_removed_is_removed_by_the_next_creation() -> None:
     fs = CrashFileSystem()
-    found = checkpoints(fs)
-    [_] = found.planned_forget([OLD])  # no descriptor was available
-    [write] = found.planned_forget([OLD])
+    directory_checkpoints = checkpoints(fs)
+    [_] = directory_checkpoints.planned_forget([OLD])  # no descriptor was available
+    [write] = directory_checkpoints.planned_forget([OLD])
     write()
     assert OffsetCheckpoint(fs, f"/data/{RECOVERY_POINT_CHECKPOINT}").read() == {}
-    assert found.planned_forget([OLD]) == []
+    assert directory_checkpoints.planned_forget([OLD]) == []

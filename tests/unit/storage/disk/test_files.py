@@ -226,12 +226,12 @@ def test_the_crash_test_detects_a_missing_sync_in_write_atomically(removed: str)
         write(disk, b"new")
         progress.append("acknowledged")
 
-    found = [
+    violations = [
         point
         for point in crash_points(lambda disk: write_atomically(disk, "/c", b"old"), workload)
         if point.disk.read("/c") not in ((b"new",) if point.progress else (b"old", b"new"))
     ]
-    assert found
+    assert violations
 
 
 def test_a_full_disk_leaves_the_old_content() -> None:

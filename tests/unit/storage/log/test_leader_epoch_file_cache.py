@@ -102,10 +102,10 @@ def check_epochs(point: CrashPoint) -> None:
     if log is None:
         return
     assert log.log_end_offset >= flushed_end, point
-    found = dict(epochs_of_batches(log))
-    assert {offset: log.leader_epochs.epoch_for_offset(offset) for offset in found} == found, point
+    epochs = dict(epochs_of_batches(log))
+    assert {offset: log.leader_epochs.epoch_for_offset(offset) for offset in epochs} == epochs, point
     starts = [entry.start_offset for entry in log.leader_epochs.entries]
-    assert all(start in found for start in starts), (point, starts)
+    assert all(start in epochs for start in starts), (point, starts)
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -165,6 +165,6 @@ def test_epochs_of_a_tiered_log_are_checkpointed_before_local_records_are_delete
         log.roll(NOW_MS)
     log.remote_border.raise_highest_offset(3)
     assert log.apply_retention(NOW_MS) == 2
-    opened = tiered_log(disk=disk.crash(Survival.KEEP_ALL))
-    assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
-    assert opened.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 2)]
+    reopened_log = tiered_log(disk=disk.crash(Survival.KEEP_ALL))
+    assert (reopened_log.log_start_offset, reopened_log.local_log_start_offset) == (0, 4)
+    assert reopened_log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 2)]

@@ -91,9 +91,9 @@ def test_unreadable_records_give_one_result_and_hide_no_others(compression: Comp
     log.append_as_leader(nonsense, 0, NOW_MS)
     append(log, "d", timestamps=25)
     assert run_steps(log.timestamps.first_record_from(10)) == RecordPlace(10, 0, 0)
-    found = run_steps(log.timestamps.first_record_from(21))
-    assert found is not None
-    assert (found.timestamp, found.offset) in ((30, 1), (30, 2))
+    place = run_steps(log.timestamps.first_record_from(21))
+    assert place is not None
+    assert (place.timestamp, place.offset) in ((30, 1), (30, 2))
     assert run_steps(log.timestamps.newest_record()) in (RecordPlace(30, 1, 0), RecordPlace(30, 2, 0))
     assert run_steps(log.timestamps.first_record_from(31)) is None
 

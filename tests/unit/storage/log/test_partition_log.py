@@ -451,8 +451,8 @@ class TestDeletion:
         second = log.segments.base_offsets[1]
         log.advance_log_start_offset(second)
         assert log.apply_retention(NOW_MS) == 1
-        gone = sorted(name for name in disk.listdir(DIRECTORY) if name.startswith("0" * 20))
-        assert gone == [f"{'0' * 20}{kind}.deleted" for kind in (".index", ".log", ".timeindex")]
+        renamed_files = sorted(name for name in disk.listdir(DIRECTORY) if name.startswith("0" * 20))
+        assert renamed_files == [f"{'0' * 20}{kind}.deleted" for kind in (".index", ".log", ".timeindex")]
         assert log.delete_expired_files(NOW_MS + 999) == 0
         assert log.delete_expired_files(NOW_MS + 1_000) == 3
         assert not [name for name in disk.listdir(DIRECTORY) if ".deleted" in name]
@@ -482,12 +482,12 @@ class TestDeletion:
 
     def test_a_slice_stays_readable_after_retention(self, disk: CrashFileSystem) -> None:
         log = self.filled(disk, retention_ms=1_000, file_delete_delay_ms=0)
-        found = log.read(0, 10_000).records
-        assert found is not None
-        before = found.read()
+        records = log.read(0, 10_000).records
+        assert records is not None
+        before = records.read()
         log.apply_retention(NOW_MS + 5_000)
         log.delete_expired_files(NOW_MS + 5_000)
-        assert found.read() == before
+        assert records.read() == before
         assert len(read_records(before)) == 1
 
 

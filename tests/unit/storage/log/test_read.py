@@ -31,8 +31,8 @@ def log() -> PartitionLog:
 
 def offsets_read(log: PartitionLog, offset: int, max_bytes: int, **options: object) -> list[int]:
     """Return the base offsets of the batches that a read returns."""
-    found = log.read(offset, max_bytes, **options).records  # type: ignore[arg-type]
-    return [] if found is None else [header.base_offset for _, header in iterate_headers(found.read())]
+    records = log.read(offset, max_bytes, **options).records  # type: ignore[arg-type]
+    return [] if records is None else [header.base_offset for _, header in iterate_headers(records.read())]
 
 
 def batch_bytes(log: PartitionLog) -> int:
@@ -178,15 +178,15 @@ def test_a_slice_stays_readable_after_deletion_of_the_file_and_the_log(tmp_path:
     config = log_config(retention_ms=0, file_delete_delay_ms=0)
     log = open_log(OsFileSystem(), config, directory=str(tmp_path / "events-0"))
     append(log, "value")
-    found = log.read(0, 1_000).records
-    assert found is not None
-    before = found.read()
+    records = log.read(0, 1_000).records
+    assert records is not None
+    before = records.read()
     log.apply_retention(NOW_MS + 1)
     log.delete_expired_files(NOW_MS + 1)
     del log
     assert not [name for name in (tmp_path / "events-0").iterdir() if "deleted" in name.name]
-    assert found.read() == before
-    assert len(before) == found.length
+    assert records.read() == before
+    assert len(before) == records.length
 
 
 def test_invalid_batches_are_reported_with_their_file() -> None:

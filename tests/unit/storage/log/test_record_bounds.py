@@ -27,8 +27,8 @@ def test_a_batch_above_the_record_bound_is_refused_where_records_are_parsed() ->
     many = builder.build()
     log = open_log(CrashFileSystem())
     assert log.append_as_leader(bytearray(many), 0, NOW_MS).last_offset == RECORDS_MAX
-    found = run_steps(log.timestamps.first_record_from(NOW_MS))
-    assert found is not None and found.offset == 0
+    place = run_steps(log.timestamps.first_record_from(NOW_MS))
+    assert place is not None and place.offset == 0
     compacted = open_log(CrashFileSystem(), log_config(cleanup_policy=("compact",)))
     with pytest.raises(KafkaError, match=f"{RECORDS_MAX + 1} records") as caught:
         compacted.append_as_leader(bytearray(many), 0, NOW_MS)

@@ -115,12 +115,12 @@ def test_only_the_oldest_contiguous_segments_within_the_limits_are_deleted(
     log_end = len(segments) * 10
     config = replace(KEEP_ALL, retention_bytes=retention_bytes, retention_ms=retention_ms)
     bounds = LogBounds(min(log_start, log_end), min(high_watermark, log_end), log_end)
-    gone = expired_segments(segments, RetentionLimits.of(config), bounds, 2_000)
-    assert gone == segments[: len(gone)]
-    for segment in gone:
+    expired = expired_segments(segments, RetentionLimits.of(config), bounds, 2_000)
+    assert expired == segments[: len(expired)]
+    for segment in expired:
         assert segment.base_offset + 10 <= bounds.high_watermark
         below_start = segment.base_offset + 10 <= bounds.log_start_offset
         too_old = retention_ms >= 0 and 2_000 - segment.timestamp > retention_ms
         assert below_start or too_old or retention_bytes >= 0
     if not any(timestamps) and retention_ms < 0 and log_start == 0 and retention_bytes >= 0:
-        assert sum(sizes) - sum(segment.size_bytes for segment in gone) >= min(retention_bytes, sum(sizes))
+        assert sum(sizes) - sum(segment.size_bytes for segment in expired) >= min(retention_bytes, sum(sizes))

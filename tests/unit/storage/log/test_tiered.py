@@ -54,31 +54,31 @@ def test_kafka_16073_no_offset_is_out_of_range_while_segments_are_tiered() -> No
     log = three_segments(highest_remote=3)
     steps = []
 
-    def look() -> None:
+    def read_all_offsets() -> None:
         for offset in range(log.log_end_offset):
             try:
-                found = log.read(offset, 1_000).records
-                assert found is not None
-                assert found.read()
+                records = log.read(offset, 1_000).records
+                assert records is not None
+                assert records.read()
             except KafkaError as error:
                 assert error.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
         steps.append(log.local_log_start_offset)
 
-    look()
+    read_all_offsets()
     expired = log.expire_segments(NOW_MS)
-    look()
+    read_all_offsets()
     for segment in expired:
         log.remove_expired([segment], NOW_MS)
-        look()
+        read_all_offsets()
     assert steps == [0, 4, 4, 4]
 
 
 def test_kafka_15352_segments_are_deleted_after_the_log_start_is_durable() -> None:
-    seen: list[tuple[Offset, int]] = []
+    log_start_changes: list[tuple[Offset, int]] = []
 
     class Observer(NoObserver):
         def log_start_offset_changed(self, topic_partition: TopicPartition, log_start_offset: Offset) -> None:
-            seen.append((log_start_offset, len(log.segments)))
+            log_start_changes.append((log_start_offset, len(log.segments)))
 
         def recovery_point_lowered(self, topic_partition: TopicPartition) -> None:
             raise AssertionError("nothing is truncated")
@@ -87,7 +87,7 @@ def test_kafka_15352_segments_are_deleted_after_the_log_start_is_durable() -> No
     log.flush(NOW_MS)
     log.advance_log_start_offset(1)
     log.apply_retention(NOW_MS)
-    assert seen == [(1, 4)]
+    assert log_start_changes == [(1, 4)]
 
 
 def test_kafka_20732_a_new_leader_deletes_nothing_before_the_remote_end_is_known() -> None:
@@ -207,11 +207,11 @@ def test_reopening_keeps_log_start_and_epochs_of_remote_records() -> None:
     log.advance_log_start_offset(1)
     log.close(clean=True, now_ms=NOW_MS)
     for clean in (True, False):
-        opened = tiered_log(disk=disk, log_start_offset=1, clean=clean, recovery_point=6)
-        assert (opened.log_start_offset, opened.local_log_start_offset) == (1, 4)
-        assert (opened.high_watermark, opened.log_end_offset) == (4, 6)
-        assert opened.leader_epochs.entries == [EpochEntry(0, 1), EpochEntry(1, 2), EpochEntry(2, 4)]
-        opened.close(clean=True, now_ms=NOW_MS)
+        reopened_log = tiered_log(disk=disk, log_start_offset=1, clean=clean, recovery_point=6)
+        assert (reopened_log.log_start_offset, reopened_log.local_log_start_offset) == (1, 4)
+        assert (reopened_log.high_watermark, reopened_log.log_end_offset) == (4, 6)
+        assert reopened_log.leader_epochs.entries == [EpochEntry(0, 1), EpochEntry(1, 2), EpochEntry(2, 4)]
+        reopened_log.close(clean=True, now_ms=NOW_MS)
     untiered = tiered_log(
         replace(TIERED, remote_storage_enable=False), disk=disk, log_start_offset=1, clean=True
     )
@@ -253,14 +253,14 @@ def test_a_follower_continues_after_the_remote_log() -> None:
         ),
         NOW_MS,
     )
-    for opened in (log, tiered_log(disk=disk, log_start_offset=1, recovery_point=4)):
-        assert (opened.log_start_offset, opened.local_log_start_offset) == (1, 4)
-        assert (opened.high_watermark, opened.log_end_offset) == (4, 4)
-        assert opened.leader_epochs.entries == [EpochEntry(0, 1), EpochEntry(2, 2)]
-        assert list(opened.producers.producers) == [7]
-    copied = leader.read(4, 1_000).records
-    assert copied is not None
-    log.append_as_follower(copied.read(), NOW_MS)
+    for follower in (log, tiered_log(disk=disk, log_start_offset=1, recovery_point=4)):
+        assert (follower.log_start_offset, follower.local_log_start_offset) == (1, 4)
+        assert (follower.high_watermark, follower.log_end_offset) == (4, 4)
+        assert follower.leader_epochs.entries == [EpochEntry(0, 1), EpochEntry(2, 2)]
+        assert list(follower.producers.producers) == [7]
+    leader_records = leader.read(4, 1_000).records
+    assert leader_records is not None
+    log.append_as_follower(leader_records.read(), NOW_MS)
     assert values_of(log, 4) == ["a", "b"]
 
 
@@ -333,9 +333,9 @@ def test_local_timestamp_lookups_start_at_the_local_log_start() -> None:
         log.roll(NOW_MS)
     log.remote_border.raise_highest_offset(1)
     log.apply_retention(NOW_MS)
-    found = run_steps(log.timestamps.first_record_from(0))
-    assert found is not None
-    assert (found.offset, found.timestamp) == (2, 10)
+    place = run_steps(log.timestamps.first_record_from(0))
+    assert place is not None
+    assert (place.offset, place.timestamp) == (2, 10)
 
 
 def test_a_log_without_limits_keeps_kafkas_default() -> None:
@@ -364,10 +364,10 @@ def test_epochs_rebuilt_from_local_records_do_not_raise_the_log_start_at_later_s
         file.truncate(file.size() - 3)
         file.close()
     for epoch in (7, 8):
-        opened = tiered_log(disk=disk, clean=True)
-        assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
-        append(opened, "c", leader_epoch=epoch)
-        opened.close(clean=True, now_ms=NOW_MS)
+        reopened_log = tiered_log(disk=disk, clean=True)
+        assert (reopened_log.log_start_offset, reopened_log.local_log_start_offset) == (0, 4)
+        append(reopened_log, "c", leader_epoch=epoch)
+        reopened_log.close(clean=True, now_ms=NOW_MS)
 
 
 def test_a_default_cleanup_policy_of_compact_deletes_nothing_of_a_tiered_log() -> None:
@@ -384,10 +384,10 @@ def test_a_default_cleanup_policy_of_compact_deletes_nothing_of_a_tiered_log() -
     assert not log.remote_log_enabled
     assert (log.log_start_offset, log.local_log_start_offset) == (0, 4)
     log.close(clean=True, now_ms=NOW_MS)
-    opened = tiered_log(compacted, disk=disk, clean=True)
-    assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
-    opened.update_config(TIERED)
-    assert opened.remote_log_enabled
-    assert (opened.log_start_offset, opened.local_log_start_offset) == (0, 4)
-    opened.update_config(replace(compacted, remote_storage_enable=False))
-    assert opened.log_start_offset == 4
+    reopened_log = tiered_log(compacted, disk=disk, clean=True)
+    assert (reopened_log.log_start_offset, reopened_log.local_log_start_offset) == (0, 4)
+    reopened_log.update_config(TIERED)
+    assert reopened_log.remote_log_enabled
+    assert (reopened_log.log_start_offset, reopened_log.local_log_start_offset) == (0, 4)
+    reopened_log.update_config(replace(compacted, remote_storage_enable=False))
+    assert reopened_log.log_start_offset == 4

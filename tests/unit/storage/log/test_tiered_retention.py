@@ -41,14 +41,14 @@ def retained(
     """Return the deleted segments of those at 0, 10, 20 and the active one at 30, and whether it rolls."""
     segments = [FakeSegment(index * 10, 100, timestamp) for index, timestamp in enumerate(timestamps)]
     segments[-1].size_bytes = last_size
-    found = local_retention(
+    retention = local_retention(
         segments,
         config,
         LogBounds(log_start, high_watermark, 40),
         RemoteBounds(local_start, highest_remote, is_known),
         now_ms=1_000,
     )
-    return [segment.base_offset for segment in found.expired], found.rolls
+    return [segment.base_offset for segment in retention.expired], retention.rolls
 
 
 def test_local_limits_apply_to_the_local_log_instead_of_the_total_ones() -> None:
@@ -68,11 +68,13 @@ def test_the_total_limits_apply_to_the_local_log_without_local_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("highest_remote", "gone"), [(-1, []), (8, []), (9, [0]), (18, [0]), (29, [0, 10, 20])]
+    ("highest_remote", "base_offsets"), [(-1, []), (8, []), (9, [0]), (18, [0]), (29, [0, 10, 20])]
 )
-def test_segments_that_are_not_remote_are_kept_at_any_age(highest_remote: int, gone: list[int]) -> None:
+def test_segments_that_are_not_remote_are_kept_at_any_age(
+    highest_remote: int, base_offsets: list[int]
+) -> None:
     config = replace(TIERED, local_retention_ms=0, local_retention_bytes=0)
-    assert retained(config, highest_remote=highest_remote)[0] == gone
+    assert retained(config, highest_remote=highest_remote)[0] == base_offsets
 
 
 def test_the_active_segment_is_rolled_when_it_is_the_last_expired_one() -> None:
@@ -155,7 +157,7 @@ def test_deleted_segments_are_contiguous_and_remote_or_below_the_log_start(
     limits = st.sampled_from([-2, -1, 0, 150, 500])
     config = replace(TIERED, local_retention_ms=draw(limits), local_retention_bytes=draw(limits))
     high_watermark = draw(st.integers(local_start, 40))
-    gone, _ = retained(
+    base_offsets, _ = retained(
         config,
         log_start=log_start,
         local_start=local_start,
@@ -164,8 +166,8 @@ def test_deleted_segments_are_contiguous_and_remote_or_below_the_log_start(
         is_known=draw(st.booleans()),
         timestamps=tuple(draw(st.lists(st.sampled_from([0, 499, 900]), min_size=4, max_size=4))),
     )
-    assert gone == [0, 10, 20][: len(gone)]
-    for base_offset in gone:
+    assert base_offsets == [0, 10, 20][: len(base_offsets)]
+    for base_offset in base_offsets:
         end = base_offset + 10
         assert end <= max(highest_remote + 1, log_start)
         assert end <= high_watermark

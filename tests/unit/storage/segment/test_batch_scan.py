@@ -42,8 +42,10 @@ def old_message(magic: int) -> bytes:
 def test_headers_are_found_for_any_chunk_size(chunk_bytes: int) -> None:
     batches = three()
     file = file_with(*batches)
-    found = [(at, header.base_offset) for at, header in headers(file, 0, file.size(), chunk_bytes)]
-    assert found == [(0, 0), (len(batches[0]), 1), (len(batches[0]) + len(batches[1]), 2)]
+    places = [
+        (position, header.base_offset) for position, header in headers(file, 0, file.size(), chunk_bytes)
+    ]
+    assert places == [(0, 0), (len(batches[0]), 1), (len(batches[0]) + len(batches[1]), 2)]
 
 
 def test_a_scan_may_start_and_end_at_any_batch() -> None:
@@ -55,17 +57,21 @@ def test_a_scan_may_start_and_end_at_any_batch() -> None:
 
 def test_a_batch_longer_than_the_verified_chunk_is_read_completely() -> None:
     big = batch(["x" * (VERIFIED_SCAN_BYTES + 10)])
-    found = list(checked_batches(file_with(batch(["a"]), big, batch(["b"]))))
-    assert [len(one.data) for one in found] == [len(batch(["a"])), len(big), len(batch(["b"]))]
+    batches = list(checked_batches(file_with(batch(["a"]), big, batch(["b"]))))
+    assert [len(each.data) for each in batches] == [
+        len(batch(["a"])),
+        len(big),
+        len(batch(["b"])),
+    ]
 
 
 @pytest.mark.parametrize("cut", [1, 12, 30, 60, 61, 70])
 def test_a_truncated_batch_is_reported_with_file_and_position(cut: int) -> None:
     first, second = batch(["a"]), batch(["b" * 20])
     file = file_with(first, second[:cut])
-    seen = []
+    valid_headers = []
     with pytest.raises(CorruptLog, match=f"segment.log: at byte {len(first)}") as caught:
-        seen += [one.header for one in checked_batches(file)]
+        valid_headers += [one.header for one in checked_batches(file)]
     assert caught.value.position == len(first)
 
 

@@ -70,8 +70,8 @@ def test_the_time_index_holds_the_largest_timestamp_so_far(segment: LogSegment) 
 
 def test_the_first_batch_that_reaches_the_offset_is_found(segment: LogSegment) -> None:
     add(segment, (100, 3, 1), (103, 1, 1), (110, 2, 1))
-    found = [segment.find(offset) for offset in (100, 102, 103, 104, 111, 112)]
-    assert [place and place.header.base_offset for place in found] == [100, 100, 103, 110, 110, None]
+    places = [segment.find(offset) for offset in (100, 102, 103, 104, 111, 112)]
+    assert [place and place.header.base_offset for place in places] == [100, 100, 103, 110, 110, None]
     assert segment.position_of(112) == segment.size_bytes
 
 
@@ -81,8 +81,8 @@ def test_batch_boundaries_are_cached_within_a_bound(segment: LogSegment) -> None
     assert segment._boundaries.get(100) is None
     last = 100 + BOUNDARIES_MAX * 2
     assert segment._boundaries.get(last) == segment.size_bytes
-    known = sum(segment._boundaries.get(offset) is not None for offset in range(100, last + 1))
-    assert BOUNDARIES_MAX // 2 <= known <= BOUNDARIES_MAX
+    cached_count = sum(segment._boundaries.get(offset) is not None for offset in range(100, last + 1))
+    assert BOUNDARIES_MAX // 2 <= cached_count <= BOUNDARIES_MAX
 
 
 @pytest.mark.parametrize("limit_batches", [0, 1, 2, 7])
