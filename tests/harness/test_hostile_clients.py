@@ -12,22 +12,22 @@ import pytest
 
 from tests.harness.hostile.attack import Attack
 from tests.harness.hostile.attacks import ATTACKS
-from tests.harness.hostile.run import SHORT, Runner, started
+from tests.harness.hostile.run import SHORT, Runner, running_target
 
 SHARING = [attack for attack in ATTACKS if attack.is_short and not attack.needs_own_target]
 
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
-    with started(SHORT) as running:
+    with running_target(SHORT) as running:
         yield running
 
 
 @pytest.mark.parametrize("attack", SHARING, ids=lambda attack: attack.name)
 def test_a_broker_survives_each_hostile_client(attack: Attack, runner: Runner) -> None:
     row = runner.run(attack)
-    assert row.measured is not None, row.failures
-    print(f"{attack.name}: blocked {row.measured.blocked_ms:.1f} ms, {'; '.join(row.notes)}")
+    assert row.measurements is not None, row.failures
+    print(f"{attack.name}: blocked {row.measurements.blocked_ms:.1f} ms, {'; '.join(row.notes)}")
     assert not row.failures
 
 

@@ -13,14 +13,14 @@ from tests.harness.hostile.measurements import (
     Kind,
     Phase,
     Sample,
-    corrected,
+    correct_for_coordinated_omission,
     percentile,
     phase_of,
-    unanswered,
+    unanswered_requests,
 )
-from tests.harness.hostile.report_rows import Measured, failures_of, misses_of
+from tests.harness.hostile.report_rows import AttackMeasurements, failures_of, misses_of
 
-ATTACK = Attack(name="x", item="review", does="nothing", run=lambda scene: None, memory_mib=10)
+ATTACK = Attack(name="x", item="review", actions="nothing", run=lambda context: None, memory_mib=10)
 QUIET = Phase(
     requests=100,
     errors=0,
@@ -31,7 +31,7 @@ QUIET = Phase(
     p99_gross_ms=1.0,
     connect_max_ms=2.0,
 )
-HARMLESS = Measured(
+HARMLESS = AttackMeasurements(
     before=QUIET,
     during=QUIET,
     after=QUIET,
@@ -62,7 +62,9 @@ def test_time_without_a_cpu_is_not_attributed_to_the_broker() -> None:
 
 def test_one_long_response_counts_as_all_requests_that_would_have_waited() -> None:
     interval = INTERVAL_NS[Kind.WORK]
-    assert corrected([10 * interval], interval) == [count * interval for count in range(10, 0, -1)]
+    assert correct_for_coordinated_omission([10 * interval], interval) == [
+        count * interval for count in range(10, 0, -1)
+    ]
     phase = phase_of([sample(Kind.WORK, number * 5, 1) for number in range(100)])
     assert phase.p99_ms == pytest.approx(1)
     stalled = phase_of(
@@ -73,10 +75,10 @@ def test_one_long_response_counts_as_all_requests_that_would_have_waited() -> No
 
 def test_requests_without_a_response_count_up_to_now() -> None:
     latest = {kind: sample(kind, 0, 1) for kind in Kind}
-    assert not unanswered(latest, 50 * NANOSECONDS_PER_MS)
-    found = unanswered(latest, 5000 * NANOSECONDS_PER_MS)
-    assert {one.kind for one in found} == set(Kind)
-    assert all(one.elapsed_ns > 4000 * NANOSECONDS_PER_MS for one in found)
+    assert not unanswered_requests(latest, 50 * NANOSECONDS_PER_MS)
+    samples = unanswered_requests(latest, 5000 * NANOSECONDS_PER_MS)
+    assert {one.kind for one in samples} == set(Kind)
+    assert all(one.elapsed_ns > 4000 * NANOSECONDS_PER_MS for one in samples)
 
 
 def test_the_percentile_of_no_values_is_zero() -> None:
@@ -98,7 +100,7 @@ def test_a_harmless_attack_has_no_failures_and_no_misses() -> None:
         (replace(HARMLESS, after=replace(QUIET, errors=2)), "2 errors after the attack"),
     ],
 )
-def test_a_failure_independent_of_the_machine_is_a_failure(changed: Measured, text: str) -> None:
+def test_a_failure_independent_of_the_machine_is_a_failure(changed: AttackMeasurements, text: str) -> None:
     (failure,) = failures_of(ATTACK, changed)
     assert text in failure
 

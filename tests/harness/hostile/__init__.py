@@ -2,8 +2,8 @@
 
     attack              one attack: its name, what it does, its bounds
     attacks/            all attacks, one subject per file
-    scene               the attacker's connections, its time limit, its findings
-    target              the broker process under attack, and what the kernel reports of it
+    attack_context      the attacker's connections, its time limit, its findings
+    target              the broker process under attack, its resources and its metrics
     regular_client      the client that measures response times, a process of its own
     observer            collects that client's measurements
     measurements        response times of a phase (pure)

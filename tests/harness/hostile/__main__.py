@@ -34,15 +34,15 @@ from tests.harness.hostile.run import LONG, SHORT, Effort, run_alone
 EXIT_TERMINATED: Final = 143
 
 
-def selected(names: Sequence[str]) -> list[Attack]:
+def select_attacks(names: Sequence[str]) -> list[Attack]:
     """Return the attacks that `names` select; all if there are no names."""
     if not names:
         return list(ATTACKS)
-    found = [a for a in ATTACKS if any(a.name.startswith(name) or a.item == name for name in names)]
-    if not found:
-        known = ", ".join(attack.name for attack in ATTACKS)
-        raise SystemExit(f"unknown attack: {' or '.join(names)}; allowed are: {known}")
-    return found
+    attacks = [a for a in ATTACKS if any(a.name.startswith(name) or a.item == name for name in names)]
+    if not attacks:
+        names_of_attacks = ", ".join(attack.name for attack in ATTACKS)
+        raise SystemExit(f"unknown attack: {' or '.join(names)}; allowed are: {names_of_attacks}")
+    return attacks
 
 
 def attack_all(attacks: Sequence[Attack], effort: Effort, console: Console) -> list[Row]:
@@ -74,27 +74,27 @@ def main() -> int:
         help="file for the figures; the table is in the same file as .txt",
     )
     parser.add_argument("--list", action="store_true", help="list the attacks")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH_OF_FILES)
-    attacks = selected(given.names)
-    if given.list:
+    attacks = select_attacks(arguments.names)
+    if arguments.list:
         for attack in attacks:
-            console.print(f"{attack.name:40} {attack.item:7} {attack.does}", highlight=False, markup=False)
+            console.print(f"{attack.name:40} {attack.item:7} {attack.actions}", highlight=False, markup=False)
         return 0
     # A signal that ends this process also ends the broker.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(EXIT_TERMINATED))
     # The attacker, too, needs thousands of sockets.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    effort = SHORT if given.short else replace(LONG, seconds=given.seconds)
+    effort = SHORT if arguments.short else replace(LONG, seconds=arguments.seconds)
     rows = attack_all(attacks, effort, console)
     print_report(console, rows)
-    write_json(given.json, rows, effort)
-    write_table(given.json.with_suffix(".txt"), rows)
-    failed = any(row.failures or (given.strict and row.misses) for row in rows)
-    return 1 if failed else 0
+    write_json(arguments.json, rows, effort)
+    write_table(arguments.json.with_suffix(".txt"), rows)
+    has_failures = any(row.failures or (arguments.strict and row.misses) for row in rows)
+    return 1 if has_failures else 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tests.harness.hostile.attack_context import Scene
+    from tests.harness.hostile.attack_context import AttackContext
 
 MEBIBYTE: Final = 1 << 20
 MEMORY_MIB: Final = 64
@@ -16,16 +16,16 @@ MEMORY_MIB: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attack:
-    """A row of the table. `run` attacks, and returns when it is complete or the scene's time has ended."""
+    """A row of the table. `run` attacks, and returns when it is complete or its time has ended."""
 
     name: str
     item: str
     """The source: a number of the first issue, a later issue, "corpus" for the list of hostile inputs,
     "review" for our own.
     """
-    does: str
-    """The actions of the attacker, in one line."""
-    run: Callable[[Scene], None]
+    actions: str
+    """What the attacker does, in one line."""
+    run: Callable[[AttackContext], None]
     memory_mib: int = MEMORY_MIB
     """The bound on the growth of the broker's memory during the attack."""
     memory_kept_mib: int = MEMORY_MIB

@@ -1,4 +1,4 @@
-"""The context of one attack: connections that end with it, a time limit, a size, and its findings."""
+"""The context of one attack: its connections, its time limit, its size and its findings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Final, TypeVar
 
-from tests.harness.hostile.target import Target
+from tests.harness.hostile.target import Target, TargetError
 from tests.support.network.raw_client import RawClient
 from tidelog.protocol.schema import ApiMessage
 
@@ -17,30 +17,33 @@ PAUSE_S: Final = 0.005
 RESPONSE_TIMEOUT_S: Final = 60.0
 
 
-class Scene:
-    """One attack on `target` for `seconds`; `scale` is 1 for the full size, less for the short form."""
+class AttackContext:
+    """The connections, limits and findings of one attack on `target`.
+
+    The attack lasts `seconds`. `scale` is 1 for the full size, and less for the short form.
+    """
 
     def __init__(self, target: Target, seconds: float, scale: float = 1.0) -> None:
         self.target = target
         self.scale = scale
         self.failures: list[str] = []
-        """Failures of the broker other than measured values."""
+        """Failures of the broker, except measured values."""
         self.notes: list[str] = []
-        self.began_ns = 0
+        self.started_ns = 0
         self._seconds = seconds
         self._deadline = 0.0
         self._sockets: list[socket.socket] = []
         self._clients: list[RawClient] = []
 
     def begin(self) -> None:
-        """Start the measurement, after all preparation."""
-        self.began_ns = time.monotonic_ns()
+        """Start the measurement; the attack calls this after its preparation."""
+        self.started_ns = time.monotonic_ns()
         self._deadline = time.monotonic() + self._seconds
 
     @property
-    def is_over(self) -> bool:
+    def has_ended(self) -> bool:
         """Return whether the attack's time has ended."""
-        assert self.began_ns, "the attack has not begun"
+        assert self.started_ns, "the attack has not started"
         return time.monotonic() >= self._deadline
 
     def size(self, full: int, least: int = 1) -> int:
@@ -49,7 +52,7 @@ class Scene:
 
     def hold(self) -> None:
         """Keep all connections as they are until the attack's time has ended."""
-        while not self.is_over:
+        while not self.has_ended:
             time.sleep(PAUSE_S)
 
     def pause(self) -> None:
@@ -62,18 +65,18 @@ class Scene:
         self, address: tuple[str, int] | None = None, *, receive_buffer_bytes: int | None = None
     ) -> socket.socket:
         """Connect, by default to the listener without TLS; the socket is closed at the end of the attack."""
-        connected = socket.socket()
+        connection = socket.socket()
         if receive_buffer_bytes is not None:
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        connected.settimeout(RESPONSE_TIMEOUT_S)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        connection.settimeout(RESPONSE_TIMEOUT_S)
         try:
-            connected.connect(self.target.address if address is None else address)
+            connection.connect(self.target.address if address is None else address)
         except OSError:
-            connected.close()
+            connection.close()
             raise
-        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._sockets.append(connected)
-        return connected
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._sockets.append(connection)
+        return connection
 
     def client(self) -> RawClient:
         """Connect a client that sends requests and reads responses."""
@@ -81,18 +84,18 @@ class Scene:
         self._clients.append(client)
         return client
 
-    def drop(self, connected: socket.socket) -> None:
+    def close_connection(self, connection: socket.socket) -> None:
         """Close one socket now."""
-        connected.close()
-        self._sockets.remove(connected)
+        connection.close()
+        self._sockets.remove(connection)
 
-    def leave(self) -> None:
+    def disconnect_all(self) -> None:
         """Close every connection of the attacker."""
         for client in self._clients:
             client.close()
-        for connected in self._sockets:
+        for connection in self._sockets:
             with suppress(OSError):
-                connected.close()
+                connection.close()
         self._clients.clear()
         self._sockets.clear()
 
@@ -114,12 +117,12 @@ class Scene:
         """
         client = client or self.client()
         responses = closed = 0
-        started = time.monotonic()
+        started_s = time.monotonic()
         while True:
             try:
                 response = self.exchange(client, frame)
             except TimeoutError:
-                self.notes.append(f"no response within {time.monotonic() - started:.0f} s")
+                self.notes.append(f"no response within {time.monotonic() - started_s:.0f} s")
                 return responses
             if response is None:
                 closed += 1
@@ -127,9 +130,9 @@ class Scene:
                 client = self.client()
             else:
                 responses += 1
-            if self.is_over:
+            if self.has_ended:
                 break
-        elapsed_ms = (time.monotonic() - started) * 1000 / max(responses + closed, 1)
+        elapsed_ms = (time.monotonic() - started_s) * 1000 / max(responses + closed, 1)
         verb = "closed" if closed > responses else "answered"
         self.notes.append(f"{len(frame):,} bytes, {verb} in {elapsed_ms:,.0f} ms")
         return responses
@@ -140,6 +143,13 @@ class Scene:
         """Record `failure` unless `condition` is true."""
         if not condition:
             self.failures.append(failure)
+
+    def expect_topic_creation(self) -> None:
+        """Record a failure if the broker cannot create a topic; for use after `disconnect_all`."""
+        try:
+            self.target.create_topic("after-the-attack", 1)
+        except (OSError, TargetError) as error:
+            self.failures.append(f"no topic can be created after the attack: {error}")
 
     def note(self, text: str) -> None:
         """Add a remark to the row."""

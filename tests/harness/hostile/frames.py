@@ -6,6 +6,7 @@ import struct
 from typing import Final
 
 from tidelog.protocol.codec import encode
+from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.protocol.primitives import write_unsigned_varint
 from tidelog.protocol.registry import request_header_version
 from tidelog.protocol.schema import ApiMessage
@@ -17,7 +18,7 @@ PADDING_TAG: Final = 9_999
 _HEADER: Final = struct.Struct(">hhih")
 
 
-def framed(
+def request_frame(
     request: ApiMessage,
     version: int,
     client_id: str = "hostile",
@@ -31,7 +32,16 @@ def framed(
     if request_header_version(key, version) > 1:
         frame += tagged_field(padding) if padding else b"\0"
     frame += encode(request, version)
-    return sized(bytes(frame))
+    return prefix_with_size(bytes(frame))
+
+
+def produce_frame(topic: str, records: bytes, partition: int = 0) -> bytes:
+    """Return the frame of a Produce that writes `records` to one partition with acks=1."""
+    data = (PartitionProduceData(index=partition, records=records),)
+    request = ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
+    )
+    return request_frame(request, 9)
 
 
 def tagged_field(data: bytes) -> bytes:
@@ -42,6 +52,6 @@ def tagged_field(data: bytes) -> bytes:
     return bytes(section) + data
 
 
-def sized(frame: bytes) -> bytes:
+def prefix_with_size(frame: bytes) -> bytes:
     """Return the frame with its size in front."""
     return struct.pack(">i", len(frame)) + frame

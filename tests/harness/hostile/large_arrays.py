@@ -126,9 +126,9 @@ class _Builder:
         return tuple(self._scalar(element, number, None) for number in range(count))
 
     def _scalar(self, kind: type[Kind], number: int, default: Any) -> Any:
-        chosen = number if self._is_distinct else 0
+        element = number if self._is_distinct else 0
         if issubclass(kind, String):
-            return f"wide-{chosen}" if self._is_distinct else EXISTING
+            return f"wide-{element}" if self._is_distinct else EXISTING
         if issubclass(kind, Records | Bytes):
             return b""
         if issubclass(kind, Bool | Float64 | Uuid):
@@ -136,4 +136,4 @@ class _Builder:
         # A default of -1 means that the client has no value, as for epochs.
         if default == -1:
             return default
-        return chosen if chosen <= RANGES[kind][1] else chosen % 100
+        return element if element <= RANGES[kind][1] else element % 100

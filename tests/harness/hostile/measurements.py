@@ -85,8 +85,8 @@ def phase_of(samples: Iterable[Sample]) -> Phase:
     for sample in samples:
         by_kind[sample.kind].append(sample)
     probes, work = by_kind[Kind.PROBE], by_kind[Kind.WORK]
-    net = corrected([sample.net_ns for sample in work], INTERVAL_NS[Kind.WORK])
-    gross = corrected([sample.elapsed_ns for sample in work], INTERVAL_NS[Kind.WORK])
+    net = correct_for_coordinated_omission([sample.net_ns for sample in work], INTERVAL_NS[Kind.WORK])
+    gross = correct_for_coordinated_omission([sample.elapsed_ns for sample in work], INTERVAL_NS[Kind.WORK])
     return Phase(
         requests=sum(map(len, by_kind.values())),
         errors=sum(sample.is_error for each in by_kind.values() for sample in each),
@@ -99,20 +99,20 @@ def phase_of(samples: Iterable[Sample]) -> Phase:
     )
 
 
-def unanswered(latest: Mapping[Kind, Sample], now_ns: int) -> list[Sample]:
+def unanswered_requests(latest: Mapping[Kind, Sample], now_ns: int) -> list[Sample]:
     """Return the requests without a response, as if it had arrived at `now_ns`."""
-    found = []
+    samples = []
     for kind in Kind:
         if kind in latest:
             # The next request is sent after the interval at the latest.
             elapsed_ns = now_ns - latest[kind].ended_ns - 2 * INTERVAL_NS[kind]
             if elapsed_ns > UNANSWERED_NS_MIN:
-                found.append(Sample(kind, False, now_ns - elapsed_ns, elapsed_ns, 0))
-    return found
+                samples.append(Sample(kind, False, now_ns - elapsed_ns, elapsed_ns, 0))
+    return samples
 
 
-def corrected(latencies_ns: Iterable[int], interval_ns: int) -> list[int]:
-    """Add the requests that a client which does not wait for responses would have sent meanwhile.
+def correct_for_coordinated_omission(latencies_ns: Iterable[int], interval_ns: int) -> list[int]:
+    """Add the requests that a client without a limit of requests in flight would have sent meanwhile.
 
     The client sends its next request after the response. Without this correction one response after ten
     seconds would count as one request, although two thousand would have waited.

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from tests.harness.hostile.measurements import SAMPLE, Kind, Sample, unanswered
+from tests.harness.hostile.measurements import SAMPLE, Kind, Sample, unanswered_requests
 from tests.harness.hostile.target import ROOT, Target
 
 STOP_TIMEOUT_S: Final = 5.0
@@ -50,14 +50,14 @@ class Observer:
 
     def between(self, start_ns: int, end_ns: int) -> Sequence[Sample]:
         """Return the requests that were in flight at any time from `start_ns` to `end_ns`."""
-        found: list[Sample] = []
+        samples: list[Sample] = []
         # The requests are in the order of their responses.
         for sample in reversed(self._samples):
             if sample.ended_ns <= start_ns:
                 break
             if sample.sent_ns < end_ns:
-                found.append(sample)
-        return [*found, *unanswered(self._last, end_ns)]
+                samples.append(sample)
+        return [*samples, *unanswered_requests(self._last, end_ns)]
 
     def wait_until_served(self, since_ns: int, timeout_s: float) -> bool:
         """Return whether requests sent after `since_ns` get responses on both connections."""

@@ -64,7 +64,7 @@ class RepeatedRequest:
         return False
 
 
-def work() -> Sequence[RepeatedRequest]:
+def application_requests() -> Sequence[RepeatedRequest]:
     """Return the requests of an application: write a record, read one, query the leaders."""
     builder = BatchBuilder()
     builder.append(-1, b"key", bytes(100))
@@ -106,14 +106,14 @@ class PacedConnection:
         kind: Kind,
         address: tuple[str, int],
         delay: SchedulingDelay,
-        questions: Sequence[RepeatedRequest],
+        requests: Sequence[RepeatedRequest],
     ) -> None:
         self.kind = kind
         self._address = address
         self._delay = delay
-        self._questions = questions
+        self._requests = requests
         self._next = 0
-        self.due_ns = time.monotonic_ns()
+        self.next_send_ns = time.monotonic_ns()
         self._sent_ns = self._delay_at_start_ns = 0
         self.socket: socket.socket | None = None
         self._received = bytearray()
@@ -122,14 +122,14 @@ class PacedConnection:
     def send(self) -> None:
         """Send the next request, on a new connection if there is none."""
         self._delay_at_start_ns, self._sent_ns = self._delay.now_ns(), time.monotonic_ns()
-        self.due_ns = self._sent_ns + INTERVAL_NS[self.kind]
+        self.next_send_ns = self._sent_ns + INTERVAL_NS[self.kind]
         try:
             if self.socket is None:
                 self.socket = socket.create_connection(self._address, CONNECT_TIMEOUT_S)
                 self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.socket.sendall(self._questions[self._next].frame)
+            self.socket.sendall(self._requests[self._next].frame)
         except OSError:
-            self._failed()
+            self._on_failure()
             return
         self.is_waiting = True
 
@@ -141,7 +141,7 @@ class PacedConnection:
         except OSError:
             data = b""
         if not data:
-            self._failed()
+            self._on_failure()
             return
         self._received += data
         size = int.from_bytes(self._received[:4], "big")
@@ -150,16 +150,16 @@ class PacedConnection:
         elapsed_ns = time.monotonic_ns() - self._sent_ns
         response = memoryview(bytes(self._received[4 : 4 + size]))
         self._received.clear()
-        is_error = self._questions[self._next].is_error(response)
-        self._next = (self._next + 1) % len(self._questions)
+        is_error = self._requests[self._next].is_error(response)
+        self._next = (self._next + 1) % len(self._requests)
         self._report(elapsed_ns, is_error)
         if self.kind is Kind.CONNECT:
             self._close()
 
-    def _failed(self) -> None:
+    def _on_failure(self) -> None:
         self._report(time.monotonic_ns() - self._sent_ns, is_error=True)
         self._close()
-        self.due_ns = time.monotonic_ns() + RECONNECT_NS
+        self.next_send_ns = time.monotonic_ns() + RECONNECT_NS
 
     def _close(self) -> None:
         if self.socket is not None:
@@ -179,18 +179,18 @@ def main(host: str, port: int, broker_pid: int) -> None:
     probe = (RepeatedRequest(ApiVersionsRequest(), 0),)
     connections = [
         PacedConnection(Kind.PROBE, address, delay, probe),
-        PacedConnection(Kind.WORK, address, delay, work()),
+        PacedConnection(Kind.WORK, address, delay, application_requests()),
         PacedConnection(Kind.CONNECT, address, delay, probe),
     ]
     while True:
         for connection in connections:
-            if not connection.is_waiting and connection.due_ns <= time.monotonic_ns():
+            if not connection.is_waiting and connection.next_send_ns <= time.monotonic_ns():
                 connection.send()
         waiting: dict[Any, PacedConnection] = {
             each.socket: each for each in connections if each.is_waiting and each.socket is not None
         }
-        due_ns = min((each.due_ns for each in connections if not each.is_waiting), default=None)
-        timeout_s = None if due_ns is None else max(due_ns - time.monotonic_ns(), 0) / 1e9
+        next_send_ns = min((each.next_send_ns for each in connections if not each.is_waiting), default=None)
+        timeout_s = None if next_send_ns is None else max(next_send_ns - time.monotonic_ns(), 0) / 1e9
         readable, _, _ = select.select([sys.stdin, *waiting], [], [], timeout_s)
         for one in readable:
             if one is sys.stdin:

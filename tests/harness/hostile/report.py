@@ -61,7 +61,7 @@ def table_of(rows: Sequence[Row]) -> Table:
 
 def _cells(row: Row) -> Sequence[str]:
     verdict = "[red]FAIL" if row.failures else "[yellow]slow" if row.misses else "[green]pass"
-    one = row.measured
+    one = row.measurements
     if one is None:
         return (row.attack.name, row.attack.item, *[""] * (len(_COLUMNS) - 3), verdict)
     memory = (one.memory_before, one.memory_peak, one.memory_after)
@@ -94,9 +94,9 @@ def print_report(console: Console, rows: Sequence[Row]) -> None:
 
 def summary_of(rows: Sequence[Row]) -> Sequence[str]:
     """Return the number of attacks, and for each goal how many missed it."""
-    measured = [row.measured for row in rows if row.measured is not None]
-    blocked = sum(one.blocked_ms > BLOCKED_MS_MAX for one in measured)
-    slow = sum(one.during.p99_ms > p99_goal_ms(one.before) for one in measured)
+    measurements = [row.measurements for row in rows if row.measurements is not None]
+    blocked = sum(one.blocked_ms > BLOCKED_MS_MAX for one in measurements)
+    slow = sum(one.during.p99_ms > p99_goal_ms(one.before) for one in measurements)
     failed = sum(bool(row.failures) for row in rows)
     return (
         f"{len(rows)} attacks; {sum(not row.failures and not row.misses for row in rows)} within all goals",
@@ -115,8 +115,8 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
 
 def print_progress(console: Console, row: Row) -> None:
     """Print failures as soon as they are known."""
-    if not console.is_terminal and row.measured is not None:
-        console.print(f"{row.attack.name}: {row.measured.blocked_ms:,.1f} ms blocked", highlight=False)
+    if not console.is_terminal and row.measurements is not None:
+        console.print(f"{row.attack.name}: {row.measurements.blocked_ms:,.1f} ms blocked", highlight=False)
     for text in row.failures:
         console.print(f"{row.attack.name}: {text}", style="red", highlight=False, markup=False)
 

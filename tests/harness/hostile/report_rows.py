@@ -25,7 +25,7 @@ RELEASED_S_MAX: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class AttackMeasurements:
     """The measurements of one attack."""
 
     before: Phase
@@ -50,10 +50,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One attack with its result; `measured` is None if the broker could not be observed to the end."""
+    """One attack with its result; `measurements` is None if the broker could not be observed to the end."""
 
     attack: Attack
-    measured: Measured | None
+    measurements: AttackMeasurements | None
     failures: Sequence[str]
     misses: Sequence[str]
     notes: Sequence[str]
@@ -63,41 +63,41 @@ class Row:
         return {
             "name": self.attack.name,
             "item": self.attack.item,
-            "does": self.attack.does,
+            "actions": self.attack.actions,
             "memory_mib_max": self.attack.memory_mib,
             "failures": list(self.failures),
             "misses": list(self.misses),
             "notes": list(self.notes),
-            "measured": None if self.measured is None else asdict(self.measured),
+            "measurements": None if self.measurements is None else asdict(self.measurements),
         }
 
 
-def failures_of(attack: Attack, measured: Measured) -> list[str]:
+def failures_of(attack: Attack, measurements: AttackMeasurements) -> list[str]:
     """Return failures that must not occur on any machine, however slow."""
-    found = []
-    grown = (measured.memory_peak - measured.memory_before) / MEBIBYTE
-    if grown > attack.memory_mib:
-        found.append(f"memory grew by {grown:.0f} MiB, the bound is {attack.memory_mib} MiB")
-    if measured.released_s is None:
-        kept = (measured.memory_after - measured.memory_before) / MEBIBYTE
-        descriptors = measured.descriptors_after - measured.descriptors_before
-        found.append(f"not released: {kept:+.0f} MiB, {descriptors:+d} descriptors")
-    if measured.log_lines > attack.log_lines_max:
-        found.append(f"{measured.log_lines} lines logged, the bound is {attack.log_lines_max}")
-    if measured.after.errors:
-        found.append(f"the well-behaved client got {measured.after.errors} errors after the attack")
-    return found
+    failures = []
+    peak_growth = (measurements.memory_peak - measurements.memory_before) / MEBIBYTE
+    if peak_growth > attack.memory_mib:
+        failures.append(f"memory grew by {peak_growth:.0f} MiB, the bound is {attack.memory_mib} MiB")
+    if measurements.released_s is None:
+        memory_growth = (measurements.memory_after - measurements.memory_before) / MEBIBYTE
+        descriptors = measurements.descriptors_after - measurements.descriptors_before
+        failures.append(f"not released: {memory_growth:+.0f} MiB, {descriptors:+d} descriptors")
+    if measurements.log_lines > attack.log_lines_max:
+        failures.append(f"{measurements.log_lines} lines logged, the bound is {attack.log_lines_max}")
+    if measurements.after.errors:
+        failures.append(f"the well-behaved client got {measurements.after.errors} errors after the attack")
+    return failures
 
 
-def misses_of(measured: Measured) -> list[str]:
+def misses_of(measurements: AttackMeasurements) -> list[str]:
     """Return the goals for times that were missed."""
-    found = []
-    if measured.blocked_ms > BLOCKED_MS_MAX:
-        found.append(f"blocked {measured.blocked_ms:,.0f} ms, the goal is {BLOCKED_MS_MAX:.0f} ms")
-    goal = p99_goal_ms(measured.before)
-    if measured.during.p99_ms > goal:
-        found.append(f"p99 {measured.during.p99_ms:,.1f} ms, the goal is {goal:.1f} ms")
-    return found
+    failures = []
+    if measurements.blocked_ms > BLOCKED_MS_MAX:
+        failures.append(f"blocked {measurements.blocked_ms:,.0f} ms, the goal is {BLOCKED_MS_MAX:.0f} ms")
+    goal = p99_goal_ms(measurements.before)
+    if measurements.during.p99_ms > goal:
+        failures.append(f"p99 {measurements.during.p99_ms:,.1f} ms, the goal is {goal:.1f} ms")
+    return failures
 
 
 def p99_goal_ms(before: Phase) -> float:

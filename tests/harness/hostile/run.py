@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
-from tests.harness.hostile.attack_context import Scene
+from tests.harness.hostile.attack_context import AttackContext
 from tests.harness.hostile.measurements import Phase, phase_of
 from tests.harness.hostile.observer import Observer
-from tests.harness.hostile.report_rows import RELEASED_S_MAX, Measured, Row, failures_of, misses_of
+from tests.harness.hostile.report_rows import RELEASED_S_MAX, AttackMeasurements, Row, failures_of, misses_of
 from tests.harness.hostile.target import Resources, Target, TargetError
 
 SAMPLE_EVERY_S: Final = 0.05
@@ -80,26 +80,26 @@ class Runner:
     def run(self, attack: Attack) -> Row:
         """Run `attack` and evaluate it."""
         target = self._target
-        scene = Scene(target, self._effort.seconds, self._effort.scale)
-        logged = len(target.log())
+        context = AttackContext(target, self._effort.seconds, self._effort.scale)
+        log_start = len(target.log())
         before = self._measure_before()
         try:
             # Resources that an earlier attack left are not counted again for the next one.
             resources = target.resources()
             with Peaks(target) as peaks:
-                self._attack(attack, scene)
-                gone_ns = time.monotonic_ns()
-                scene.leave()
-                released_s, left = self._wait_for_release(attack, resources, gone_ns, scene)
+                self._attack(attack, context)
+                disconnected_ns = time.monotonic_ns()
+                context.disconnect_all()
+                released_s, left = self._wait_for_release(attack, resources, disconnected_ns, context)
             released_ns = time.monotonic_ns()
             time.sleep(self._effort.quiet_seconds)
             after = phase_of(self._observer.between(released_ns, time.monotonic_ns()))
-            log = target.log()[logged:]
-            measured = Measured(
+            log = target.log()[log_start:]
+            measurements = AttackMeasurements(
                 before=before,
-                during=phase_of(self._observer.between(scene.began_ns, gone_ns)),
+                during=phase_of(self._observer.between(context.started_ns, disconnected_ns)),
                 after=after,
-                blocked_ms=phase_of(self._observer.between(scene.began_ns, released_ns)).blocked_ms,
+                blocked_ms=phase_of(self._observer.between(context.started_ns, released_ns)).blocked_ms,
                 stall_ms=None if left is None else left.stall_ms,
                 memory_before=resources.memory_bytes,
                 memory_peak=max(peaks.memory_bytes, resources.memory_bytes),
@@ -109,34 +109,34 @@ class Runner:
                 descriptors_after=target.descriptors(),
                 released_s=released_s,
                 log_lines=log.count("\n"),
-                seconds=(gone_ns - scene.began_ns) / 1e9,
+                seconds=(disconnected_ns - context.started_ns) / 1e9,
             )
         except (OSError, TargetError) as error:
-            return self._unobserved(attack, scene, error, target.log()[logged:])
+            return self._unobserved(attack, context, error, target.log()[log_start:])
         finally:
-            scene.leave()
+            context.disconnect_all()
         if TRACEBACK in log:
-            scene.failures.append("a traceback was logged: " + _last_line_of_traceback(log))
+            context.failures.append("a traceback was logged: " + _last_line_of_traceback(log))
         return Row(
             attack=attack,
-            measured=measured,
-            failures=[*scene.failures, *failures_of(attack, measured)],
-            misses=misses_of(measured),
-            notes=scene.notes,
+            measurements=measurements,
+            failures=[*context.failures, *failures_of(attack, measurements)],
+            misses=misses_of(measurements),
+            notes=context.notes,
         )
 
-    def _attack(self, attack: Attack, scene: Scene) -> None:
+    def _attack(self, attack: Attack, context: AttackContext) -> None:
         try:
-            attack.run(scene)
+            attack.run(context)
         except TimeoutError:
-            scene.note("the attacker got no response in time")
+            context.note("the attacker got no response in time")
         except ConnectionError as error:
-            scene.note(f"the attacker was disconnected: {error}")
+            context.note(f"the attacker was disconnected: {error}")
         except Exception as error:
             # A failing attack must not discard the results of the others.
-            scene.failures.append(f"the attack itself failed: {error!r}"[:300])
-        if not scene.began_ns:
-            scene.begin()
+            context.failures.append(f"the attack itself failed: {error!r}"[:300])
+        if not context.started_ns:
+            context.begin()
 
     def _measure_before(self) -> Phase:
         """Return the phase without an attack; attacks with a shared target share it."""
@@ -149,30 +149,30 @@ class Runner:
         return self._before
 
     def _wait_for_release(
-        self, attack: Attack, before: Resources, gone_ns: int, scene: Scene
+        self, attack: Attack, before: Resources, disconnected_ns: int, context: AttackContext
     ) -> tuple[float | None, Resources | None]:
         """Return the seconds until everything was released, or None, and the resources in use then."""
-        if not self._observer.wait_until_served(gone_ns, SERVED_TIMEOUT_S):
-            scene.failures.append(f"the well-behaved client had no response for {SERVED_TIMEOUT_S:.0f} s")
+        if not self._observer.wait_until_served(disconnected_ns, SERVED_TIMEOUT_S):
+            context.failures.append(f"the well-behaved client had no response for {SERVED_TIMEOUT_S:.0f} s")
             return None, None
         deadline = time.monotonic() + RELEASED_S_MAX
         while True:
             now: Resources | None = None
             try:
                 now = self._target.resources()
-                kept = _kept(attack, before, now)
+                remainder = _unreleased_resources(attack, before, now)
             except OSError as error:
-                kept = f"the metrics are not served: {error}"
-            if kept is None:
-                return (time.monotonic_ns() - gone_ns) / 1e9, now
+                remainder = f"the metrics are not served: {error}"
+            if remainder is None:
+                return (time.monotonic_ns() - disconnected_ns) / 1e9, now
             if time.monotonic() > deadline or self._target.exit_code is not None:
-                scene.failures.append(kept)
+                context.failures.append(remainder)
                 return None, now
             time.sleep(POLL_S)
 
-    def _unobserved(self, attack: Attack, scene: Scene, error: Exception, log: str) -> Row:
+    def _unobserved(self, attack: Attack, context: AttackContext, error: Exception, log: str) -> Row:
         code = self._target.exit_code
-        what = (
+        failure = (
             f"the broker ended with the exit code {code}"
             if code is not None
             else f"cannot be observed: {error!r}"
@@ -180,15 +180,15 @@ class Runner:
         last = log.strip().splitlines()[-1:]
         return Row(
             attack=attack,
-            measured=None,
-            failures=[what, *scene.failures, *last],
+            measurements=None,
+            failures=[failure, *context.failures, *last],
             misses=(),
-            notes=scene.notes,
+            notes=context.notes,
         )
 
 
 @contextmanager
-def started(
+def running_target(
     effort: Effort, settings: Mapping[str, str] | None = None, open_files_max: int | None = None
 ) -> Iterator[Runner]:
     """Start a target and its well-behaved client."""
@@ -198,11 +198,11 @@ def started(
 
 def run_alone(attack: Attack, effort: Effort) -> Row:
     """Run one attack against a separate target."""
-    with started(effort, attack.settings, attack.open_files_max) as runner:
+    with running_target(effort, attack.settings, attack.open_files_max) as runner:
         return runner.run(attack)
 
 
-def _kept(attack: Attack, before: Resources, now: Resources) -> str | None:
+def _unreleased_resources(attack: Attack, before: Resources, now: Resources) -> str | None:
     """Return the resources that the broker still has from the attack, or None."""
     # The well-behaved client opens one connection repeatedly.
     if now.connections > before.connections + 1:
@@ -211,9 +211,9 @@ def _kept(attack: Attack, before: Resources, now: Resources) -> str | None:
         return f"{now.delayed_operations} operations are still in a purgatory"
     if now.descriptors > before.descriptors + 1 + attack.descriptors_kept:
         return f"{now.descriptors - before.descriptors} more descriptors are open"
-    kept = now.memory_bytes - before.memory_bytes
-    if kept > attack.memory_kept_mib * MEBIBYTE:
-        return f"{kept / MEBIBYTE:.0f} MiB more are in use"
+    remainder = now.memory_bytes - before.memory_bytes
+    if remainder > attack.memory_kept_mib * MEBIBYTE:
+        return f"{remainder / MEBIBYTE:.0f} MiB more are in use"
     return None
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from uuid import UUID
 
 from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.attack_context import Scene
-from tests.harness.hostile.frames import framed
+from tests.harness.hostile.attack_context import AttackContext
+from tests.harness.hostile.frames import request_frame
 from tests.harness.hostile.regular_client import TOPIC
 from tidelog.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
@@ -23,13 +23,13 @@ def _topic(name: str, first: int, count: int) -> FetchTopic:
     return FetchTopic(topic=name, topic_id=UUID(int=7), partitions=partitions)
 
 
-def _fill_a_session(scene: Scene) -> None:
-    per_request = scene.size(PER_REQUEST, 100)
-    client = scene.client()
+def _fill_a_session(context: AttackContext) -> None:
+    per_request = context.size(PER_REQUEST, 100)
+    client = context.client()
     opening = FetchRequest(session_epoch=OPENING_EPOCH, topics=(_topic(TOPIC, 0, 1),))
     session = client.ask(opening, 12, FetchResponse).session_id
     frames = [
-        framed(
+        request_frame(
             FetchRequest(
                 session_id=session,
                 session_epoch=number + 1,
@@ -39,62 +39,62 @@ def _fill_a_session(scene: Scene) -> None:
         )
         for number in range(PARTITIONS // PER_REQUEST)
     ]
-    scene.begin()
+    context.begin()
     for frame in frames:
-        if scene.exchange(client, frame) is None:
-            scene.note("closed while adding partitions")
+        if context.exchange(client, frame) is None:
+            context.note("closed while adding partitions")
             return
     epoch = len(frames) + 1
-    while not scene.is_over:
-        frame = framed(FetchRequest(session_id=session, session_epoch=epoch), 12)
-        if scene.exchange(client, frame) is None:
+    while not context.has_ended:
+        frame = request_frame(FetchRequest(session_id=session, session_epoch=epoch), 12)
+        if context.exchange(client, frame) is None:
             return
         epoch += 1
-    scene.note(f"{epoch - len(frames) - 1} small Fetches completed afterwards")
+    context.note(f"{epoch - len(frames) - 1} small Fetches completed afterwards")
 
 
-def _fill_many_sessions(scene: Scene) -> None:
+def _fill_many_sessions(context: AttackContext) -> None:
     """Open sessions with partitions that do not exist, and never use them again."""
     request = FetchRequest(
         session_epoch=OPENING_EPOCH,
-        topics=(_topic(TOPIC, 0, 1), _topic("unknown", 0, scene.size(2000, 20))),
+        topics=(_topic(TOPIC, 0, 1), _topic("unknown", 0, context.size(2000, 20))),
     )
-    frame = framed(request, 12)
-    client = scene.client()
-    scene.begin()
-    opened = 0
-    while not scene.is_over or opened < scene.size(1000):
-        if scene.exchange(client, frame) is None:
+    frame = request_frame(request, 12)
+    client = context.client()
+    context.begin()
+    sessions = 0
+    while not context.has_ended or sessions < context.size(1000):
+        if context.exchange(client, frame) is None:
             break
-        opened += 1
-    scene.note(f"{opened} sessions opened")
+        sessions += 1
+    context.note(f"{sessions} sessions opened")
 
 
-def _churn_sessions(scene: Scene) -> None:
-    frame = framed(FetchRequest(session_epoch=OPENING_EPOCH, topics=(_topic(TOPIC, 0, 2),)), 12)
-    client = scene.client()
-    scene.begin()
-    scene.repeat(frame, client)
+def _churn_sessions(context: AttackContext) -> None:
+    frame = request_frame(FetchRequest(session_epoch=OPENING_EPOCH, topics=(_topic(TOPIC, 0, 2),)), 12)
+    client = context.client()
+    context.begin()
+    context.repeat(frame, client)
 
 
 ATTACKS = (
     Attack(
         name="fetch-session-of-400000-partitions",
         item="19",
-        does="400,000 partitions that do not exist are added to one session, then Fetches of 45 bytes",
+        actions="400,000 partitions that do not exist are added to one session, then Fetches of 45 bytes",
         run=_fill_a_session,
     ),
     Attack(
         name="fetch-sessions-of-2000-partitions",
         item="19",
-        does="1,000 sessions are opened with 2,000 partitions each that do not exist",
+        actions="1,000 sessions are opened with 2,000 partitions each that do not exist",
         run=_fill_many_sessions,
         memory_mib=128,
     ),
     Attack(
         name="fetch-session-churn",
         item="review",
-        does="sessions are opened one after the other, more than the cache holds",
+        actions="sessions are opened one after the other, more than the cache holds",
         run=_churn_sessions,
     ),
 )

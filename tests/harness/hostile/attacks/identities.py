@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.attack_context import Scene
-from tests.harness.hostile.frames import framed
+from tests.harness.hostile.attack_context import AttackContext
+from tests.harness.hostile.frames import request_frame
 from tests.harness.hostile.large_arrays import latest_versions
 from tests.support.messages.long_strings import STRING_BYTES_MAX, with_strings
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
@@ -32,89 +32,89 @@ OF_OTHER_LISTENERS: Final = (
 )
 
 
-def _use_many_client_ids(scene: Scene) -> None:
-    client = scene.client()
+def _use_many_client_ids(context: AttackContext) -> None:
+    client = context.client()
     request = MetadataRequest(topics=())
-    scene.begin()
+    context.begin()
     number = 0
-    while not scene.is_over:
+    while not context.has_ended:
         frames = [
-            framed(request, 9, client_id=f"client-{number + index}-" + "x" * 200)
+            request_frame(request, 9, client_id=f"client-{number + index}-" + "x" * 200)
             for index in range(PIPELINED)
         ]
         client.send(b"".join(frames))
         for _ in frames:
             client.receive()
         number += PIPELINED
-    scene.note(f"{number:,} client ids")
+    context.note(f"{number:,} client ids")
 
 
-def _use_many_client_programs(scene: Scene) -> None:
+def _use_many_client_programs(context: AttackContext) -> None:
     """Send ApiVersions with new names and versions of software, by which Kafka counts connections."""
-    scene.begin()
+    context.begin()
     number = 0
-    while not scene.is_over:
+    while not context.has_ended:
         request = ApiVersionsRequest(
             client_software_name=f"program-{number}", client_software_version=f"{number}.0"
         )
-        client = scene.client()
-        client.send(framed(request, 3))
+        client = context.client()
+        client.send(request_frame(request, 3))
         client.receive()
         client.close()
         number += 1
-    scene.note(f"{number:,} programs")
+    context.note(f"{number:,} programs")
 
 
-def _use_long_client_ids(scene: Scene) -> None:
-    frame = framed(MetadataRequest(topics=()), 9, client_id=LONG_CLIENT_ID) * 20
-    client = scene.client()
-    scene.begin()
-    while not scene.is_over:
+def _use_long_client_ids(context: AttackContext) -> None:
+    frame = request_frame(MetadataRequest(topics=()), 9, client_id=LONG_CLIENT_ID) * 20
+    client = context.client()
+    context.begin()
+    while not context.has_ended:
         client.send(frame)
         for _ in range(20):
             client.receive()
 
 
-def _send_long_strings(scene: Scene) -> None:
+def _send_long_strings(context: AttackContext) -> None:
     """Send every API with 32 kB in every string, the maximum of the protocol."""
     frames = [
-        framed(with_strings(request_type(key), version, STRING_BYTES_MAX), version)
-        for key, version in latest_versions(scene.target.address)
+        request_frame(with_strings(request_type(key), version, STRING_BYTES_MAX), version)
+        for key, version in latest_versions(context.target.address)
     ]
-    _send_each(scene, frames)
+    _send_each(context, frames)
 
 
-def _send_each(scene: Scene, frames: list[bytes]) -> None:
-    client = scene.client()
-    scene.begin()
+def _send_each(context: AttackContext, frames: list[bytes]) -> None:
+    client = context.client()
+    context.begin()
     closed = 0
     while True:
         for frame in frames:
             # Some requests end the connection, as one of acks 0 with an error.
-            if scene.exchange(client, frame) is None:
+            if context.exchange(client, frame) is None:
                 closed += 1
                 client.close()
-                client = scene.client()
-        if scene.is_over:
+                client = context.client()
+        if context.has_ended:
             break
-    scene.note(f"{len(frames)} requests, {closed} closed the connection")
+    context.note(f"{len(frames)} requests, {closed} closed the connection")
 
 
-def _request_apis_of_other_listeners(scene: Scene) -> None:
+def _request_apis_of_other_listeners(context: AttackContext) -> None:
     frames = []
     for key in OF_OTHER_LISTENERS:
         if key in APIS:
             cls = request_type(key)
             version = cls.valid_versions.highest or 0
-            frames.append(framed(with_strings(cls, version, "text"), version))
-    scene.begin()
+            frames.append(request_frame(with_strings(cls, version, "text"), version))
+    context.begin()
     while True:
         for frame in frames:
-            client = scene.client()
-            response = scene.exchange(client, frame)
-            scene.expect(response is None, f"api key {frame[5]} has a response for a client")
+            client = context.client()
+            response = context.exchange(client, frame)
+            context.expect(response is None, f"api key {frame[5]} has a response for a client")
             client.close()
-        if scene.is_over:
+        if context.has_ended:
             break
 
 
@@ -122,25 +122,25 @@ ATTACKS = (
     Attack(
         name="client-ids-without-end",
         item="review",
-        does="every request has a client id that is new, of 200 characters",
+        actions="every request has a client id that is new, of 200 characters",
         run=_use_many_client_ids,
     ),
     Attack(
         name="client-programs-without-end",
         item="review",
-        does="every connection names client software that is new",
+        actions="every connection names client software that is new",
         run=_use_many_client_programs,
     ),
     Attack(
         name="long-client-ids",
         item="review",
-        does="client ids of 32 kB",
+        actions="client ids of 32 kB",
         run=_use_long_client_ids,
     ),
     Attack(
         name="long-strings",
         item="review",
-        does="every API with strings of 32 kB",
+        actions="every API with strings of 32 kB",
         run=_send_long_strings,
         memory_mib=160,
         log_lines_max=400,
@@ -148,7 +148,7 @@ ATTACKS = (
     Attack(
         name="apis-of-other-listeners",
         item="review",
-        does="Envelope, Vote, FetchSnapshot, BrokerRegistration and others that only nodes send",
+        actions="Envelope, Vote, FetchSnapshot, BrokerRegistration and others that only nodes send",
         run=_request_apis_of_other_listeners,
     ),
 )

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.attack_context import Scene
-from tests.harness.hostile.frames import framed
+from tests.harness.hostile.attack_context import AttackContext
+from tests.harness.hostile.frames import request_frame
 from tests.harness.hostile.large_arrays import array_paths, latest_versions, wide_request
 from tidelog.protocol.registry import ApiKey, request_type
 
@@ -62,33 +62,33 @@ SERVED: Final = (
 """APIs with arrays in their requests."""
 
 
-def _send_wide_requests(key: ApiKey, scene: Scene) -> None:
-    versions = dict(latest_versions(scene.target.address))
+def _send_wide_requests(key: ApiKey, context: AttackContext) -> None:
+    versions = dict(latest_versions(context.target.address))
     if key not in versions:
-        scene.note("not served")
+        context.note("not served")
         return
     version = versions[key]
-    count = scene.size(ELEMENTS, 50)
+    count = context.size(ELEMENTS, 50)
     frames = {}
     for path in array_paths(request_type(key), version):
         for is_distinct in (True, False):
             request = wide_request(key, version, path, count, is_distinct=is_distinct)
             name = ".".join(path) + (" distinct" if is_distinct else " repeated")
-            frames[name] = framed(request, version)
-    client = scene.client()
+            frames[name] = request_frame(request, version)
+    client = context.client()
     slowest: dict[str, float] = {}
-    scene.begin()
+    context.begin()
     while True:
         for name, frame in frames.items():
-            started = time.monotonic()
-            if scene.exchange(client, frame) is None:
+            started_s = time.monotonic()
+            if context.exchange(client, frame) is None:
                 client.close()
-                client = scene.client()
-            slowest[name] = max(time.monotonic() - started, slowest.get(name, 0.0))
-        if scene.is_over:
+                client = context.client()
+            slowest[name] = max(time.monotonic() - started_s, slowest.get(name, 0.0))
+        if context.has_ended:
             break
     for name, seconds in sorted(slowest.items(), key=lambda pair: -pair[1])[:3]:
-        scene.note(f"{name}: {len(frames[name]):,} bytes, at most {seconds * 1000:,.0f} ms")
+        context.note(f"{name}: {len(frames[name]):,} bytes, at most {seconds * 1000:,.0f} ms")
 
 
 def _name_of(key: ApiKey) -> str:
@@ -99,7 +99,7 @@ ATTACKS = tuple(
     Attack(
         name=f"wide-{_name_of(key)}",
         item="20",
-        does=f"{_name_of(key)} with 40,000 elements in each of its arrays, distinct and repeated",
+        actions=f"{_name_of(key)} with 40,000 elements in each of its arrays, distinct and repeated",
         run=partial(_send_wide_requests, key),
         memory_mib=160,
         log_lines_max=200,

@@ -6,20 +6,20 @@ import socket
 import urllib.request
 
 from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.attack_context import Scene
+from tests.harness.hostile.attack_context import AttackContext
 
 TIMEOUT_S = 3.0
 
 
-def _hold_idle_connections(scene: Scene) -> None:
-    address = scene.target.metrics_address
+def _hold_idle_connections(context: AttackContext) -> None:
+    address = context.target.metrics_address
     sockets: list[socket.socket] = []
-    scene.begin()
+    context.begin()
     try:
         for _ in range(64):
             sockets.append(socket.create_connection(address, TIMEOUT_S))
         for path in ("healthz", "metrics"):
-            scene.expect(_is_served(address, path), f"/{path} is not served to others")
+            context.expect(_is_served(address, path), f"/{path} is not served to others")
         for idle in sockets:
             # An incomplete request head counts as idle, too.
             try:
@@ -27,8 +27,8 @@ def _hold_idle_connections(scene: Scene) -> None:
             except OSError:
                 continue
         for path in ("healthz", "metrics"):
-            scene.expect(_is_served(address, path), f"/{path} is not served to others behind open requests")
-        scene.hold()
+            context.expect(_is_served(address, path), f"/{path} is not served to others behind open requests")
+        context.hold()
     finally:
         for idle in sockets:
             idle.close()
@@ -43,38 +43,38 @@ def _is_served(address: tuple[str, int], path: str) -> bool:
         return False
 
 
-def _scrape_without_pause(scene: Scene) -> None:
-    address = scene.target.metrics_address
+def _scrape_without_pause(context: AttackContext) -> None:
+    address = context.target.metrics_address
     sockets = []
-    scene.begin()
+    context.begin()
     scrapes = 0
-    while not scene.is_over:
+    while not context.has_ended:
         try:
-            connected = socket.create_connection(address, TIMEOUT_S)
-            connected.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            connection = socket.create_connection(address, TIMEOUT_S)
+            connection.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
         except OSError:
-            scene.pause()
+            context.pause()
             continue
-        sockets.append(connected)
+        sockets.append(connection)
         scrapes += 1
         if len(sockets) > 32:
             sockets.pop(0).close()
-    for connected in sockets:
-        connected.close()
-    scene.note(f"{scrapes} scrapes, none of them read")
+    for connection in sockets:
+        connection.close()
+    context.note(f"{scrapes} scrapes, none of them read")
 
 
 ATTACKS = (
     Attack(
         name="metrics-idle-connections",
         item="21",
-        does="64 connections to the metrics endpoint send nothing or half a request",
+        actions="64 connections to the metrics endpoint send nothing or half a request",
         run=_hold_idle_connections,
     ),
     Attack(
         name="metrics-scrapes-without-pause",
         item="review",
-        does="metrics are requested without pause and never read",
+        actions="metrics are requested without pause and never read",
         run=_scrape_without_pause,
     ),
 )

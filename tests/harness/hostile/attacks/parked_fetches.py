@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.attack_context import Scene
-from tests.harness.hostile.frames import FOREVER_MS, framed
+from tests.harness.hostile.attack_context import AttackContext
+from tests.harness.hostile.frames import FOREVER_MS, request_frame
 from tests.harness.hostile.regular_client import TOPIC
 from tests.support.batches.forged_batches import valid_batch
 from tidelog.protocol.messages.delete_records import (
@@ -24,72 +24,72 @@ def parked_fetch(repetitions: int, padding: bytes = b"", max_wait_ms: int = FORE
         min_bytes=2**30,
         topics=(FetchTopic(topic=TOPIC, partitions=(partition,) * repetitions),),
     )
-    return framed(request, 12, padding=padding)
+    return request_frame(request, 12, padding=padding)
 
 
-def _fetch_one_partition_many_times(scene: Scene) -> None:
-    frame = parked_fetch(scene.size(4000, 1000))
-    clients = [scene.client() for _ in range(scene.size(4))]
-    scene.begin()
+def _fetch_one_partition_many_times(context: AttackContext) -> None:
+    frame = parked_fetch(context.size(4000, 1000))
+    clients = [context.client() for _ in range(context.size(4))]
+    context.begin()
     for client in clients:
         client.send(frame)
-    scene.hold()
+    context.hold()
 
 
-def _fetch_and_leave(scene: Scene) -> None:
-    frame = parked_fetch(scene.size(2000, 1000))
-    scene.begin()
-    while not scene.is_over:
-        client = scene.client()
+def _fetch_and_leave(context: AttackContext) -> None:
+    frame = parked_fetch(context.size(2000, 1000))
+    context.begin()
+    while not context.has_ended:
+        client = context.client()
         client.send(frame)
-        scene.pause()
+        context.pause()
         client.close()
 
 
-def _produce_to_one_partition_many_times(scene: Scene) -> None:
+def _produce_to_one_partition_many_times(context: AttackContext) -> None:
     # Each append waits for the disk, so that the request is parked.
-    scene.target.create_topic("flushed", 1, {"flush.messages": "1"})
+    context.target.create_topic("flushed", 1, {"flush.messages": "1"})
     records = bytes(valid_batch(1))
-    data = (PartitionProduceData(index=0, records=records),) * scene.size(15_000, 1000)
+    data = (PartitionProduceData(index=0, records=records),) * context.size(15_000, 1000)
     request = ProduceRequest(
         acks=-1, timeout_ms=30_000, topic_data=(TopicProduceData(name="flushed", partition_data=data),)
     )
-    frame = framed(request, 9)
-    scene.begin()
-    scene.repeat(frame)
+    frame = request_frame(request, 9)
+    context.begin()
+    context.repeat(frame)
 
 
-def _delete_records_of_one_partition_many_times(scene: Scene) -> None:
-    partitions = (DeleteRecordsPartition(partition_index=1, offset=0),) * scene.size(30_000, 1000)
+def _delete_records_of_one_partition_many_times(context: AttackContext) -> None:
+    partitions = (DeleteRecordsPartition(partition_index=1, offset=0),) * context.size(30_000, 1000)
     topic = DeleteRecordsTopic(name=TOPIC, partitions=partitions)
-    frame = framed(DeleteRecordsRequest(topics=(topic,), timeout_ms=30_000), 2)
-    scene.begin()
-    scene.repeat(frame)
+    frame = request_frame(DeleteRecordsRequest(topics=(topic,), timeout_ms=30_000), 2)
+    context.begin()
+    context.repeat(frame)
 
 
 ATTACKS = (
     Attack(
         name="parked-fetch-repeats-a-partition",
         item="13",
-        does="four Fetches that wait name one partition 4,000 times, while others produce to it",
+        actions="four Fetches that wait name one partition 4,000 times, while others produce to it",
         run=_fetch_one_partition_many_times,
     ),
     Attack(
         name="parked-fetch-of-a-closed-connection",
         item="13",
-        does="Fetches that wait name one partition 2,000 times, and their connections close at once",
+        actions="Fetches that wait name one partition 2,000 times, and their connections close at once",
         run=_fetch_and_leave,
     ),
     Attack(
         name="produce-repeats-a-partition",
         item="13",
-        does="a Produce with acks=all names one partition 15,000 times",
+        actions="a Produce with acks=all names one partition 15,000 times",
         run=_produce_to_one_partition_many_times,
     ),
     Attack(
         name="delete-records-repeats-a-partition",
         item="13",
-        does="a DeleteRecords names one partition 30,000 times",
+        actions="a DeleteRecords names one partition 30,000 times",
         run=_delete_records_of_one_partition_many_times,
     ),
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tests.harness.hostile.attack import Attack
-from tests.harness.hostile.attack_context import Scene
-from tests.harness.hostile.frames import framed
+from tests.harness.hostile.attack_context import AttackContext
+from tests.harness.hostile.frames import request_frame
 from tests.support.batches.forged_batches import batch_of_least_records, now_ms
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -27,57 +27,57 @@ MEMORY_MIB = 256
 DESCRIPTORS_KEPT = 3 * BATCHES + 8
 
 
-def _produce_of(scene: Scene, topic: str, batches: int) -> ProduceRequest:
+def _produce_of(context: AttackContext, topic: str, batches: int) -> ProduceRequest:
     """Return a Produce with a batch for each partition of `topic`."""
-    records = bytes(batch_of_least_records(scene.size(RECORDS_PER_BATCH, 2000), later_ms=PROMISED_MS))
+    records = bytes(batch_of_least_records(context.size(RECORDS_PER_BATCH, 2000), later_ms=PROMISED_MS))
     data = tuple(PartitionProduceData(index=number, records=records) for number in range(batches))
     return ProduceRequest(
         acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
     )
 
 
-def _produce_repeatedly(scene: Scene, topic: str, configs: Mapping[str, str]) -> None:
-    batches = scene.size(BATCHES, 2)
-    scene.target.create_topic(topic, batches, configs)
-    frame = framed(_produce_of(scene, topic, batches), 9)
-    scene.begin()
-    scene.repeat(frame)
+def _produce_repeatedly(context: AttackContext, topic: str, configs: Mapping[str, str]) -> None:
+    batches = context.size(BATCHES, 2)
+    context.target.create_topic(topic, batches, configs)
+    frame = request_frame(_produce_of(context, topic, batches), 9)
+    context.begin()
+    context.repeat(frame)
 
 
-def _produce_to_a_compacted_topic(scene: Scene) -> None:
-    _produce_repeatedly(scene, "many-compacted", {"cleanup.policy": "compact"})
+def _produce_to_a_compacted_topic(context: AttackContext) -> None:
+    _produce_repeatedly(context, "many-compacted", {"cleanup.policy": "compact"})
 
 
-def _produce_to_another_codec(scene: Scene) -> None:
-    _produce_repeatedly(scene, "many-recompressed", {"compression.type": "gzip"})
+def _produce_to_another_codec(context: AttackContext) -> None:
+    _produce_repeatedly(context, "many-recompressed", {"compression.type": "gzip"})
 
 
-def _search_a_partition(scene: Scene) -> None:
-    scene.target.create_topic("searched", 1)
-    request = _produce_of(scene, "searched", 1)
-    for _ in range(scene.size(BATCHES, 2)):
-        _require_success(scene, request)
-    _search(scene, "searched", 1)
+def _search_a_partition(context: AttackContext) -> None:
+    context.target.create_topic("searched", 1)
+    request = _produce_of(context, "searched", 1)
+    for _ in range(context.size(BATCHES, 2)):
+        _require_success(context, request)
+    _search(context, "searched", 1)
 
 
-def _search_many_partitions(scene: Scene) -> None:
-    count = scene.size(BATCHES, 2)
-    scene.target.create_topic("searched-widely", count)
-    _require_success(scene, _produce_of(scene, "searched-widely", count))
-    _search(scene, "searched-widely", count)
+def _search_many_partitions(context: AttackContext) -> None:
+    count = context.size(BATCHES, 2)
+    context.target.create_topic("searched-widely", count)
+    _require_success(context, _produce_of(context, "searched-widely", count))
+    _search(context, "searched-widely", count)
 
 
-def _require_success(scene: Scene, request: ProduceRequest) -> None:
-    client = scene.client()
+def _require_success(context: AttackContext, request: ProduceRequest) -> None:
+    client = context.client()
     for result in client.ask(request, 9, ProduceResponse).responses[0].partition_responses:
-        scene.expect(not result.error_code, f"batch refused: {ErrorCode(result.error_code).name}")
+        context.expect(not result.error_code, f"batch refused: {ErrorCode(result.error_code).name}")
     client.close()
 
 
-def _search(scene: Scene, topic: str, partitions: int) -> None:
+def _search(context: AttackContext, topic: str, partitions: int) -> None:
     """Search for a timestamp that only batch headers have, and for the latest record."""
     frames = [
-        framed(
+        request_frame(
             ListOffsetsRequest(
                 replica_id=-1,
                 topics=(
@@ -94,17 +94,17 @@ def _search(scene: Scene, topic: str, partitions: int) -> None:
         )
         for timestamp in (now_ms() + SEARCHED_MS, MAX_TIMESTAMP)
     ]
-    client = scene.client()
-    scene.begin()
+    client = context.client()
+    context.begin()
     for frame in frames:
-        scene.repeat(frame, client)
+        context.repeat(frame, client)
 
 
 ATTACKS = (
     Attack(
         name="records-of-a-compacted-topic",
         item="17",
-        does="a Produce with 20 zstd batches of 499,999 records each for a compacted topic",
+        actions="a Produce with 20 zstd batches of 499,999 records each for a compacted topic",
         run=_produce_to_a_compacted_topic,
         memory_mib=MEMORY_MIB,
         descriptors_kept=DESCRIPTORS_KEPT,
@@ -112,7 +112,7 @@ ATTACKS = (
     Attack(
         name="records-to-recompress",
         item="17",
-        does="the same for a topic with another compression.type",
+        actions="the same for a topic with another compression.type",
         run=_produce_to_another_codec,
         memory_mib=MEMORY_MIB,
         descriptors_kept=DESCRIPTORS_KEPT,
@@ -120,7 +120,7 @@ ATTACKS = (
     Attack(
         name="search-by-timestamp-in-a-partition",
         item="17",
-        does="ListOffsets by timestamp over a partition of 20 such batches",
+        actions="ListOffsets by timestamp over a partition of 20 such batches",
         run=_search_a_partition,
         memory_mib=MEMORY_MIB,
         descriptors_kept=DESCRIPTORS_KEPT,
@@ -128,7 +128,7 @@ ATTACKS = (
     Attack(
         name="search-by-timestamp-in-20-partitions",
         item="17",
-        does="ListOffsets by timestamp over 20 partitions, each with such a batch",
+        actions="ListOffsets by timestamp over 20 partitions, each with such a batch",
         run=_search_many_partitions,
         memory_mib=MEMORY_MIB,
         descriptors_kept=DESCRIPTORS_KEPT,

@@ -8,164 +8,164 @@ import struct
 import time
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
-from tests.harness.hostile.attack_context import Scene
-from tests.harness.hostile.frames import framed, sized
+from tests.harness.hostile.attack_context import AttackContext
+from tests.harness.hostile.frames import prefix_with_size, request_frame
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
 
 CONNECTIONS = 1000
-STORM = 2000
+SIMULTANEOUS_CONNECTIONS = 2000
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 BYTE_PAUSE_S = 0.2
 CLAIMED_BYTES = 100 * MEBIBYTE
 
 
-def _stay_half_open(scene: Scene) -> None:
+def _stay_half_open(context: AttackContext) -> None:
     beginnings = (b"", b"\0", b"\0\0\0", b"\0\0\1\0", b"\0\0\1\0\0\x12")
-    scene.begin()
-    for number in range(scene.size(CONNECTIONS, 20)):
-        connected = scene.connect()
-        connected.sendall(beginnings[number % len(beginnings)])
-    scene.hold()
+    context.begin()
+    for number in range(context.size(CONNECTIONS, 20)):
+        connection = context.connect()
+        connection.sendall(beginnings[number % len(beginnings)])
+    context.hold()
 
 
-def _send_slowly(scene: Scene) -> None:
-    frame = framed(ApiVersionsRequest(), 0)
-    scene.begin()
-    sockets = [scene.connect() for _ in range(scene.size(CONNECTIONS, 20))]
+def _send_slowly(context: AttackContext) -> None:
+    frame = request_frame(ApiVersionsRequest(), 0)
+    context.begin()
+    sockets = [context.connect() for _ in range(context.size(CONNECTIONS, 20))]
     position = 0
-    while not scene.is_over:
-        for connected in sockets:
-            connected.sendall(frame[position : position + 1])
+    while not context.has_ended:
+        for connection in sockets:
+            connection.sendall(frame[position : position + 1])
         position = (position + 1) % len(frame)
-        time.sleep(BYTE_PAUSE_S * scene.scale)
+        time.sleep(BYTE_PAUSE_S * context.scale)
 
 
-def _storm(scene: Scene) -> None:
-    """Open all connections at once; each sends a request as soon as it is accepted."""
-    frame = framed(ApiVersionsRequest(), 0)
-    count = scene.size(STORM, 50)
+def _connect_all_at_once(context: AttackContext) -> None:
+    """Open all connections at once; each sends a request when it is accepted."""
+    frame = request_frame(ApiVersionsRequest(), 0)
+    count = context.size(SIMULTANEOUS_CONNECTIONS, 50)
     sockets = []
-    scene.begin()
-    started = time.monotonic()
+    context.begin()
+    started_s = time.monotonic()
     for _ in range(count):
-        connected = socket.socket()
-        connected.setblocking(False)
-        result = connected.connect_ex(scene.target.address)
+        connection = socket.socket()
+        connection.setblocking(False)
+        result = connection.connect_ex(context.target.address)
         assert result in (0, errno.EINPROGRESS), errno.errorcode.get(result, result)
-        sockets.append(connected)
-    failed = 0
+        sockets.append(connection)
+    failures = 0
     try:
-        for connected in sockets:
-            connected.settimeout(20)
+        for connection in sockets:
+            connection.settimeout(20)
             try:
-                connected.sendall(frame)
+                connection.sendall(frame)
             except OSError:
-                failed += 1
-        for connected in sockets:
+                failures += 1
+        for connection in sockets:
             try:
-                failed += not connected.recv(4096)
+                failures += not connection.recv(4096)
             except OSError:
-                failed += 1
-        elapsed = time.monotonic() - started
+                failures += 1
+        elapsed = time.monotonic() - started_s
     finally:
-        for connected in sockets:
-            connected.close()
-    scene.note(f"{count} connections served in {elapsed:.2f} s, {failed} failed")
-    scene.expect(not failed, f"{failed} of {count} connections were reset or not served")
+        for connection in sockets:
+            connection.close()
+    context.note(f"{count} connections served in {elapsed:.2f} s, {failures} failed")
+    context.expect(not failures, f"{failures} of {count} connections were reset or not served")
 
 
-def _connect_and_reset(scene: Scene) -> None:
-    frame = framed(ApiVersionsRequest(), 0)
-    scene.begin()
+def _connect_and_reset(context: AttackContext) -> None:
+    frame = request_frame(ApiVersionsRequest(), 0)
+    context.begin()
     count = 0
-    while not scene.is_over:
-        connected = scene.connect()
-        connected.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        connected.sendall(frame[: count % len(frame)] if count % 2 else frame * 20)
-        scene.drop(connected)
+    while not context.has_ended:
+        connection = context.connect()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        connection.sendall(frame[: count % len(frame)] if count % 2 else frame * 20)
+        context.close_connection(connection)
         count += 1
-    scene.note(f"{count:,} connections reset")
+    context.note(f"{count:,} connections reset")
 
 
-def _claim_large_frames(scene: Scene) -> None:
+def _claim_large_frames(context: AttackContext) -> None:
     """Declare frames of the largest size and send only a part of them."""
     claim = struct.pack(">i", CLAIMED_BYTES) + bytes(10_000)
-    scene.begin()
-    for _ in range(scene.size(500, 20)):
-        scene.connect().sendall(claim)
-    scene.hold()
+    context.begin()
+    for _ in range(context.size(500, 20)):
+        context.connect().sendall(claim)
+    context.hold()
 
 
-def _send_oversized_frames(scene: Scene) -> None:
+def _send_oversized_frames(context: AttackContext) -> None:
     sizes = (2**31 - 1, CLAIMED_BYTES + 1, -1, -(2**31), 0, 1, 7)
-    scene.begin()
+    context.begin()
     count = 0
-    while not scene.is_over:
-        connected = scene.connect()
-        connected.sendall(struct.pack(">i", sizes[count % len(sizes)]) + b"\0\x12\0\0\0\0\0\1")
-        connected.settimeout(5)
+    while not context.has_ended:
+        connection = context.connect()
+        connection.sendall(struct.pack(">i", sizes[count % len(sizes)]) + b"\0\x12\0\0\0\0\0\1")
+        connection.settimeout(5)
         try:
-            while connected.recv(4096):
+            while connection.recv(4096):
                 pass
         except TimeoutError:
-            scene.expect(False, f"a frame of size {sizes[count % len(sizes)]} does not end the connection")
+            context.expect(False, f"a frame of size {sizes[count % len(sizes)]} does not end the connection")
             return
         except ConnectionError:
             pass
-        scene.drop(connected)
+        context.close_connection(connection)
         count += 1
-    scene.note(f"{count:,} frames refused")
+    context.note(f"{count:,} frames refused")
 
 
-def _send_frames_of_garbage(scene: Scene) -> None:
-    frame = sized(b"\xff" * MEBIBYTE)
-    client = scene.client()
-    scene.begin()
-    scene.repeat(frame, client)
+def _send_frames_of_garbage(context: AttackContext) -> None:
+    frame = prefix_with_size(b"\xff" * MEBIBYTE)
+    client = context.client()
+    context.begin()
+    context.repeat(frame, client)
 
 
 ATTACKS = (
     Attack(
         name="half-open-connections",
         item="corpus",
-        does="1,000 connections send nothing or a part of a frame",
+        actions="1,000 connections send nothing or a part of a frame",
         run=_stay_half_open,
     ),
     Attack(
         name="slow-senders",
         item="corpus",
-        does="1,000 connections send a byte at a time",
+        actions="1,000 connections send a byte at a time",
         run=_send_slowly,
     ),
     Attack(
-        name="connect-storm",
+        name="simultaneous-connections",
         item="11",
-        does="2,000 connections begin at once",
-        run=_storm,
+        actions="2,000 connections are opened at once",
+        run=_connect_all_at_once,
     ),
     Attack(
         name="connect-and-reset",
         item="corpus",
-        does="connections are reset in the middle of a request or of its response, one after the other",
+        actions="connections are reset in the middle of a request or of its response, one after the other",
         run=_connect_and_reset,
     ),
     Attack(
         name="claimed-frames",
         item="corpus",
-        does="500 connections claim a frame of 100 MiB and send 10 kB of it",
+        actions="500 connections claim a frame of 100 MiB and send 10 kB of it",
         run=_claim_large_frames,
         memory_mib=128,
     ),
     Attack(
         name="impossible-frame-sizes",
         item="corpus",
-        does="frames whose size is negative, zero, tiny, or above the limit",
+        actions="frames whose size is negative, zero, tiny, or above the limit",
         run=_send_oversized_frames,
     ),
     Attack(
         name="garbage-frames",
         item="corpus",
-        does="frames of 1 MiB of 0xff",
+        actions="frames of 1 MiB of 0xff",
         run=_send_frames_of_garbage,
     ),
 )

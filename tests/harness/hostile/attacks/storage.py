@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from tests.harness.hostile.attack import MEBIBYTE, Attack
-from tests.harness.hostile.attack_context import Scene
-from tests.harness.hostile.frames import framed
-from tests.harness.hostile.target import TargetError
+from tests.harness.hostile.attack_context import AttackContext
+from tests.harness.hostile.frames import produce_frame, request_frame
 from tests.support.batches.forged_batches import now_ms, valid_batch
 from tests.support.network.raw_client import RawClient
 from tidelog.protocol.errors import ErrorCode
@@ -36,29 +35,21 @@ BROKER_RESOURCE = 4
 READ_COMMITTED = 1
 
 
-def _produce_frame(topic: str, records: bytes) -> bytes:
-    data = (PartitionProduceData(index=0, records=records),)
-    request = ProduceRequest(
-        acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
-    )
-    return framed(request, 9)
-
-
 def _append_batches(client: RawClient, topic: str, count: int) -> None:
-    frame = _produce_frame(topic, bytes(valid_batch(1)))
+    frame = produce_frame(topic, bytes(valid_batch(1)))
     for _ in range(-(-count // PIPELINED)):
         client.send(frame * PIPELINED)
         for _ in range(PIPELINED):
             client.receive()
 
 
-def _roll_segments_without_end(scene: Scene) -> None:
+def _roll_segments_without_end(context: AttackContext) -> None:
     """Produce batches, each of which gets a new segment and so a descriptor."""
-    scene.target.create_topic("segmented", 1, {"segment.ms": "1", "segment.jitter.ms": "0"})
-    client = scene.client()
-    scene.begin()
+    context.target.create_topic("segmented", 1, {"segment.ms": "1", "segment.jitter.ms": "0"})
+    client = context.client()
+    context.begin()
     codes: Counter[str] = Counter()
-    for number in range(scene.size(1500, 10)):
+    for number in range(context.size(1500, 10)):
         builder = BatchBuilder()
         builder.append(now_ms() - 1_000_000 + 10 * number, None, b"x")
         data = (PartitionProduceData(index=0, records=bytes(builder.build())),)
@@ -66,19 +57,16 @@ def _roll_segments_without_end(scene: Scene) -> None:
         request = ProduceRequest(acks=1, timeout_ms=30_000, topic_data=(topic,))
         response = client.ask(request, 9, ProduceResponse).responses[0].partition_responses[0]
         codes[ErrorCode(response.error_code).name] += 1
-    scene.note(f"{dict(codes)}, {scene.target.descriptors()} descriptors")
-    scene.leave()
-    try:
-        scene.target.create_topic("after-the-attack", 1)
-    except (OSError, TargetError) as error:
-        scene.expect(False, f"no topic can be created after the attack: {error}")
+    context.note(f"{dict(codes)}, {context.target.descriptors()} descriptors")
+    context.disconnect_all()
+    context.expect_topic_creation()
 
 
-def _read_behind_a_sparse_index(scene: Scene) -> None:
+def _read_behind_a_sparse_index(context: AttackContext) -> None:
     """Read at the end of a segment without index entries, which scans every batch before it."""
-    scene.target.create_topic("sparse", 1, {"index.interval.bytes": str(2**31 - 1)})
-    client = scene.client()
-    count = scene.size(50_000, 200)
+    context.target.create_topic("sparse", 1, {"index.interval.bytes": str(2**31 - 1)})
+    client = context.client()
+    count = context.size(50_000, 200)
     _append_batches(client, "sparse", count)
     partition = FetchPartition(partition=0, fetch_offset=count - 1, partition_max_bytes=1)
     fetch = FetchRequest(
@@ -93,28 +81,28 @@ def _read_behind_a_sparse_index(scene: Scene) -> None:
             ),
         ),
     )
-    scene.begin()
+    context.begin()
     for request, version in ((fetch, 12), (search, 7)):
-        scene.repeat(framed(request, version), client)
+        context.repeat(request_frame(request, version), client)
 
 
-def _name_hosts_in_configs(scene: Scene) -> None:
+def _name_hosts_in_configs(context: AttackContext) -> None:
     """Set limits of connections for hosts, whose addresses the broker resolves."""
-    hosts = ",".join(f"host-{number}.invalid:5" for number in range(scene.size(200, 3)))
+    hosts = ",".join(f"host-{number}.invalid:5" for number in range(context.size(200, 3)))
     config = AlterableConfig(name="max.connections.per.ip.overrides", config_operation=0, value=hosts)
     resource = AlterConfigsResource(resource_type=BROKER_RESOURCE, resource_name="1", configs=(config,))
     request = IncrementalAlterConfigsRequest(resources=(resource,))
-    client = scene.client()
-    scene.begin()
+    client = context.client()
+    context.begin()
     answer = client.ask(request, 1, IncrementalAlterConfigsResponse).responses[0]
-    scene.note(f"{ErrorCode(answer.error_code).name}: {(answer.error_message or '')[:100]}")
-    scene.repeat(framed(request, 1), client)
+    context.note(f"{ErrorCode(answer.error_code).name}: {(answer.error_message or '')[:100]}")
+    context.repeat(request_frame(request, 1), client)
 
 
-def _abort_many_transactions(scene: Scene) -> None:
+def _abort_many_transactions(context: AttackContext) -> None:
     """Fetch with read_committed; the response names every aborted transaction of the range."""
-    scene.target.create_topic("aborted", 1)
-    client = scene.client()
+    context.target.create_topic("aborted", 1)
+    client = context.client()
     init = InitProducerIdRequest(
         transactional_id="aborting", transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
@@ -132,7 +120,7 @@ def _abort_many_transactions(scene: Scene) -> None:
         producer_epoch=epoch,
         committed=False,
     )
-    count = scene.size(500, 3)
+    count = context.size(500, 3)
     for number in range(count):
         builder = BatchBuilder(
             producer=BatchProducer(
@@ -151,8 +139,8 @@ def _abort_many_transactions(scene: Scene) -> None:
             topic_data=(TopicProduceData(name="aborted", partition_data=data),),
         )
         for request, version in ((add, 3), (produce, 9), (end, 3)):
-            if scene.exchange(client, framed(request, version)) is None:
-                scene.expect(False, f"transaction {number} ended the connection")
+            if context.exchange(client, request_frame(request, version)) is None:
+                context.expect(False, f"transaction {number} ended the connection")
                 return
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MEBIBYTE)
     fetch = FetchRequest(
@@ -161,17 +149,17 @@ def _abort_many_transactions(scene: Scene) -> None:
         isolation_level=READ_COMMITTED,
         topics=(FetchTopic(topic="aborted", partitions=(partition,)),),
     )
-    scene.begin()
-    response = scene.exchange(client, framed(fetch, 12))
-    scene.note(f"{count} transactions, {len(response or b''):,} bytes of response")
-    scene.repeat(framed(fetch, 12), client)
+    context.begin()
+    response = context.exchange(client, request_frame(fetch, 12))
+    context.note(f"{count} transactions, {len(response or b''):,} bytes of response")
+    context.repeat(request_frame(fetch, 12), client)
 
 
 ATTACKS = (
     Attack(
         name="segments-without-end",
         item="review",
-        does="a topic with segment.ms=1 gets 1,500 batches, with 400 descriptors",
+        actions="a topic with segment.ms=1 gets 1,500 batches, with 400 descriptors",
         run=_roll_segments_without_end,
         open_files_max=OPEN_FILES_MAX,
         descriptors_kept=OPEN_FILES_MAX,
@@ -181,19 +169,19 @@ ATTACKS = (
     Attack(
         name="sparse-index",
         item="review",
-        does="Fetch and ListOffsets at the end of 50,000 batches that have no index entry",
+        actions="Fetch and ListOffsets at the end of 50,000 batches that have no index entry",
         run=_read_behind_a_sparse_index,
     ),
     Attack(
         name="host-names-in-configs",
         item="review",
-        does="IncrementalAlterConfigs with limits of connections for 200 hosts that do not exist",
+        actions="IncrementalAlterConfigs with limits of connections for 200 hosts that do not exist",
         run=_name_hosts_in_configs,
     ),
     Attack(
         name="aborted-transactions",
         item="review",
-        does="read_committed Fetches over 500 aborted transactions",
+        actions="read_committed Fetches over 500 aborted transactions",
         run=_abort_many_transactions,
     ),
 )
