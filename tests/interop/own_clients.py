@@ -15,17 +15,19 @@ from tidelog.clients.producer.producer import Producer
 RECORDS = 30
 
 
-async def create_topic(options: Mapping[str, Any]) -> str:
-    """Create a topic of three partitions on three nodes; return its name."""
+async def create_topic(options: Mapping[str, Any], replication_factor: int = 3) -> str:
+    """Create a topic of three partitions; return its name."""
     topic = f"topic-{uuid4().hex[:12]}"
     async with Admin(**options) as admin:
-        await admin.create_topics([NewTopic(name=topic, num_partitions=3, replication_factor=3)])
+        await admin.create_topics(
+            [NewTopic(name=topic, num_partitions=3, replication_factor=replication_factor)]
+        )
     return topic
 
 
-async def transactional_round_trip(options: Mapping[str, Any]) -> list[int]:
+async def transactional_round_trip(options: Mapping[str, Any], replication_factor: int = 3) -> list[int]:
     """Write the numbers below `RECORDS` in one transaction; return what a group reads, sorted."""
-    topic = await create_topic(options)
+    topic = await create_topic(options, replication_factor)
     producer = Producer(**options, transactional_id=topic)
     await producer.start()
     await producer.init_transactions()
@@ -46,9 +48,9 @@ async def transactional_round_trip(options: Mapping[str, Any]) -> list[int]:
     return sorted(values)
 
 
-async def produce_for(options: Mapping[str, Any], duration_s: float) -> int:
+async def produce_for(options: Mapping[str, Any], duration_s: float, replication_factor: int = 3) -> int:
     """Write one record after the other to a new topic; return the number of acknowledged records."""
-    topic = await create_topic(options)
+    topic = await create_topic(options, replication_factor)
     producer = Producer(**options)
     await producer.start()
     loop, count = asyncio.get_running_loop(), 0
