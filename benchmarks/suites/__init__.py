@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.suites.arrow import arrow
+from benchmarks.suites.authorization import authorization
 from benchmarks.suites.clients import clients
 from benchmarks.suites.compaction import compaction
 from benchmarks.suites.consume import consume
@@ -34,6 +35,7 @@ SUITES: Final[dict[str, Suite]] = {
     "consume": consume,
     "clients": clients,
     "timers": timers,
+    "authorization": authorization,
     "compaction": compaction,
     "replication": replication,
     "controller": controller,

@@ -7,6 +7,7 @@ Source: KIP-11, KIP-290; AclBindingFilter and AccessControlEntryFilter of Apache
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from tidelog.cluster.image import MetadataImage
@@ -98,10 +99,37 @@ def check_filter(acl_filter: AclFilter) -> None:
 
 
 def matching_acls(image: MetadataImage, acl_filter: AclFilter) -> Steps[list[AccessControlEntryRecord]]:
-    """Return the entries that match `acl_filter`."""
+    """Return the entries that match `acl_filter`.
+
+    A filter with a resource name reads only the entries of the names that it can match.
+    """
     matching = []
-    for record in image.access_control_entries.values():
+    for record in _candidates(image, acl_filter):
         yield None
-        if acl_filter.matches(AclBinding.of(record)):
+        if record is not None and acl_filter.matches(AclBinding.of(record)):
             matching.append(record)
     return matching
+
+
+def _candidates(image: MetadataImage, acl_filter: AclFilter) -> Iterator[AccessControlEntryRecord | None]:
+    """Yield all entries that can match, and perhaps others; None for a name without entries."""
+    name, index = acl_filter.resource_name, image.acls_by_resource
+    if name is None:
+        yield from image.access_control_entries.values()
+    elif acl_filter.pattern_type != PatternType.MATCH:
+        yield from index.of_name(name)
+    elif len(name) >= len(index):
+        # There are more prefixes of the name than names with entries.
+        yield from image.access_control_entries.values()
+    else:
+        yield from index.of_name(WILDCARD_RESOURCE)
+        for length in range(len(name) + 1):
+            yield None
+            if name[:length] != WILDCARD_RESOURCE:
+                yield from index.of_name(name[:length])
+
+
+def has_binding(image: MetadataImage, binding: AclBinding) -> bool:
+    """Return whether there is an entry with all values of `binding`."""
+    of_requester = image.acls_by_resource.of_requester(binding.resource_name, binding.principal, binding.host)
+    return any(AclBinding.of(each) == binding for each in of_requester)

@@ -93,6 +93,10 @@ class MetadataDelta:
                     name=name, id=topic_id, partitions=dict(partitions)
                 )
             sections |= {"topics_by_name": by_name, "topics_by_id": by_id}
+        if self._changed_entries:
+            sections["acls_by_resource"] = self.base.acls_by_resource.with_changes(
+                self.base.access_control_entries, sections["access_control_entries"], self._changed_entries
+            )
         return replace(self.base, offset=offset, epoch=epoch, **sections)
 
     @property

@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
+from tidelog.cluster.acls_by_resource import AclsByResource
 from tidelog.cluster.replica_directories import MIGRATING, UNASSIGNED
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset, ProducerId
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
@@ -128,7 +129,10 @@ class TopicImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataImage:
-    """All metadata up to and including the record at `offset`, which was written in `epoch`."""
+    """All metadata up to and including the record at `offset`, which was written in `epoch`.
+
+    Invariant: `acls_by_resource` has the entries of `access_control_entries`.
+    """
 
     cluster_id: str
     offset: Offset = -1
@@ -142,6 +146,7 @@ class MetadataImage:
     next_producer_id: ProducerId = 0
     client_quotas: ClientQuotas = field(default_factory=dict)
     access_control_entries: Mapping[UUID, AccessControlEntryRecord] = field(default_factory=dict)
+    acls_by_resource: AclsByResource = field(default_factory=AclsByResource, repr=False, compare=False)
     scram_credentials: Mapping[tuple[str, int], UserScramCredentialRecord] = field(default_factory=dict)
     delegation_tokens: Mapping[str, DelegationTokenRecord] = field(default_factory=dict)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.base.randomness import Randomness, new_uuid
-from tidelog.cluster.acls import CLUSTER_NAME, AclBinding, AclFilter, check_filter, matching_acls
+from tidelog.cluster.acls import CLUSTER_NAME, AclBinding, AclFilter, check_filter, has_binding, matching_acls
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, SUCCESS, ControllerResult, Outcome
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
@@ -33,7 +33,7 @@ def create_acls(
     image: MetadataImage, bindings: Sequence[AclBinding], randomness: Randomness
 ) -> ControllerResult[list[Outcome]]:
     """Add entries; return outcomes in the order of `bindings`. An existing entry is a success."""
-    existing_bindings = _existing_bindings(image, bindings)
+    new_bindings: set[AclBinding] = set()
     records: list[AccessControlEntryRecord] = []
     outcomes = []
     for binding in bindings:
@@ -42,24 +42,11 @@ def create_acls(
         except KafkaError as error:
             outcomes.append(Outcome.of(error))
             continue
-        if binding not in existing_bindings:
-            existing_bindings.add(binding)
+        if binding not in new_bindings and not has_binding(image, binding):
+            new_bindings.add(binding)
             records.append(AccessControlEntryRecord(id=_new_id(image, randomness), **binding._asdict()))
         outcomes.append(SUCCESS)
     return ControllerResult(tuple(records), outcomes)
-
-
-def _existing_bindings(image: MetadataImage, bindings: Sequence[AclBinding]) -> set[AclBinding]:
-    """Return the stored entries of the resources, principals and hosts of `bindings`.
-
-    Only these are compared: the values of all entries would take 10 ms for 10,000.
-    """
-    requested = {(each.resource_name, each.principal, each.host) for each in bindings}
-    return {
-        AclBinding.of(each)
-        for each in image.access_control_entries.values()
-        if (each.resource_name, each.principal, each.host) in requested
-    }
 
 
 def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> ControllerResult[list[Removal]]:
@@ -70,11 +57,15 @@ def delete_acls(image: MetadataImage, filters: Sequence[AclFilter]) -> Controlle
         try:
             check_filter(acl_filter)
             matching = run_steps(matching_acls(image, acl_filter))
-            matching_records = {each.id: RemoveAccessControlEntryRecord(id=each.id) for each in matching}
-            if len(records | matching_records) > MAX_RECORDS_PER_COMMAND:
+            new_records = {
+                each.id: RemoveAccessControlEntryRecord(id=each.id)
+                for each in matching
+                if each.id not in records
+            }
+            if len(records) + len(new_records) > MAX_RECORDS_PER_COMMAND:
                 text = f"Cannot remove more than {MAX_RECORDS_PER_COMMAND} acls in a single delete operation."
                 raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-            records |= matching_records
+            records |= new_records
             removals.append(Removal(SUCCESS, tuple(map(AclBinding.of, matching))))
         except KafkaError as error:
             removals.append(Removal(Outcome.of(error)))

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.support.metadata.images import CLUSTER_ID, SeededRandomness, applied
+from tests.support.metadata.images import CLUSTER_ID, SeededRandomness, applied, replayed
 from tidelog.base.randomness import new_uuid
 from tidelog.cluster.acls import AclBinding, AclFilter, check_filter, matching_acls
 from tidelog.cluster.controller.acls import create_acls, delete_acls
@@ -98,7 +100,7 @@ def test_a_request_with_too_many_entries_changes_nothing() -> None:
         replace(entry, id=new_uuid(SeededRandomness(seed)), resource_name=f"tides-{seed}")
         for seed in range(MAX_RECORDS_PER_COMMAND + 1)
     ]
-    image = replace(EMPTY, access_control_entries={record.id: record for record in records})
+    image = replayed(records, EMPTY)
     result = delete_acls(image, [EVERYTHING, EVERYTHING._replace(resource_name="tides-7")])
     assert result.reply[0].outcome.code is ErrorCode.INVALID_REQUEST
     assert len(result.records) == 1
@@ -158,3 +160,60 @@ def test_an_unknown_enum_value_in_a_filter_is_refused(field: str) -> None:
         with pytest.raises(KafkaError) as error:
             check_filter(EVERYTHING._replace(**cast(dict[str, Any], {field: number})))
         assert error.value.code is ErrorCode.INVALID_REQUEST
+
+
+NAMES = st.sampled_from(["", "*", "t", "ti", "tides", "times", "moons", "a" * 300])
+BINDINGS = st.builds(
+    AclBinding,
+    resource_type=st.sampled_from([TOPIC, GROUP]),
+    resource_name=NAMES.filter(bool),
+    pattern_type=st.sampled_from([LITERAL, PREFIXED]),
+    principal=st.sampled_from(["User:alice", "User:bob"]),
+    host=st.sampled_from(["*", "10.0.0.1"]),
+    operation=st.sampled_from([READ, WRITE]),
+    permission_type=st.sampled_from([DENY, ALLOW]),
+)
+FILTERS = st.builds(
+    AclFilter,
+    resource_type=st.sampled_from([ANY, TOPIC, GROUP]),
+    resource_name=st.none() | NAMES,
+    pattern_type=st.sampled_from([ANY, MATCH, LITERAL, PREFIXED]),
+    principal=st.none() | st.just("User:alice"),
+    host=st.none() | st.just("*"),
+    operation=st.sampled_from([ANY, READ]),
+    permission_type=st.sampled_from([ANY, DENY]),
+)
+
+
+@given(st.lists(st.lists(BINDINGS, max_size=12) | FILTERS, max_size=8), FILTERS)
+def test_a_filter_selects_the_same_entries_as_a_scan_of_all(
+    changes: list[list[AclBinding] | AclFilter], acl_filter: AclFilter
+) -> None:
+    image = EMPTY
+    for number, change in enumerate(changes):
+        if isinstance(change, AclFilter):
+            image = applied(image, delete_acls(image, [change]))
+        else:
+            image = applied(image, create_acls(image, change, SeededRandomness(number)))
+    entries = image.access_control_entries.values()
+    assert len(bindings_in(image)) == len(entries)
+    assert {each.id for each in run_steps(matching_acls(image, acl_filter))} == {
+        each.id for each in entries if acl_filter.matches(AclBinding.of(each))
+    }
+    assert len(image.acls_by_resource) == len({each.resource_name for each in entries})
+
+
+def test_a_filter_with_a_resource_name_does_not_read_the_entries_of_others() -> None:
+    names = [f"tides-{number}" for number in range(1000)]
+    image = with_entries(*(READER._replace(resource_name=name) for name in names))
+    for pattern_type in (LITERAL, ANY, MATCH):
+        requested = EVERYTHING._replace(resource_name="tides-7", pattern_type=pattern_type)
+        steps = list(matching_acls(image, requested))
+        assert len(steps) <= 2 * len("tides-7")
+
+
+def test_a_change_does_not_modify_the_entries_of_the_previous_image() -> None:
+    before = with_entries(READER)
+    applied(before, delete_acls(before, [EVERYTHING]))
+    applied(before, create_acls(before, [READER._replace(operation=WRITE)], SeededRandomness(3)))
+    assert [AclBinding.of(each) for each in before.acls_by_resource.of_name("tides")] == [READER]
