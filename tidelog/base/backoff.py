@@ -18,7 +18,11 @@ class ExponentialBackoff:
     max_ms: int
     jitter: float = 0.2
 
+    def base_delay_ms(self, attempt: int) -> int:
+        """Return the delay without jitter; `attempt` counts the failures before this one: the first is 0."""
+        # The exponent is limited, because the delay has reached its maximum much earlier.
+        return min(self.initial_ms << min(attempt, 30), max(self.initial_ms, self.max_ms))
+
     def delay_ms(self, attempt: int, rng: Randomness) -> int:
-        """Return the delay after a failure; `attempt` counts the failures before it, so the first is 0."""
-        base = min(self.initial_ms * 2 ** min(attempt, 30), max(self.initial_ms, self.max_ms))
-        return int(base * rng.uniform(1 - self.jitter, 1 + self.jitter))
+        """Return the delay with jitter; `attempt` counts the failures before this one: the first is 0."""
+        return int(self.base_delay_ms(attempt) * rng.uniform(1 - self.jitter, 1 + self.jitter))

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from uuid import UUID
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import Clock
 from tidelog.broker.replication.follower_log import apply_action
 from tidelog.broker.replication.remote_tier import FollowerTier
@@ -87,6 +88,7 @@ class ReplicaFetcher:
         self.remote_restart_errors = 0
         """The number of failed attempts to restart a log from remote storage."""
         self._ports = ports
+        self._backoff = ExponentialBackoff(min(_FIRST_BACKOFF_MS, ports.backoff_ms), ports.backoff_ms)
         self._connection: BrokerConnection | None = None
         self._wake_event = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -163,7 +165,7 @@ class ReplicaFetcher:
     async def _back_off(self) -> None:
         """Disconnect and wait; the delay doubles with each consecutive failure."""
         self._disconnect()
-        delay_ms = min(_FIRST_BACKOFF_MS << min(self._failures, 16), self._ports.backoff_ms)
+        delay_ms = self._backoff.base_delay_ms(self._failures)
         self._failures += 1
         await asyncio.sleep(delay_ms / 1000)
 

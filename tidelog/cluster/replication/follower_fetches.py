@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.cluster.replication.follower_session import FollowerSession, SentPartition
 from tidelog.cluster.replication.follower_state import FollowedPartition, PartitionDelayed, ReplicaState
 from tidelog.protocol.errors import ErrorCode
@@ -73,6 +74,9 @@ class FollowerFetches:
     ) -> None:
         self.session = FollowerSession()
         self._settings = settings
+        self._short_delays = ExponentialBackoff(
+            min(_FIRST_DELAY_MS, settings.backoff_ms), settings.backoff_ms
+        )
         self._partitions = partitions
         self._throttle = throttle
         self._changed: dict[TopicPartition, None] = {}
@@ -104,7 +108,7 @@ class FollowerFetches:
         if partition.delayed_until_ms <= now_ms:
             delay_ms = self._settings.backoff_ms
             if code in _SHORT_DELAY_ERRORS:
-                delay_ms = min(delay_ms, _FIRST_DELAY_MS << min(partition.failures, 16))
+                delay_ms = self._short_delays.base_delay_ms(partition.failures)
             partition.delay(delay_ms, now_ms)
             self._delayed[partition.topic_partition] = self._changed[partition.topic_partition] = None
         if partition.state is ReplicaState.BUILDING_REMOTE_LOG_AUX:

@@ -16,6 +16,7 @@ import asyncio
 import logging
 from typing import Final
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.remote.metadata.config import METADATA_TOPIC, MetadataTopicConfig
 from tidelog.remote.metadata.log_ports import RETRIED, MetadataLogWriter, MetadataTopic
@@ -33,6 +34,7 @@ class MetadataTopicInitializer:
     def __init__(self, config: MetadataTopicConfig, topic: MetadataTopic) -> None:
         self._config = config
         self._topic = topic
+        self._backoff = ExponentialBackoff(config.initialization_retry_interval_ms, _BACKOFF_MAX_MS)
         self._attempts = 0
         self._warned: set[str] = set()
         self._last_error: BaseException | None = None
@@ -56,7 +58,7 @@ class MetadataTopicInitializer:
             else:
                 self._on_success()
                 return writer
-            pause_s = self._backoff_s()
+            pause_s = self._backoff.base_delay_ms(self._attempts - 1) / 1000
             if not lacks_brokers and loop.time() + pause_s >= deadline:
                 raise RemoteMetadataError(
                     f"cannot reach the metadata topic {METADATA_TOPIC} within {limit_s:g} s: "
@@ -65,12 +67,6 @@ class MetadataTopicInitializer:
             await asyncio.sleep(pause_s)
             if lacks_brokers:
                 deadline = loop.time() + limit_s
-
-    def _backoff_s(self) -> float:
-        """Return the pause after a failed attempt: the initial interval, doubled after each attempt."""
-        first_ms = self._config.initialization_retry_interval_ms
-        doubled_ms = first_ms << min(self._attempts - 1, 16)
-        return min(doubled_ms, max(first_ms, _BACKOFF_MAX_MS)) / 1000
 
     def _on_failure(self, error: BaseException) -> None:
         self._attempts += 1

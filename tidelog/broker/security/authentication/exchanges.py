@@ -110,7 +110,7 @@ class ScramExchange:
 
 
 class OAuthBearerExchange:
-    """An exchange of OAUTHBEARER, which has one message, and another one if the token is rejected."""
+    """An exchange of OAUTHBEARER, which has one message, and a second one if the token is rejected."""
 
     __slots__ = ("_clock", "_server")
 
@@ -142,9 +142,9 @@ def exchange_factory(
     randomness: Randomness,
     validate_token: TokenValidation | None = None,
 ) -> ExchangeFactory:
-    """Return the factory for the mechanisms of one listener; `validate_token` is that of OAUTHBEARER."""
+    """Return the factory for the mechanisms of one listener; OAUTHBEARER needs `validate_token`."""
 
-    def create(mechanism: str) -> Exchange:
+    def create_exchange(mechanism: str) -> Exchange:
         assert mechanism in config.mechanisms, f"{mechanism} is not enabled"
         if mechanism == PLAIN:
             return PlainExchange(config.plain_users)
@@ -153,4 +153,4 @@ def exchange_factory(
             return OAuthBearerExchange(validate_token, sources.clock)
         return ScramExchange(SCRAM_MECHANISMS[mechanism], random_text(randomness), sources)
 
-    return create
+    return create_exchange

@@ -1,8 +1,8 @@
-"""The gate of a SASL listener: it passes requests on only after the client has authenticated.
+"""The gate of a SASL listener: it forwards requests only after the client has authenticated.
 
-    before authentication   ApiVersions is passed on, SaslHandshake and the messages of the mechanism are
-                            handled here, and everything else closes the connection
-    after authentication    every request is passed on, until the session expires
+    before authentication   ApiVersions is forwarded, SaslHandshake and the messages of the mechanism are
+                            handled here, and every other request closes the connection
+    after authentication    every request is forwarded, until the session expires
 
 A failure is reported after connection.failed.authentication.delay.ms, and then the connection is closed.
 After a handshake of version 0, messages are frames without a header, as old clients send them.
@@ -43,7 +43,6 @@ class GatePorts:
     """The parts of a node that a gate uses.
 
     `call_later` calls a function after some seconds; `on_request` handles admitted requests.
-
     `request_bytes_max` limits the frames of authenticated clients.
     """
 
@@ -69,12 +68,12 @@ class SaslGate:
         self._request_bytes_max = ports.request_bytes_max
 
     def reconfigure(self, config: SaslListenerConfig, create_exchange: ExchangeFactory) -> None:
-        """Use changed settings from the next handshake on, also of clients that authenticate again."""
+        """Use changed settings from the next handshake on, also for clients that authenticate again."""
         self._config = config
         self._create_exchange = create_exchange
 
     def handle(self, request: Request) -> None:
-        """Handle a frame of a connection. Never raise."""
+        """Handle a frame of a connection; raise no error."""
         connection = request.connection
         session = connection.session
         if not isinstance(session, SaslSession):
@@ -113,7 +112,7 @@ class SaslGate:
         elif session.is_exchanging and key == ApiKey.SASL_AUTHENTICATE:
             self._on_authenticate(request, session, header, position)
         else:
-            # The body is not decoded: a client that is not authenticated has no access to large messages.
+            # The body is not decoded: only authenticated clients may cause the decoding of large messages.
             self._fail(request, session, f"unexpected {APIS[key].name} request during SASL authentication")
 
     def _on_handshake(
@@ -164,17 +163,17 @@ class SaslGate:
             return
         if session.state is _AUTHENTICATED:
             assert session.principal is not None
-            self._count(session)
+            self._count_success(session)
             request.connection.principal = session.principal
             request.client.is_token_authenticated = session.is_token_authenticated
             request.connection.buffer.frame_bytes_max = self._request_bytes_max
         elif session.is_rejected:
-            # Now: the client may close the connection instead of acknowledging this.
+            # Counted now, because the client may close the connection instead of acknowledging this.
             self._count_failure(session)
         request.respond(response)
 
-    def _count(self, session: SaslSession) -> None:
-        """Count a complete authentication."""
+    def _count_success(self, session: SaslSession) -> None:
+        """Count a complete authentication or re-authentication."""
         started_ms = session.reauthentication_started_ms
         if started_ms is None:
             self._authentications.on_success(can_reauthenticate=session.can_reauthenticate)
@@ -183,9 +182,9 @@ class SaslGate:
             self._authentications.on_reauthentication(now_ms - started_ms, now_ms)
 
     def _count_failure(self, session: SaslSession) -> None:
-        """Count a failure once, and the connection for its address until the end of the delay.
+        """Count a failure once, and count the connection for its address until the end of the delay.
 
-        A client that does not wait for the response must not have more guesses than one that does.
+        A client that does not wait for the response must not have more attempts than one that does.
         """
         if not session.is_failure_counted:
             session.is_failure_counted = True
@@ -195,7 +194,7 @@ class SaslGate:
     def _fail(
         self, request: Request, session: SaslSession, reason: str, response: bytes | None = None
     ) -> None:
-        """Close the connection after the delay that bounds the rate of guesses."""
+        """Close the connection after the delay that bounds the rate of attempts."""
         session.fail()
         self._count_failure(session)
 

@@ -1,8 +1,8 @@
-"""When the keys of an identity provider are fetched.
+"""Determines when the keys of an identity provider are fetched.
 
-    at the start, and then each `refresh_ms`
-    soon after a token had an unknown key id, at most once in 60 s for each id
-    after a failure again, with a delay that doubles from `backoff_ms` to `backoff_max_ms`
+    start, then every `refresh_ms`    as configured
+    a token has an unknown key id     soon, at most once in 60 s for each id
+    a fetch has failed                after a delay that doubles from `backoff_ms` to `backoff_max_ms`
 
 Differences from Apache Kafka: fetches because of unknown ids are at least `EXPEDITED_INTERVAL_MS` apart,
 because clients choose the ids. A failed fetch is retried until one succeeds, not only for `backoff_max_ms`.
@@ -16,11 +16,12 @@ from collections import OrderedDict
 from collections.abc import Set
 from typing import Final
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.broker.config.oauthbearer_config import KeyRefreshSettings
 from tidelog.security.oauthbearer.token import KEY_ID_CHARACTERS_MAX
 
-MISSING_IDS_MAX: Final = 16
-MISSING_ID_INTERVAL_MS: Final = 60_000
+UNKNOWN_IDS_MAX: Final = 16
+UNKNOWN_ID_INTERVAL_MS: Final = 60_000
 EXPEDITED_INTERVAL_MS: Final = 1_000
 
 
@@ -29,22 +30,24 @@ class KeyRefresh:
 
     def __init__(self, settings: KeyRefreshSettings, now_ms: int) -> None:
         self.next_fetch_ms = now_ms
-        """When the keys must be fetched."""
-        self._settings = settings
+        """The time at which the keys must be fetched."""
+        self._refresh_ms = settings.refresh_ms
+        self._backoff = ExponentialBackoff(settings.backoff_ms, settings.backoff_max_ms)
         self._last_fetch_ms = now_ms - EXPEDITED_INTERVAL_MS
         self._failures = 0
-        self._missing: OrderedDict[str, int] = OrderedDict()
+        self._unknown_ids: OrderedDict[str, int] = OrderedDict()
+        """The unknown key ids of tokens, and the time from which each may cause another fetch."""
 
     def on_unknown_key(self, key_id: str | None, now_ms: int) -> bool:
         """Return whether the next fetch is earlier because of a token with an unknown key id."""
         if key_id is None or len(key_id) > KEY_ID_CHARACTERS_MAX:
             return False
-        if self._missing.get(key_id, now_ms) > now_ms:
+        if self._unknown_ids.get(key_id, now_ms) > now_ms:
             return False
-        self._missing[key_id] = now_ms + MISSING_ID_INTERVAL_MS
-        self._missing.move_to_end(key_id)
-        if len(self._missing) > MISSING_IDS_MAX:
-            self._missing.popitem(last=False)
+        self._unknown_ids[key_id] = now_ms + UNKNOWN_ID_INTERVAL_MS
+        self._unknown_ids.move_to_end(key_id)
+        if len(self._unknown_ids) > UNKNOWN_IDS_MAX:
+            self._unknown_ids.popitem(last=False)
         if self._failures:
             # The next attempt is near, and a client must not shorten its delay.
             return False
@@ -57,14 +60,13 @@ class KeyRefresh:
         """Record a successful fetch of keys with these ids."""
         self._failures = 0
         self._last_fetch_ms = now_ms
-        self.next_fetch_ms = now_ms + self._settings.refresh_ms
-        for key_id in key_ids & self._missing.keys():
-            del self._missing[key_id]
+        self.next_fetch_ms = now_ms + self._refresh_ms
+        for key_id in key_ids & self._unknown_ids.keys():
+            del self._unknown_ids[key_id]
 
     def on_failed(self, now_ms: int) -> int:
         """Record a failed fetch; return the delay until the next one."""
-        # The exponent is limited: the delay reaches its maximum much earlier.
-        delay_ms = min(self._settings.backoff_ms << min(self._failures, 32), self._settings.backoff_max_ms)
+        delay_ms = self._backoff.base_delay_ms(self._failures)
         self._failures += 1
         self._last_fetch_ms = now_ms
         self.next_fetch_ms = now_ms + delay_ms

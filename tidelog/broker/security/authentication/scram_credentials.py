@@ -67,12 +67,12 @@ class ScramCredentials:
     def _template(self, records: _Records, mechanism: ScramMechanism) -> _Template:
         if records is not self._records:
             self._records, self._templates = records, {}
-        found = self._templates.get(mechanism)
-        if found is None:
-            found = self._templates[mechanism] = self._new_template(records, mechanism)
-        return found
+        template = self._templates.get(mechanism)
+        if template is None:
+            template = self._templates[mechanism] = self._create_template(records, mechanism)
+        return template
 
-    def _new_template(self, records: _Records, mechanism: ScramMechanism) -> _Template:
+    def _create_template(self, records: _Records, mechanism: ScramMechanism) -> _Template:
         users = [user for user, kind in records if kind == mechanism]
         if not users:
             return _Template(self._substitutes.secret, SALT_BYTES, ITERATIONS_MIN)

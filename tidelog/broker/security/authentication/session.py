@@ -89,9 +89,9 @@ class SaslSession:
         self.has_raw_frames = False
         """Whether messages are frames without a header, after a handshake of version 0."""
         self.can_reauthenticate = False
-        """Whether the client learns the lifetime of its session: from SaslAuthenticate 1 on."""
+        """Whether the client receives the lifetime of its session: with SaslAuthenticate 1 or later."""
         self.reauthentication_started_ms: int | None = None
-        """When the last re-authentication began; None before the first one."""
+        """The start of the last re-authentication; None before the first one."""
         self._config = config
         self._create_exchange = create_exchange
         self._exchange: Exchange | None = None
@@ -109,7 +109,7 @@ class SaslSession:
 
     @property
     def error_text(self) -> str:
-        """What a client learns of a failure: the same for an unknown user and for a wrong password."""
+        """The error message for the client, the same for an unknown user and for a wrong password."""
         kind = "re-authentication" if self.principal is not None else "authentication"
         reason = f"invalid credentials with SASL mechanism {self.mechanism}"
         return f"Authentication failed during {kind} due to {reason}"
@@ -120,11 +120,11 @@ class SaslSession:
         return self._expires_ms is not None
 
     def is_expired(self, now_ms: int) -> bool:
-        """Return whether the session has expired without another authentication."""
+        """Return whether the session has expired without a re-authentication."""
         return self._expires_ms is not None and now_ms > self._expires_ms
 
     def admit_reauthentication(self, now_ms: int) -> bool:
-        """Return whether a handshake may begin another authentication: only of a session that expires."""
+        """Return whether a handshake may begin a re-authentication: only if the session expires."""
         if self.state is not _AUTHENTICATED or self._expires_ms is None:
             return False
         last_ms = self.reauthentication_started_ms
@@ -140,7 +140,7 @@ class SaslSession:
         self._create_exchange = create_exchange
 
     def choose(self, mechanism: str, *, has_raw_frames: bool) -> None:
-        """Begin an exchange; raise AuthenticationError if the mechanism is not allowed."""
+        """Begin an exchange with `mechanism`; raise AuthenticationError if it is not allowed."""
         assert self.state in (_HANDSHAKE, _AUTHENTICATED), f"handshake in state {self.state.name}"
         if mechanism not in self._config.mechanisms:
             self.fail()
@@ -167,13 +167,13 @@ class SaslSession:
         return response
 
     def lifetime_ms(self, now_ms: int) -> int:
-        """Return the time until the session expires; 0 if it does not expire, or is not authenticated."""
+        """Return the time until the session expires; 0 if it does not expire or is not authenticated."""
         if self.state is not _AUTHENTICATED or self._expires_ms is None:
             return 0
         return self._expires_ms - now_ms
 
     def fail(self) -> None:
-        """Allow no further message."""
+        """End the session; allow no further message."""
         self._exchange = None
         if self.state is not _FAILED:
             self._transition(_FAILED)

@@ -1,4 +1,4 @@
-"""SCRAM credentials that stand for users and tokens that do not exist.
+"""SCRAM credentials for users and tokens that do not exist.
 
 Without them, a client could find out which names exist: an unknown name also gets a salt, and fails with its
 proof, as a wrong password does.

@@ -52,26 +52,26 @@ class TokenCredentials:
         """Return the valid token with an id; otherwise a credential that no password matches."""
         record = self._image().delegation_tokens.get(token_id)
         if self._secret_key and record is not None and not is_expired(record, self._clock.wall_ms()):
-            kind, _, owner = record.owner.partition(":")
-            # Controllers of Kafka create tokens of other types; their owners must not become users.
-            if kind == USER_TYPE:
+            principal_type, _, owner = record.owner.partition(":")
+            # Apache Kafka's controllers create tokens for other types; their owners must not become users.
+            if principal_type == USER_TYPE:
                 credential = self._credential(self._secret_key, token_id, mechanism)
                 return ScramToken(credential, owner, record.expiration_timestamp)
         salt = self._salt(token_id)
         return ScramToken(self._substitutes.create(token_id, mechanism, salt, ITERATIONS_MIN), "", 0)
 
     def _credential(self, secret_key: str, token_id: str, mechanism: ScramMechanism) -> ScramCredential:
-        found = self._credentials.pop((token_id, mechanism), None)
-        if found is None:
+        credential = self._credentials.pop((token_id, mechanism), None)
+        if credential is None:
             salt = self._salt(token_id)
             password = token_password(token_hmac(secret_key, token_id))
-            salted = salt_password(mechanism, password, salt, ITERATIONS_MIN)
-            found = ScramCredential(salt, ITERATIONS_MIN, derive_keys(mechanism, salted))
+            salted_password = salt_password(mechanism, password, salt, ITERATIONS_MIN)
+            credential = ScramCredential(salt, ITERATIONS_MIN, derive_keys(mechanism, salted_password))
             if len(self._credentials) >= CREDENTIALS_MAX:
                 del self._credentials[next(iter(self._credentials))]
         # The credential that was used least recently is the first one.
-        self._credentials[token_id, mechanism] = found
-        return found
+        self._credentials[token_id, mechanism] = credential
+        return credential
 
     def _salt(self, token_id: str) -> bytes:
         """Return the salt of an id, which is the same for all logins at this node."""

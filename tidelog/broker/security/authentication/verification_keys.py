@@ -1,10 +1,11 @@
-"""The keys of an identity provider that verify tokens, kept up to date by a task (shell).
+"""The keys of an identity provider that verify tokens, kept up to date by a task.
 
 Authentication uses the keys in memory and never waits for the identity provider. If it cannot be reached, the
 former keys stay in use. At the start the keys are fetched once before clients are served: a file that cannot
 be used is an error, but a node whose identity provider is unavailable starts, and rejects tokens until it has
 keys.
 
+I/O: a shell; keys are fetched by HTTP, or read from a file in `executor`.
 Source: RefreshingHttpsJwksVerificationKeyResolver and JwksFileVerificationKeyResolver of Apache Kafka 4.3.
 """
 
@@ -41,7 +42,7 @@ _OK: Final = 200
 
 
 class KeyPorts(NamedTuple):
-    """Clock, network, and the threads in which files are read and keys are parsed."""
+    """The clock, the network, and the threads in which files are read and keys are parsed."""
 
     clock: Clock
     environment: Environment
@@ -61,7 +62,7 @@ class VerificationKeys:
         if config.endpoint.url.startswith("https:"):
             self._context = client_context(config.tls)
         self._refresh = KeyRefresh(config.refresh, ports.clock.monotonic_ms())
-        self._is_expedited = asyncio.Event()
+        self._earlier_fetch = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -82,7 +83,7 @@ class VerificationKeys:
             return verify_token(value, self._config.rules, self.keys, self._ports.clock.wall_ms())
         except UnknownKeyError as error:
             if self._refresh.on_unknown_key(error.key_id, self._ports.clock.monotonic_ms()):
-                self._is_expedited.set()
+                self._earlier_fetch.set()
             raise
 
     async def _run(self) -> None:
@@ -91,18 +92,18 @@ class VerificationKeys:
             if delay_ms <= 0:
                 await self._fetch()
                 continue
-            self._is_expedited.clear()
+            self._earlier_fetch.clear()
             try:
                 async with asyncio.timeout(delay_ms / 1000):
-                    await self._is_expedited.wait()
+                    await self._earlier_fetch.wait()
             except TimeoutError:
                 pass
 
     async def _fetch(self, *, is_first: bool = False) -> None:
-        """Replace the keys; on failure report it and keep them."""
+        """Replace the keys; if they cannot be fetched, log the reason and keep the former keys."""
         endpoint = self._config.endpoint
         try:
-            text = await self._text()
+            text = await self._read_key_set()
             keys = await asyncio.get_running_loop().run_in_executor(self._ports.executor, parse_key_set, text)
         except (HttpError, OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -120,10 +121,10 @@ class VerificationKeys:
             return
         self._refresh.on_fetched(keys.key_ids, self._ports.clock.monotonic_ms())
         if keys.key_ids != self.keys.key_ids:
-            logger.info("OAUTHBEARER has %d keys of %s", len(keys), endpoint.url)
+            logger.info("OAUTHBEARER uses %d keys from %s", len(keys), endpoint.url)
         self.keys = keys
 
-    async def _text(self) -> bytes:
+    async def _read_key_set(self) -> bytes:
         """Return the text of the key set. Errors: HttpError; OSError or ValueError if a file is unusable."""
         endpoint = self._config.endpoint
         if endpoint.path is not None:

@@ -64,14 +64,14 @@ def accessible_names(
     if not authorizer.is_enabled:
         return _EVERY_NAME
     operation, resource_type = resource
-    checked: dict[str, bool] = {}
+    decisions: dict[str, bool] = {}
     for name in names:
-        if name not in checked:
-            checked[name] = authorizer.is_authorized(
+        if name not in decisions:
+            decisions[name] = authorizer.is_authorized(
                 requester, operation, resource_type, name, logs_denial=logs_denial
             )
         yield None
-    return {name for name, is_allowed in checked.items() if is_allowed}
+    return {name for name, is_allowed in decisions.items() if is_allowed}
 
 
 def cluster_operations(authorizer: Authorizer, requester: Requester) -> int:

@@ -1,8 +1,8 @@
 """An index of the access control entries, in which the entries for one decision are found quickly.
 
 The entries that apply to a resource have its name, a prefix of it, or the name "*". Each of these is one
-look-up: the index knows which lengths prefixes have. The entries of a pattern are indexed by principal and
-host, so a decision reads only entries that differ in operation and permission.
+look-up, because the index contains the lengths of all prefixes. The entries of a pattern are indexed by
+principal and host, so a decision reads only entries that differ in operation and permission.
 
 Invariant: an entry is found by its id; removing it keeps all other entries (CVE-2024-27309).
 """
@@ -19,8 +19,11 @@ from tidelog.cluster.acls import WILDCARD_RESOURCE
 from tidelog.protocol.access_control import PatternType
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
 
-Requesters: TypeAlias = Collection[tuple[str, str]]
-"""The pairs of principal and host, with wildcards, whose entries apply to a client."""
+_Requester: TypeAlias = tuple[str, str]
+"""The principal and the host of an entry, each of which may be a wildcard."""
+
+Requesters: TypeAlias = Collection[_Requester]
+"""The pairs of principal and host whose entries apply to a client."""
 
 _Pattern: TypeAlias = tuple[int, int, str]
 """The resource type, the pattern type and the name of a resource pattern."""
@@ -40,16 +43,16 @@ class AclIndex:
 
     def __init__(self) -> None:
         self._by_id: _Entries = {}
-        self._by_pattern: dict[_Pattern, dict[tuple[str, str], _Entries]] = {}
+        self._by_pattern: dict[_Pattern, dict[_Requester, _Entries]] = {}
         self._by_rule: dict[_Rule, _Entries] = {}
         self._prefix_lengths: dict[int, Counter[int]] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def update(self, entries: Mapping[UUID, AccessControlEntryRecord], changed: Iterable[UUID]) -> None:
-        """Use `entries`, of which only those with the ids `changed` differ from the former ones."""
-        for entry_id in changed:
+    def update(self, entries: Mapping[UUID, AccessControlEntryRecord], changed_ids: Iterable[UUID]) -> None:
+        """Use `entries`, which differ from the former ones only in those with `changed_ids`."""
+        for entry_id in changed_ids:
             old, new = self._by_id.get(entry_id), entries.get(entry_id)
             if old == new:
                 continue
@@ -58,7 +61,7 @@ class AclIndex:
             if new is not None:
                 self._add(new)
 
-    def patterns(self, resource_type: int, name: str) -> list[Mapping[tuple[str, str], _Entries]]:
+    def patterns(self, resource_type: int, name: str) -> list[Mapping[_Requester, _Entries]]:
         """Return the entries of every pattern that matches a resource, by principal and host."""
         by_pattern = self._by_pattern
         keys = [
@@ -88,18 +91,17 @@ class AclIndex:
             if entry.pattern_type == PatternType.PREFIXED:
                 lengths = self._prefix_lengths.setdefault(entry.resource_type, Counter())
                 lengths[len(entry.resource_name)] += 1
-        rule = _rule(entry)
         self._by_id[entry.id] = entry
-        self._by_pattern[pattern].setdefault(rule[1:3], {})[entry.id] = entry
-        self._by_rule.setdefault(rule, {})[entry.id] = entry
+        self._by_pattern[pattern].setdefault(_requester(entry), {})[entry.id] = entry
+        self._by_rule.setdefault(_rule(entry), {})[entry.id] = entry
 
     def _remove(self, entry: AccessControlEntryRecord) -> None:
         pattern = (entry.resource_type, entry.pattern_type, entry.resource_name)
-        rule, of_pattern = _rule(entry), self._by_pattern[pattern]
+        by_requester = self._by_pattern[pattern]
         del self._by_id[entry.id]
-        _discard(of_pattern, rule[1:3], entry.id)
-        _discard(self._by_rule, rule, entry.id)
-        if of_pattern:
+        _discard(by_requester, _requester(entry), entry.id)
+        _discard(self._by_rule, _rule(entry), entry.id)
+        if by_requester:
             return
         del self._by_pattern[pattern]
         if entry.pattern_type == PatternType.PREFIXED:
@@ -109,14 +111,17 @@ class AclIndex:
                 del lengths[length]
 
 
+def _requester(entry: AccessControlEntryRecord) -> _Requester:
+    return entry.principal, comparable_host(entry.host)
+
+
 def _rule(entry: AccessControlEntryRecord) -> _Rule:
-    host = comparable_host(entry.host)
-    return entry.resource_type, entry.principal, host, entry.operation, entry.permission_type
+    return entry.resource_type, *_requester(entry), entry.operation, entry.permission_type
 
 
-def _discard(entries: dict[_Key, _Entries], key: _Key, entry_id: UUID) -> None:
-    """Remove one entry, and the key if it was its last entry."""
-    of_key = entries[key]
-    del of_key[entry_id]
-    if not of_key:
-        del entries[key]
+def _discard(entries_by_key: dict[_Key, _Entries], key: _Key, entry_id: UUID) -> None:
+    """Remove one entry of `key`, and the key if it was its last entry."""
+    entries = entries_by_key[key]
+    del entries[entry_id]
+    if not entries:
+        del entries_by_key[key]

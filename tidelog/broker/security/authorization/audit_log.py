@@ -17,7 +17,7 @@ from tidelog.protocol.registry import APIS
 audit_logger = logging.getLogger("kafka.authorizer.logger")
 
 NAME_MAX: Final = 255
-"""The number of characters of a name that are logged. Clients may send much longer names."""
+"""The number of characters of a name that are logged; clients may send much longer names."""
 _RESOURCE_NAMES: Final = {
     AclResourceType.TOPIC: "Topic",
     AclResourceType.GROUP: "Group",

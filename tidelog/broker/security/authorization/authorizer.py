@@ -31,7 +31,7 @@ class Requester(Protocol):
 class Authorizer(Protocol):
     """Decides whether a client may perform an operation on a resource.
 
-    `is_enabled` is False if everything is allowed; the paths of every record need not call it then.
+    `is_enabled` is False if everything is allowed; produce and fetch requests need no checks then.
     `logs_denial`: a denied access is logged. It is False where the decision only selects what a client sees.
     """
 

@@ -31,24 +31,25 @@ class RequestGuard:
 
         Raise KeyError for an API that is not in the table.
         """
-        required = [each for each in self._operations[key] if each.scope is Scope.REQUEST]
-        if not required or not self._authorizer.is_enabled:
+        operations = [each for each in self._operations[key] if each.scope is Scope.REQUEST]
+        if not operations or not self._authorizer.is_enabled:
             return handler
 
-        def guarded(context: RequestContext, request: Any) -> Any:
-            for each in required:
-                self._check(context, request, each)
+        def check_and_handle(context: RequestContext, request: Any) -> Any:
+            for operation in operations:
+                self._check(context, request, operation)
             return handler(context, request)
 
-        return guarded
+        return check_and_handle
 
     def _check(self, context: RequestContext, request: Any, required: RequiredOperation) -> None:
         if not required.lowest <= context.header.api_version <= required.highest:
             return
         name = getattr(request, required.name_field) if required.name_field else CLUSTER_NAME
-        authorizer, resource_type, other = self._authorizer, required.resource_type, required.alternative
-        if other is not None and authorizer.is_authorized(
-            context, other, resource_type, name, logs_denial=False
+        authorizer, resource_type = self._authorizer, required.resource_type
+        alternative = required.alternative
+        if alternative is not None and authorizer.is_authorized(
+            context, alternative, resource_type, name, logs_denial=False
         ):
             return
         require_access(authorizer, context, required.operation, resource_type, name)

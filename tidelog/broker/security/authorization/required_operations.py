@@ -1,10 +1,10 @@
-"""Which operation on which resource each API requires: the one table.
+"""The operations that each API requires, and the resources on which it requires them.
 
     REQUEST    checked before the handler is called; a denial is an error of the whole request
     ELEMENT    checked by the handler for each topic, group, transactional id or config resource, or for a
                part of the request only
 
-All rows of an API are required, in their order. A row with `alternative` is also met by that operation.
+All rows of an API are required, in their order. A client may have `alternative` instead of the operation.
 Source: KafkaApis and ControllerApis of Apache Kafka 4.3.
 """
 
@@ -31,7 +31,7 @@ class RequiredOperation(NamedTuple):
     """An operation that an API requires.
 
     `name_field` is the field of the request with the name of the resource; the cluster has none. The row
-    applies to the versions from `lowest` to `highest`.
+    applies to the versions from `lowest` to `highest`. `alternative` is another operation that suffices.
     """
 
     operation: AclOperation
@@ -90,7 +90,7 @@ _ALTER_CLUSTER: Final[Requirements] = (_cluster(AclOperation.ALTER),)
 _DESCRIBE_CLUSTER: Final[Requirements] = (_cluster(AclOperation.DESCRIBE),)
 _READ_GROUP: Final[Requirements] = (_group(AclOperation.READ),)
 _NONE: Final[Requirements] = ()
-# Tokens for another owner only.
+# Only for tokens of another owner.
 _CREATE_TOKENS: Final[Requirements] = (_token_owner(AclOperation.CREATE_TOKENS),)
 
 BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
@@ -144,7 +144,7 @@ BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ApiKey.CREATE_DELEGATION_TOKEN: _CREATE_TOKENS,
     ApiKey.RENEW_DELEGATION_TOKEN: _NONE,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _NONE,
-    # Tokens of others only; one of the operations is sufficient.
+    # Only for tokens of other owners; one of the operations is sufficient.
     ApiKey.DESCRIBE_DELEGATION_TOKEN: (
         RequiredOperation(AclOperation.DESCRIBE, AclResourceType.DELEGATION_TOKEN, Scope.ELEMENT),
         _token_owner(AclOperation.DESCRIBE_TOKENS),
@@ -188,7 +188,7 @@ CONTROLLER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ApiKey.ALTER_CONFIGS: _each_config_resource(AclOperation.ALTER_CONFIGS),
     ApiKey.CREATE_PARTITIONS: (_each_topic(AclOperation.ALTER),),
     ApiKey.CREATE_DELEGATION_TOKEN: _CREATE_TOKENS,
-    # Only the owner and the renewers of a token may change it, which is not an access control entry.
+    # The owner and the renewers of a token may change it. They are part of the token: no entry is needed.
     ApiKey.RENEW_DELEGATION_TOKEN: _NONE,
     ApiKey.EXPIRE_DELEGATION_TOKEN: _NONE,
     ApiKey.ELECT_LEADERS: _ALTER_CLUSTER,

@@ -1,4 +1,4 @@
-"""Creates the authorizer that a node's settings name.
+"""Creates the authorizer that the configuration of a node selects.
 
 Source: StandardAuthorizer.configure of Apache Kafka 4.3.
 """

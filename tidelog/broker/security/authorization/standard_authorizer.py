@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
@@ -91,13 +92,13 @@ class StandardAuthorizer:
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply one metadata update; a subscriber of the metadata store."""
-        changed = delta.changed_access_control_entries
-        if changed:
-            self.update(image.access_control_entries, changed)
+        changed_ids = delta.changed_access_control_entries
+        if changed_ids:
+            self.update(image.access_control_entries, changed_ids)
 
-    def update(self, entries: Mapping[UUID, AccessControlEntryRecord], changed: Iterable[UUID]) -> None:
-        """Use `entries`, of which only those with the ids `changed` differ from the former ones."""
-        self._index.update(entries, changed)
+    def update(self, entries: Mapping[UUID, AccessControlEntryRecord], changed_ids: Iterable[UUID]) -> None:
+        """Use `entries`, which differ from the former ones only in those with `changed_ids`."""
+        self._index.update(entries, changed_ids)
         self._decisions.clear()
 
     def is_authorized(
@@ -181,9 +182,9 @@ class StandardAuthorizer:
         if not patterns:
             return self._default
         decision, requesters = DEFAULT_DENY, _requesters(principal, host)
-        for of_pattern in patterns:
+        for entries_by_requester in patterns:
             for requester in requesters:
-                for entry in of_pattern.get(requester, _NO_ENTRIES).values():
+                for entry in entries_by_requester.get(requester, _NO_ENTRIES).values():
                     if not _covers(entry, operation):
                         continue
                     if entry.permission_type != PermissionType.ALLOW:
@@ -195,34 +196,34 @@ class StandardAuthorizer:
         """Return whether an entry allows the operation on a name that no other entry denies."""
         requesters, operations = _requesters(principal, host), (operation, AclOperation.ALL)
         entries_of_type = self._index.entries_of_type
-        denied = {
+        denied_patterns = {
             (entry.pattern_type, entry.resource_name)
             for entry in entries_of_type(resource_type, requesters, operations, PermissionType.DENY)
         }
-        if (PatternType.LITERAL, WILDCARD_RESOURCE) in denied:
+        if (PatternType.LITERAL, WILDCARD_RESOURCE) in denied_patterns:
             return False
-        # Nearly always the first entry decides: few entries deny.
+        # The first entry usually decides, because few entries deny.
         return any(
-            not _is_dominated((entry.pattern_type, entry.resource_name), denied)
+            not _is_dominated((entry.pattern_type, entry.resource_name), denied_patterns)
             for entry in entries_of_type(resource_type, requesters, operations, PermissionType.ALLOW)
         )
 
 
-def _is_dominated(pattern: tuple[int, str], denied: set[tuple[int, str]]) -> bool:
+def _is_dominated(pattern: tuple[int, str], denied_patterns: set[tuple[int, str]]) -> bool:
     """Return whether all names of an allowed pattern are denied."""
     pattern_type, name = pattern
-    if not denied or pattern == (PatternType.LITERAL, WILDCARD_RESOURCE):
+    if not denied_patterns or pattern == (PatternType.LITERAL, WILDCARD_RESOURCE):
         return False
-    if pattern_type == PatternType.LITERAL and pattern in denied:
+    if pattern_type == PatternType.LITERAL and pattern in denied_patterns:
         return True
-    return any((PatternType.PREFIXED, name[:length]) in denied for length in range(1, len(name) + 1))
+    prefixes = (name[:length] for length in range(1, len(name) + 1))
+    return any((PatternType.PREFIXED, prefix) in denied_patterns for prefix in prefixes)
 
 
 def _requesters(principal: str, host: str) -> Requesters:
     """Return the principals and hosts of the entries that apply to a client, each pair once."""
-    hosts = (host, WILDCARD_HOST)
     principals = (principal,) if principal == WILDCARD_PRINCIPAL else (principal, WILDCARD_PRINCIPAL)
-    return [(one, other) for one in principals for other in hosts]
+    return list(product(principals, (host, WILDCARD_HOST)))
 
 
 def _covers(entry: AccessControlEntryRecord, operation: int) -> bool:

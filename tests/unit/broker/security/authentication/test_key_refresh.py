@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidelog.broker.config.oauthbearer_config import KeyRefreshSettings
 from tidelog.broker.security.authentication.key_refresh import (
     EXPEDITED_INTERVAL_MS,
-    MISSING_ID_INTERVAL_MS,
-    MISSING_IDS_MAX,
+    UNKNOWN_ID_INTERVAL_MS,
+    UNKNOWN_IDS_MAX,
     KeyRefresh,
 )
 
@@ -29,9 +29,9 @@ def test_an_unknown_id_expedites_the_fetch_once_in_a_minute() -> None:
     assert refresh.on_unknown_key("key-2", 5_000)
     assert refresh.next_fetch_ms == 5_000
     refresh.on_fetched({"key-1"}, 5_010)
-    assert not refresh.on_unknown_key("key-2", 5_000 + MISSING_ID_INTERVAL_MS - 1)
+    assert not refresh.on_unknown_key("key-2", 5_000 + UNKNOWN_ID_INTERVAL_MS - 1)
     assert refresh.next_fetch_ms == 5_010 + 3_600_000
-    assert refresh.on_unknown_key("key-2", 5_000 + MISSING_ID_INTERVAL_MS)
+    assert refresh.on_unknown_key("key-2", 5_000 + UNKNOWN_ID_INTERVAL_MS)
 
 
 def test_a_key_that_was_found_may_be_missing_again() -> None:
@@ -49,7 +49,7 @@ def test_clients_cannot_cause_more_than_one_fetch_in_an_interval() -> None:
             refresh.on_fetched({"key-1"}, now_ms)
             fetches += 1
     assert fetches <= 10_000 // EXPEDITED_INTERVAL_MS
-    assert len(refresh._missing) <= MISSING_IDS_MAX
+    assert len(refresh._unknown_ids) <= UNKNOWN_IDS_MAX
 
 
 def test_long_and_missing_ids_cause_no_fetch() -> None:
