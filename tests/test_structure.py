@@ -103,33 +103,33 @@ def test_no_files_import_each_other_in_a_cycle(modules: dict[str, ast.Module]) -
 
 
 def test_functions_have_few_parameters(modules: dict[str, ast.Module]) -> None:
-    found = {
+    parameter_counts = {
         f"{name}:{qualified}": parameter_count(function)
         for name, tree in modules.items()
         if not name.startswith("tidelog.cli.")
         for qualified, function in functions(tree)
     }
-    assert_only_exceptions(found, PARAMETERS_MAX, PARAMETER_EXCEPTIONS)
+    assert_only_exceptions(parameter_counts, PARAMETERS_MAX, PARAMETER_EXCEPTIONS)
 
 
 def test_objects_have_few_attributes(modules: dict[str, ast.Module]) -> None:
-    found = {
+    attribute_counts = {
         f"{name}:{owner.name}": len(attributes_set_on_self(owner))
         for name, tree in modules.items()
         for owner in classes(tree)
     }
-    assert_only_exceptions(found, ATTRIBUTES_MAX, ATTRIBUTE_EXCEPTIONS)
+    assert_only_exceptions(attribute_counts, ATTRIBUTES_MAX, ATTRIBUTE_EXCEPTIONS)
 
 
 def test_classes_have_few_public_methods(modules: dict[str, ast.Module]) -> None:
-    found = {
+    method_counts = {
         f"{name}:{owner.name}": sum(
             isinstance(node, Function) and not node.name.startswith("_") for node in owner.body
         )
         for name, tree in modules.items()
         for owner in classes(tree)
     }
-    assert_only_exceptions(found, PUBLIC_METHODS_MAX, PUBLIC_METHOD_EXCEPTIONS)
+    assert_only_exceptions(method_counts, PUBLIC_METHODS_MAX, PUBLIC_METHOD_EXCEPTIONS)
 
 
 def test_no_module_has_a_single_assignment_only(modules: dict[str, ast.Module]) -> None:
@@ -190,12 +190,12 @@ def test_no_seed_or_name_comes_from_hash() -> None:
 
     The hash of an object may be the subject of a test: then it is compared with another hash.
     """
-    found = [
+    calls = [
         f"{path.relative_to(ROOT)}:{call.lineno}"
         for path, tree in trees_of_files_with("hash(", "tests", "benchmarks")
         for call in calls_of_hash(tree)
     ]
-    assert found == []
+    assert calls == []
 
 
 def calls_of_hash(tree: ast.Module) -> list[ast.Call]:
@@ -217,8 +217,8 @@ def calls_of_hash(tree: ast.Module) -> list[ast.Call]:
 
 
 def test_clocks_and_randomness_are_passed_as_ports(modules: dict[str, ast.Module]) -> None:
-    found = {name: reads for name, tree in modules.items() if (reads := direct_reads(tree))}
-    assert found == DIRECT_READS
+    reads = {name: functions for name, tree in modules.items() if (functions := direct_reads(tree))}
+    assert reads == DIRECT_READS
 
 
 def test_direct_reads_are_found() -> None:
@@ -239,21 +239,21 @@ datetime.datetime.now(), random.randrange(3), time.sleep(1), time.time
 
 def direct_reads(tree: ast.Module) -> set[str]:
     """Return the clocks and the random functions that a module uses directly."""
-    found: set[str] = set()
+    functions_used: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module in CLOCKS_AND_RANDOMNESS:
             names = {alias.name for alias in node.names} & CLOCKS_AND_RANDOMNESS[node.module]
-            found.update(f"{node.module}.{name}" for name in names)
+            functions_used.update(f"{node.module}.{name}" for name in names)
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name | ast.Attribute):
             owner = node.value.id if isinstance(node.value, ast.Name) else node.value.attr
             if node.attr in CLOCKS_AND_RANDOMNESS.get(owner, ()):
-                found.add(f"{owner}.{node.attr}")
-    return found
+                functions_used.add(f"{owner}.{node.attr}")
+    return functions_used
 
 
-def assert_only_exceptions(found: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> None:
+def assert_only_exceptions(counts: Mapping[str, int], limit: int, exceptions: Mapping[str, int]) -> None:
     """Fail unless exactly the listed names exceed the limit, each with the listed number."""
-    assert {name: count for name, count in found.items() if count > limit} == dict(exceptions)
+    assert {name: count for name, count in counts.items() if count > limit} == dict(exceptions)
 
 
 def meaningful_statements(tree: ast.Module) -> list[ast.stmt]:
@@ -299,18 +299,18 @@ def attributes_set_on_self(owner: ast.ClassDef) -> set[str]:
 
 def imported(tree: ast.Module, modules: Mapping[str, object]) -> set[str]:
     """Return the product's modules that a module imports, also those for type checking only."""
-    found: set[str] = set()
+    names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names if alias.name in modules)
+            names.update(alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
                 if inner in modules:
-                    found.add(inner)
+                    names.add(inner)
                 elif node.module in modules:
-                    found.add(node.module)
-    return found
+                    names.add(node.module)
+    return names
 
 
 def strongly_connected(graph: Mapping[str, set[str]]) -> list[list[str]]:

@@ -78,13 +78,13 @@ def test_functions_have_a_bounded_length(trees: dict[str, ast.Module]) -> None:
 
 
 def test_no_star_imports(trees: dict[str, ast.Module]) -> None:
-    found = [
+    imports = [
         f"{name}:{node.lineno}"
         for name, tree in trees.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names)
     ]
-    assert not found
+    assert not imports
 
 
 def test_every_module_has_a_docstring(trees: dict[str, ast.Module]) -> None:
@@ -109,13 +109,13 @@ def test_no_module_is_named_utils() -> None:
 
 def test_sources_have_no_todo(trees: dict[str, ast.Module]) -> None:
     marks = re.compile(r"\b(TODO|FIXME|XXX|NotImplementedError)\b")
-    found = [
+    lines = [
         f"{name_of(path)}:{number}"
         for path in SOURCES
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if marks.search(line)
     ]
-    assert not found
+    assert not lines
 
 
 def test_the_container_image_has_the_whole_package() -> None:
@@ -141,7 +141,7 @@ def test_no_import_uses_the_links() -> None:
         for path in (ROOT / folder).rglob("*.py")
         if import_line.search(text := path.read_text())
     ]
-    found = [
+    imports = [
         f"{name_of(path)}:{node.lineno} {name}"
         for path, text in sources
         for node in ast.walk(ast.parse(text))
@@ -149,7 +149,7 @@ def test_no_import_uses_the_links() -> None:
         for name in imported_modules(node)
         if name.partition(".")[0] in names
     ]
-    assert not found
+    assert not imports
 
 
 def test_no_program_is_started_through_the_links() -> None:
@@ -161,13 +161,13 @@ def test_no_program_is_started_through_the_links() -> None:
         for path in (ROOT / folder).rglob("*")
         if path.suffix in {".py", ".sh", ".yaml", ".yml", ".md", ".ipynb"}
     ]
-    found = [
+    commands = [
         f"{name_of(path)}:{number}"
         for path in (*files, ROOT / "Makefile", ROOT / "README.md", ROOT / "CONTRIBUTING.md")
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if command.search(line)
     ]
-    assert not found
+    assert not commands
 
 
 def imported_modules(node: ast.Import | ast.ImportFrom) -> list[str]:

@@ -64,8 +64,6 @@ UNCHECKED_NAMES = (
     "tests/scenarios/",
     "tests/sim/",
     "tests/spark/",
-    "tests/support/",
-    "tests/test_",
     "tests/unit/base/",
     "tests/unit/benchmarks/",
     "tests/unit/clients/",
@@ -75,11 +73,10 @@ UNCHECKED_NAMES = (
     "tests/unit/remote/",
     "tests/unit/security/",
     "tests/unit/spark_connector/",
-    "tests/conftest",
 )
 """Folders whose names of objects are not reviewed yet."""
 
-UNCHECKED = ("tests/unit/broker/", "tests/sim/", "tests/model/", "tests/support/")
+UNCHECKED = ("tests/unit/broker/", "tests/sim/", "tests/model/")
 """Folders whose texts are not reviewed yet."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import tidelog.cli.produce
-from tests.support.network.scripted_coordinators import Coordinated, coordinated, in_turn
+from tests.support.network.scripted_coordinators import TransactionalBrokers, in_turn, transactional_brokers
 from tests.support.transactions.producers import ended
 from tidelog.cli.input_records import RecordSplitter
 from tidelog.cli.produce import Target, _produce
@@ -16,8 +16,8 @@ from tidelog.protocol.registry import ApiKey
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Coordinated]:
-    async with coordinated() as both:
+async def cluster() -> AsyncIterator[TransactionalBrokers]:
+    async with transactional_brokers() as both:
         yield both
 
 
@@ -26,7 +26,7 @@ async def one_line() -> AsyncIterator[bytes]:
 
 
 async def test_a_commit_longer_than_the_request_timeout_is_awaited(
-    cluster: Coordinated, monkeypatch: pytest.MonkeyPatch
+    cluster: TransactionalBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tidelog.cli.produce, "read_input", one_line)
     busy = ended(ErrorCode.CONCURRENT_TRANSACTIONS)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support.logs.partition_logs import batch
-from tests.support.loops.unhandled import Unhandled, other_tasks
+from tests.support.loops.unhandled import UnhandledErrors, other_tasks
 from tests.support.network.raw_client import RawClient
 from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
@@ -131,7 +131,7 @@ def uncommitted_shards(node: BrokerNode) -> int:
 
 
 async def test_nodes_that_stop_with_waiting_clients_leave_no_task(nodes: dict[int, BrokerNode]) -> None:
-    unhandled = Unhandled(asyncio.get_running_loop())
+    unhandled = UnhandledErrors(asyncio.get_running_loop())
     await asyncio.to_thread(create_topics, nodes[1])
     for topic, partitions in ((TOPIC, PARTITIONS), (GROUP_METADATA_TOPIC, SHARDS)):
         await eventually(partial(is_led_everywhere, nodes, topic, partitions), timeout_s=20.0)

@@ -309,7 +309,7 @@ class Scenario:
     def grant(self, letter: str) -> None:
         """Accept the proposed ISR as the controller."""
         broker = self.brokers[letter]
-        partition, proposal = broker.up.proposals.made[-1]
+        partition, proposal = broker.up.proposals.history[-1]
         isr = tuple(member.broker_id for member in proposal.members)
         reason = self._why_refused(proposal)
         assert reason is None, reason
@@ -339,7 +339,7 @@ class Scenario:
 
     def refuse(self, letter: str, code: str) -> None:
         """Refuse the proposed ISR as the controller."""
-        partition, proposal = self.brokers[letter].up.proposals.made[-1]
+        partition, proposal = self.brokers[letter].up.proposals.history[-1]
         partition.on_isr_response(proposal, ErrorCode[code])
 
     # -- brokers
@@ -506,7 +506,7 @@ class Scenario:
         elif kind == "unavailable":
             assert T0 not in self.brokers[words[1]].up.manager.partitions, "the partition is available"
         elif kind == "refused":
-            made = self.brokers[words[1]].up.proposals.made
+            made = self.brokers[words[1]].up.proposals.history
             assert made and self._why_refused(made[-1][1]) is not None, (
                 "the controller would accept the proposal"
             )

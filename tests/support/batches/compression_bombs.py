@@ -14,7 +14,7 @@ _SNAPPY_FRAMING = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
 
 
 def bomb(codec: Compression, mebibytes: int) -> bytes:
-    """Return `mib` MiB of zeros in `codec`, with no declared size where the codec allows it."""
+    """Return `mebibytes` MiB of zeros in `codec`, with no declared size where the codec allows it."""
     zeros = bytes(MEBIBYTE)
     if codec is Compression.GZIP:
         deflater = zlib.compressobj(9, zlib.DEFLATED, 31)
@@ -35,7 +35,7 @@ def bomb(codec: Compression, mebibytes: int) -> bytes:
 def zstd_frame_that_declares(size: int) -> bytes:
     """Return a zstd frame of 1 MiB of zeros whose header declares `size` bytes."""
     frame = bytes(cramjam.zstd.compress(bytes(MEBIBYTE)))
-    assert frame[4] >> 6 == 2 and frame[4] & 0x20, "the size stands in four bytes behind the descriptor"
+    assert frame[4] >> 6 == 2 and frame[4] & 0x20, "the size must be in the four bytes after the descriptor"
     return frame[:5] + struct.pack("<I", size) + frame[9:]
 
 

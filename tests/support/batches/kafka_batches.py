@@ -19,7 +19,7 @@ def golden_batches() -> list[tuple[str, bytes]]:
 
 def golden_batch(name: str) -> bytes:
     """Return the bytes of the first batch with that name."""
-    return next(data for found, data in golden_batches() if found == name)
+    return next(data for batch_name, data in golden_batches() if batch_name == name)
 
 
 def small_records(base_offset: int) -> list[Record]:

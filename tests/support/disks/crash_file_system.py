@@ -250,9 +250,9 @@ class CrashFileSystem(FileSystem):
     # -- FileSystem
 
     def open(self, path: str, *, create: bool) -> File:
-        return self._opened(path, create=create)
+        return self._open_file(path, create=create)
 
-    def _opened(self, path: str, *, create: bool) -> File:
+    def _open_file(self, path: str, *, create: bool) -> File:
         directory, name = self._parent(path)
         node = directory.current.get(name)
         if isinstance(node, _Directory):
@@ -268,7 +268,7 @@ class CrashFileSystem(FileSystem):
     def create(self, path: str) -> None:
         if self.exists(path):
             raise FileExistsError(errno.EEXIST, "File exists", path)
-        self._opened(path, create=True)
+        self._open_file(path, create=True)
 
     def exists(self, path: str) -> bool:
         self.require_power()
@@ -362,12 +362,12 @@ class CrashFileSystem(FileSystem):
         return self._pending_names
 
     def _all_inodes(self) -> list[_Inode]:
-        found = {id(inode): inode for inode in _inodes(self._root)}
+        inodes = {id(inode): inode for inode in _inodes(self._root)}
         for change in self._pending_names:
             for _, _, node in change.assignments:
                 for inode in [node] if isinstance(node, _Inode) else _inodes(node) if node else []:
-                    found[id(inode)] = inode
-        return list(found.values())
+                    inodes[id(inode)] = inode
+        return list(inodes.values())
 
     def _find(self, path: str) -> _Inode | _Directory | None:
         node: _Inode | _Directory | None = self._root

@@ -184,8 +184,8 @@ class AiokafkaConsumer:
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """Return fetched messages."""
         with _errors():
-            found = self._patient.poll(timeout_s)
-        return [self._received(record) for records in found.values() for record in records]
+            polled_records = self._patient.poll(timeout_s)
+        return [self._received(record) for records in polled_records.values() for record in records]
 
     @staticmethod
     def _received(record: Any) -> Received:
@@ -241,15 +241,15 @@ class AiokafkaConsumer:
     def committed(self, topic: str, partition: int) -> int | None:
         """The committed offset."""
         with _errors():
-            found: int | None = LOOP.run(self._consumer.committed(TopicPartition(topic, partition)))
-        return found
+            offset: int | None = LOOP.run(self._consumer.committed(TopicPartition(topic, partition)))
+        return offset
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """Look up a timestamp."""
         with _errors():
-            found = LOOP.run(self._consumer.offsets_for_times({self._partition(partition): timestamp_ms}))
-        answer = found[self._partition(partition)]
-        return None if answer is None else answer.offset
+            offsets = LOOP.run(self._consumer.offsets_for_times({self._partition(partition): timestamp_ms}))
+        offset = offsets[self._partition(partition)]
+        return None if offset is None else offset.offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return the first offset and the end offset from the broker."""
@@ -353,22 +353,23 @@ class AiokafkaAdmin:
 
     def describe_group(self, group: str) -> GroupView:
         """DescribeGroups."""
-        (answer,) = self._ask(self.client.describe_consumer_groups([group]))
-        (found,) = answer.to_object()["groups"]
-        _raise(found["error_code"], found)
+        (response,) = self._ask(self.client.describe_consumer_groups([group]))
+        (description,) = response.to_object()["groups"]
+        _raise(description["error_code"], description)
         return GroupView(
-            found["state"].lower(), tuple(sorted(member["client_id"] for member in found["members"]))
+            description["state"].lower(),
+            tuple(sorted(member["client_id"] for member in description["members"])),
         )
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """OffsetFetch of all partitions."""
-        found = self._ask(self.client.list_consumer_group_offsets(group))
-        return {(key.topic, key.partition): one.offset for key, one in found.items()}
+        offsets = self._ask(self.client.list_consumer_group_offsets(group))
+        return {(key.topic, key.partition): committed.offset for key, committed in offsets.items()}
 
     def cluster(self) -> tuple[str, set[int]]:
         """The brokers and the cluster id in the metadata."""
-        found = self._ask(self.client.describe_cluster())
-        return found["cluster_id"], {broker["node_id"] for broker in found["brokers"]}
+        description = self._ask(self.client.describe_cluster())
+        return description["cluster_id"], {broker["node_id"] for broker in description["brokers"]}
 
     def close(self) -> None:
         """Close the connections."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
-Found = Mapping[Any, list[Any]]
+PolledRecords = Mapping[Any, list[Any]]
 
 
 class PatientPoll:
@@ -20,7 +20,7 @@ class PatientPoll:
         self._start = start
         self._running: Future[Any] | None = None
 
-    def poll(self, timeout_s: float) -> Found:
+    def poll(self, timeout_s: float) -> PolledRecords:
         """Return the result of the poll, or nothing while it continues; raise its error."""
         if self._running is None:
             self._running = self._start()
@@ -30,5 +30,5 @@ class PatientPoll:
         except TimeoutError:
             return {}
         self._running = None
-        found: Found = running.result()
-        return found
+        records: PolledRecords = running.result()
+        return records

@@ -203,8 +203,8 @@ class ConfluentConsumer:
 
     def position(self, partition: int) -> int:
         """Return the offset after the last polled message."""
-        (found,) = self._consumer.position([self._partition(partition)])
-        return int(found.offset)
+        (position,) = self._consumer.position([self._partition(partition)])
+        return int(position.offset)
 
     def pause(self, *partitions: int) -> None:
         """Pause these partitions."""
@@ -228,18 +228,18 @@ class ConfluentConsumer:
     def committed(self, topic: str, partition: int) -> int | None:
         """The committed offset."""
         with _errors():
-            (found,) = self._consumer.committed([TopicPartition(topic, partition)], timeout=DEADLINE_S)
-        return found.offset if found.offset >= 0 else None
+            (committed,) = self._consumer.committed([TopicPartition(topic, partition)], timeout=DEADLINE_S)
+        return committed.offset if committed.offset >= 0 else None
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """Look up a timestamp."""
         with _errors():
-            (found,) = self._consumer.offsets_for_times(
+            (result,) = self._consumer.offsets_for_times(
                 [self._partition(partition, timestamp_ms)], timeout=DEADLINE_S
             )
-        if found.error is not None:
-            raise _error(found.error)
-        return found.offset if found.offset >= 0 else None
+        if result.error is not None:
+            raise _error(result.error)
+        return result.offset if result.offset >= 0 else None
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return the first offset and the end offset from the broker."""
@@ -345,15 +345,18 @@ class ConfluentAdmin:
 
     def describe_group(self, group: str) -> GroupView:
         """DescribeGroups."""
-        found = _one(self.client.describe_consumer_groups([group]))
-        state = found.state.name.replace("_", "").lower()
-        return GroupView(state, tuple(sorted(member.client_id for member in found.members)))
+        description = _one(self.client.describe_consumer_groups([group]))
+        state = description.state.name.replace("_", "").lower()
+        return GroupView(state, tuple(sorted(member.client_id for member in description.members)))
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """OffsetFetch of all partitions."""
         request = confluent_kafka.ConsumerGroupTopicPartitions(group)
-        found = _one(self.client.list_consumer_group_offsets([request]))
-        return {(one.topic, one.partition): one.offset for one in found.topic_partitions}
+        response = _one(self.client.list_consumer_group_offsets([request]))
+        return {
+            (partition.topic, partition.partition): partition.offset
+            for partition in response.topic_partitions
+        }
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         """OffsetCommit without being a member."""
@@ -376,8 +379,8 @@ class ConfluentAdmin:
     def cluster(self) -> tuple[str, set[int]]:
         """DescribeCluster."""
         with _errors():
-            found = self.client.describe_cluster().result(DEADLINE_S)
-        return found.cluster_id, {node.id for node in found.nodes}
+            description = self.client.describe_cluster().result(DEADLINE_S)
+        return description.cluster_id, {node.id for node in description.nodes}
 
     def close(self) -> None:
         """Do nothing; the client is closed with its last reference."""

@@ -153,17 +153,17 @@ class KafkaPythonConsumer:
         its partitions, sends no heartbeats and drops out of the group. Asking to rejoin makes the next
         poll wait for the joining that is under way.
         """
-        found = self._consumer.poll(POLL_MS, 10_000)
+        records = self._consumer.poll(POLL_MS, 10_000)
         coordinator = self._consumer._coordinator
         if coordinator.rejoining:
             coordinator.request_rejoin()
-        return found
+        return records
 
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """What has been fetched."""
         with _errors():
-            found = self._patient.poll(timeout_s)
-        return [self._received(record) for records in found.values() for record in records]
+            records = self._patient.poll(timeout_s)
+        return [self._received(record) for records in records.values() for record in records]
 
     @staticmethod
     def _received(record: Any) -> Received:
@@ -215,14 +215,14 @@ class KafkaPythonConsumer:
 
     def committed(self, topic: str, partition: int) -> int | None:
         """The committed offset."""
-        found: int | None = self._do(self._consumer.committed, TopicPartition(topic, partition))
-        return found
+        offset: int | None = self._do(self._consumer.committed, TopicPartition(topic, partition))
+        return offset
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """Look up a timestamp."""
         key = self._partition(partition)
-        found = self._do(self._consumer.offsets_for_times, {key: timestamp_ms})[key]
-        return None if found is None or found.offset < 0 else found.offset
+        offset = self._do(self._consumer.offsets_for_times, {key: timestamp_ms})[key]
+        return None if offset is None or offset.offset < 0 else offset.offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return the first offset and the end offset from the broker."""
@@ -293,8 +293,8 @@ class KafkaPythonAdmin:
 
     def _describe(self, kind: ConfigResourceType, name: str) -> dict[str, str]:
         with _errors():
-            found = self.client.describe_configs([ConfigResource(kind, name)], config_filter="all")
-        (entries,) = (resources[name] for resources in found.values())
+            descriptions = self.client.describe_configs([ConfigResource(kind, name)], config_filter="all")
+        (entries,) = (resources[name] for resources in descriptions.values())
         return {key: entry["value"] for key, entry in entries.items()}
 
     def _alter(self, topic: str, key: str, operation: AlterConfigOp, value: str | None) -> None:
@@ -345,24 +345,24 @@ class KafkaPythonAdmin:
     def describe_group(self, group: str) -> GroupView:
         """DescribeGroups."""
         with _errors():
-            found = self.client.describe_groups([group])[group]
-        if found["error"]:
-            raise ForeignError(LOCAL_ERROR, found["error"])
-        members = (member["client_id"] for member in found["members"])
-        return GroupView(found["group_state"].lower(), tuple(sorted(members)))
+            description = self.client.describe_groups([group])[group]
+        if description["error"]:
+            raise ForeignError(LOCAL_ERROR, description["error"])
+        members = (member["client_id"] for member in description["members"])
+        return GroupView(description["group_state"].lower(), tuple(sorted(members)))
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """OffsetFetch of all partitions."""
         with _errors():
-            found = self.client.list_group_offsets(group)[group]
-        return {(key.topic, key.partition): one.offset for key, one in found.items()}
+            offsets = self.client.list_group_offsets(group)[group]
+        return {(key.topic, key.partition): committed.offset for key, committed in offsets.items()}
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         """OffsetCommit without being a member."""
         key = TopicPartition(topic, partition)
         with _errors():
-            found = self.client.alter_group_offsets(group, {key: kafka.OffsetAndMetadata(offset, "", -1)})
-        _raise(found[key].errno, found)
+            results = self.client.alter_group_offsets(group, {key: kafka.OffsetAndMetadata(offset, "", -1)})
+        _raise(results[key].errno, results)
 
     def delete_group(self, group: str) -> None:
         """DeleteGroups."""
@@ -375,14 +375,14 @@ class KafkaPythonAdmin:
         """ListOffsets with MAX_TIMESTAMP."""
         key = TopicPartition(topic, partition)
         with _errors():
-            found = self.client.list_partition_offsets({key: OffsetSpec.MAX_TIMESTAMP})
-        return int(found[key].offset)
+            offsets = self.client.list_partition_offsets({key: OffsetSpec.MAX_TIMESTAMP})
+        return int(offsets[key].offset)
 
     def cluster(self) -> tuple[str, set[int]]:
         """DescribeCluster."""
         with _errors():
-            found = self.client.describe_cluster()
-        return found["cluster_id"], {broker["broker_id"] for broker in found["brokers"]}
+            description = self.client.describe_cluster()
+        return description["cluster_id"], {broker["broker_id"] for broker in description["brokers"]}
 
     def close(self) -> None:
         """Close the connections."""

@@ -172,7 +172,7 @@ class TidelogConsumer:
 
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """What has been fetched."""
-        found = self._await(self._consumer.poll(int(timeout_s * 1000)))
+        polled_records = self._await(self._consumer.poll(int(timeout_s * 1000)))
         return [
             Received(
                 record.topic,
@@ -184,7 +184,7 @@ class TidelogConsumer:
                 record.timestamp,
                 int(record.timestamp_type),
             )
-            for records in found.values()
+            for records in polled_records.values()
             for record in records
         ]
 
@@ -224,14 +224,14 @@ class TidelogConsumer:
     def committed(self, topic: str, partition: int) -> int | None:
         """The committed offset."""
         key = TopicPartition(topic, partition)
-        found = self._await(self._consumer.committed([key]))[key]
-        return None if found is None else found.offset
+        committed = self._await(self._consumer.committed([key]))[key]
+        return None if committed is None else committed.offset
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
         """Look up a timestamp."""
         key = self._partition(partition)
-        found = self._await(self._consumer.offsets_for_times({key: timestamp_ms}))[key]
-        return None if found is None else found.offset
+        result = self._await(self._consumer.offsets_for_times({key: timestamp_ms}))[key]
+        return None if result is None else result.offset
 
     def watermarks(self, partition: int) -> tuple[int, int]:
         """Return the first offset and the end offset from the broker."""
@@ -308,8 +308,8 @@ class TidelogAdmin:
         return self._describe(ConfigResource(ResourceType.BROKER, str(node_id)))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str]:
-        found = self._only(self.client.describe_configs([resource]))
-        return {key: entry.value for key, entry in found.items()}
+        configs = self._only(self.client.describe_configs([resource]))
+        return {key: entry.value for key, entry in configs.items()}
 
     def _alter(self, topic: str, key: str, value: str | None, operation: AlterOperation) -> None:
         self._alter_resource(ConfigResource(ResourceType.TOPIC, topic), key, value, operation)
@@ -351,13 +351,15 @@ class TidelogAdmin:
 
     def describe_group(self, group: str) -> GroupView:
         """DescribeGroups."""
-        found = self._only(self.client.describe_groups([group]))
-        return GroupView(found.state.lower(), tuple(sorted(member.client_id for member in found.members)))
+        description = self._only(self.client.describe_groups([group]))
+        return GroupView(
+            description.state.lower(), tuple(sorted(member.client_id for member in description.members))
+        )
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
         """OffsetFetch of all partitions."""
-        found = self._ask(self.client.list_group_offsets(group))
-        return {(key.topic, key.partition): one.offset for key, one in found.items()}
+        offsets = self._ask(self.client.list_group_offsets(group))
+        return {(key.topic, key.partition): committed.offset for key, committed in offsets.items()}
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
         """OffsetCommit without being a member."""
@@ -374,9 +376,9 @@ class TidelogAdmin:
 
     def cluster(self) -> tuple[str, set[int]]:
         """DescribeCluster."""
-        found = self._ask(self.client.describe_cluster())
-        assert found.cluster_id is not None
-        return found.cluster_id, {broker.node_id for broker in found.brokers}
+        description = self._ask(self.client.describe_cluster())
+        assert description.cluster_id is not None
+        return description.cluster_id, {broker.node_id for broker in description.brokers}
 
     def close(self) -> None:
         """Close the connections."""

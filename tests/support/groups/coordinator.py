@@ -299,9 +299,9 @@ class GroupCoordinatorFixture:
         self, topic: str, partition: int, *, group_id: str = "g", require_stable: bool = False
     ) -> tuple[int, ErrorCode]:
         """Return one committed offset and its error."""
-        asked = (OffsetFetchRequestTopics(name=topic, partition_indexes=(partition,)),)
-        (found,) = run_steps(self.coordinator.offset_fetch.fetch(group_id, asked, require_stable))
-        return found.partitions[0].committed_offset, ErrorCode(found.partitions[0].error_code)
+        topics = (OffsetFetchRequestTopics(name=topic, partition_indexes=(partition,)),)
+        (response,) = run_steps(self.coordinator.offset_fetch.fetch(group_id, topics, require_stable))
+        return response.partitions[0].committed_offset, ErrorCode(response.partitions[0].error_code)
 
     # Administrative requests
 

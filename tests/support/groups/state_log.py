@@ -14,11 +14,11 @@ from tidelog.protocol.record import BatchBuilder
 class MemoryStateLog:
     """Partitions as lists of batches.
 
-    `append_error`: appends fail with it. `holds_commits`: appends are committed by
-    `commit_all`, or refused for good by `fail_commits`. `read_gate`: reading waits for it.
-    `uncommitted`: partitions of which what was read is not committed before the event.
-    `is_cut_off`: nobody was heard of lately. `is_succeeded`: another node leads, though followers were
-    heard of. `lost`: the log is not here any more, as after a disk failed.
+    `append_error`: appends fail with this error. `holds_commits`: appends wait for `commit_all` or
+    `fail_commits`. `read_gate`: reads wait for this event. `uncommitted`: the batches of these partitions
+    are committed when the event is set. `is_cut_off`: no follower has fetched recently. `is_succeeded`:
+    another node is the leader, although followers have fetched from this one. `lost`: the error of every
+    access, as after the failure of a disk.
     """
 
     def __init__(self, partition_count: int = 3) -> None:
@@ -63,7 +63,7 @@ class MemoryStateLog:
     def append(self, partition: int, records: Sequence[tuple[bytes, bytes | None]]) -> AppendedRecords:
         self._check_here()
         if self.append_error is not None:
-            raise KafkaError(self.append_error, "as the test wants")
+            raise KafkaError(self.append_error, "defined by the test")
         base_offset = self.end_offset(partition)
         builder = BatchBuilder(base_offset=base_offset)
         for key, value in records:

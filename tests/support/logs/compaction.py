@@ -108,16 +108,16 @@ def read_log(log: PartitionLog, *, committed: bool = False) -> list[Record]:
         data, aborted = read.records.read(), list(read.aborted_transactions or [])
         for position, header in iterate_headers(data):
             offset = header.next_offset
-            found = read_records(data, position, header)
+            batch_records = read_records(data, position, header)
             if header.is_control:
                 continue
             is_aborted = header.is_transactional and any(
-                one.producer_id == header.producer_id
-                and one.first_offset <= header.base_offset <= one.last_offset
-                for one in aborted
+                transaction.producer_id == header.producer_id
+                and transaction.first_offset <= header.base_offset <= transaction.last_offset
+                for transaction in aborted
             )
             if not (committed and is_aborted):
-                records += found
+                records += batch_records
     return [record for record in records if record.offset >= log.log_start_offset]
 
 

@@ -70,13 +70,13 @@ def check_producers(log: PartitionLog) -> None:
         aborted += list(segment.txn_index.entries())
     is_whole = segments[0].base_offset == 0 and log.log_start_offset == 0
     for producer_id, entry in replayed.producers.items():
-        known = log.producers.producers[producer_id]
+        producer = log.producers.producers[producer_id]
         if entry.batches:  # recovery reads whole segments, and so may know records below the log start
-            assert known.last_sequence == entry.last_sequence
-        assert known.producer_epoch == entry.producer_epoch
+            assert producer.last_sequence == entry.last_sequence
+        assert producer.producer_epoch == entry.producer_epoch
         if is_whole:
-            assert known.transaction_first_offset == entry.transaction_first_offset
-            assert known.last_offset == entry.last_offset
+            assert producer.transaction_first_offset == entry.transaction_first_offset
+            assert producer.last_offset == entry.last_offset
     if is_whole:
         assert log.producers.producers.keys() == replayed.producers.keys()
         undecided = replayed.transactions.first_undecided_offset

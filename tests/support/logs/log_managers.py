@@ -41,7 +41,7 @@ def create(manager: LogManager, name: str = "events", partition: int = 0, **opti
     return manager.get_or_create(TopicPartition(name, partition), TOPIC_ID, CONFIG, NOW_MS, **options)
 
 
-def found(manager: LogManager, topic_partition: TopicPartition = EVENTS) -> PartitionLog:
+def existing_log(manager: LogManager, topic_partition: TopicPartition = EVENTS) -> PartitionLog:
     """Return an existing partition."""
     log = manager.get(topic_partition)
     assert log is not None

@@ -123,9 +123,9 @@ def all_records(log: PartitionLog, start: Offset | None = None, max_bytes: int =
     offset = first
     records: list[Record] = []
     while offset < log.log_end_offset:
-        found = log.read(offset, max_bytes, at_least_one=True).records
-        assert found is not None, f"nothing to read at {offset}, the log ends at {log.log_end_offset}"
-        data = found.read()
+        batches = log.read(offset, max_bytes, at_least_one=True).records
+        assert batches is not None, f"nothing to read at {offset}, the log ends at {log.log_end_offset}"
+        data = batches.read()
         for position, header in iterate_headers(data):
             records += read_records(data, position, header)
             offset = header.next_offset

@@ -7,23 +7,23 @@ import gc
 from typing import Any
 
 
-class Unhandled:
+class UnhandledErrors:
     """Collects the reports of `loop` from now on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._found: list[str] = []
+        self._reports: list[str] = []
         loop.set_exception_handler(self._report)
 
     def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         subject = context.get("future") or context.get("task") or context.get("handle")
-        self._found.append(f"{context['message']}: {context.get('exception')!r} of {subject!r}")
+        self._reports.append(f"{context['message']}: {context.get('exception')!r} of {subject!r}")
 
     async def reports(self) -> list[str]:
         """Return the reports after a garbage collection."""
         for _ in range(3):
             await asyncio.sleep(0)
             gc.collect()
-        return list(self._found)
+        return list(self._reports)
 
 
 def other_tasks() -> list[asyncio.Task[Any]]:

@@ -20,7 +20,7 @@ def api_messages() -> list[type[ApiMessage]]:
 
 def other_messages() -> list[type[Message]]:
     """Return headers, records of internal topics and of the metadata log, control records and member data."""
-    found = [
+    messages = [
         member
         for module in _modules(tidelog.protocol)
         for member in vars(module).values()
@@ -30,7 +30,7 @@ def other_messages() -> list[type[Message]]:
         and member.__module__ == module.__name__
         and member.__module__ != Struct.__module__
     ]
-    return sorted(found, key=lambda cls: cls.__name__)
+    return sorted(messages, key=lambda cls: cls.__name__)
 
 
 def all_messages() -> list[type[Message]]:

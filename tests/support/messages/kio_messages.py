@@ -120,14 +120,14 @@ def _entity(annotation: Any) -> type[Any]:
     """Return the dataclass inside `tuple[X, ...] | None` and similar types."""
     if is_dataclass(annotation):
         return annotation  # type: ignore[return-value]
-    found = [
+    entities = [
         entity
         for part in get_args(annotation)
         if part not in (Ellipsis, type(None))
         for entity in [_entity(part)]
     ]
-    assert len(found) == 1, annotation
-    return found[0]
+    assert len(entities) == 1, annotation
+    return entities[0]
 
 
 def _bare(name: str) -> str:

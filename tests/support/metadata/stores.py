@@ -107,7 +107,7 @@ def make_replica(
             executor=executor or InlineExecutor(),
             slices=slices or Slices(clock),
         ),
-        create_machine=lambda opened, record: SingleVoterQuorum(1, opened, record),
+        create_machine=lambda metadata_log, record: SingleVoterQuorum(1, metadata_log, record),
         first_records=lambda: bootstrap_records(1),
         on_fatal=lambda error: None,
     )

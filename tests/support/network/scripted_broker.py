@@ -22,7 +22,7 @@ from tidelog.protocol.registry import APIS, ApiKey, request_type
 from tidelog.protocol.schema import ApiMessage
 
 
-class Seen(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A received request; `frame` is without its size."""
 
     api_key: int
@@ -41,7 +41,7 @@ class Silence:
 
 
 Answer = ApiMessage | bytes | type[Close] | type[Silence] | None
-Handler = Callable[[Seen], Answer]
+Handler = Callable[[ReceivedRequest], Answer]
 
 
 @dataclass
@@ -60,12 +60,12 @@ class ScriptedBroker:
     leaders: dict[int, int] = field(default_factory=dict)
     versions: dict[int, int] = field(default_factory=dict)
     handlers: dict[int, Handler] = field(default_factory=dict)
-    seen: list[Seen] = field(default_factory=list)
+    received_requests: list[ReceivedRequest] = field(default_factory=list)
     connections: dict[asyncio.Task[None], asyncio.StreamWriter] = field(default_factory=dict)
 
     def requests(self, api_key: int) -> list[Any]:
         """Return the received messages of one API."""
-        return [entry.message for entry in self.seen if entry.api_key == api_key]
+        return [entry.message for entry in self.received_requests if entry.api_key == api_key]
 
     @property
     def address(self) -> str:
@@ -100,10 +100,10 @@ class ScriptedBroker:
     def _answer(self, frame: bytes, writer: asyncio.StreamWriter) -> bool:
         header, position = read_request_header(memoryview(frame))
         message = decode(request_type(header.api_key), frame[position:], header.api_version)
-        seen = Seen(header.api_key, header.api_version, header.correlation_id, message, frame)
-        self.seen.append(seen)
+        request = ReceivedRequest(header.api_key, header.api_version, header.correlation_id, message, frame)
+        self.received_requests.append(request)
         handler = self.handlers.get(header.api_key, self._standard)
-        answer = handler(seen)
+        answer = handler(request)
         if answer is Close:
             return False
         if isinstance(answer, bytes):
@@ -112,12 +112,12 @@ class ScriptedBroker:
             writer.write(encode_response(header.api_key, header.api_version, header.correlation_id, answer))
         return True
 
-    def _standard(self, seen: Seen) -> Answer:
-        if seen.api_key == ApiKey.API_VERSIONS:
+    def _standard(self, request: ReceivedRequest) -> Answer:
+        if request.api_key == ApiKey.API_VERSIONS:
             return self.api_versions()
-        if seen.api_key == ApiKey.METADATA:
+        if request.api_key == ApiKey.METADATA:
             return self.metadata()
-        if seen.api_key == ApiKey.INIT_PRODUCER_ID:
+        if request.api_key == ApiKey.INIT_PRODUCER_ID:
             return InitProducerIdResponse(producer_id=77, producer_epoch=0)
         return Close
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from tests.support.network.scripted_broker import Answer, ScriptedBroker, Seen, scripted_brokers
+from tests.support.network.scripted_broker import Answer, ReceivedRequest, ScriptedBroker, scripted_brokers
 from tests.support.transactions.producers import (
     ended,
     initialized,
@@ -35,24 +35,24 @@ def produced(code: ErrorCode = ErrorCode.NONE) -> ProduceResponse:
     return ProduceResponse(responses=(TopicProduceResponse(name="tides", partition_responses=(entry,)),))
 
 
-def in_turn(*answers: Answer) -> Callable[[Seen], Answer]:
+def in_turn(*answers: Answer) -> Callable[[ReceivedRequest], Answer]:
     """Return a handler that gives these responses in order, then repeats the last one."""
     left = list(answers)
 
-    def handler(seen: Seen) -> Answer:
+    def handler(request: ReceivedRequest) -> Answer:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return handler
 
 
-class Coordinated:
+class TransactionalBrokers:
     """Two brokers: the first leads the partition, the second coordinates transactions and groups."""
 
     def __init__(self, brokers: list[ScriptedBroker]) -> None:
         self.leader, self.coordinator = brokers
         self.epoch = 0
         for broker in brokers:
-            broker.handlers[ApiKey.FIND_COORDINATOR] = self._found
+            broker.handlers[ApiKey.FIND_COORDINATOR] = self._find_coordinator
         self.leader.handlers[ApiKey.PRODUCE] = in_turn(produced())
         handlers = self.coordinator.handlers
         handlers[ApiKey.INIT_PRODUCER_ID] = self._initialized
@@ -61,26 +61,26 @@ class Coordinated:
         handlers[ApiKey.TXN_OFFSET_COMMIT] = in_turn(offsets_committed({P0: ErrorCode.NONE}))
         handlers[ApiKey.END_TXN] = self.ended
 
-    def _found(self, seen: Seen) -> FindCoordinatorResponse:
-        [key] = seen.message.coordinator_keys
-        found = Coordinator(key=key, node_id=2, host="127.0.0.1", port=self.coordinator.port)
-        return FindCoordinatorResponse(coordinators=(found,))
+    def _find_coordinator(self, request: ReceivedRequest) -> FindCoordinatorResponse:
+        [key] = request.message.coordinator_keys
+        coordinator = Coordinator(key=key, node_id=2, host="127.0.0.1", port=self.coordinator.port)
+        return FindCoordinatorResponse(coordinators=(coordinator,))
 
-    def _initialized(self, seen: Seen) -> InitProducerIdResponse:
-        if seen.message.producer_id != -1:
+    def _initialized(self, request: ReceivedRequest) -> InitProducerIdResponse:
+        if request.message.producer_id != -1:
             self.epoch += 1
         return initialized(7, self.epoch)
 
-    def ended(self, seen: Seen) -> EndTxnResponse:
-        if seen.version < 5:
+    def ended(self, request: ReceivedRequest) -> EndTxnResponse:
+        if request.version < 5:
             return ended()
-        self.epoch = seen.message.producer_epoch + 1
+        self.epoch = request.message.producer_epoch + 1
         return ended(ErrorCode.NONE, 7, self.epoch)
 
     def offer_version_2(self) -> None:
         feature = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)
         for broker in (self.leader, self.coordinator):
-            broker.handlers[ApiKey.API_VERSIONS] = lambda seen, broker=broker: replace(  # type: ignore[misc]
+            broker.handlers[ApiKey.API_VERSIONS] = lambda request, broker=broker: replace(  # type: ignore[misc]
                 broker.api_versions(), finalized_features_epoch=9, finalized_features=(feature,)
             )
 
@@ -89,17 +89,17 @@ class Coordinated:
         settings |= {"reconnect_backoff_ms": 5, "reconnect_backoff_max_ms": 10, "max_block_ms": 5_000}
         return Producer(self.leader.address, transactional_id="gauge", **(settings | options))
 
-    def asked(self, api_key: int) -> list[tuple[int, int]]:
+    def versions_and_epochs(self, api_key: int) -> list[tuple[int, int]]:
         """Return version and producer epoch of every request of one API."""
         return [
-            (seen.version, getattr(seen.message, "producer_epoch", -1))
-            for seen in self.coordinator.seen
-            if seen.api_key == api_key
+            (request.version, getattr(request.message, "producer_epoch", -1))
+            for request in self.coordinator.received_requests
+            if request.api_key == api_key
         ]
 
 
 @asynccontextmanager
-async def coordinated() -> AsyncIterator[Coordinated]:
+async def transactional_brokers() -> AsyncIterator[TransactionalBrokers]:
     """Yield both brokers while they serve."""
     async with scripted_brokers(2) as brokers:
-        yield Coordinated(brokers)
+        yield TransactionalBrokers(brokers)

@@ -15,16 +15,16 @@ from tidelog.broker.fetching.fetch_read import read_partitions
 @contextmanager
 def fetched_offsets() -> Iterator[list[tuple[str, int, int]]]:
     """Record topic, partition and offset of the fetches of consumers."""
-    found: list[tuple[str, int, int]] = []
+    fetches: list[tuple[str, int, int]] = []
     read = read_partitions
 
-    def noted(replicas: Any, partitions: Sequence[Any], limits: Any, **more: Any) -> Any:
+    def read_and_record(replicas: Any, partitions: Sequence[Any], limits: Any, **more: Any) -> Any:
         if limits.replica_id < 0:
-            for one in partitions:
-                name = replicas.resolve(one.topic, one.topic_id, one.partition)
-                found.append((*name, one.fetch_offset))
+            for fetch in partitions:
+                name = replicas.resolve(fetch.topic, fetch.topic_id, fetch.partition)
+                fetches.append((*name, fetch.fetch_offset))
         return read(replicas, partitions, limits, **more)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fetch_handler, "read_partitions", noted)
-        yield found
+        patched.setattr(fetch_handler, "read_partitions", read_and_record)
+        yield fetches

@@ -218,10 +218,10 @@ class CrashingCluster:
 
         async def ask() -> tuple[int, int]:
             async with Admin(self.cluster.bootstrap_servers, request_timeout_ms=3_000) as admin:
-                found = (await admin.describe_topics([topic], timeout_ms=3_000))[topic]
-            if isinstance(found, KafkaError):
+                description = (await admin.describe_topics([topic], timeout_ms=3_000))[topic]
+            if isinstance(description, KafkaError):
                 return -1, 0
-            return found.partitions[0].leader, len(found.partitions[0].in_sync_replicas)
+            return description.partitions[0].leader, len(description.partitions[0].in_sync_replicas)
 
         with suppress(KafkaError, OSError, TimeoutError):
             return asyncio.run(ask())

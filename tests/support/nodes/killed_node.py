@@ -1,9 +1,9 @@
 """`python -m tests.support.nodes.killed_node --config F`: a broker that kills itself at a fault point.
 
-A test writes `<MOMENT> <nth>` into the file `dies-at` beside the properties, while the node runs or before;
-at the nth passing of that moment from then on the file becomes `died-at` and the process is gone, in
-whatever thread it was. Without such a file this is a broker as any other. Moments are those of FaultPoint
-and those of Step.
+A test writes `<FAULT POINT> <n>` to the file `dies-at` in the directory of the properties file, before or
+after the start of the node. When the process reaches that fault point for the nth time, in any thread, it
+renames the file to `died-at` and kills itself. Without the file this is an ordinary broker. Fault points are
+the members of FaultPoint and of Step.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class Step(Enum):
     OBJECT_PUT = auto()
     """Before an object is put: log, small files, manifest."""
     OBJECT_WRITTEN = auto()
-    """An object is whole and has no name yet."""
+    """After an object is written completely, before it gets its name."""
     OBJECT_LOOKED_AT = auto()
-    """What was put is looked at again."""
+    """Before the size of a stored object is checked."""
     OBJECT_DELETED = auto()
     """Before each object of a segment is deleted: manifest, small files, log."""
     RECORD_PRODUCED = auto()
     """Before a record of remote metadata is produced."""
     RECORD_NOT_READ_BACK = auto()
-    """It is acknowledged; this node has not read it back."""
+    """After a record of remote metadata is acknowledged, before this node has read it."""
     SNAPSHOT_FILE = auto()
     """Before each change in the directory of snapshots of remote metadata."""
     INDEX_CACHE_FILE = auto()
@@ -61,14 +61,14 @@ class Step(Enum):
     LOCAL_SEGMENT_FILE = auto()
     """Before a file of a local segment is renamed or removed: local retention."""
     RESTART_FROM_REMOTE = auto()
-    """A follower drops what it has and goes on at the local start of its leader: before each change there."""
+    """Before each change on disk while a follower restarts its log at the local start of its leader."""
 
 
 MOMENTS: dict[str, Enum] = {each.name: each for kind in (FaultPoint, Step) for each in kind}
 
 
 class Death:
-    """Counts passings of the armed fault point; thread-safe."""
+    """Kills the process at the armed fault point; thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         self._armed, self._died = folder / ARMED_FILE, folder / DIED_FILE
@@ -76,7 +76,7 @@ class Death:
         self._passed = 0
 
     def __call__(self, moment: Enum) -> None:
-        """Pass the fault point `moment`."""
+        """Count one pass of the fault point `moment`, and kill the process at the armed pass."""
         with self._lock:
             try:
                 name, nth = self._armed.read_text().split()

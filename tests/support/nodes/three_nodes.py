@@ -31,10 +31,10 @@ class ThreeNodes:
 
     def brokers(self) -> set[int]:
         """Return the brokers that are in the metadata of every running node."""
-        told = [
+        broker_ids = [
             {broker.id for broker in self.cluster.run(_brokers, node_id)} for node_id in self.cluster.nodes
         ]
-        return set.intersection(*told) if told else set()
+        return set.intersection(*broker_ids) if broker_ids else set()
 
     def create_topic(self, name: str, partitions: int = 3, **configs: str) -> None:
         """Create a topic with three replicas, and wait until all are in sync."""
@@ -54,10 +54,10 @@ class ThreeNodes:
 
     def controller(self) -> int | None:
         """Return the active controller in the metadata of the nodes."""
-        known = {
+        controllers = {
             self.cluster.run(lambda node: node.services.store.leader, each) for each in self.cluster.nodes
         }
-        return known.pop() if len(known) == 1 else None
+        return controllers.pop() if len(controllers) == 1 else None
 
     def wait_until_whole(self, topic: str) -> None:
         """Wait until all replicas of the topic are in sync in the metadata of every running node."""
@@ -101,10 +101,10 @@ class ThreeNodes:
             consumer.close()
 
     def _is_whole(self, topic: str, node_id: int) -> bool:
-        found = self.cluster.run(lambda node: node.services.image().topics_by_name.get(topic), node_id)
-        return found is not None and all(
-            placed.leader >= 0 and set(placed.isr) == set(placed.replicas)
-            for placed in found.partitions.values()
+        topic_image = self.cluster.run(lambda node: node.services.image().topics_by_name.get(topic), node_id)
+        return topic_image is not None and all(
+            partition.leader >= 0 and set(partition.isr) == set(partition.replicas)
+            for partition in topic_image.partitions.values()
         )
 
 
@@ -112,9 +112,9 @@ def read_values(consumer: Consumer, count: int) -> list[str]:
     """Return the next `count` values of the consumer."""
     values: list[str] = []
     while len(values) < count:
-        found = consumer.consume(count - len(values), TIMEOUT_S)
-        assert found, f"{len(values)} of {count} records were read"
-        values += [message.value().decode() for message in found if message.error() is None]
+        messages = consumer.consume(count - len(values), TIMEOUT_S)
+        assert messages, f"{len(values)} of {count} records were read"
+        values += [message.value().decode() for message in messages if message.error() is None]
     return values
 
 

@@ -1,7 +1,7 @@
 """Several brokers of one cluster in one process: real partitions, fetchers and controller commands.
 
-There is no network and no quorum: metadata reaches every broker at once that is not cut off, and those
-that are hear it when they come back.
+There is no network and no quorum. Every reachable broker receives metadata at once; an isolated broker
+receives it when it is reconnected.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class ReplicaGroup:
 
     def __init__(self, brokers: int = 3, *, configs: Mapping[str, str] | None = None) -> None:
         self._history: list[tuple[MetadataRecord, ...]] = []
-        self._heard: dict[BrokerId, int] = {}
+        self._delivered_counts: dict[BrokerId, int] = {}
         self.members = {node_id: Member(self, node_id) for node_id in range(1, brokers + 1)}
         self.image = self.members[1].replicas.image
         placed = PartitionRecord(
@@ -158,13 +158,13 @@ class ReplicaGroup:
         self.image = delta.image(self.image.offset + len(records), 1)
         self._history.append(records)
         for member in self.members.values():
-            self._tell(member)
+            self._deliver_metadata(member)
 
-    def _tell(self, member: Member) -> None:
-        while not member.is_cut_off and self._heard.get(member.node_id, 0) < len(self._history):
-            heard = self._heard.get(member.node_id, 0)
-            self._heard[member.node_id] = heard + 1
-            member.replicas.replay(*self._history[heard])
+    def _deliver_metadata(self, member: Member) -> None:
+        while not member.is_cut_off and self._delivered_counts.get(member.node_id, 0) < len(self._history):
+            delivered_count = self._delivered_counts.get(member.node_id, 0)
+            self._delivered_counts[member.node_id] = delivered_count + 1
+            member.replicas.replay(*self._history[delivered_count])
 
     def alter_partition(self, message: AlterPartitionRequest) -> AlterPartitionResponse:
         """Respond to AlterPartition."""
@@ -188,7 +188,7 @@ class ReplicaGroup:
         """Reconnect a broker: it applies missed metadata and is unfenced."""
         member = self.members[node_id]
         member.is_cut_off = False
-        self._tell(member)
+        self._deliver_metadata(member)
         if self.image.brokers[node_id].fenced:
             self.publish(*unfence_records(self.image, _SETTINGS, self.image.brokers[node_id]))
 

@@ -35,14 +35,14 @@ class Proposals:
     """Keeps the proposed ISR changes of leaders; the test acts as the controller."""
 
     def __init__(self) -> None:
-        self.made: list[tuple[LeaderPartition, IsrProposal]] = []
+        self.history: list[tuple[LeaderPartition, IsrProposal]] = []
 
     def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
-        self.made.append((partition, proposal))
+        self.history.append((partition, proposal))
 
     def commit(self) -> tuple[int, ...]:
         """Accept the latest proposal and return the new ISR."""
-        partition, proposal = self.made[-1]
+        partition, proposal = self.history[-1]
         isr = tuple(member.broker_id for member in proposal.members)
         answer = CommittedIsr(
             leader=NODE,

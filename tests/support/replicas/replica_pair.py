@@ -50,7 +50,7 @@ class LeaderConnection:
 
     def __init__(self, leader: Replicas, fetch_version: int = 18) -> None:
         self.is_open = True
-        self.asked: list[ApiMessage] = []
+        self.requests: list[ApiMessage] = []
         self.refused_with: KafkaError | None = None
         self._fetch_version = fetch_version
         manager = leader.manager
@@ -77,7 +77,7 @@ class LeaderConnection:
         if self.refused_with is not None or not self.is_open:
             self.is_open = False
             raise self.refused_with or KafkaError(ErrorCode.NETWORK_EXCEPTION, "cut")
-        self.asked.append(message)
+        self.requests.append(message)
         return self.handle(message)
 
     def handle(self, message: ApiMessage) -> ApiMessage:
@@ -214,15 +214,15 @@ class ReplicaPair:
 
 def bytes_of(log: PartitionLog) -> bytes:
     """Return all local batches of a log."""
-    found = bytearray()
+    data = bytearray()
     offset = log.local_log_start_offset
     while offset < log.log_end_offset:
         records = log.read(offset, 1 << 20, at_least_one=True).records
         assert records is not None
-        found += records.read()
+        data += records.read()
         before, offset = offset, _end_of(records.read())
         assert offset > before
-    return bytes(found)
+    return bytes(data)
 
 
 def _end_of(data: bytes) -> int:

@@ -2,13 +2,14 @@
 
     with fault_proxy(server.endpoint) as proxy:
         proxy.inject(slow_down(), method="PUT", times=3)          the next three puts
-        proxy.inject(truncate(keep=100), matching=r"\\.log$")       every answer about a log file
+        proxy.inject(truncate(keep=100), matching=r"\\.log$")       every response about a log file
         rule = proxy.inject(reset(), probability=0.1)             one request in ten, from one seed
         ...; rule.hits; proxy.clear()
-        proxy.go_down(); ...; proxy.come_back()                   nobody listens there
+        proxy.go_down(); ...; proxy.come_back()                   connections are refused in between
 
-Every request takes the first rule that fits. Faults count in `rule.hits` and `proxy.faults`, requests in
-`proxy.requests`. Requests are passed on one connection each, with the client's Host, so signatures hold.
+The first matching rule applies to a request. `rule.hits` and `proxy.faults` count faults, `proxy.requests`
+counts requests. Each request is forwarded on a connection of its own with the client's Host header, so
+signatures stay valid.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-_SEEN_MAX = 1000
+_RECENT_REQUESTS_MAX = 1000
 
 
 @dataclass(frozen=True)
 class Fault:
     """An injected fault. `kind` is its name in counters.
 
-    `reaches_server`: the server does what was asked, only its answer suffers.
+    `reaches_server`: the server processes the request; the fault affects only the response.
     """
 
     kind: str
@@ -107,7 +108,7 @@ class Rule:
         )
 
 
-class Seen(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A received request."""
 
     method: str
@@ -125,7 +126,9 @@ class _State:
     faults: Counter[str] = field(default_factory=Counter)
     connections: set[socket.socket] = field(default_factory=set)
     accepted: int = 0
-    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=_SEEN_MAX))
+    recent_requests: deque[ReceivedRequest] = field(
+        default_factory=lambda: deque(maxlen=_RECENT_REQUESTS_MAX)
+    )
     released: threading.Event = field(default_factory=threading.Event)
 
 
@@ -155,9 +158,9 @@ class FaultProxy:
         return self._state.faults
 
     @property
-    def seen(self) -> list[Seen]:
+    def recent_requests(self) -> list[ReceivedRequest]:
         """Return the last 1,000 requests."""
-        return list(self._state.seen)
+        return list(self._state.recent_requests)
 
     @property
     def accepted(self) -> int:
@@ -277,7 +280,7 @@ class _Handler(BaseHTTPRequestHandler):
         with state.lock:
             state.requests[self.command] += 1
             headers = {name.lower(): value for name, value in self.headers.items()}
-            state.seen.append(Seen(self.command, self.path, headers))
+            state.recent_requests.append(ReceivedRequest(self.command, self.path, headers))
             released = state.released
             fitting = (rule for rule in state.rules if rule.fits(self.command, self.path, state.random))
             rule = next(fitting, None)
@@ -317,7 +320,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if name.lower() not in ("connection", "expect"):
                     upstream.putheader(name, value)
             upstream.putheader("Connection", "close")
-            with suppress(ConnectionError):  # a server may refuse before it has read all
+            with suppress(ConnectionError):  # a server may refuse a request before it has read the whole body
                 upstream.endheaders(body or None)
             answer = upstream.getresponse()
             if fault is not None and fault.kind == "lost_answer":

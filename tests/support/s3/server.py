@@ -69,10 +69,10 @@ class S3Server:
     def _uploads(self, bucket: str) -> list[dict[str, str]]:
         client = self.client()
         try:
-            found: list[dict[str, str]] = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
+            uploads: list[dict[str, str]] = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
         except client.exceptions.NoSuchUpload:  # as gofakes3 says that there are none
             return []
-        return found
+        return uploads
 
     def config(self, bucket: str, *, endpoint: str | None = None) -> dict[str, str]:
         """Return an S3Store's configs by Aiven's keys without `storage.`; `endpoint` may be a proxy's."""

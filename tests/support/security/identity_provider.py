@@ -105,7 +105,7 @@ class IdentityProvider:
 
     def count(self, path: str) -> int:
         """The number of requests of a path."""
-        return sum(1 for found, _ in self.requests if found == path)
+        return sum(1 for requested_path, _ in self.requests if requested_path == path)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def require_java() -> None:
 def local_spark(folder: Path, jars: Sequence[str] = ()) -> Iterator[SparkSession]:
     """Return a session with two concurrent tasks, whose workers run this Python; its files are in `folder`.
 
-    There is one in a process: where it runs already it is lent, and goes on.
+    A process has one session. If a session is already running, return that one and leave it running.
     """
     require_java()
     if (running := SparkSession.getActiveSession()) is not None:

@@ -39,7 +39,7 @@ class Stream:
     def run(self) -> StreamingQuery:
         """Read all available records and stop."""
         query = self.start()
-        assert query.awaitTermination(QUERY_TIMEOUT_S), "the query goes on reading"
+        assert query.awaitTermination(QUERY_TIMEOUT_S), f"the query has not ended after {QUERY_TIMEOUT_S} s"
         self.batch_sizes = [one["numInputRows"] for one in query.recentProgress]
         return query
 

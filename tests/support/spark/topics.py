@@ -74,8 +74,8 @@ def create_topic(servers: str, topic: str, partitions: int = 1, **configs: str) 
 
     async def create() -> None:
         async with Admin(servers) as admin:
-            given = {name.replace("_", "."): value for name, value in configs.items()}
-            values = {"retention.ms": "-1", **given}
+            topic_configs = {name.replace("_", "."): value for name, value in configs.items()}
+            values = {"retention.ms": "-1", **topic_configs}
             await admin.create_topic(topic, partitions, configs=values)
 
     asyncio.run(create())

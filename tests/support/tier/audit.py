@@ -94,14 +94,14 @@ class TierAudit:
         )
 
         async def ask() -> list[int]:
-            name, found = TopicPartition(topic, 0), []
+            name, offsets = TopicPartition(topic, 0), []
             async with Admin(self._servers) as admin:
                 for spec in specs:
                     listed = (await admin.list_offsets({name: spec}))[name]
                     if isinstance(listed, KafkaError):
                         raise listed
-                    found.append(listed.offset)
-            return found
+                    offsets.append(listed.offset)
+            return offsets
 
         log_start, local_start, tiered, end = asyncio.run(ask())
         return Borders(log_start, local_start, tiered + 1, end)
@@ -156,7 +156,7 @@ class TierAudit:
             }
         )
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, start)])
-        found: list[tuple[int, bytes]] = []
+        records: list[tuple[int, bytes]] = []
         try:
             while start < end:
                 messages = consumer.consume(min(1000, end - start), TIMEOUT_S)
@@ -165,11 +165,11 @@ class TierAudit:
                     error, offset, value = message.error(), message.offset(), message.value()
                     assert error is None, f"{topic}: {error}"
                     assert offset is not None and value is not None
-                    found.append((offset, value))
-                start = found[-1][0] + 1
+                    records.append((offset, value))
+                start = records[-1][0] + 1
         finally:
             consumer.close()
-        return found
+        return records
 
     async def _metadata(self) -> PartitionMetadataStore:
         store = PartitionMetadataStore()
@@ -193,7 +193,7 @@ def _apply(store: PartitionMetadataStore, value: bytes) -> None:
     try:
         event = decode_event(value)
     except DecodeError as error:
-        raise AssertionError(f"the metadata topic has a record that nobody can read: {error}") from error
+        raise AssertionError(f"the metadata topic has a record that cannot be decoded: {error}") from error
     partition = partition_of(event)
     store.open(partition)
     store.mark_ready(partition)

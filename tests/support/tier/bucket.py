@@ -116,8 +116,8 @@ class TierBucket:
     def findings(self, *, deep: bool = True) -> list[Finding]:
         """Return all findings of fsck."""
         view = self.view()
-        found = metadata_findings(view) + bucket_findings(self.bucket, view)
-        return found + (deep_findings(self.bucket, [view], found) if deep else [])
+        findings = metadata_findings(view) + bucket_findings(self.bucket, view)
+        return findings + (deep_findings(self.bucket, [view], findings) if deep else [])
 
     def file(self, number: int, suffix: str) -> Path:
         """Return the path of an object of the `number`th segment."""

@@ -11,11 +11,12 @@ from tidelog.remote.metadata.log_ports import LogBounds, LogRecord, MetadataTopi
 
 
 class MemoryTopic(MetadataTopic):
-    """`is_down` refuses everything, `is_held` hands out nothing, `is_broken` makes readers fail by a bug.
+    """A topic in memory with faults that the test sets.
 
-    `lacks_brokers`: it cannot be created yet. `attempts` counts calls of `ensure`, `refused` those of all
-    methods while it is down.
-    `starts_over`: a position behind the end is read as the start. `read_count` counts records handed out.
+    `is_down`: all calls fail. `is_held`: readers get no records. `is_broken`: readers raise AssertionError.
+    `lacks_brokers`: the topic cannot be created yet. `wrong`: `ensure` raises this error.
+    `starts_over`: a position after the end is read from the start. `attempts` counts the calls of `ensure`,
+    `refused` all calls while the topic is down, and `read_count` the returned records by partition.
     """
 
     def __init__(self, partitions: int) -> None:
@@ -79,7 +80,7 @@ class MemoryWriter:
     async def append(self, metadata_partition: int, value: bytes) -> Offset:
         self._topic.require_up()
         offset = self._topic.put(metadata_partition, value)
-        await asyncio.sleep(0)  # the record may be read before its offset is told
+        await asyncio.sleep(0)  # a reader may get the record before the writer gets its offset
         return offset
 
     async def close(self) -> None:
@@ -104,7 +105,7 @@ class MemoryReader:
         for is_last in (False, True):
             topic.require_up()
             assert not topic.is_broken
-            found = []
+            batches = []
             for number, position in positions.items() if not topic.is_held else ():
                 first = max(position, topic.starts[number])
                 if topic.starts_over and first > len(topic.logs[number]):
@@ -113,10 +114,10 @@ class MemoryReader:
                 if values:
                     records = [LogRecord(first + index, value) for index, value in enumerate(values)]
                     topic.read_count[number] += len(values)
-                    found.append(ReadRecords(number, records, first + len(values)))
-            if found or is_last:
+                    batches.append(ReadRecords(number, records, first + len(values)))
+            if batches or is_last:
                 await asyncio.sleep(0)
-                return found
+                return batches
             await topic.arrival(max_wait_ms)
         return []
 

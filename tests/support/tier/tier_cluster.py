@@ -63,7 +63,7 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
             result: T = end.value
             return result
         steps += 1
-        assert steps < 100_000, "it does not come to an end"
+        assert steps < 100_000, f"the task has not ended after {steps} steps"
 
 
 class StoreFaults:
@@ -71,11 +71,11 @@ class StoreFaults:
 
     def __init__(self) -> None:
         self.before = 0
-        """Nothing was done."""
+        """The call has no effect."""
         self.half_way = 0
-        """Some of it was done."""
+        """The call has a part of its effect."""
         self.answer_lost = 0
-        """It was done, but whoever asked does not hear of it."""
+        """The call has its full effect, but the caller gets an error."""
 
     def clear(self) -> None:
         self.before = self.half_way = self.answer_lost = 0
@@ -234,7 +234,7 @@ class SteppedMetadata:
 class TierNode:
     """One replica and the tasks of its role; `restart` is a crash that keeps only the log and remote data."""
 
-    world: TierCluster
+    cluster: TierCluster
     broker_id: int
     log: PartitionLog
     context: RemoteLogContext = field(init=False)
@@ -249,17 +249,17 @@ class TierNode:
 
     def restart(self, faults: FaultPoints = no_faults) -> None:
         """Restart from stored data; the role has to be set again."""
-        world = self.world
+        cluster = self.cluster
         if hasattr(self, "metadata"):
             run_to_end(self.metadata.close())
-        self.metadata = SteppedMetadata(world.events, world.metadata_faults)
+        self.metadata = SteppedMetadata(cluster.events, cluster.metadata_faults)
         self.context = RemoteLogContext(
             broker_id=self.broker_id,
-            settings=world.settings,
-            storage=world.tier,
+            settings=cluster.settings,
+            storage=cluster.tier,
             metadata=self.metadata,
-            clock=world.clock,
-            randomness=world.random,
+            clock=cluster.clock,
+            randomness=cluster.random,
             run_copy=_stepped,
             run_deletion=_stepped,
             copy_quota=ByteRate(UNLIMITED, 11, 1),
@@ -307,7 +307,7 @@ class TierNode:
         self.role = Role(TieredReplica(PARTITION, self.log, epoch), is_leader=is_leader)
 
     async def _pause(self, delay_ms: int) -> None:
-        self.world.clock.now_ms += delay_ms
+        self.cluster.clock.now_ms += delay_ms
         await asyncio.sleep(0)
 
 
@@ -420,9 +420,9 @@ def sealed_segments(log: PartitionLog, count: int, *, epoch: LeaderEpoch = 0, si
 def replicate(leader: PartitionLog, follower: PartitionLog) -> None:
     """Replicate to a follower without records up to the leader's end."""
     while follower.log_end_offset < leader.log_end_offset:
-        found = leader.read(follower.log_end_offset, 1 << 20, at_least_one=True).records
-        assert found is not None
-        follower.append_as_follower(found.read(), NOW_MS)
+        records = leader.read(follower.log_end_offset, 1 << 20, at_least_one=True).records
+        assert records is not None
+        follower.append_as_follower(records.read(), NOW_MS)
     follower.advance_high_watermark(leader.high_watermark)
 
 

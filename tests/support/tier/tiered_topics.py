@@ -81,10 +81,10 @@ class TieredTopics:
         async def ask() -> int:
             name = TopicPartition(topic, partition)
             async with Admin(self.cluster.bootstrap_servers) as admin:
-                found = (await admin.list_offsets({name: timestamp}))[name]
-                if isinstance(found, KafkaError):
-                    raise found
-                return found.offset
+                result = (await admin.list_offsets({name: timestamp}))[name]
+                if isinstance(result, KafkaError):
+                    raise result
+                return result.offset
 
         return asyncio.run(ask())
 
@@ -125,5 +125,5 @@ class TieredTopics:
         """Return the objects whose path contains `part`."""
         # Unlike rglob, os.walk takes it well that directories go while it looks.
         walk = os.walk(self.cluster.tier_dir)
-        found = (Path(folder, name) for folder, _, names in walk for name in names)
-        return sorted(path for path in found if part in str(path))
+        paths = (Path(folder, name) for folder, _, names in walk for name in names)
+        return sorted(path for path in paths if part in str(path))

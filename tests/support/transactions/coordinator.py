@@ -113,16 +113,24 @@ class TransactionCoordinatorFixture:
     def init(
         self, expected: tuple[int, int] | None = None, timeout_ms: int = TIMEOUT_MS
     ) -> ProducerIdAndEpoch:
-        given = None if expected is None else ProducerIdAndEpoch(*expected)
-        return self._do(lambda new: self.core.init_producer(ID, timeout_ms, given, new, self.now()))
+        producer_id_and_epoch = None if expected is None else ProducerIdAndEpoch(*expected)
+        return self._do(
+            lambda new: self.core.init_producer(ID, timeout_ms, producer_id_and_epoch, new, self.now())
+        )
 
     def add(self, producer: tuple[int, int], *partitions: TopicPartition, version: int = 2) -> None:
-        given = ProducerIdAndEpoch(*producer)
-        self._do(lambda _: self.core.add_partitions(ID, given, partitions, version, self.now()))
+        producer_id_and_epoch = ProducerIdAndEpoch(*producer)
+        self._do(
+            lambda _: self.core.add_partitions(ID, producer_id_and_epoch, partitions, version, self.now())
+        )
 
     def end(self, producer: tuple[int, int], is_commit: bool, version: int = 2) -> ProducerIdAndEpoch:
-        given = ProducerIdAndEpoch(*producer)
-        return self._do(lambda new: self.core.end_transaction(ID, given, is_commit, version, new, self.now()))
+        producer_id_and_epoch = ProducerIdAndEpoch(*producer)
+        return self._do(
+            lambda new: self.core.end_transaction(
+                ID, producer_id_and_epoch, is_commit, version, new, self.now()
+            )
+        )
 
     def verify(self, producer: tuple[int, int], *partitions: TopicPartition) -> list[ErrorCode]:
         errors = self.core.verify_partitions(ID, ProducerIdAndEpoch(*producer), partitions)
@@ -145,9 +153,9 @@ class TransactionCoordinatorFixture:
 
     @property
     def metadata(self) -> TransactionMetadata:
-        found = self.core.registry.committed_metadata(ID)
-        assert found is not None
-        return found
+        metadata = self.core.registry.committed_metadata(ID)
+        assert metadata is not None
+        return metadata
 
     @property
     def state(self) -> TransactionState:

@@ -160,14 +160,14 @@ class NaiveCluster:
         return initialized(PRODUCER_ID, self.epoch)
 
     def _commit_offsets(self, message: TxnOffsetCommitRequest) -> ApiMessage:
-        asked = _offsets(message)
+        offsets = _offsets(message)
         if message.producer_epoch != self.epoch:
-            return offsets_committed(dict.fromkeys(asked, E.INVALID_PRODUCER_EPOCH))
+            return offsets_committed(dict.fromkeys(offsets, E.INVALID_PRODUCER_EPOCH))
         if not self.is_v2 and not self.is_open:
-            return offsets_committed(dict.fromkeys(asked, E.INVALID_TXN_STATE))
+            return offsets_committed(dict.fromkeys(offsets, E.INVALID_TXN_STATE))
         self.is_open = True
-        self.open_offsets |= asked
-        return offsets_committed(dict.fromkeys(asked, E.NONE))
+        self.open_offsets |= offsets
+        return offsets_committed(dict.fromkeys(offsets, E.NONE))
 
     def _end(self, message: EndTxnRequest) -> ApiMessage:
         if message.producer_epoch != self.epoch:

@@ -86,17 +86,17 @@ class TransactionalProducerFixture:
 
 def ready(*, is_v2: bool = False, version: int = 4, **options: Any) -> TransactionalProducerFixture:
     """Return a producer with an id; `version` of InitProducerId decides whether it can raise its epoch."""
-    bench = TransactionalProducerFixture(is_v2=is_v2, **options)
-    bench.initialize(version=version)
-    return bench
+    producer = TransactionalProducerFixture(is_v2=is_v2, **options)
+    producer.initialize(version=version)
+    return producer
 
 
 def put(
-    bench: TransactionalProducerFixture, value: bytes = b"high", partition: TopicPartition = P0
+    producer: TransactionalProducerFixture, value: bytes = b"high", partition: TopicPartition = P0
 ) -> Outcome:
     """Send one record."""
-    outcome = must_put(bench.core.accumulator, partition, value)
-    bench.manager.add_partition(partition)
+    outcome = must_put(producer.core.accumulator, partition, value)
+    producer.manager.add_partition(partition)
     return outcome
 
 

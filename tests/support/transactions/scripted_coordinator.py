@@ -28,10 +28,11 @@ SETTINGS = VerificationSettings(is_enabled=True, retry_backoff_ms=0, retry_backo
 
 
 class ScriptedCoordinator:
-    """`BrokerRequests` to brokers whose answers the test gives.
+    """Replaces `BrokerRequests`; the test defines the responses of the brokers.
 
-    `refusals` are what it says of partitions, all others are in the transaction; `error` of each request
-    as a whole; `failure` is raised. With a `gate` answers wait for it.
+    `refusals` are the errors of partitions; all other partitions are in the transaction. `error` is the
+    error of each whole response. `failure` is raised instead of a response. With a `gate`, responses wait
+    until it is set.
     """
 
     def __init__(self) -> None:
@@ -47,24 +48,22 @@ class ScriptedCoordinator:
         if self.gate is not None:
             await self.gate.wait()
         if self.failure is not None:
-            raise KafkaError(self.failure, "as the test wants")
+            raise KafkaError(self.failure, "defined by the test")
         if self.error:
             return cast(ResponseT, AddPartitionsToTxnResponse(error_code=self.error))
         return cast(
             ResponseT,
-            AddPartitionsToTxnResponse(
-                results_by_transaction=tuple(self._result(asked) for asked in message.transactions)
-            ),
+            AddPartitionsToTxnResponse(results_by_transaction=tuple(map(self._result, message.transactions))),
         )
 
     @property
-    def asked(self) -> list[AddPartitionsToTxnTransaction]:
-        """Return all requests in order."""
-        return [one for _, request in self.requests for one in request.transactions]
+    def requested_transactions(self) -> list[AddPartitionsToTxnTransaction]:
+        """Return the transactions of all requests in order."""
+        return [transaction for _, request in self.requests for transaction in request.transactions]
 
-    def _result(self, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
+    def _result(self, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
         return AddPartitionsToTxnResult(
-            transactional_id=asked.transactional_id,
+            transactional_id=transaction.transactional_id,
             topic_results=tuple(
                 AddPartitionsToTxnTopicResult(
                     name=topic.name,
@@ -78,7 +77,7 @@ class ScriptedCoordinator:
                         for index in topic.partitions
                     ),
                 )
-                for topic in asked.topics
+                for topic in transaction.topics
             ),
         )
 

@@ -238,7 +238,7 @@ class TransactionalNode:
 
     def fetch(self, offset: int = 0, *, committed: bool = True, max_wait_ms: int = 0) -> FakeRequest:
         """Fetch the records of partition 0 of `t`, by default with read_committed."""
-        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
+        fetch_partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
         message = FetchRequest(
             replica_id=-1,
             max_wait_ms=max_wait_ms,
@@ -246,7 +246,7 @@ class TransactionalNode:
             max_bytes=1_000_000,
             isolation_level=int(committed),
             session_epoch=-1,
-            topics=(FetchTopic(topic="t", partitions=(asked,)),),
+            topics=(FetchTopic(topic="t", partitions=(fetch_partition,)),),
         )
         request = FakeRequest(message, 12)
         self._fetch.handle(request)
@@ -350,11 +350,11 @@ class TransactionalNode:
     async def offset(self, partition: int = 0, *, require_stable: bool = True) -> tuple[int, ErrorCode]:
         """Return the group's committed offset of a partition of `t`."""
         topics = (OffsetFetchRequestTopics(name="t", partition_indexes=(partition,)),)
-        asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
-        (response,) = await self.groups.fetch_offsets((asked,), require_stable)
+        requested_group = OffsetFetchRequestGroup(group_id="g", topics=topics)
+        (response,) = await self.groups.fetch_offsets((requested_group,), require_stable)
         assert not response.error_code, ErrorCode(response.error_code)
-        found = response.topics[0].partitions[0]
-        return found.committed_offset, ErrorCode(found.error_code)
+        partition_response = response.topics[0].partitions[0]
+        return partition_response.committed_offset, ErrorCode(partition_response.error_code)
 
 
 def request_context(key: ApiKey, version: int) -> RequestContext:

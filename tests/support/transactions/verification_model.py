@@ -94,14 +94,16 @@ class Step(NamedTuple):
 
 
 @dataclass(eq=False)
-class World:
-    """See the module; `outcomes` is how the client knows that its transactions ended."""
+class ScenarioRun:
+    """One run of a scenario; `outcomes` has the result of each transaction as its client knows it."""
 
     scenario: Scenario
     outcomes: dict[int, bool] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.bench = TransactionCoordinatorFixture(transaction_version=max(self.scenario.versions)).start()
+        self.coordinator = TransactionCoordinatorFixture(
+            transaction_version=max(self.scenario.versions)
+        ).start()
         disk = CrashFileSystem()
         disk.makedirs("/a-0")
         self.state = ProducerStateManager(A, disk, "/a-0", PRODUCER_ID_EXPIRATION_MS)
@@ -117,7 +119,7 @@ class World:
         self._coordinator_epoch = 1
         self._number = 0
         self._produces = 0
-        self.producer = self.bench.init()
+        self.producer = self.coordinator.init()
         self._begin(0)
 
     # Possible events
@@ -144,8 +146,8 @@ class World:
         if step in self._bag:
             self._bag.remove(step)
         step.run()
-        self.bench.tick()
-        if not self.bench.state.is_prepared:
+        self.coordinator.tick()
+        if not self.coordinator.state.is_prepared:
             waiting, self._waiting = self._waiting, []
             self._bag += waiting
 
@@ -160,7 +162,7 @@ class World:
             tuple(step.name for step in self._waiting),
             tuple(self.faults),
             (self._number, self.producer, self._sent and self._sent.name, tuple(self.outcomes.items())),
-            (self.bench.metadata, self._coordinator_epoch),
+            (self.coordinator.metadata, self._coordinator_epoch),
             entry and (entry.producer_epoch, entry.coordinator_epoch, tuple(entry.batches)),
             current and (current.epoch, current.lowest_sequence, current.supports_epoch_bump),
             tuple(astuple(record) for record in self.log),
@@ -170,8 +172,8 @@ class World:
         """Check the final state: every transaction ended as its client knows, and none hangs."""
         if self.state.transactions.first_undecided_offset is not None:
             raise Violation(f"a transaction hangs at offset {self.state.transactions.first_undecided_offset}")
-        if self.bench.state not in STATES_WITHOUT_TRANSACTION:
-            raise Violation(f"the coordinator waits: {self.bench.metadata}")
+        if self.coordinator.state not in STATES_WITHOUT_TRANSACTION:
+            raise Violation(f"the coordinator waits: {self.coordinator.metadata}")
         if len(self.outcomes) != len(self.scenario.versions):
             raise Violation(f"the client waits: {self.outcomes}")
         for record in self.log:
@@ -195,7 +197,7 @@ class World:
             return
         version = self.scenario.versions[number]
         if version < TRANSACTION_VERSION_2:
-            self._ask("add", lambda: self.bench.add(self.producer, A, version=version), self._produce)
+            self._ask("add", lambda: self.coordinator.add(self.producer, A, version=version), self._produce)
         else:
             self._produce(None)
 
@@ -233,14 +235,14 @@ class World:
             following = self.scenario.versions[number + 1 :]
             is_upgrade = bool(following) and version < TRANSACTION_VERSION_2 <= following[0]
             if version < TRANSACTION_VERSION_2 and (is_early or is_upgrade):
-                self._ask("initialize", lambda: self.bench.init(self.producer), self._next)
+                self._ask("initialize", lambda: self.coordinator.init(self.producer), self._next)
             else:
                 self._begin(number + 1)
 
         def end() -> ProducerIdAndEpoch:
-            known = len(self.bench.markings)
-            producer = self.bench.end(self.producer, is_commit, version)
-            for marking in self.bench.markings[known:]:
+            marking_count = len(self.coordinator.markings)
+            producer = self.coordinator.end(self.producer, is_commit, version)
+            for marking in self.coordinator.markings[marking_count:]:
                 self._transaction_of[id(marking)] = number
                 self._send_marker(marking)
             return producer
@@ -270,7 +272,7 @@ class World:
 
     def _wait(self, step: Step) -> None:
         # A client that tries again although nothing has changed would make runs endless.
-        (self._waiting if self.bench.state.is_prepared else self._bag).append(step)
+        (self._waiting if self.coordinator.state.is_prepared else self._bag).append(step)
 
     # The partition
 
@@ -296,9 +298,9 @@ class World:
         code = ErrorCode.NONE
         try:
             if sent.version >= TRANSACTION_VERSION_2:
-                self.bench.add(sent.producer, A)
+                self.coordinator.add(sent.producer, A)
             else:
-                (code,) = self.bench.verify(sent.producer, A)
+                (code,) = self.coordinator.verify(sent.producer, A)
         except KafkaError as error:
             code = error.code
 
@@ -359,7 +361,9 @@ class World:
             self._send(f"{self._name(marking)} is acknowledged", lambda: self._acknowledge(marking))
 
     def _acknowledge(self, marking: PreparedTransaction) -> None:
-        self.bench.write(self.bench.core.on_markers_written(marking, (A,), self.bench.now()))
+        self.coordinator.write(
+            self.coordinator.core.on_markers_written(marking, (A,), self.coordinator.now())
+        )
 
     # Faults
 
@@ -380,10 +384,10 @@ class World:
 
     def _fail_over(self) -> None:
         self._coordinator_epoch += 1
-        known = len(self.bench.markings)
-        number = self._transaction_of[id(self.bench.markings[-1])] if known else -1
-        self.bench.fail_over(self._coordinator_epoch)
-        for marking in self.bench.markings[known:]:
+        marking_count = len(self.coordinator.markings)
+        number = self._transaction_of[id(self.coordinator.markings[-1])] if marking_count else -1
+        self.coordinator.fail_over(self._coordinator_epoch)
+        for marking in self.coordinator.markings[marking_count:]:
             self._transaction_of[id(marking)] = number
             self._send_marker(marking)
 
@@ -394,10 +398,10 @@ def explore(scenario: Scenario) -> set[str]:
     Raises Violation with the steps that lead to it.
     """
     choices: list[int] = []
-    known: set[Hashable] = set()
+    fingerprints: set[Hashable] = set()
     names: set[str] = set()
     while True:
-        widths, run_names = _run(scenario, choices, known)
+        widths, run_names = _run(scenario, choices, fingerprints)
         names.update(run_names)
         # The next run takes the last choice that has another alternative.
         while widths and choices[-1] + 1 == widths[-1]:
@@ -408,26 +412,26 @@ def explore(scenario: Scenario) -> set[str]:
         choices[-1] += 1
 
 
-def _run(scenario: Scenario, choices: list[int], known: set[Hashable]) -> tuple[list[int], list[str]]:
+def _run(scenario: Scenario, choices: list[int], fingerprints: set[Hashable]) -> tuple[list[int], list[str]]:
     """Run by `choices`, which grow by the first alternative, until the end or to a known state."""
-    world = World(scenario)
+    scenario_run = ScenarioRun(scenario)
     widths: list[int] = []
     names: list[str] = []
     try:
-        while steps := world.steps():
+        while steps := scenario_run.steps():
             if len(widths) == len(choices):
                 choices.append(0)
             is_new = len(widths) + 1 == len(choices)
             step = steps[choices[len(widths)]]
             widths.append(len(steps))
             names.append(step.name)
-            world.run(step)
+            scenario_run.run(step)
             if is_new:
-                fingerprint = world.fingerprint()
-                if fingerprint in known:
+                fingerprint = scenario_run.fingerprint()
+                if fingerprint in fingerprints:
                     return widths, names
-                known.add(fingerprint)
-        world.check_end()
+                fingerprints.add(fingerprint)
+        scenario_run.check_end()
     except Violation as violation:
         raise Violation(f"{violation}\n  after {'; '.join(names)}") from violation
     return widths, names

@@ -8,8 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.network.scripted_broker import Answer, Seen, Silence
-from tests.support.network.scripted_coordinators import Coordinated, coordinated, in_turn, produced
+from tests.support.network.scripted_broker import Answer, ReceivedRequest, Silence
+from tests.support.network.scripted_coordinators import (
+    TransactionalBrokers,
+    in_turn,
+    produced,
+    transactional_brokers,
+)
 from tests.support.transactions.producers import ended
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError
@@ -21,12 +26,12 @@ LINGERING = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Coordinated]:
-    async with coordinated() as both:
+async def cluster() -> AsyncIterator[TransactionalBrokers]:
+    async with transactional_brokers() as both:
         yield both
 
 
-def written_values(cluster: Coordinated) -> bytes:
+def written_values(cluster: TransactionalBrokers) -> bytes:
     """Return the bytes of all batches that were sent."""
     return b"".join(
         bytes(data.records)
@@ -36,7 +41,7 @@ def written_values(cluster: Coordinated) -> bytes:
     )
 
 
-async def commit_that_fails(cluster: Coordinated, producer: Producer) -> asyncio.Task[None]:
+async def commit_that_fails(cluster: TransactionalBrokers, producer: Producer) -> asyncio.Task[None]:
     """Start to commit a transaction whose record the leader has refused, and return the commit's task."""
     cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     await producer.init_transactions()
@@ -49,7 +54,7 @@ async def commit_that_fails(cluster: Coordinated, producer: Producer) -> asyncio
 
 
 async def test_a_commit_aborted_by_another_task_is_not_reported_as_successful(
-    cluster: Coordinated,
+    cluster: TransactionalBrokers,
 ) -> None:
     async with cluster.producer() as producer:
         committing = await commit_that_fails(cluster, producer)
@@ -60,7 +65,7 @@ async def test_a_commit_aborted_by_another_task_is_not_reported_as_successful(
 
 
 async def test_a_commit_that_fails_during_close_is_not_reported_as_successful(
-    cluster: Coordinated,
+    cluster: TransactionalBrokers,
 ) -> None:
     async with cluster.producer() as producer:
         committing = await commit_that_fails(cluster, producer)
@@ -69,12 +74,12 @@ async def test_a_commit_that_fails_during_close_is_not_reported_as_successful(
 
 
 async def test_a_send_that_waits_during_an_abort_does_not_write_to_the_next_transaction(
-    cluster: Coordinated,
+    cluster: TransactionalBrokers,
 ) -> None:
     cluster.offer_version_2()
     is_known = False
 
-    def metadata(seen: Seen) -> Answer:
+    def metadata(request: ReceivedRequest) -> Answer:
         response = cluster.leader.metadata()
         return response if is_known else replace(response, topics=())
 
@@ -97,7 +102,9 @@ async def test_a_send_that_waits_during_an_abort_does_not_write_to_the_next_tran
     assert [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)] == [True]
 
 
-async def test_a_refused_record_ends_waiting_for_records_that_are_not_sent(cluster: Coordinated) -> None:
+async def test_a_refused_record_ends_waiting_for_records_that_are_not_sent(
+    cluster: TransactionalBrokers,
+) -> None:
     cluster.offer_version_2()
     async with cluster.producer(**LINGERING) as producer:
         await producer.init_transactions()
@@ -113,8 +120,8 @@ async def test_a_refused_record_ends_waiting_for_records_that_are_not_sent(clust
         await producer.flush()
 
 
-async def test_close_does_not_wait_for_a_producer_id(cluster: Coordinated) -> None:
-    cluster.coordinator.handlers[ApiKey.INIT_PRODUCER_ID] = lambda seen: Silence
+async def test_close_does_not_wait_for_a_producer_id(cluster: TransactionalBrokers) -> None:
+    cluster.coordinator.handlers[ApiKey.INIT_PRODUCER_ID] = lambda request: Silence
     producer = cluster.producer(max_block_ms=60_000)
     await producer.start()
     with pytest.raises(KafkaError, match="init_transactions did not complete within 20 ms"):
@@ -124,7 +131,7 @@ async def test_close_does_not_wait_for_a_producer_id(cluster: Coordinated) -> No
 
 
 async def test_the_exception_reports_that_the_transaction_could_not_be_aborted(
-    cluster: Coordinated,
+    cluster: TransactionalBrokers,
 ) -> None:
     cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(ended(ErrorCode.PRODUCER_FENCED))
     async with cluster.producer() as producer:
@@ -138,9 +145,9 @@ async def test_the_exception_reports_that_the_transaction_could_not_be_aborted(
 
 
 async def test_close_reports_a_transaction_with_unknown_result(
-    cluster: Coordinated, caplog: pytest.LogCaptureFixture
+    cluster: TransactionalBrokers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster.coordinator.handlers[ApiKey.END_TXN] = lambda seen: Silence
+    cluster.coordinator.handlers[ApiKey.END_TXN] = lambda request: Silence
     producer = cluster.producer()
     await producer.start()
     await producer.init_transactions()
@@ -155,7 +162,7 @@ async def test_close_reports_a_transaction_with_unknown_result(
 
 @pytest.mark.parametrize("fails", [False, True], ids=["ends", "fails"])
 async def test_a_context_whose_transaction_was_aborted_does_not_end_another_tasks_transaction(
-    cluster: Coordinated, fails: bool
+    cluster: TransactionalBrokers, fails: bool
 ) -> None:
     async with cluster.producer() as producer:
         await producer.init_transactions()

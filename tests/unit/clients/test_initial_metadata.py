@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.network.scripted_broker import ScriptedBroker, Seen, scripted_brokers
+from tests.support.network.scripted_broker import ReceivedRequest, ScriptedBroker, scripted_brokers
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.messages.metadata import MetadataResponse
 from tidelog.protocol.registry import ApiKey
@@ -10,11 +10,11 @@ from tidelog.protocol.registry import ApiKey
 
 async def test_a_node_without_known_brokers_is_retried() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.METADATA] = lambda seen: _empty_at_first(broker, seen)
+        broker.handlers[ApiKey.METADATA] = lambda request: _empty_at_first(broker, request)
         async with Admin(broker.address, retry_backoff_ms=1, retry_backoff_max_ms=1):
             assert len(broker.requests(ApiKey.METADATA)) == 3
 
 
-def _empty_at_first(broker: ScriptedBroker, _: Seen) -> MetadataResponse:
+def _empty_at_first(broker: ScriptedBroker, _: ReceivedRequest) -> MetadataResponse:
     is_early = len(broker.requests(ApiKey.METADATA)) < 3
     return MetadataResponse(brokers=(), topics=()) if is_early else broker.metadata()

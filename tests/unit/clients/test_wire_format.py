@@ -168,7 +168,7 @@ def test_the_other_group_requests_in_every_version(key: ApiKey) -> None:
 
 async def test_every_field_sent_by_a_producer_is_decoded() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = lambda seen: ProduceResponse(
+        broker.handlers[ApiKey.PRODUCE] = lambda request: ProduceResponse(
             responses=(
                 TopicProduceResponse(
                     name="tides", partition_responses=(PartitionProduceResponse(index=0, base_offset=3),)
@@ -180,8 +180,8 @@ async def test_every_field_sent_by_a_producer_is_decoded() -> None:
         assert written.offset == 3
         await asyncio.sleep(0)
         keys = set()
-        for seen in broker.seen:
-            header, _ = read_by_kio(seen.frame, seen.api_key, seen.version)
+        for request in broker.received_requests:
+            header, _ = read_by_kio(request.frame, request.api_key, request.version)
             assert header.client_id == "harbour-1"
-            keys.add(seen.api_key)
+            keys.add(request.api_key)
         assert keys == {ApiKey.API_VERSIONS, ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID, ApiKey.PRODUCE}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
-from tests.support.logs.log_managers import EVENTS, TOPIC_ID, create, found, started, write_checkpoint
+from tests.support.logs.log_managers import EVENTS, TOPIC_ID, create, existing_log, started, write_checkpoint
 from tests.support.logs.partition_logs import NOW_MS, append, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -45,7 +45,7 @@ class TestDamage:
     ) -> None:
         manager = self.damaged(disk)
         assert "/a/events-0/00000000000000000000.log: at byte 0" in caplog.text
-        assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]
+        assert values_of(existing_log(manager, TopicPartition("other", 0))) == ["b"]
         with pytest.raises(KafkaError, match=r"00000000000000000000\.log") as caught:
             create(manager)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -58,7 +58,7 @@ class TestDamage:
         write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         manager.shutdown(NOW_MS)
         disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
-        assert values_of(found(started(disk))) == ["a"]
+        assert values_of(existing_log(started(disk))) == ["a"]
 
     def test_a_corrupt_partition_can_be_deleted(self, disk: CrashFileSystem) -> None:
         manager = self.damaged(disk)
@@ -121,7 +121,7 @@ class TestDamage:
         except KafkaError as error:
             manager.directories.disk_failed(first, error)
         assert manager.get(EVENTS) is None
-        assert found(manager, TopicPartition("other", 0)) is second
+        assert existing_log(manager, TopicPartition("other", 0)) is second
         assert "/a goes offline: fsync of /a/events-0" in caplog.text
         for refused in (lambda: append(first, "more"), lambda: create(manager)):
             with pytest.raises(KafkaError) as caught:
@@ -158,10 +158,10 @@ class TestDamage:
         disk.open("/a/events-0/00000000000000000000.log", create=False).truncate(0)
         manager = started(disk, "/a")
         assert "00000000000000000000.log is empty, but" in caplog.text
-        log = found(manager)
+        log = existing_log(manager)
         append(log, "c", timestamps=NOW_MS - 5)
         manager.shutdown(NOW_MS)
-        log = found(started(disk, "/a"))
+        log = existing_log(started(disk, "/a"))
         assert values_of(log) == ["c"]
         assert run_steps(log.timestamps.first_record_from(NOW_MS - 9)) == (NOW_MS - 5, 0, 0)
 
@@ -180,12 +180,12 @@ class TestDamage:
             write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         disk.flip_bit(log.segments.active.file.path, end * 8 + 17)
         manager = started(disk, "/a")
-        assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]
+        assert values_of(existing_log(manager, TopicPartition("other", 0))) == ["b"]
         assert f"at byte {end}: offset 2199023255553 is too far from 0" in caplog.text
         if is_flushed:
             assert manager.get(EVENTS) is None
         else:
-            assert values_of(found(manager)) == ["a"]
+            assert values_of(existing_log(manager)) == ["a"]
 
     def test_an_unexpected_error_at_opening_does_not_affect_other_partitions(
         self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
@@ -206,7 +206,7 @@ class TestDamage:
         with pytest.raises(KafkaError, match="a bug") as caught:
             create(manager)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert values_of(found(manager, TopicPartition("other", 0))) == ["b"]
+        assert values_of(existing_log(manager, TopicPartition("other", 0))) == ["b"]
 
     def test_an_unexpected_error_at_closing_does_not_affect_other_logs(
         self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
@@ -226,7 +226,7 @@ class TestDamage:
             manager.shutdown(NOW_MS)
         assert not disk.exists("/a/.kafka_cleanshutdown")
         assert disk.exists("/b/.kafka_cleanshutdown")
-        assert values_of(found(started(disk))) == ["a"]
+        assert values_of(existing_log(started(disk))) == ["a"]
 
 
 def test_a_lost_recovery_point_loses_nothing_of_a_log_that_is_no_longer_compacted(
@@ -243,7 +243,7 @@ def test_a_lost_recovery_point_loses_nothing_of_a_log_that_is_no_longer_compacte
     manager.shutdown(NOW_MS)
     for name in (RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN):
         disk.unlink(f"/a/{name}")
-    reopened = found(started(disk))
+    reopened = existing_log(started(disk))
     assert not reopened.config.is_compacted
     reopened.advance_high_watermark(reopened.log_end_offset)
     assert read_log(reopened) == before

@@ -14,7 +14,7 @@ from tests.support.logs.log_managers import (
     EVENTS,
     TOPIC_ID,
     create,
-    found,
+    existing_log,
     remove_deleted_files,
     started,
     write_checkpoint,
@@ -124,7 +124,7 @@ class TestRemovalOfManyPartitions:
         manager.delete_all(deleted_partitions, NOW_MS)
         renames = len(deleted_partitions)
         assert disk.operation_count - before <= renames + 20
-        assert list(manager.logs) == [found(manager)]
+        assert list(manager.logs) == [existing_log(manager)]
         manager.shutdown(NOW_MS)
         assert [log.topic_partition for log in started(disk, "/a").logs] == [EVENTS]
 
@@ -173,8 +173,8 @@ class TestRemovalOfManyPartitions:
         metadata.truncate(0)
         metadata.append(text)
         manager = started(disk, "/a")
-        assert found(manager).size_bytes == whole
-        assert found(manager).log_end_offset == 1
+        assert existing_log(manager).size_bytes == whole
+        assert existing_log(manager).log_end_offset == 1
 
     def test_kafka_15352_retention_of_many_logs_writes_one_checkpoint_before_any_deletion(
         self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch

@@ -16,7 +16,7 @@ from tests.support.disks.crash_images import Survival
 from tests.support.disks.descriptor_shortage import ShortOfDescriptors
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, roll
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import EVENTS, TOPIC_ID, found, started
+from tests.support.logs.log_managers import EVENTS, TOPIC_ID, existing_log, started
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
@@ -71,7 +71,7 @@ class ShortageFixture:
 
     @property
     def log(self) -> PartitionLog:
-        return found(self.manager)
+        return existing_log(self.manager)
 
     def create(self) -> None:
         def create() -> PartitionLog:
@@ -171,10 +171,10 @@ def check(fixture: ShortageFixture, moment: str, expected: list[str]) -> None:
     fixture.checkpoint_all()
     lost = fixture.disk.crash(Survival.LOSE_UNSYNCED)
     for manager in (started(lost, "/a"), started(fixture.disk, "/a")):
-        assert visible(found(manager)) == expected, moment
-        check_log(found(manager))
+        assert visible(existing_log(manager)) == expected, moment
+        check_log(existing_log(manager))
         manager.shutdown(NOW_MS)
-    again = found(started(fixture.disk, "/a"))
+    again = existing_log(started(fixture.disk, "/a"))
     assert visible(again) == expected, moment
     assert again.leader_epochs.entries == fixture.log.leader_epochs.entries, moment
 

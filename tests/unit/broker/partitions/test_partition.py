@@ -114,7 +114,7 @@ def test_a_caught_up_follower_is_proposed_once_and_joins_on_confirmation() -> No
     shared.append(2)
     shared.fetch(THIRD, 0)
     shared.fetch(THIRD, 2)
-    (proposed,) = shared.replicas.proposals.made
+    (proposed,) = shared.replicas.proposals.history
     assert [tuple(member) for member in proposed[1].members] == [(1, 101), (2, 102), (3, 103)]
     shared.fetch(SECOND, 2)
     assert shared.replicas.proposals.commit() == (1, 2, 3)
@@ -125,10 +125,10 @@ def test_a_caught_up_follower_is_proposed_once_and_joins_on_confirmation() -> No
 def test_a_refused_isr_change_is_proposed_again_by_the_next_fetch() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(THIRD, 0)
-    partition, proposal = shared.replicas.proposals.made[0]
+    partition, proposal = shared.replicas.proposals.history[0]
     assert not partition.on_isr_response(proposal, ErrorCode.INELIGIBLE_REPLICA)
     shared.fetch(THIRD, 0)
-    assert len(shared.replicas.proposals.made) == 2
+    assert len(shared.replicas.proposals.history) == 2
     assert shared.replicas.leadership.failed_isr_updates == 1
 
 
@@ -136,7 +136,7 @@ async def test_records_delayed_by_a_follower_are_acknowledged_when_it_leaves() -
     """Nobody else would tell those who wait: the high watermark is past their records, and moves no more."""
     shared = Shared(isr=(1,))
     shared.fetch(SECOND, 0)
-    partition, proposal = shared.replicas.proposals.made[0]
+    partition, proposal = shared.replicas.proposals.history[0]
     partition.on_isr_response(proposal, ErrorCode.INELIGIBLE_REPLICA)
     shared.append(2, acks=ACKS_ALL)
     assert shared.high_watermark == 0
@@ -155,7 +155,7 @@ async def test_records_delayed_by_a_joining_follower_are_committed_when_it_is_re
     waiting = shared.replicas.leadership.commits.wait(shared.partition, 2)
     shared.replicas.register(SECOND, fenced=True)
     assert not waiting.done()
-    partition, proposal = shared.replicas.proposals.made[0]
+    partition, proposal = shared.replicas.proposals.history[0]
     partition.on_isr_response(proposal, ErrorCode.INELIGIBLE_REPLICA)
     assert waiting.done()
 
@@ -163,7 +163,7 @@ async def test_records_delayed_by_a_joining_follower_are_committed_when_it_is_re
 def test_an_unexpected_error_of_the_controller_is_retried() -> None:
     shared = Shared(isr=(1, 2))
     shared.fetch(THIRD, 0)
-    partition, proposal = shared.replicas.proposals.made[0]
+    partition, proposal = shared.replicas.proposals.history[0]
     assert partition.on_isr_response(proposal, ErrorCode.UNKNOWN_SERVER_ERROR)
     assert partition.pending_isr is proposal
 
@@ -173,7 +173,7 @@ def test_kip_841_a_fenced_broker_is_not_proposed() -> None:
     record = BrokerRegistrationChangeRecord(broker_id=THIRD, broker_epoch=103, fenced=1)
     shared.replicas.replay(record)
     shared.fetch(THIRD, 0)
-    assert shared.replicas.proposals.made == []
+    assert shared.replicas.proposals.history == []
 
 
 def test_kip_903_a_stale_broker_epoch_is_refused() -> None:
@@ -181,7 +181,7 @@ def test_kip_903_a_stale_broker_epoch_is_refused() -> None:
     with pytest.raises(KafkaError) as refused:
         shared.fetch(THIRD, 0, epoch=50)
     assert code(refused) is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert shared.replicas.proposals.made == []
+    assert shared.replicas.proposals.history == []
 
 
 def test_a_lagging_follower_leaves_the_isr_and_its_records_are_committed() -> None:

@@ -101,7 +101,7 @@ async def test_many_partitions_share_one_connection_and_one_session(pair: Replic
         pair.append(TopicPartition("t", index), "x" * 100)
     await eventually(lambda: all(pair.are_equal(TopicPartition("t", index)) for index in range(20)))
     (connection,) = pair.connections
-    fetches = [each for each in connection.asked if isinstance(each, FetchRequest)]
+    fetches = [each for each in connection.requests if isinstance(each, FetchRequest)]
     assert [each.session_epoch for each in fetches[:2]] == [0, 1]
 
 

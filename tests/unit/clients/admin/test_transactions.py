@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.network.scripted_broker import ScriptedBroker, Seen, scripted_brokers
+from tests.support.network.scripted_broker import ReceivedRequest, ScriptedBroker, scripted_brokers
 from tidelog.clients.admin.admin import Admin, TransactionDescription, TransactionListing
 from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -38,13 +38,13 @@ async def brokers() -> AsyncIterator[list[ScriptedBroker]]:
     """Yield two brokers; the second one coordinates every transactional id."""
     async with scripted_brokers(2) as pair:
         for broker in pair:
-            broker.handlers[ApiKey.FIND_COORDINATOR] = lambda seen: coordinated_by(pair[1], seen)
+            broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request: coordinated_by(pair[1], request)
         yield pair
 
 
-def coordinated_by(broker: ScriptedBroker, seen: Seen) -> FindCoordinatorResponse:
-    assert seen.message.key_type == TRANSACTION_KEY_TYPE
-    [key] = seen.message.coordinator_keys
+def coordinated_by(broker: ScriptedBroker, request: ReceivedRequest) -> FindCoordinatorResponse:
+    assert request.message.key_type == TRANSACTION_KEY_TYPE
+    [key] = request.message.coordinator_keys
     return FindCoordinatorResponse(
         coordinators=(Coordinator(key=key, node_id=broker.node_id, host="127.0.0.1", port=broker.port),)
     )
@@ -66,7 +66,7 @@ def described(code: ErrorCode = ErrorCode.NONE, **fields: Any) -> DescribeTransa
 
 async def test_a_transaction_is_described_by_its_coordinator(brokers: list[ScriptedBroker]) -> None:
     answers = [described(ErrorCode.NOT_COORDINATOR), described(), described(transaction_start_time_ms=-1)]
-    brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda seen: answers.pop(0)
+    brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda request: answers.pop(0)
     async with Admin(brokers[0].address, retry_backoff_ms=1) as admin:
         found = (await admin.describe_transactions(["gauge"]))["gauge"]
         idle = (await admin.describe_transactions(["gauge"]))["gauge"]
@@ -84,7 +84,7 @@ async def test_a_transaction_is_described_by_its_coordinator(brokers: list[Scrip
 
 
 async def test_an_unknown_transactional_id_has_its_own_error(brokers: list[ScriptedBroker]) -> None:
-    brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda seen: described(
+    brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda request: described(
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     )
     async with Admin(brokers[0].address) as admin:
@@ -97,8 +97,8 @@ async def test_transactions_of_all_brokers_are_listed_with_filters(brokers: list
         listed = Listed(transactional_id=name, producer_id=7, transaction_state="Ongoing")
         return ListTransactionsResponse(transaction_states=(listed,))
 
-    brokers[0].handlers[ApiKey.LIST_TRANSACTIONS] = lambda seen: one("a")
-    brokers[1].handlers[ApiKey.LIST_TRANSACTIONS] = lambda seen: one("b")
+    brokers[0].handlers[ApiKey.LIST_TRANSACTIONS] = lambda request: one("a")
+    brokers[1].handlers[ApiKey.LIST_TRANSACTIONS] = lambda request: one("b")
     async with Admin(brokers[0].address) as admin:
         found = await admin.list_transactions(
             states=["Ongoing"], producer_ids=[7], duration_ms=5, pattern="[ab]"
@@ -117,7 +117,7 @@ async def test_transactions_of_all_brokers_are_listed_with_filters(brokers: list
 async def test_a_filter_that_a_broker_does_not_support_is_refused() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.LIST_TRANSACTIONS] = 0
-        broker.handlers[ApiKey.LIST_TRANSACTIONS] = lambda seen: ListTransactionsResponse()
+        broker.handlers[ApiKey.LIST_TRANSACTIONS] = lambda request: ListTransactionsResponse()
         async with Admin(broker.address) as admin:
             assert await admin.list_transactions() == {}
             for filters in ({"duration_ms": 5}, {"pattern": "a"}):
@@ -128,7 +128,7 @@ async def test_a_filter_that_a_broker_does_not_support_is_refused() -> None:
 
 async def test_an_unknown_state_is_refused_by_name() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.LIST_TRANSACTIONS] = lambda seen: ListTransactionsResponse(
+        broker.handlers[ApiKey.LIST_TRANSACTIONS] = lambda request: ListTransactionsResponse(
             unknown_state_filters=("Sleeping",)
         )
         async with Admin(broker.address) as admin:
@@ -143,7 +143,7 @@ async def test_fence_producers_retries_until_the_open_transaction_is_aborted(
         InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS),
         InitProducerIdResponse(producer_id=7, producer_epoch=4),
     ]
-    brokers[1].handlers[ApiKey.INIT_PRODUCER_ID] = lambda seen: answers.pop(0)
+    brokers[1].handlers[ApiKey.INIT_PRODUCER_ID] = lambda request: answers.pop(0)
     async with Admin(brokers[0].address, retry_backoff_ms=1) as admin:
         assert await admin.fence_producers(["gauge"]) == {"gauge": (7, 4)}
     requested = brokers[1].requests(ApiKey.INIT_PRODUCER_ID)
@@ -158,7 +158,7 @@ async def test_a_hanging_transaction_is_aborted_at_the_leader() -> None:
 
     codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.WRITE_TXN_MARKERS] = lambda seen: marked(codes.pop(0))
+        broker.handlers[ApiKey.WRITE_TXN_MARKERS] = lambda request: marked(codes.pop(0))
         async with Admin(broker.address, retry_backoff_ms=1) as admin:
             await admin.abort_transaction(P0, 7, 3, -1)
             with pytest.raises(KafkaError) as caught:

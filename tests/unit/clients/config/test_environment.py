@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.loops.unhandled import Unhandled
+from tests.support.loops.unhandled import UnhandledErrors
 from tidelog.clients.config.environment import SystemEnvironment
 
 UNKNOWN_NAME = "no-such-host.invalid"
@@ -18,7 +18,7 @@ UNKNOWN_NAME = "no-such-host.invalid"
 @on_both_loops
 async def test_a_cancelled_lookup_that_fails_later_is_not_logged() -> None:
     loop = asyncio.get_running_loop()
-    unhandled = Unhandled(loop)
+    unhandled = UnhandledErrors(loop)
     connecting = loop.create_task(SystemEnvironment().connect(asyncio.Protocol, UNKNOWN_NAME, 1, None))
     await asyncio.sleep(0)
     connecting.cancel()

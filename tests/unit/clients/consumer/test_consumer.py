@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.network.scripted_broker import Answer, Close, ScriptedBroker, Seen, scripted_brokers
+from tests.support.network.scripted_broker import (
+    Answer,
+    Close,
+    ReceivedRequest,
+    ScriptedBroker,
+    scripted_brokers,
+)
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -59,15 +65,15 @@ def offset_of(request: object) -> int | None:
     return None
 
 
-def log(*batches: bytes, until: int, session_id: int = 0) -> Callable[[Seen], Answer]:
+def log(*batches: bytes, until: int, session_id: int = 0) -> Callable[[ReceivedRequest], Answer]:
     """Handle fetches as a leader with one record per batch, from offset 0.
 
     With a `session_id` it supports fetch sessions.
     """
     position = {"offset": 0}
 
-    def handler(seen: Seen) -> Answer:
-        offset = offset_of(seen.message)
+    def handler(request: ReceivedRequest) -> Answer:
+        offset = offset_of(request.message)
         if offset is not None:
             position["offset"] = offset
         at = position["offset"]
@@ -109,17 +115,17 @@ async def read(consumer: Consumer, count: int) -> list[int]:
 async def test_polling_continues_after_lost_connections_and_sessions() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
-        broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: listed(0)
         leader = log(*(batch(number) for number in range(30)), until=30, session_id=7)
         turn = iter(range(10_000))
 
-        def flaky(seen: Seen) -> Answer:
+        def flaky(request: ReceivedRequest) -> Answer:
             number = next(turn)
             if number % 7 == 3:
                 return Close
             if number % 7 == 5:
                 return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-            return leader(seen)
+            return leader(request)
 
         broker.handlers[ApiKey.FETCH] = flaky
         async with quick(broker) as consumer:
@@ -132,9 +138,9 @@ async def test_polling_continues_after_lost_connections_and_sessions() -> None:
 async def test_a_new_leader_epoch_is_validated_before_fetching() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
-        broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: listed(0)
         broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2), until=2)
-        broker.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = lambda seen: epoch_end(1, 2)
+        broker.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = lambda request: epoch_end(1, 2)
         async with quick(broker) as consumer:
             consumer.assign([P0])
             assert await read(consumer, 2) == [0, 1]
@@ -147,15 +153,15 @@ async def test_a_new_leader_epoch_is_validated_before_fetching() -> None:
         assert (requested.leader_epoch, requested.current_leader_epoch) == (1, 2)
 
 
-def fenced_once(handler: Callable[[Seen], Answer]) -> Callable[[Seen], Answer]:
+def fenced_once(handler: Callable[[ReceivedRequest], Answer]) -> Callable[[ReceivedRequest], Answer]:
     """Respond with FENCED_LEADER_EPOCH to fetches of an older epoch, as the new leader does."""
 
-    def fence(seen: Seen) -> Answer:
-        for topic in seen.message.topics:
+    def fence(request: ReceivedRequest) -> Answer:
+        for topic in request.message.topics:
             for partition in topic.partitions:
                 if partition.current_leader_epoch < 2:
                     return fetched(error=ErrorCode.FENCED_LEADER_EPOCH)
-        return handler(seen)
+        return handler(request)
 
     return fence
 
@@ -163,9 +169,9 @@ def fenced_once(handler: Callable[[Seen], Answer]) -> Callable[[Seen], Answer]:
 async def truncated(broker: ScriptedBroker, consumer: Consumer) -> None:
     """Read offsets 0-2 of epoch 1; then replace the leader by one that has only offset 0 of epoch 1."""
     broker.versions[ApiKey.FETCH] = 12
-    broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
+    broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: listed(0)
     broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2), until=3)
-    broker.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = lambda seen: epoch_end(1, 1)
+    broker.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = lambda request: epoch_end(1, 1)
     consumer.assign([P0])
     assert await read(consumer, 3) == [0, 1, 2]
     broker.leader_epoch = 2
@@ -199,7 +205,9 @@ async def test_a_lookup_with_a_retriable_error_is_repeated() -> None:
             ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="tides", partitions=(unavailable,)),)),
             listed(1),
         ]
-        broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: answers.pop(0) if len(answers) > 1 else answers[0]
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: (
+            answers.pop(0) if len(answers) > 1 else answers[0]
+        )
         broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)
         async with quick(broker) as consumer:
             consumer.assign([P0])
@@ -209,7 +217,7 @@ async def test_a_lookup_with_a_retriable_error_is_repeated() -> None:
 async def test_a_response_in_flight_during_a_seek_is_discarded() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
-        broker.handlers[ApiKey.LIST_OFFSETS] = lambda seen: listed(0)
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: listed(0)
         broker.handlers[ApiKey.FETCH] = log(*(batch(number) for number in range(20)), until=20)
         async with quick(broker) as consumer:
             consumer.assign([P0])
@@ -225,7 +233,7 @@ async def test_the_partition_reader_continues_after_lost_connections_and_ends_in
         broker.versions[ApiKey.FETCH] = 12
         leader = log(*(batch(number) for number in range(10)), until=10)
         turn = iter(range(1_000))
-        broker.handlers[ApiKey.FETCH] = lambda seen: Close if next(turn) % 3 == 1 else leader(seen)
+        broker.handlers[ApiKey.FETCH] = lambda request: Close if next(turn) % 3 == 1 else leader(request)
         options: dict[str, Any] = {
             "retry_backoff_ms": 5,
             "reconnect_backoff_ms": 5,
@@ -245,14 +253,14 @@ def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
     """Commit offset 1 of group "g"; the first `times` OffsetFetch requests meet an open transaction."""
     codes = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * times + [ErrorCode.NONE]
 
-    def committed(seen: Seen) -> OffsetFetchResponse:
+    def committed(request: ReceivedRequest) -> OffsetFetchResponse:
         code = codes.pop(0) if len(codes) > 1 else codes[0]
         at = OffsetFetchResponsePartitions(partition_index=0, committed_offset=1, error_code=code)
         topic = OffsetFetchResponseTopics(name="tides", partitions=(at,))
         return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g", topics=(topic,)),))
 
     found = Coordinator(key="g", node_id=1, host="127.0.0.1", port=broker.port)
-    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda seen: FindCoordinatorResponse(coordinators=(found,))
+    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request: FindCoordinatorResponse(coordinators=(found,))
     broker.handlers[ApiKey.OFFSET_FETCH] = committed
     broker.versions[ApiKey.FETCH] = 12
     broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)

@@ -12,8 +12,8 @@ from tests.support.loops.yields import loop_iterations
 from tests.support.network.scripted_broker import (
     Answer,
     Close,
+    ReceivedRequest,
     ScriptedBroker,
-    Seen,
     Silence,
     scripted_brokers,
 )
@@ -38,11 +38,11 @@ def produced(offset: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: objec
     return ProduceResponse(responses=(TopicProduceResponse(name="tides", partition_responses=(entry,)),))
 
 
-def in_turn(*answers: Answer) -> Callable[[Seen], Answer]:
+def in_turn(*answers: Answer) -> Callable[[ReceivedRequest], Answer]:
     """Return these responses one after the other, then the last one repeatedly."""
     left = list(answers)
 
-    def handler(seen: Seen) -> Answer:
+    def handler(request: ReceivedRequest) -> Answer:
         return left.pop(0) if len(left) > 1 else left[0]
 
     return handler
@@ -100,7 +100,7 @@ async def test_current_leader_in_a_response_is_used_for_the_retry() -> None:
 async def test_metadata_is_refreshed_after_a_leader_change() -> None:
     async with scripted_brokers(2) as [old, new]:
 
-        def refuse(seen: Seen) -> Answer:
+        def refuse(request: ReceivedRequest) -> Answer:
             for broker in (old, new):
                 broker.leaders[0] = 2
                 broker.leader_epoch = 2
@@ -129,7 +129,7 @@ async def test_at_most_five_requests_are_in_flight_and_their_order_is_kept() -> 
 
 async def test_send_waits_for_a_full_buffer_and_then_fails() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
         options = {"batch_size": 1_000, "buffer_memory": 2_000, "max_block_ms": 100}
         producer = quick(broker, **options)
         await producer.start()
@@ -145,7 +145,7 @@ async def test_send_waits_for_a_full_buffer_and_then_fails() -> None:
 async def test_senders_waiting_for_memory_continue_in_order() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
-        broker.handlers[ApiKey.PRODUCE] = lambda seen: produced(next(offset))
+        broker.handlers[ApiKey.PRODUCE] = lambda request: produced(next(offset))
         async with quick(broker, batch_size=200, buffer_memory=400) as producer:
 
             async def send(number: int) -> int:
@@ -157,7 +157,7 @@ async def test_senders_waiting_for_memory_continue_in_order() -> None:
 async def test_a_refused_sender_lets_the_next_waiting_one_continue() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
-        broker.handlers[ApiKey.PRODUCE] = lambda seen: produced(next(offset))
+        broker.handlers[ApiKey.PRODUCE] = lambda request: produced(next(offset))
         async with quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000) as producer:
             await producer.send("tides", b"x" * 800)
             values: list[object] = [b"x" * 800, "no bytes", b"x" * 800, b"x" * 1_000, b"x" * 800]
@@ -175,7 +175,7 @@ async def test_a_refused_sender_lets_the_next_waiting_one_continue() -> None:
 
 async def test_close_fails_all_senders_that_wait_for_memory() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
         producer = quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000)
         await producer.start()
         await producer.send("tides", b"x" * 800)
@@ -264,7 +264,7 @@ async def test_close_sends_buffered_records() -> None:
 
 async def test_a_cancelled_close_leaves_no_task() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
         before = asyncio.all_tasks()
         producer = quick(broker)
         await producer.start()
@@ -291,7 +291,7 @@ async def test_an_error_in_the_application_does_not_lose_sent_records() -> None:
 
 async def test_a_cancelled_application_does_not_wait_for_deliveries() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = lambda seen: Silence
+        broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
         async with asyncio.timeout(5):
             with pytest.raises(asyncio.CancelledError):
                 async with quick(broker) as producer:

@@ -7,8 +7,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.network.scripted_broker import Answer, Close, Seen, Silence
-from tests.support.network.scripted_coordinators import GROUP, P0, Coordinated, coordinated, in_turn, produced
+from tests.support.network.scripted_broker import Answer, Close, ReceivedRequest, Silence
+from tests.support.network.scripted_coordinators import (
+    GROUP,
+    P0,
+    TransactionalBrokers,
+    in_turn,
+    produced,
+    transactional_brokers,
+)
 from tests.support.transactions.producers import ended, offsets_committed
 from tests.support.waiting import eventually
 from tidelog.clients.config.options import ConfigError
@@ -21,13 +28,13 @@ from tidelog.protocol.registry import ApiKey
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Coordinated]:
-    async with coordinated() as both:
+async def cluster() -> AsyncIterator[TransactionalBrokers]:
+    async with transactional_brokers() as both:
         yield both
 
 
 async def test_before_version_2_partitions_and_groups_are_added_to_the_transaction(
-    cluster: Coordinated,
+    cluster: TransactionalBrokers,
 ) -> None:
     async with cluster.producer() as producer:
         await producer.init_transactions()
@@ -35,22 +42,22 @@ async def test_before_version_2_partitions_and_groups_are_added_to_the_transacti
             written = await producer.send("tides", b"high")
             await producer.send_offsets_to_transaction({P0: 5}, GROUP)
         assert written.done()
-    [produce] = [seen for seen in cluster.leader.seen if seen.api_key == ApiKey.PRODUCE]
+    [produce] = [request for request in cluster.leader.received_requests if request.api_key == ApiKey.PRODUCE]
     assert (produce.version, produce.message.transactional_id) == (11, "gauge")
     header = read_header(produce.message.topic_data[0].partition_data[0].records)
     assert header.is_transactional and (header.producer_id, header.producer_epoch) == (7, 0)
-    versions = {api: cluster.asked(api)[0][0] for api in (24, 25, 26, 28)}
+    versions = {api: cluster.versions_and_epochs(api)[0][0] for api in (24, 25, 26, 28)}
     assert versions == {24: 3, 25: 4, 26: 4, 28: 4}
     lookups = {
-        (seen.message.coordinator_keys, seen.message.key_type)
+        (request.message.coordinator_keys, request.message.key_type)
         for broker in (cluster.leader, cluster.coordinator)
-        for seen in broker.seen
-        if seen.api_key == ApiKey.FIND_COORDINATOR
+        for request in broker.received_requests
+        if request.api_key == ApiKey.FIND_COORDINATOR
     }
     assert lookups == {(("gauge",), TRANSACTION_KEY_TYPE), (("harbour",), 0)}
 
 
-async def test_with_version_2_the_coordinator_gets_only_the_end(cluster: Coordinated) -> None:
+async def test_with_version_2_the_coordinator_gets_only_the_end(cluster: TransactionalBrokers) -> None:
     cluster.offer_version_2()
     async with cluster.producer() as producer:
         await producer.init_transactions()
@@ -58,14 +65,20 @@ async def test_with_version_2_the_coordinator_gets_only_the_end(cluster: Coordin
             async with producer.transaction():
                 await producer.send("tides", b"high")
                 await producer.send_offsets_to_transaction({P0: 5}, GROUP)
-    produced = [seen for seen in cluster.leader.seen if seen.api_key == ApiKey.PRODUCE]
-    assert [seen.version for seen in produced] == [12, 12], "13 needs topic ids, which this broker lacks"
-    assert cluster.asked(ApiKey.ADD_PARTITIONS_TO_TXN) == cluster.asked(ApiKey.ADD_OFFSETS_TO_TXN) == []
-    assert cluster.asked(ApiKey.TXN_OFFSET_COMMIT) == [(5, 0), (5, 1)]
-    assert cluster.asked(ApiKey.END_TXN) == [(5, 0), (5, 1)]
+    produced = [request for request in cluster.leader.received_requests if request.api_key == ApiKey.PRODUCE]
+    assert [request.version for request in produced] == [12, 12], (
+        "13 needs topic ids, which this broker lacks"
+    )
+    assert (
+        cluster.versions_and_epochs(ApiKey.ADD_PARTITIONS_TO_TXN)
+        == cluster.versions_and_epochs(ApiKey.ADD_OFFSETS_TO_TXN)
+        == []
+    )
+    assert cluster.versions_and_epochs(ApiKey.TXN_OFFSET_COMMIT) == [(5, 0), (5, 1)]
+    assert cluster.versions_and_epochs(ApiKey.END_TXN) == [(5, 0), (5, 1)]
 
 
-async def test_a_commit_does_not_linger(cluster: Coordinated) -> None:
+async def test_a_commit_does_not_linger(cluster: TransactionalBrokers) -> None:
     async with cluster.producer(linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
         await producer.init_transactions()
         producer.begin_transaction()
@@ -75,7 +88,7 @@ async def test_a_commit_does_not_linger(cluster: Coordinated) -> None:
 
 
 async def test_a_commit_without_response_is_repeated_with_the_same_epoch(
-    cluster: Coordinated,
+    cluster: TransactionalBrokers,
 ) -> None:
     cluster.offer_version_2()
     cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(Close, ended(ErrorCode.NONE, 7, 1))
@@ -83,10 +96,10 @@ async def test_a_commit_without_response_is_repeated_with_the_same_epoch(
         await producer.init_transactions()
         async with producer.transaction():
             await producer.send("tides", b"high")
-    assert cluster.asked(ApiKey.END_TXN) == [(5, 0), (5, 0)]
+    assert cluster.versions_and_epochs(ApiKey.END_TXN) == [(5, 0), (5, 0)]
 
 
-async def test_before_version_2_a_lost_response_raises_the_epoch(cluster: Coordinated) -> None:
+async def test_before_version_2_a_lost_response_raises_the_epoch(cluster: TransactionalBrokers) -> None:
     # KAFKA-17754
     cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(Close, ended())
     async with cluster.producer() as producer:
@@ -94,11 +107,11 @@ async def test_before_version_2_a_lost_response_raises_the_epoch(cluster: Coordi
         for _ in range(2):
             async with producer.transaction():
                 await producer.send("tides", b"high")
-    assert cluster.asked(ApiKey.END_TXN) == [(4, 0), (4, 0), (4, 1)]
-    assert cluster.asked(ApiKey.INIT_PRODUCER_ID) == [(5, -1), (5, 0)]
+    assert cluster.versions_and_epochs(ApiKey.END_TXN) == [(4, 0), (4, 0), (4, 1)]
+    assert cluster.versions_and_epochs(ApiKey.INIT_PRODUCER_ID) == [(5, -1), (5, 0)]
 
 
-async def test_a_moved_coordinator_is_looked_up_again(cluster: Coordinated) -> None:
+async def test_a_moved_coordinator_is_looked_up_again(cluster: TransactionalBrokers) -> None:
     cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(ended(ErrorCode.NOT_COORDINATOR), ended())
     async with cluster.producer() as producer:
         await producer.init_transactions()
@@ -108,7 +121,7 @@ async def test_a_moved_coordinator_is_looked_up_again(cluster: Coordinated) -> N
     assert sum(len(broker.requests(ApiKey.FIND_COORDINATOR)) for broker in brokers) == 2
 
 
-async def test_an_exception_aborts_and_fails_unsent_records(cluster: Coordinated) -> None:
+async def test_an_exception_aborts_and_fails_unsent_records(cluster: TransactionalBrokers) -> None:
     async with cluster.producer(linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
         await producer.init_transactions()
         with pytest.raises(ZeroDivisionError):
@@ -123,7 +136,7 @@ async def test_an_exception_aborts_and_fails_unsent_records(cluster: Coordinated
     assert len(cluster.leader.requests(ApiKey.PRODUCE)) == 1
 
 
-async def test_a_cancelled_task_aborts_its_transaction(cluster: Coordinated) -> None:
+async def test_a_cancelled_task_aborts_its_transaction(cluster: TransactionalBrokers) -> None:
     async with cluster.producer() as producer:
         await producer.init_transactions()
         is_open = asyncio.Event()
@@ -144,12 +157,12 @@ async def test_a_cancelled_task_aborts_its_transaction(cluster: Coordinated) -> 
 
 
 async def test_a_cancelled_commit_continues_and_a_second_call_returns_its_result(
-    cluster: Coordinated,
+    cluster: TransactionalBrokers,
 ) -> None:
     is_asked = asyncio.Event()
     answers: list[Answer] = [Silence, ended()]
 
-    def end(seen: Seen) -> Answer:
+    def end(request: ReceivedRequest) -> Answer:
         is_asked.set()
         return answers.pop(0)
 
@@ -171,7 +184,7 @@ async def test_a_cancelled_commit_continues_and_a_second_call_returns_its_result
     assert all(request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN))
 
 
-async def test_a_timed_out_commit_can_be_awaited_again(cluster: Coordinated) -> None:
+async def test_a_timed_out_commit_can_be_awaited_again(cluster: TransactionalBrokers) -> None:
     cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(
         *[ended(ErrorCode.CONCURRENT_TRANSACTIONS)] * 20, ended()
     )
@@ -187,7 +200,7 @@ async def test_a_timed_out_commit_can_be_awaited_again(cluster: Coordinated) -> 
 
 
 async def test_a_refused_batch_fails_the_commit_and_the_transaction_is_aborted(
-    cluster: Coordinated,
+    cluster: TransactionalBrokers,
 ) -> None:
     cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(
         produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED), produced()
@@ -202,10 +215,10 @@ async def test_a_refused_batch_fails_the_commit_and_the_transaction_is_aborted(
             await producer.send("tides", b"low")
     committed = [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)]
     assert committed == [False, True]
-    assert cluster.asked(ApiKey.INIT_PRODUCER_ID) == [(5, -1), (5, 0)]
+    assert cluster.versions_and_epochs(ApiKey.INIT_PRODUCER_ID) == [(5, -1), (5, 0)]
 
 
-async def test_an_oversized_record_fails_the_commit(cluster: Coordinated) -> None:
+async def test_an_oversized_record_fails_the_commit(cluster: TransactionalBrokers) -> None:
     async with cluster.producer() as producer:
         await producer.init_transactions()
         producer.begin_transaction()
@@ -216,7 +229,7 @@ async def test_an_oversized_record_fails_the_commit(cluster: Coordinated) -> Non
         await producer.abort_transaction()
 
 
-async def test_a_fenced_producer_can_only_be_closed(cluster: Coordinated) -> None:
+async def test_a_fenced_producer_can_only_be_closed(cluster: TransactionalBrokers) -> None:
     cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(ended(ErrorCode.INVALID_PRODUCER_EPOCH))
     async with cluster.producer() as producer:
         await producer.init_transactions()
@@ -232,7 +245,7 @@ async def test_a_fenced_producer_can_only_be_closed(cluster: Coordinated) -> Non
 
 
 async def test_a_transaction_with_offsets_of_a_stale_generation_can_only_be_aborted(
-    cluster: Coordinated,
+    cluster: TransactionalBrokers,
 ) -> None:
     cluster.coordinator.handlers[ApiKey.TXN_OFFSET_COMMIT] = in_turn(
         offsets_committed({P0: ErrorCode.ILLEGAL_GENERATION})
@@ -246,7 +259,7 @@ async def test_a_transaction_with_offsets_of_a_stale_generation_can_only_be_abor
         assert producer._transactions is not None and producer._transactions.lifecycle.state.name == "READY"
 
 
-async def test_close_aborts_an_open_transaction(cluster: Coordinated) -> None:
+async def test_close_aborts_an_open_transaction(cluster: TransactionalBrokers) -> None:
     async with cluster.producer() as producer:
         await producer.init_transactions()
         producer.begin_transaction()
@@ -254,18 +267,18 @@ async def test_close_aborts_an_open_transaction(cluster: Coordinated) -> None:
     assert [request.committed for request in cluster.coordinator.requests(ApiKey.END_TXN)] == [False]
 
 
-async def test_close_ends_waiting_calls(cluster: Coordinated) -> None:
-    cluster.coordinator.handlers[ApiKey.INIT_PRODUCER_ID] = lambda seen: Silence
+async def test_close_ends_waiting_calls(cluster: TransactionalBrokers) -> None:
+    cluster.coordinator.handlers[ApiKey.INIT_PRODUCER_ID] = lambda request: Silence
     producer = cluster.producer()
     await producer.start()
     waiting = asyncio.create_task(producer.init_transactions())
-    await eventually(lambda: cluster.asked(ApiKey.INIT_PRODUCER_ID))
+    await eventually(lambda: cluster.versions_and_epochs(ApiKey.INIT_PRODUCER_ID))
     await producer.close(timeout_ms=0)
     with pytest.raises(KafkaError, match="closed"):
         await waiting
 
 
-async def test_records_outside_of_a_transaction_are_refused(cluster: Coordinated) -> None:
+async def test_records_outside_of_a_transaction_are_refused(cluster: TransactionalBrokers) -> None:
     async with cluster.producer() as producer:
         with pytest.raises(KafkaError, match="this one is in UNINITIALIZED"):
             await producer.send("tides", b"high")
@@ -276,7 +289,7 @@ async def test_records_outside_of_a_transaction_are_refused(cluster: Coordinated
     assert cluster.leader.requests(ApiKey.PRODUCE) == []
 
 
-async def test_transactions_need_a_transactional_id_and_idempotence(cluster: Coordinated) -> None:
+async def test_transactions_need_a_transactional_id_and_idempotence(cluster: TransactionalBrokers) -> None:
     async with Producer(cluster.leader.address) as producer:
         with pytest.raises(KafkaError, match="transactional_id"):
             await producer.init_transactions()

@@ -32,10 +32,10 @@ async def test_a_connection_uses_the_configured_local_address() -> None:
 
 async def test_a_broker_that_closes_or_is_silent_is_an_error_in_time() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.API_VERSIONS] = lambda seen: Close
+        broker.handlers[ApiKey.API_VERSIONS] = lambda request: Close
         with pytest.raises(Exception, match="was lost"):
             await open_connection(SystemEnvironment(), SETTINGS, address(broker))
-        broker.handlers[ApiKey.API_VERSIONS] = lambda seen: Silence
+        broker.handlers[ApiKey.API_VERSIONS] = lambda request: Silence
         settings = replace(SETTINGS, setup_timeout_ms=20)
         with pytest.raises(asyncio.TimeoutError):
             await open_connection(SystemEnvironment(), settings, address(broker))

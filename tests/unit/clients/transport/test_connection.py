@@ -6,7 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.support.network.scripted_broker import Close, ScriptedBroker, Seen, Silence, scripted_brokers
+from tests.support.network.scripted_broker import (
+    Close,
+    ReceivedRequest,
+    ScriptedBroker,
+    Silence,
+    scripted_brokers,
+)
 from tests.support.waiting import eventually
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.transport import connection as connection_module
@@ -47,7 +53,7 @@ def cluster_named(name: str) -> MetadataResponse:
 async def test_responses_are_matched_in_order() -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
         count = iter(range(100))
-        broker.handlers[ApiKey.METADATA] = lambda seen: cluster_named(f"answer {next(count)}")
+        broker.handlers[ApiKey.METADATA] = lambda request: cluster_named(f"answer {next(count)}")
         futures = [connection.send(MetadataRequest(), 9) for _ in range(20)]
         assert len(connection.in_flight) == 20
         answers = await asyncio.gather(*futures)
@@ -58,25 +64,25 @@ async def test_responses_are_matched_in_order() -> None:
 
 
 async def test_an_older_broker_gets_api_versions_in_its_version() -> None:
-    def refuse(seen: Seen) -> bytes | ApiVersionsResponse:
-        if seen.version > 1:
+    def refuse(request: ReceivedRequest) -> bytes | ApiVersionsResponse:
+        if request.version > 1:
             refusal = ApiVersionsResponse(
                 error_code=ErrorCode.UNSUPPORTED_VERSION,
                 api_keys=(ApiVersion(api_key=ApiKey.API_VERSIONS, min_version=0, max_version=1),),
             )
-            return encode_response(ApiKey.API_VERSIONS, 0, seen.correlation_id, refusal)
+            return encode_response(ApiKey.API_VERSIONS, 0, request.correlation_id, refusal)
         return broker.api_versions()
 
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.API_VERSIONS] = refuse
         async with connected(broker) as connection:
-            assert [entry.version for entry in broker.seen] == [4, 1]
+            assert [entry.version for entry in broker.received_requests] == [4, 1]
             assert connection.version_of(ApiKey.METADATA) == 13
 
 
 async def test_a_late_response_closes_the_connection_and_fails_all_requests() -> None:
     async with scripted_brokers() as [broker], connected(broker, request_timeout_ms=60) as connection:
-        broker.handlers[ApiKey.METADATA] = lambda seen: Silence
+        broker.handlers[ApiKey.METADATA] = lambda request: Silence
         patient = connection.send(MetadataRequest(), 9, timeout_ms=60_000)
         impatient = connection.send(MetadataRequest(), 9)
         for future in (patient, impatient):
@@ -88,7 +94,7 @@ async def test_a_late_response_closes_the_connection_and_fails_all_requests() ->
 
 async def test_a_lost_connection_fails_requests_in_flight_and_refuses_new_ones() -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
-        broker.handlers[ApiKey.METADATA] = lambda seen: Close
+        broker.handlers[ApiKey.METADATA] = lambda request: Close
         with pytest.raises(KafkaError, match=f"node 1 at 127.0.0.1:{broker.port}") as caught:
             await connection.request(MetadataRequest(), MetadataResponse)
         assert caught.value.code is ErrorCode.NETWORK_EXCEPTION
@@ -111,7 +117,7 @@ async def test_an_undecodable_response_closes_the_connection_with_a_reason(
     frame: bytes, complaint: str
 ) -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
-        broker.handlers[ApiKey.METADATA] = lambda seen: frame
+        broker.handlers[ApiKey.METADATA] = lambda request: frame
         with pytest.raises(KafkaError, match=complaint) as caught:
             await connection.request(MetadataRequest(), MetadataResponse, highest_version=9)
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
@@ -120,7 +126,7 @@ async def test_an_undecodable_response_closes_the_connection_with_a_reason(
 
 async def test_a_cancelled_request_does_not_affect_later_ones() -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
-        broker.handlers[ApiKey.METADATA] = lambda seen: cluster_named("c")
+        broker.handlers[ApiKey.METADATA] = lambda request: cluster_named("c")
         abandoned = connection.send(MetadataRequest(), 9)
         abandoned.cancel()
         answer = await connection.request(MetadataRequest(), MetadataResponse)
@@ -131,7 +137,7 @@ async def test_an_unexpected_response_closes_the_connection() -> None:
     async with scripted_brokers() as [broker], connected(broker) as connection:
         unexpected = (8).to_bytes(4, "big") + b"\x00" * 8
         twice = encode_response(ApiKey.METADATA, 9, 2, cluster_named("c")) + unexpected
-        broker.handlers[ApiKey.METADATA] = lambda seen: twice
+        broker.handlers[ApiKey.METADATA] = lambda request: twice
         await connection.request(MetadataRequest(), MetadataResponse, highest_version=9)
         await eventually(lambda: not connection.is_open)
 

@@ -123,9 +123,11 @@ def test_a_few_offsets_cost_only_their_chunks(tier: Tier) -> None:
     options = tier.options("direct")
     start, end = tier.border // 2, tier.border // 2 + 20
     tasks = planned(options, start, end)
-    before = len(tier.proxy.seen)
+    before = len(tier.proxy.recent_requests)
     assert read(options, tasks) == [one.row() for one in SENT[start:end]]
-    requested = [one for one in tier.proxy.seen[before:] if one.target.split("?")[0].endswith(".log")]
+    requested = [
+        one for one in tier.proxy.recent_requests[before:] if one.target.split("?")[0].endswith(".log")
+    ]
     headers = [{name.lower(): text for name, text in one.headers.items()} for one in requested]
     ranges = [re.fullmatch(r"bytes=(\d+)-(\d+)", one.get("range", "")) for one in headers]
     assert ranges and all(ranges), headers

@@ -14,7 +14,7 @@ from tests.support.logs.log_managers import (
     EVENTS,
     TOPIC_ID,
     create,
-    found,
+    existing_log,
     new_log_manager,
     started,
     write_checkpoint,
@@ -59,7 +59,7 @@ class TestStartsThatFail:
         assert not disk.exists("/a/.kafka_cleanshutdown")
         manager = started(disk, "/a")
         for name in ("a", "b", "c"):
-            log = found(manager, TopicPartition(name, 0))
+            log = existing_log(manager, TopicPartition(name, 0))
             assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 2, 2), name
 
 
@@ -106,7 +106,7 @@ class TestPlacement:
             "empty-0",
         ]
         for partition in range(4):
-            log = found(manager, TopicPartition("a.b-c", partition))
+            log = existing_log(manager, TopicPartition("a.b-c", partition))
             assert values_of(log) == [str(partition)]
             assert log.topic_id == TOPIC_ID
             assert log.high_watermark == 1
@@ -118,8 +118,8 @@ class TestPlacement:
         own = replace(CONFIG, cleanup_policy=("compact",))
         manager = new_log_manager(disk, ["/a", "/b"], replace(CONFIG, retention_ms=9))
         manager.start(NOW_MS, lambda topic: own if topic == "events" else CONFIG)
-        assert found(manager).config is own
-        assert found(manager, TopicPartition("other", 0)).config is CONFIG
+        assert existing_log(manager).config is own
+        assert existing_log(manager, TopicPartition("other", 0)).config is CONFIG
 
     def test_the_metadata_log_is_not_a_partition_of_the_log_manager(self, disk: CrashFileSystem) -> None:
         disk.makedirs("/a/__cluster_metadata-0")
@@ -138,7 +138,7 @@ class TestShutdown:
         after = disk.crash(Survival.LOSE_UNSYNCED)
         assert after.read("/a/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":5}'
         manager = started(after)
-        log = found(manager)
+        log = existing_log(manager)
         assert values_of(log) == ["a", "b"]
         assert (log.recovery_point, log.high_watermark) == (2, 2)
         assert not after.exists("/a/.kafka_cleanshutdown"), "the next start must know that this one crashed"
@@ -154,7 +154,7 @@ class TestShutdown:
         append(log, "lost")
         assert disk.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nevents 0 2\n"
         assert disk.read("/a/replication-offset-checkpoint") == b"0\n1\nevents 0 2\n"
-        log = found(started(disk.crash(Survival.LOSE_UNSYNCED)))
+        log = existing_log(started(disk.crash(Survival.LOSE_UNSYNCED)))
         assert values_of(log) == ["a", "b"]
         assert (log.recovery_point, log.high_watermark) == (2, 2)
 
@@ -163,7 +163,7 @@ class TestShutdown:
         append(create(manager), "a")
         write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         disk.open("/a/events-0/00000000000000000000.log", create=False).truncate(0)
-        assert found(started(disk)).high_watermark == 0
+        assert existing_log(started(disk)).high_watermark == 0
 
     def test_checkpoints_are_written_only_when_they_change(self, disk: CrashFileSystem) -> None:
         manager = started(disk)
@@ -185,7 +185,7 @@ class TestShutdown:
         append(create(manager), "a")
         manager.shutdown(NOW_MS)
         disk.open(f"/a/{name}", create=True).append(b"rubbish\n")
-        assert values_of(found(started(disk))) == ["a"]
+        assert values_of(existing_log(started(disk))) == ["a"]
         assert name in caplog.text
 
 
@@ -249,7 +249,7 @@ class TestUpkeep:
         log.advance_log_start_offset(2)
         write_checkpoint(manager, CheckpointKind.LOG_START_OFFSET)
         assert disk.read("/a/log-start-offset-checkpoint") == b"0\n1\nevents 0 2\n"
-        again = found(started(disk))
+        again = existing_log(started(disk))
         assert (again.log_start_offset, values_of(again)) == (2, ["c"])
         check_log(again)
 

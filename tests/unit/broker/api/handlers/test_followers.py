@@ -336,7 +336,7 @@ def test_acks_all_reports_an_isr_that_shrank_after_the_append() -> None:
     cluster.change(isr=(1,))
     assert waiting.answers == []
     cluster.fetch(1, broker=SECOND)
-    _, proposal = cluster.replicas.proposals.made[-1]
+    _, proposal = cluster.replicas.proposals.history[-1]
     assert proposal.added == SECOND
     assert cluster.partition.log.high_watermark == 0
     cluster.pass_ms(1_001)

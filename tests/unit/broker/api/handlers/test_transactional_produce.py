@@ -61,7 +61,7 @@ async def test_only_the_first_batch_of_a_transaction_in_a_partition_is_verified(
 
 async def test_from_version_12_on_the_partition_is_added_to_the_transaction(node: TransactionalNode) -> None:
     assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
-    assert [transaction.verify_only for transaction in node.coordinator.asked] == [False]
+    assert [transaction.verify_only for transaction in node.coordinator.requested_transactions] == [False]
 
 
 async def test_the_next_transaction_is_verified_again(node: TransactionalNode) -> None:
@@ -69,7 +69,7 @@ async def test_the_next_transaction_is_verified_again(node: TransactionalNode) -
     assert await node.end(T0) == {T0: ErrorCode.NONE}
     assert node.last_stable_offset() == 2
     assert await node.produced(sequence=1) is ErrorCode.NONE
-    assert len(node.coordinator.asked) == 2
+    assert len(node.coordinator.requested_transactions) == 2
 
 
 async def test_an_unknown_transaction_is_refused_for_its_partition(
@@ -128,7 +128,7 @@ async def test_a_partition_that_the_coordinator_could_not_add_takes_no_records(
 async def test_without_a_coordinator_no_request_is_sent(node: TransactionalNode) -> None:
     node.replicas.register(2, fenced=True)
     assert await node.produced() is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert node.coordinator.asked == []
+    assert node.coordinator.requested_transactions == []
 
 
 async def test_an_error_between_brokers_is_not_returned_to_the_producer(node: TransactionalNode) -> None:
@@ -148,7 +148,7 @@ async def test_verification_is_retried_while_the_previous_transaction_ends(
     await answered(request)
     (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
-    assert len(node.coordinator.asked) > 1
+    assert len(node.coordinator.requested_transactions) > 1
 
 
 async def test_a_previous_transaction_that_does_not_end_in_time_is_reported(
@@ -164,9 +164,9 @@ async def test_verification_can_be_disabled_for_clients_that_add_partitions_them
 ) -> None:
     node.use(VerificationSettings(is_enabled=False, retry_backoff_ms=0, retry_backoff_max_ms=0))
     assert await node.produced() is ErrorCode.NONE
-    assert node.coordinator.asked == []
+    assert node.coordinator.requested_transactions == []
     assert await node.produced(producer_id=8, version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
-    assert len(node.coordinator.asked) == 1
+    assert len(node.coordinator.requested_transactions) == 1
 
 
 async def test_records_of_a_transaction_need_a_transactional_id(node: TransactionalNode) -> None:
@@ -263,7 +263,7 @@ async def test_the_marker_of_the_previous_transaction_during_verification_refuse
     node.coordinator.gate.set()
     await answered(request)
     assert outcome(request) is ErrorCode.NONE
-    assert len(node.coordinator.asked) == 2
+    assert len(node.coordinator.requested_transactions) == 2
     assert (node.values(), node.last_stable_offset()) == (["a", "a"], 2)
 
 
@@ -301,7 +301,7 @@ async def test_kafka_14402_a_batch_after_the_abort_of_its_transaction_is_refused
     await node.produced()
     await node.end(T0, commit=False, epoch=1)
     assert await node.produced(sequence=1) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert len(node.coordinator.asked) == 1, "the log knows it"
+    assert len(node.coordinator.requested_transactions) == 1, "the log knows it"
     assert node.last_stable_offset() == 2
 
 
@@ -339,7 +339,7 @@ async def test_of_two_producer_epochs_the_coordinator_accepts_the_newer(
     for request in requests:
         await answered(request)
     assert [outcome(request) for request in requests] == [ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
-    assert [transaction.producer_epoch for transaction in node.coordinator.asked] == [1, 0]
+    assert [transaction.producer_epoch for transaction in node.coordinator.requested_transactions] == [1, 0]
 
 
 async def test_records_of_two_producers_in_one_request_are_refused(node: TransactionalNode) -> None:

@@ -57,7 +57,7 @@ async def test_the_partition_of_the_group_is_verified_or_added(
 ) -> None:
     assert await node.commit_offset(5, version=version) is DONE
     assert await node.commit_offset(6, version=version) is DONE
-    (transaction,) = node.coordinator.asked
+    (transaction,) = node.coordinator.requested_transactions
     assert (transaction.producer_id, transaction.verify_only) == (PRODUCER, verify_only)
     assert [(topic.name, topic.partitions) for topic in transaction.topics] == [("__consumer_offsets", (0,))]
 
@@ -132,7 +132,7 @@ async def test_unknown_topics_and_invalid_groups_are_refused(node: Transactional
     assert await node.commit_offset(5, topic="nowhere") is unknown
     assert await node.commit_offset(5, 9) is unknown
     assert await node.commit_offset(5, group="") is ErrorCode.INVALID_GROUP_ID
-    assert node.coordinator.asked == []
+    assert node.coordinator.requested_transactions == []
 
 
 async def test_a_stale_generation_is_refused(node: TransactionalNode) -> None:

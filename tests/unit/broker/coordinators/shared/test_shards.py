@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.groups.state_log import MemoryStateLog
-from tests.support.loops.unhandled import Unhandled
+from tests.support.loops.unhandled import UnhandledErrors
 from tests.support.waiting import eventually
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
@@ -93,7 +93,7 @@ async def test_a_partition_that_moves_with_uncommitted_records_logs_no_error(
     fixture: ShardsFixture,
 ) -> None:
     """The waiting append is refused by the metadata, and the shard closed, before its callbacks run."""
-    unhandled = Unhandled(asyncio.get_running_loop())
+    unhandled = UnhandledErrors(asyncio.get_running_loop())
     fixture.shards.on_leadership(0)
     await eventually(lambda: fixture.state(0) is ShardState.ACTIVE)
     shard = fixture.shards.get(0)

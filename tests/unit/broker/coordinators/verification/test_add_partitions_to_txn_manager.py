@@ -109,7 +109,9 @@ async def test_verifications_of_a_transactional_id_are_sequential_and_merged() -
     assert requested(coordinator) == [["tx"]]
     coordinator.gate.set()
     assert await asyncio.gather(*verifications) == [{}, {T1: ErrorCode.TRANSACTION_ABORTABLE}, {}, {}]
-    partitions = [(one.producer_epoch, one.topics[0].partitions) for one in coordinator.asked]
+    partitions = [
+        (one.producer_epoch, one.topics[0].partitions) for one in coordinator.requested_transactions
+    ]
     assert partitions == [(0, (0,)), (0, (1, 0)), (1, (0,))]
 
 
@@ -125,7 +127,7 @@ async def test_a_verification_of_a_disconnected_client_is_not_sent() -> None:
     disconnected.cancel()
     coordinator.gate.set()
     assert await first == await following == {}
-    assert [one.producer_epoch for one in coordinator.asked] == [0, 2]
+    assert [one.producer_epoch for one in coordinator.requested_transactions] == [0, 2]
 
 
 async def test_a_waiting_request_gets_a_retriable_error_when_the_node_stops() -> None:

@@ -148,7 +148,7 @@ def test_a_truncated_body_is_continued_at_its_end(proxy: FaultProxy, proxied: Ne
     store.put("a", content)
     proxy.inject(truncate(keep=MIB), method="GET", times=2)
     assert store.get("a", 5).read() == content[5:]
-    ranges = [seen.headers["range"] for seen in proxy.seen if seen.method == "GET"]
+    ranges = [request.headers["range"] for request in proxy.recent_requests if request.method == "GET"]
     assert [int(text.removeprefix("bytes=").split("-")[0]) for text in ranges] == [5, 5 + MIB, 5 + 2 * MIB]
 
 

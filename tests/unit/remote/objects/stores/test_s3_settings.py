@@ -132,12 +132,12 @@ def test_requests_are_signed_with_credentials_of_a_file(
     with pytest.raises(Exception, match="b"):
         from_file.get("a")
     from_file.close()
-    assert "key-of-the-file" in proxy.seen[-1].headers["authorization"]
+    assert "key-of-the-file" in proxy.recent_requests[-1].headers["authorization"]
 
 
 def checksum_headers(proxy: FaultProxy, method: str) -> set[str]:
-    seen = next(seen for seen in reversed(proxy.seen) if seen.method == method)
-    return {name for name in seen.headers if name == "content-md5" or name.startswith("x-amz-checksum-")}
+    request = next(request for request in reversed(proxy.recent_requests) if request.method == method)
+    return {name for name in request.headers if name == "content-md5" or name.startswith("x-amz-checksum-")}
 
 
 def test_checksums_are_sent_as_configured(proxy: FaultProxy, proxied: NewStore) -> None:
