@@ -70,7 +70,6 @@ UNCHECKED_NAMES = (
     "tests/unit/cluster/",
     "tests/unit/harness/",
     "tests/unit/protocol/",
-    "tests/unit/remote/",
     "tests/unit/security/",
     "tests/unit/spark_connector/",
 )

@@ -27,15 +27,15 @@ from tidelog.storage.producers.producer_snapshot import decode_snapshot
 FINISHED = "COPY_SEGMENT_FINISHED"
 
 
-def leader(world: TierCluster, epoch: int = 0) -> TierNode:
-    node = world.nodes[0]
+def leader(cluster: TierCluster, epoch: int = 0) -> TierNode:
+    node = cluster.nodes[0]
     node.lead(epoch)
     return node
 
 
 def test_a_sealed_segment_is_copied_with_indexes_and_snapshots() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     log = node.log
     produce(log, 5, producer_id=9, sequence=0, is_transactional=True)
     end_transaction(log, 9, is_abort=True)
@@ -44,13 +44,13 @@ def test_a_sealed_segment_is_copied_with_indexes_and_snapshots() -> None:
     log.roll(NOW_MS)
     produce(log, 5, epoch=4)
     node.run_copy()
-    assert world.ranges() == [(0, 5, FINISHED), (6, 10, FINISHED)]
-    first, second = world.segments()
+    assert cluster.ranges() == [(0, 5, FINISHED), (6, 10, FINISHED)]
+    first, second = cluster.segments()
     assert first.segment_leader_epochs == ((0, 0),)
     assert second.segment_leader_epochs == ((3, 6),)
     assert (first.is_txn_index_empty, second.is_txn_index_empty) == (False, True)
     assert first.max_timestamp_ms == NOW_MS
-    copies = world.tier.copies
+    copies = cluster.tier.copies
     one, two = copies[first.remote_log_segment_id.id], copies[second.remote_log_segment_id.id]
     assert len(one.log) == first.segment_size_bytes
     assert (one.has_txn_index, two.has_txn_index) == (True, False)
@@ -59,32 +59,32 @@ def test_a_sealed_segment_is_copied_with_indexes_and_snapshots() -> None:
     assert two.leader_epochs == b"0\n2\n0 0\n3 6\n"
     assert [entry.producer_id for entry in decode_snapshot(two.producer_snapshot, "remote")] == [9]
     assert log.highest_offset_in_remote_storage == 10
-    counters = world.nodes[0].context.figures.topics["events"]
+    counters = cluster.nodes[0].context.figures.topics["events"]
     assert (counters.copy_requests, counters.copy_errors) == (2, 0)
     assert counters.copy_bytes == first.segment_size_bytes + second.segment_size_bytes
-    world.assert_nothing_dangles()
+    cluster.assert_nothing_dangles()
 
 
 def test_a_segment_with_an_open_transaction_is_copied_after_its_marker() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 1)
     produce(node.log, 5, producer_id=9, sequence=0, is_transactional=True)
     node.log.roll(NOW_MS)
     sealed_segments(node.log, 1)
     node.run_copy()
-    assert world.ranges() == [(0, 9, FINISHED)]
+    assert cluster.ranges() == [(0, 9, FINISHED)]
     lag = node.context.figures.partition(PARTITION)
     assert lag.copy_lag_segments == 2
     end_transaction(node.log, 9, is_abort=False)
     node.run_copy()
-    assert [start for start, _, _ in world.ranges()] == [0, 10, 15]
+    assert [start for start, _, _ in cluster.ranges()] == [0, 10, 15]
     assert (lag.copy_lag_segments, lag.copy_lag_bytes) == (0, 0)
 
 
 def test_a_new_leader_continues_copying_with_other_segment_boundaries() -> None:
-    world = TierCluster(2)
-    first, second = world.nodes
+    cluster = TierCluster(2)
+    first, second = cluster.nodes
     first.lead(0)
     sealed_segments(first.log, 2)
     first.run_copy()
@@ -93,14 +93,14 @@ def test_a_new_leader_continues_copying_with_other_segment_boundaries() -> None:
     produce(second.log, 10, epoch=1)
     second.log.roll(NOW_MS)
     second.run_copy()
-    assert world.ranges() == [(0, 9, FINISHED), (0, 29, FINISHED), (10, 19, FINISHED)]
+    assert cluster.ranges() == [(0, 9, FINISHED), (0, 29, FINISHED), (10, 19, FINISHED)]
     assert second.log.highest_offset_in_remote_storage == 29
-    world.assert_nothing_dangles()
+    cluster.assert_nothing_dangles()
 
 
 def test_nothing_is_copied_before_the_remote_metadata_is_read() -> None:
-    world = TierCluster()
-    node = world.nodes[0]
+    cluster = TierCluster()
+    node = cluster.nodes[0]
     sealed_segments(node.log, 2)
     node.metadata.inner.held_back.add(PARTITION)
     node.lead(0)
@@ -109,63 +109,63 @@ def test_nothing_is_copied_before_the_remote_metadata_is_read() -> None:
     with pytest.raises(RemoteMetadataNotReady):
         node.run_expiration()
     assert not node.log.remote_border.is_remote_log_known
-    assert world.ranges() == []
+    assert cluster.ranges() == []
     assert "events" not in node.context.figures.topics
 
 
 def test_copying_is_disabled_and_enabled_per_topic() -> None:
-    world = TierCluster(config=replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2))
-    node = leader(world)
+    cluster = TierCluster(config=replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2))
+    node = leader(cluster)
     sealed_segments(node.log, 2)
     node.run_copy()
-    assert world.ranges() == []
+    assert cluster.ranges() == []
     assert node.log.remote_border.is_remote_log_known
-    world.configure(TIERED)
+    cluster.configure(TIERED)
     node.run_copy()
-    assert len(world.ranges()) == 2
+    assert len(cluster.ranges()) == 2
 
 
 def test_a_copy_in_progress_stops_when_copying_is_disabled() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 3)
     disabled = replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2)
-    world.tier.before_copy = lambda _: world.configure(disabled)
+    cluster.tier.before_copy = lambda _: cluster.configure(disabled)
     node.run_copy()
-    assert world.ranges() == [(0, 9, FINISHED)]
-    world.assert_nothing_dangles()
+    assert cluster.ranges() == [(0, 9, FINISHED)]
+    cluster.assert_nothing_dangles()
 
 
 def test_segments_younger_than_the_copy_lag_wait() -> None:
-    world = TierCluster(config=replace(TIERED, remote_copy_lag_ms=60_000, local_retention_ms=100_000))
-    node = leader(world)
+    cluster = TierCluster(config=replace(TIERED, remote_copy_lag_ms=60_000, local_retention_ms=100_000))
+    node = leader(cluster)
     sealed_segments(node.log, 2)
     node.run_copy()
-    assert world.ranges() == []
-    world.clock.now_ms += 60_000
+    assert cluster.ranges() == []
+    cluster.clock.now_ms += 60_000
     node.run_copy()
-    assert len(world.ranges()) == 2
+    assert len(cluster.ranges()) == 2
 
 
 def test_kafka_17062_a_failed_copy_is_cleaned_up_and_retried() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 1)
-    world.tier.faults.half_way = 1
+    cluster.tier.faults.half_way = 1
     with pytest.raises(RemoteStorageError):
         node.run_copy()
-    assert world.ranges() == []
-    world.assert_nothing_dangles()
+    assert cluster.ranges() == []
+    cluster.assert_nothing_dangles()
     assert node.context.figures.topics["events"].copy_errors == 1
     node.run_copy()
-    assert world.ranges() == [(0, 9, FINISHED)]
+    assert cluster.ranges() == [(0, 9, FINISHED)]
 
 
 def test_kafka_17428_a_failed_clean_up_is_repeated_by_the_next_expiration() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 1)
-    world.tier.faults.answer_lost = 1
+    cluster.tier.faults.answer_lost = 1
 
     class StoreUnavailable(RemoteStorageError):
         pass
@@ -173,63 +173,63 @@ def test_kafka_17428_a_failed_clean_up_is_repeated_by_the_next_expiration() -> N
     def delete_fails(metadata: object) -> None:
         raise StoreUnavailable
 
-    works, world.tier.delete_log_segment_data = world.tier.delete_log_segment_data, delete_fails  # type: ignore[method-assign]
+    works, cluster.tier.delete_log_segment_data = cluster.tier.delete_log_segment_data, delete_fails  # type: ignore[method-assign]
     with pytest.raises(RemoteStorageError):
         node.run_copy()
-    assert world.ranges() == [(0, 9, "DELETE_SEGMENT_STARTED")]
-    assert len(world.tier.copies) == 1
-    world.tier.delete_log_segment_data = works  # type: ignore[method-assign]
+    assert cluster.ranges() == [(0, 9, "DELETE_SEGMENT_STARTED")]
+    assert len(cluster.tier.copies) == 1
+    cluster.tier.delete_log_segment_data = works  # type: ignore[method-assign]
     node.run_expiration()
-    assert world.ranges() == []
-    world.assert_nothing_dangles()
+    assert cluster.ranges() == []
+    cluster.assert_nothing_dangles()
 
 
 def test_a_copy_with_unknown_start_is_dangling_until_its_records_are_copied() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 1)
-    world.metadata_faults.answer_lost = 1
+    cluster.metadata_faults.answer_lost = 1
     with pytest.raises(RemoteMetadataError):
         node.run_copy()
-    assert world.ranges() == [(0, 9, "COPY_SEGMENT_STARTED")]
+    assert cluster.ranges() == [(0, 9, "COPY_SEGMENT_STARTED")]
     node.run_expiration()
-    assert world.ranges() == [(0, 9, "COPY_SEGMENT_STARTED")]
+    assert cluster.ranges() == [(0, 9, "COPY_SEGMENT_STARTED")]
     node.run_copy()
     node.run_expiration()
-    assert world.ranges() == [(0, 9, FINISHED)]
-    world.assert_nothing_dangles()
+    assert cluster.ranges() == [(0, 9, FINISHED)]
+    cluster.assert_nothing_dangles()
 
 
 @pytest.mark.parametrize("is_stored", [True, False])
 def test_a_finish_record_without_response_is_published_again_without_a_second_copy(is_stored: bool) -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 2)
 
     def next_writes_fail(_: object) -> None:
         if is_stored:
-            world.metadata_faults.answer_lost = 1
+            cluster.metadata_faults.answer_lost = 1
         else:
-            world.metadata_faults.before = 1
-        world.tier.before_copy = lambda _: None
+            cluster.metadata_faults.before = 1
+        cluster.tier.before_copy = lambda _: None
 
-    world.tier.before_copy = next_writes_fail
+    cluster.tier.before_copy = next_writes_fail
     with pytest.raises(RemoteMetadataError):
         node.run_copy()
     # Expiration does not delete it meanwhile.
     node.run_expiration()
     node.run_copy()
-    assert world.ranges() == [(0, 9, FINISHED), (10, 19, FINISHED)]
+    assert cluster.ranges() == [(0, 9, FINISHED), (10, 19, FINISHED)]
     assert node.context.figures.topics["events"].copy_requests == 2
     assert node.context.in_progress == set()
     assert node.log.highest_offset_in_remote_storage == 19
-    world.assert_nothing_dangles()
+    cluster.assert_nothing_dangles()
 
 
 @pytest.mark.parametrize("steps", range(12))
 def test_a_deposed_leader_finishes_no_copy_and_deletes_its_objects(steps: int) -> None:
-    world = TierCluster(2)
-    old, new = world.nodes
+    cluster = TierCluster(2)
+    old, new = cluster.nodes
     old.lead(0)
     sealed_segments(old.log, 1)
     replicate(old.log, new.log)
@@ -242,158 +242,158 @@ def test_a_deposed_leader_finishes_no_copy_and_deletes_its_objects(steps: int) -
         except StopIteration:
             is_over = True
             break
-    was_finished = world.ranges() == [(0, 9, FINISHED)] or old.copy._unfinished is not None
+    was_finished = cluster.ranges() == [(0, 9, FINISHED)] or old.copy._unfinished is not None
     old.role.is_current = False
     if not is_over:
         run_to_end(run)
-    assert (world.ranges() == [(0, 9, FINISHED)]) is was_finished
+    assert (cluster.ranges() == [(0, 9, FINISHED)]) is was_finished
     old.copy.release()
     assert old.context.in_progress == set()
-    world.assert_nothing_dangles()
+    cluster.assert_nothing_dangles()
     new.lead(1)
     new.log.roll(NOW_MS)
     new.run_copy()
     new.run_expiration()
-    assert world.ranges() == [(0, 9, FINISHED)]
-    world.assert_nothing_dangles()
+    assert cluster.ranges() == [(0, 9, FINISHED)]
+    cluster.assert_nothing_dangles()
 
 
 def test_kafka_16511_a_zombie_leader_whose_copy_was_deleted_deletes_its_objects() -> None:
-    world = TierCluster(2)
-    old, new = world.nodes
+    cluster = TierCluster(2)
+    old, new = cluster.nodes
     old.lead(0)
     sealed_segments(old.log, 1)
     replicate(old.log, new.log)
     assert old.copy is not None
     run = old.copy.run()
-    while not world.ranges():
+    while not cluster.ranges():
         run.send(None)
     # The new leader copies the same records; the former leader's copy is then not needed.
     new.lead(1)
     new.log.roll(NOW_MS)
     new.run_copy()
     new.run_expiration()
-    assert world.ranges() == [(0, 9, FINISHED)]
+    assert cluster.ranges() == [(0, 9, FINISHED)]
     # The former leader is not notified of the election and writes its objects; its last record is refused.
     with pytest.raises(RemoteMetadataError):
         run_to_end(run)
-    world.assert_nothing_dangles()
+    cluster.assert_nothing_dangles()
 
 
 def test_oversized_custom_metadata_deletes_the_copy_and_stops_the_partition() -> None:
-    world = TierCluster()
-    world.settings = remote_settings(remote_log_metadata_custom_metadata_max_bytes=4)
-    node = world.nodes[0]
+    cluster = TierCluster()
+    cluster.settings = remote_settings(remote_log_metadata_custom_metadata_max_bytes=4)
+    node = cluster.nodes[0]
     node.restart()
     node.lead(0)
     sealed_segments(node.log, 2)
-    world.tier.custom_metadata = b"1234"
+    cluster.tier.custom_metadata = b"1234"
     assert node.copy is not None
     produced: list[bytes | None] = []
     node.run_copy()
-    produced = [segment.custom_metadata for segment in world.segments()]
+    produced = [segment.custom_metadata for segment in cluster.segments()]
     assert produced == [b"1234", b"1234"]
-    world.tier.custom_metadata = b"12345"
+    cluster.tier.custom_metadata = b"12345"
     sealed_segments(node.log, 1)
     node.run_copy()
-    assert len(world.ranges()) == 2
-    world.assert_nothing_dangles()
-    world.tier.custom_metadata = None
+    assert len(cluster.ranges()) == 2
+    cluster.assert_nothing_dangles()
+    cluster.tier.custom_metadata = None
     node.run_copy()
-    assert len(world.ranges()) == 2
+    assert len(cluster.ranges()) == 2
     # The next epoch tries again, as in Apache Kafka.
     node.lead(1)
     node.run_copy()
-    assert len(world.ranges()) == 3
+    assert len(cluster.ranges()) == 3
 
 
 @pytest.mark.parametrize("suffix", [".snapshot", ".timeindex"])
 def test_a_segment_without_producer_snapshot_or_time_index_stops_copying(
     suffix: str,
 ) -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 3)
     name = f"{10:020d}{suffix}"
-    world.fs.unlink(f"{node.log.directory}/{name}")
+    cluster.fs.unlink(f"{node.log.directory}/{name}")
     with pytest.raises(SegmentNotCopyable, match=name):
         node.run_copy()
     # The snapshot at 10 belongs to the segment that ends there.
     copied = [] if suffix == ".snapshot" else [(0, 9, FINISHED)]
-    assert world.ranges() == copied
-    world.assert_nothing_dangles()
+    assert cluster.ranges() == copied
+    cluster.assert_nothing_dangles()
     assert node.context.figures.topics["events"].copy_errors == 1
 
 
 def test_records_without_leader_epoch_are_not_copied() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     produce(node.log, 5, epoch=-1)
     node.log.roll(NOW_MS)
     with pytest.raises(SegmentNotCopyable, match="no leader epoch"):
         node.run_copy()
-    assert world.ranges() == []
+    assert cluster.ranges() == []
 
 
 def test_a_segment_is_copied_after_delete_records_moved_the_log_start_into_it() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 2)
     node.log.advance_log_start_offset(15)
     node.run_copy()
-    assert world.ranges() == [(10, 19, FINISHED)]
-    (segment,) = world.segments()
+    assert cluster.ranges() == [(10, 19, FINISHED)]
+    (segment,) = cluster.segments()
     assert segment.segment_leader_epochs == ((0, 15),)
 
 
 def test_segments_removed_by_delete_records_during_copying_are_not_copied() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 3)
 
     def delete_records(_: object) -> None:
         node.log.advance_log_start_offset(20)
 
-    world.tier.before_copy = delete_records
+    cluster.tier.before_copy = delete_records
     node.run_copy()
-    assert world.ranges() == [(0, 9, FINISHED), (20, 29, FINISHED)]
+    assert cluster.ranges() == [(0, 9, FINISHED), (20, 29, FINISHED)]
     node.run_expiration()
-    assert world.ranges() == [(20, 29, FINISHED)]
+    assert cluster.ranges() == [(20, 29, FINISHED)]
 
 
 def test_a_copy_waits_for_the_quota_and_checks_every_second_for_cancellation() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 3)
     size = node.log.segments.first.size_bytes
     node.context.copy_quota.configure(size // 2, 11, 1)
-    began_ms = world.clock.now_ms
+    began_ms = cluster.clock.now_ms
     node.run_copy()
-    assert len(world.ranges()) == 3
-    assert world.clock.now_ms - began_ms >= 2000
+    assert len(cluster.ranges()) == 3
+    assert cluster.clock.now_ms - began_ms >= 2000
     figures = node.context.figures
-    assert figures.copy_throttle_time_ms == world.clock.now_ms - began_ms
+    assert figures.copy_throttle_time_ms == cluster.clock.now_ms - began_ms
     assert figures.copy_throttle_count >= 2
 
 
 def test_a_copy_that_waits_for_the_quota_is_cancelled_by_loss_of_leadership() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 2)
     node.context.copy_quota.configure(1, 11, 1)
     assert node.copy is not None and node.role is not None
     run = node.copy.run()
-    while len(world.ranges()) < 1 or node.context.figures.copy_throttle_count == 0:
+    while len(cluster.ranges()) < 1 or node.context.figures.copy_throttle_count == 0:
         run.send(None)
     node.role.is_current = False
     run_to_end(run)
-    assert world.ranges() == [(0, 9, FINISHED)]
-    world.assert_nothing_dangles()
+    assert cluster.ranges() == [(0, 9, FINISHED)]
+    cluster.assert_nothing_dangles()
 
 
 def test_a_follower_reads_the_highest_remote_offset_and_may_delete_local_segments() -> None:
-    world = TierCluster(2)
-    first, second = world.nodes
+    cluster = TierCluster(2)
+    first, second = cluster.nodes
     first.lead(0)
     second.follow(0)
     sealed_segments(first.log, 2)
@@ -408,20 +408,20 @@ def test_a_follower_reads_the_highest_remote_offset_and_may_delete_local_segment
 
 
 def test_kafka_19952_segments_kept_during_an_outage_are_copied_once_and_deleted_locally() -> None:
-    world = TierCluster()
-    node = leader(world)
+    cluster = TierCluster()
+    node = leader(cluster)
     sealed_segments(node.log, 3)
-    world.tier.faults.before = 1 << 30
+    cluster.tier.faults.before = 1 << 30
     for _ in range(3):
         with pytest.raises(RemoteStorageError):
             node.run_copy()
         node.log.apply_retention(NOW_MS + 1)
         assert node.log.local_log_start_offset == 0
     sealed_segments(node.log, 1)
-    world.tier.faults.clear()
+    cluster.tier.faults.clear()
     node.run_copy()
     node.run_expiration()
     node.log.apply_retention(NOW_MS + 1)
-    assert world.ranges() == [(first, first + 9, FINISHED) for first in range(0, 40, 10)]
+    assert cluster.ranges() == [(first, first + 9, FINISHED) for first in range(0, 40, 10)]
     assert (node.log.log_start_offset, node.log.local_log_start_offset) == (0, 40)
-    world.assert_nothing_dangles()
+    cluster.assert_nothing_dangles()

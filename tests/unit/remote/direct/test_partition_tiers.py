@@ -147,15 +147,15 @@ def test_aborted_transactions_include_later_segments_and_a_missing_segment_is_re
     tier.fill_with_aborts()
     tier.fill(1)
     tier.copy()
-    ((name, found),) = BucketTier(tier.bucket).partitions(["events"]).items()
+    ((name, partition_tier),) = BucketTier(tier.bucket).partitions(["events"]).items()
     assert name == ("events", 0)
     expected = tier.log.aborted_transactions(0, tier.log.log_end_offset)
     assert len(expected) == 2
-    whole = aborted_transactions(tier.bucket.storage, found.tier, 0, found.end_offset)
+    whole = aborted_transactions(tier.bucket.storage, partition_tier.tier, 0, partition_tier.end_offset)
     assert whole.transactions == expected
     first = expected[0].first_offset
-    assert aborted_transactions(tier.bucket.storage, found.tier, 0, first).transactions == []
+    assert aborted_transactions(tier.bucket.storage, partition_tier.tier, 0, first).transactions == []
     tier.file(1, "rsm-manifest").unlink()
     tier.bucket.storage._manifests.forget(tier.bucket.keys(tier.segments[1]).manifest)
     with pytest.raises(RemoteResourceNotFound):
-        aborted_transactions(tier.bucket.storage, found.tier, 0, found.end_offset)
+        aborted_transactions(tier.bucket.storage, partition_tier.tier, 0, partition_tier.end_offset)

@@ -31,9 +31,9 @@ from tidelog.storage.log.truncation import RemoteState
 FINISHED = "COPY_SEGMENT_FINISHED"
 
 
-def copied(world: TierCluster, segments: int, *, locally: bool = False) -> TierNode:
+def copied(cluster: TierCluster, segments: int, *, locally: bool = False) -> TierNode:
     """Return a leader with `segments` remote segments of ten records, no longer on local disk."""
-    node = world.nodes[0]
+    node = cluster.nodes[0]
     node.lead(0)
     sealed_segments(node.log, segments)
     node.run_copy()
@@ -43,27 +43,27 @@ def copied(world: TierCluster, segments: int, *, locally: bool = False) -> TierN
     return node
 
 
-def starts(world: TierCluster) -> list[Offset]:
-    return [start for start, _, _ in world.ranges()]
+def starts(cluster: TierCluster) -> list[Offset]:
+    return [start for start, _, _ in cluster.ranges()]
 
 
 def test_expired_segments_are_deleted_after_the_log_start_moved() -> None:
-    world = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copied(world, 3)
-    seen: list[tuple[FaultPoint, Offset, int]] = []
-    node.context.faults = lambda point: seen.append(
-        (point, node.log.log_start_offset, len(world.tier.copies))
+    cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
+    node = copied(cluster, 3)
+    reached_points: list[tuple[FaultPoint, Offset, int]] = []
+    node.context.faults = lambda point: reached_points.append(
+        (point, node.log.log_start_offset, len(cluster.tier.copies))
     )
     node.run_expiration()
-    assert seen == []
-    world.clock.now_ms += 1000
+    assert reached_points == []
+    cluster.clock.now_ms += 1000
     node.run_expiration()
     assert node.log.log_start_offset == 30
-    assert world.ranges() == []
-    assert world.tier.copies == {}
-    assert seen[0] == (FaultPoint.BEFORE_LOG_START_MOVED, 0, 3)
-    assert seen[1] == (FaultPoint.AFTER_LOG_START_MOVED, 30, 3)
-    assert [point for point, _, _ in seen[2:6]] == [
+    assert cluster.ranges() == []
+    assert cluster.tier.copies == {}
+    assert reached_points[0] == (FaultPoint.BEFORE_LOG_START_MOVED, 0, 3)
+    assert reached_points[1] == (FaultPoint.AFTER_LOG_START_MOVED, 30, 3)
+    assert [point for point, _, _ in reached_points[2:6]] == [
         FaultPoint.BEFORE_DELETE_STARTED,
         FaultPoint.AFTER_DELETE_STARTED,
         FaultPoint.AFTER_DELETE_STORED,
@@ -72,8 +72,8 @@ def test_expired_segments_are_deleted_after_the_log_start_moved() -> None:
 
 
 def test_segments_are_not_listed_again_without_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copied(world, 3)
+    cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
+    node = copied(cluster, 3)
     listings: list[None] = []
     list_segments = node.metadata.list_remote_log_segments
 
@@ -92,175 +92,175 @@ def test_segments_are_not_listed_again_without_a_change(monkeypatch: pytest.Monk
     before = len(listings)
     node.run_expiration()
     assert len(listings) == before + 1
-    world.clock.now_ms += 1000
+    cluster.clock.now_ms += 1000
     node.run_expiration()
     assert node.log.log_start_offset >= 30
 
 
 def test_retention_bytes_counts_records_that_are_local_and_remote_once() -> None:
-    world = TierCluster()
-    node = copied(world, 4, locally=True)
+    cluster = TierCluster()
+    node = copied(cluster, 4, locally=True)
     size = node.log.segments.first.size_bytes
     produce(node.log, 10)  # only local
     node.log.apply_retention(NOW_MS)
-    world.configure(
+    cluster.configure(
         replace(TIERED, retention_bytes=5 * size, local_retention_bytes=-1, local_retention_ms=-1)
     )
     node.run_expiration()
-    assert starts(world) == [0, 10, 20, 30]
-    world.configure(replace(TIERED, retention_bytes=3 * size, local_retention_ms=-1))
+    assert starts(cluster) == [0, 10, 20, 30]
+    cluster.configure(replace(TIERED, retention_bytes=3 * size, local_retention_ms=-1))
     node.run_expiration()
-    assert starts(world) == [20, 30]
+    assert starts(cluster) == [20, 30]
     assert node.log.log_start_offset == 20
 
 
 def test_kafka_20732_a_new_leader_does_not_count_its_log_twice_before_its_first_copy_run() -> None:
-    world = TierCluster(2)
-    first, second = world.nodes
-    copied(world, 4, locally=True)
+    cluster = TierCluster(2)
+    first, second = cluster.nodes
+    copied(cluster, 4, locally=True)
     replicate(first.log, second.log)
     second.log.roll(NOW_MS)
     size = first.log.segments.first.size_bytes
-    world.configure(replace(TIERED, retention_bytes=4 * size, local_retention_ms=-1))
+    cluster.configure(replace(TIERED, retention_bytes=4 * size, local_retention_ms=-1))
     second.lead(1)
     assert not second.log.remote_border.is_remote_log_known
     # Its expiration runs before any copy: the four segments are both local and remote, and within bounds.
     second.run_expiration()
     second.log.apply_retention(NOW_MS)
     assert second.log.log_start_offset == 0
-    assert starts(world) == [0, 10, 20, 30]
+    assert starts(cluster) == [0, 10, 20, 30]
 
 
 def test_remote_segments_expire_while_copying_is_disabled() -> None:
-    world = TierCluster()
-    copied(world, 4)
-    world.configure(replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2, retention_ms=500))
-    node = world.nodes[0]
+    cluster = TierCluster()
+    copied(cluster, 4)
+    cluster.configure(replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2, retention_ms=500))
+    node = cluster.nodes[0]
     node.lead(1)
-    world.clock.now_ms += 500
+    cluster.clock.now_ms += 500
     node.run_expiration()
-    assert world.ranges() == []
+    assert cluster.ranges() == []
     assert node.log.log_start_offset == 40
 
 
 def test_delete_records_deletes_remote_segments_below_the_log_start() -> None:
-    world = TierCluster()
-    node = copied(world, 3)
+    cluster = TierCluster()
+    node = copied(cluster, 3)
     node.log.advance_log_start_offset(15)
     node.run_expiration()
-    assert starts(world) == [10, 20]
+    assert starts(cluster) == [10, 20]
     node.log.advance_log_start_offset(30)
     node.run_expiration()
-    assert starts(world) == []
+    assert starts(cluster) == []
 
 
 def test_a_failed_deletion_is_retried_and_others_continue() -> None:
-    world = TierCluster(config=replace(TIERED, retention_ms=0))
-    node = copied(world, 4)
-    world.tier.faults.half_way = 1
+    cluster = TierCluster(config=replace(TIERED, retention_ms=0))
+    node = copied(cluster, 4)
+    cluster.tier.faults.half_way = 1
     with pytest.raises(RemoteStorageError):
         node.run_expiration()
-    assert world.ranges() == [(0, 9, "DELETE_SEGMENT_STARTED")]
+    assert cluster.ranges() == [(0, 9, "DELETE_SEGMENT_STARTED")]
     figures, counters = node.context.figures.partition(PARTITION), node.context.figures.topics["events"]
     assert (figures.delete_lag_segments, counters.delete_errors, counters.delete_requests) == (1, 1, 4)
     assert figures.delete_lag_bytes > 0
     node.run_expiration()
-    assert world.ranges() == []
+    assert cluster.ranges() == []
     assert (figures.delete_lag_segments, figures.delete_lag_bytes) == (0, 0)
 
 
 def test_an_unavailable_object_store_ends_the_run() -> None:
-    world = TierCluster(config=replace(TIERED, retention_ms=0))
-    node = copied(world, 8)
-    world.tier.faults.before = 100
+    cluster = TierCluster(config=replace(TIERED, retention_ms=0))
+    node = copied(cluster, 8)
+    cluster.tier.faults.before = 100
     with pytest.raises(RemoteStorageError):
         node.run_expiration()
-    assert world.tier.faults.before == 97
+    assert cluster.tier.faults.before == 97
     # The log start has moved nevertheless: segments in deletion are not read.
     assert node.log.log_start_offset == 80
-    world.tier.faults.clear()
+    cluster.tier.faults.clear()
     node.run_expiration()
-    world.assert_nothing_dangles()
-    assert world.ranges() == []
+    cluster.assert_nothing_dangles()
+    assert cluster.ranges() == []
 
 
 def test_segments_that_cannot_be_deleted_do_not_delay_others() -> None:
     """For example, locked objects, or custom metadata that cannot be decoded."""
-    world = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copied(world, 8)
-    locked = {each.remote_log_segment_id.id for each in world.segments()[:4]}
-    delete = world.tier.delete_log_segment_data
+    cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
+    node = copied(cluster, 8)
+    locked = {each.remote_log_segment_id.id for each in cluster.segments()[:4]}
+    delete = cluster.tier.delete_log_segment_data
 
     def refused(metadata: RemoteLogSegmentMetadata) -> None:
         if metadata.remote_log_segment_id.id in locked:
             raise RemoteStorageError("the object is locked")
         delete(metadata)
 
-    world.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
-    world.clock.now_ms += 1000
+    cluster.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    cluster.clock.now_ms += 1000
     for _ in range(3):
         with pytest.raises(RemoteStorageError):
             node.run_expiration()
-    assert world.tier.copies.keys() == locked
+    assert cluster.tier.copies.keys() == locked
 
 
 def test_dangling_copies_that_cannot_be_deleted_do_not_delay_others() -> None:
-    world = TierCluster()
-    node = copied(world, 4)
-    node.context.undeleted_copies.update({each.remote_log_segment_id.id: each for each in world.segments()})
-    locked, delete = next(iter(node.context.undeleted_copies)), world.tier.delete_log_segment_data
+    cluster = TierCluster()
+    node = copied(cluster, 4)
+    node.context.undeleted_copies.update({each.remote_log_segment_id.id: each for each in cluster.segments()})
+    locked, delete = next(iter(node.context.undeleted_copies)), cluster.tier.delete_log_segment_data
 
     def refused(metadata: RemoteLogSegmentMetadata) -> None:
         if metadata.remote_log_segment_id.id == locked:
             raise RemoteStorageError("the object is locked")
         delete(metadata)
 
-    world.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    cluster.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
     for _ in range(2):
         run_to_end(delete_undeleted_copies(node.context))
-    assert node.context.undeleted_copies.keys() == world.tier.copies.keys() == {locked}
+    assert node.context.undeleted_copies.keys() == cluster.tier.copies.keys() == {locked}
 
 
 def test_a_new_leader_finishes_the_deletion_of_the_former_one() -> None:
-    world = TierCluster(2, replace(TIERED, retention_ms=0))
-    old, new = world.nodes
+    cluster = TierCluster(2, replace(TIERED, retention_ms=0))
+    old, new = cluster.nodes
     old.lead(0)
     sealed_segments(old.log, 3)
     replicate(old.log, new.log)
     old.run_copy()
     assert old.expiration is not None and old.role is not None
     run = old.expiration.run()
-    while "DELETE_SEGMENT_STARTED" not in [state for _, _, state in world.ranges()]:
+    while "DELETE_SEGMENT_STARTED" not in [state for _, _, state in cluster.ranges()]:
         run.send(None)
     run.close()  # the node crashes here
     assert old.log.log_start_offset == 30
     new.lead(1)
     new.log.roll(NOW_MS)
-    world.configure(TIERED)  # retention has no limit any more
+    cluster.configure(TIERED)  # retention has no limit any more
     new.run_copy()
     new.log.apply_retention(NOW_MS + 1)
     new.run_expiration()
     # The first segment is deleted; it is below the log start offset, which is readable.
-    assert [each[:2] for each in world.ranges()] == [(10, 19), (20, 29)]
+    assert [each[:2] for each in cluster.ranges()] == [(10, 19), (20, 29)]
     assert new.log.log_start_offset == 10
-    world.assert_nothing_dangles()
+    cluster.assert_nothing_dangles()
 
 
 def test_a_deposed_leader_deletes_no_further_segment() -> None:
-    world = TierCluster(config=replace(TIERED, retention_ms=0))
-    node = copied(world, 3)
+    cluster = TierCluster(config=replace(TIERED, retention_ms=0))
+    node = copied(cluster, 3)
     assert node.expiration is not None and node.role is not None
     run = node.expiration.run()
-    while len(world.ranges()) == 3:
+    while len(cluster.ranges()) == 3:
         run.send(None)
     node.role.is_current = False
     run_to_end(run)
-    assert starts(world) == [10, 20]
+    assert starts(cluster) == [10, 20]
 
 
 def test_kafka_15414_unreachable_epochs_are_deleted_after_unclean_election_of_an_empty_replica() -> None:
-    world = TierCluster(2)
-    old, new = world.nodes
+    cluster = TierCluster(2)
+    old, new = cluster.nodes
     old.lead(0)
     sealed_segments(old.log, 3, epoch=0)
     old.run_copy()
@@ -268,16 +268,16 @@ def test_kafka_15414_unreachable_epochs_are_deleted_after_unclean_election_of_an
     new.lead(5)
     sealed_segments(new.log, 2, epoch=5, size=4)
     new.run_copy()
-    assert {each[:2] for each in world.ranges()} == {(0, 3), (0, 9), (4, 7), (10, 19), (20, 29)}
+    assert {each[:2] for each in cluster.ranges()} == {(0, 3), (0, 9), (4, 7), (10, 19), (20, 29)}
     new.run_expiration()
-    assert [each[:2] for each in world.ranges()] == [(0, 3), (4, 7)]
+    assert [each[:2] for each in cluster.ranges()] == [(0, 3), (4, 7)]
     assert new.log.log_start_offset == 0
-    world.assert_nothing_dangles()
+    cluster.assert_nothing_dangles()
 
 
 def test_after_unclean_election_of_a_shorter_replica_only_shared_segments_are_read() -> None:
-    world = TierCluster(2)
-    old, new = world.nodes
+    cluster = TierCluster(2)
+    old, new = cluster.nodes
     old.lead(0)
     sealed_segments(old.log, 2, epoch=0)
     replicate(old.log, new.log)
@@ -288,25 +288,25 @@ def test_after_unclean_election_of_a_shorter_replica_only_shared_segments_are_re
     new.run_copy()
     new.run_expiration()
     # 0-19 is common. 20-39 of epoch 0 is not part of the new log, which counts only its own segments.
-    segments = {each[:2] for each in world.ranges()}
+    segments = {each[:2] for each in cluster.ranges()}
     assert {(0, 9), (10, 19)} <= segments
     assert new.log.log_start_offset == 0
     assert new.log.highest_offset_in_remote_storage == 39
     for offset in range(40):
         epoch = new.log.leader_epochs.epoch_for_offset(offset)
         assert epoch is not None
-        found = new.metadata.remote_log_segment_metadata(PARTITION, epoch, offset)
-        assert found is not None and found.start_offset <= offset <= found.end_offset
+        metadata = new.metadata.remote_log_segment_metadata(PARTITION, epoch, offset)
+        assert metadata is not None and metadata.start_offset <= offset <= metadata.end_offset
     # When the log start passes them, segments of the other lineage are deleted, too.
     new.log.advance_log_start_offset(40)
     new.run_expiration()
-    assert world.ranges() == []
-    world.assert_nothing_dangles()
+    assert cluster.ranges() == []
+    cluster.assert_nothing_dangles()
 
 
 def test_kafka_15414_a_reassigned_leader_with_a_short_epoch_cache_keeps_referenced_segments() -> None:
-    world = TierCluster(2)
-    old, new = world.nodes
+    cluster = TierCluster(2)
+    old, new = cluster.nodes
     for epoch in range(3):
         old.lead(epoch)
         sealed_segments(old.log, 1, epoch=epoch)
@@ -327,19 +327,19 @@ def test_kafka_15414_a_reassigned_leader_with_a_short_epoch_cache_keeps_referenc
     produce(new.log, 5, epoch=7)
     new.run_copy()
     new.run_expiration()
-    assert [each[:2] for each in world.ranges()] == [(0, 9), (10, 19), (20, 29)]
+    assert [each[:2] for each in cluster.ranges()] == [(0, 9), (10, 19), (20, 29)]
     assert new.log.log_start_offset == 0
 
 
 def test_a_copy_in_progress_is_deleted_only_when_its_records_are_in_another_segment() -> None:
-    world = TierCluster(2)
-    old, new = world.nodes
+    cluster = TierCluster(2)
+    old, new = cluster.nodes
     old.lead(0)
     sealed_segments(old.log, 1)
     replicate(old.log, new.log)
     assert old.copy is not None
     copying = old.copy.run()
-    while not world.ranges():
+    while not cluster.ranges():
         copying.send(None)
     new.lead(1)
     new.log.roll(NOW_MS)
@@ -354,20 +354,20 @@ def test_a_copy_in_progress_is_deleted_only_when_its_records_are_in_another_segm
     run_to_end(copying)
     if not has_ended:
         run_to_end(expiring)
-    assert world.ranges() == [(0, 9, FINISHED)]
+    assert cluster.ranges() == [(0, 9, FINISHED)]
     new.run_copy()
     new.log.apply_retention(NOW_MS + 1)
     assert new.log.local_log_start_offset == 10
-    world.assert_nothing_dangles()
+    cluster.assert_nothing_dangles()
 
 
 def test_remote_log_metrics_are_reported() -> None:
-    world = TierCluster()
-    node = copied(world, 3)
+    cluster = TierCluster()
+    node = copied(cluster, 3)
     node.run_expiration()
     figures = node.context.figures.partition(PARTITION)
     assert figures.metadata_count == 3
-    assert figures.log_size_bytes == sum(len(copy.log) for copy in world.tier.copies.values())
+    assert figures.log_size_bytes == sum(len(copy.log) for copy in cluster.tier.copies.values())
 
 
 @pytest.mark.parametrize("keeps_epoch", [True, False])
@@ -376,9 +376,9 @@ def test_a_long_list_of_segments_is_evaluated_in_a_thread_by_the_leader_only(
 ) -> None:
     """The evaluation of 100,000 segments would block the event loop."""
     monkeypatch.setattr(expiration_task, "SEGMENTS_PER_SLICE", 2)
-    world = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copied(world, 3)
-    world.clock.now_ms += 1000
+    cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
+    node = copied(cluster, 3)
+    cluster.clock.now_ms += 1000
     called: list[object] = []
     run_deletion = node.context.run_deletion
 
@@ -392,4 +392,4 @@ def test_a_long_list_of_segments_is_evaluated_in_a_thread_by_the_leader_only(
     node.run_expiration()
     assert called[0] is plan_expiration
     assert node.log.log_start_offset == (30 if keeps_epoch else 0)
-    assert len(world.tier.copies) == (0 if keeps_epoch else 3)
+    assert len(cluster.tier.copies) == (0 if keeps_epoch else 3)

@@ -44,13 +44,13 @@ def tier() -> MemoryTier:
 
 @pytest.fixture
 def segments(log: PartitionLog, tier: MemoryTier) -> list[RemoteLogSegmentMetadata]:
-    found = []
+    segments = []
     for segment in list(log.segments)[:-1]:
         metadata = segment_metadata(log, segment)
         store(tier, log, segment, metadata)
-        found.append(metadata)
-    assert len(found) > 3
-    return found
+        segments.append(metadata)
+    assert len(segments) > 3
+    return segments
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def fs() -> CrashFileSystem:
     return CrashFileSystem()
 
 
-def opened(fs: CrashFileSystem, tier: MemoryTier, size_bytes_max: int = LARGE) -> RemoteIndexCache:
+def loaded_cache(fs: CrashFileSystem, tier: MemoryTier, size_bytes_max: int = LARGE) -> RemoteIndexCache:
     cache = RemoteIndexCache(fs, "/data", tier, size_bytes_max)
     cache.load()
     return cache
@@ -72,7 +72,7 @@ def positions(cache: RemoteIndexCache, metadata: RemoteLogSegmentMetadata) -> li
 def test_an_index_is_fetched_once_and_then_read_from_disk(
     log: PartitionLog, segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     for metadata, segment in zip(segments, log.segments, strict=False):
         expected = [tuple(entry) for entry in segment.offset_index.entries()]
         assert expected
@@ -87,7 +87,7 @@ def test_an_index_is_fetched_once_and_then_read_from_disk(
 def test_file_names_equal_kafkas(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     positions(cache, segments[1])
     with cache.time_index(segments[1]), cache.transaction_index(segments[1]):
         pass
@@ -117,7 +117,7 @@ def test_other_file_names_are_ignored() -> None:
 def test_a_segment_without_aborted_transactions_has_no_index_request(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     assert segments[0].is_txn_index_empty
     with cache.transaction_index(segments[0]) as index:
         assert not index.entry_count
@@ -130,25 +130,25 @@ def test_a_segment_without_aborted_transactions_has_no_index_request(
 def test_a_deleted_segment_is_an_error_and_not_an_empty_transaction_index(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    gone = replace(segments[1], is_txn_index_empty=False)
-    tier.delete_log_segment_data(gone)
-    with pytest.raises(RemoteResourceNotFound), opened(fs, tier).transaction_index(gone):
+    deleted_segment = replace(segments[1], is_txn_index_empty=False)
+    tier.delete_log_segment_data(deleted_segment)
+    with pytest.raises(RemoteResourceNotFound), loaded_cache(fs, tier).transaction_index(deleted_segment):
         pass
 
 
 def test_a_restart_uses_the_existing_files_and_removes_leftovers(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     expected = [positions(cache, metadata) for metadata in segments]
     size_bytes = cache.size_bytes
     cache.close()
     leftover = "/data/remote-log-index-cache/3_AAAAAAAAAAAAAAAAAAAAAQ.index.tmp"
     fs.open(leftover, create=True).close()
     tier.index_fetches.clear()
-    again = opened(fs, tier)
-    assert again.size_bytes == size_bytes
-    assert [positions(again, metadata) for metadata in segments] == expected
+    reloaded_cache = loaded_cache(fs, tier)
+    assert reloaded_cache.size_bytes == size_bytes
+    assert [positions(reloaded_cache, metadata) for metadata in segments] == expected
     assert not tier.index_fetches
     assert not fs.exists(leftover)
 
@@ -163,7 +163,7 @@ def test_a_damaged_file_is_fetched_again(
     fs: CrashFileSystem,
     damage: Callable[[bytes], bytes],
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     expected = positions(cache, segments[0])
     cache.close()
     (name,) = fs.listdir("/data/remote-log-index-cache")
@@ -172,13 +172,13 @@ def test_a_damaged_file_is_fetched_again(
     file.truncate(0)
     file.append(data)
     file.close()
-    assert positions(opened(fs, tier), segments[0]) == expected
+    assert positions(loaded_cache(fs, tier), segments[0]) == expected
 
 
 def test_a_corrupt_remote_index_is_an_error_that_is_not_cached(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     stored = tier.segments[segments[0].remote_log_segment_id.id]
     whole = stored.indexes[IndexType.OFFSET]
     stored.indexes[IndexType.OFFSET] = whole[:-1]
@@ -191,7 +191,7 @@ def test_a_corrupt_remote_index_is_an_error_that_is_not_cached(
 def test_the_least_recently_used_files_are_evicted_beyond_the_size_limit(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     for metadata in segments[:3]:
         positions(cache, metadata)
     positions(cache, segments[0])
@@ -209,7 +209,7 @@ def test_the_least_recently_used_files_are_evicted_beyond_the_size_limit(
 def test_an_index_in_use_is_not_closed(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     with cache.offset_index(segments[0]) as index:
         entries = list(index.entries())
         cache.resize(1)
@@ -223,7 +223,7 @@ def test_an_index_in_use_is_not_closed(
 def test_an_index_larger_than_the_cache_is_used_and_not_kept(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier, size_bytes_max=1)
+    cache = loaded_cache(fs, tier, size_bytes_max=1)
     assert positions(cache, segments[0]) == positions(cache, segments[0])
     assert not fs.listdir(cache.directory)
     assert cache.size_bytes == len(cache) == 0
@@ -252,7 +252,7 @@ def test_the_number_of_open_files_is_bounded(
 
     monkeypatch.setattr(fs, "open", open_counted)
     monkeypatch.setattr(cache_module, "OPEN_FILES_MAX", 2)
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     for metadata in segments:
         positions(cache, metadata)
         assert len(open_files) <= 2
@@ -266,7 +266,7 @@ def test_the_number_of_open_files_is_bounded(
 def test_readers_of_one_segment_share_one_fetch(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     may_continue = threading.Event()
 
     def wait() -> None:
@@ -284,7 +284,7 @@ def test_readers_of_one_segment_share_one_fetch(
 def test_a_failed_fetch_is_reported_to_all_waiting_readers(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     tier.failure = RemoteStorageError("the bucket is unavailable")
     with ThreadPoolExecutor(4) as pool:
         readers = [pool.submit(positions, cache, segments[0]) for _ in range(4)]
@@ -299,8 +299,8 @@ def test_a_full_disk_does_not_prevent_reading(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier
 ) -> None:
     fs = CrashFileSystem(free_bytes=16)
-    cache = opened(fs, tier)
-    expected = positions(opened(CrashFileSystem(), tier), segments[0])
+    cache = loaded_cache(fs, tier)
+    expected = positions(loaded_cache(CrashFileSystem(), tier), segments[0])
     assert len(expected) > 2
     assert positions(cache, segments[0]) == expected == positions(cache, segments[0])
     assert len(cache) == 0
@@ -310,7 +310,7 @@ def test_a_full_disk_does_not_prevent_reading(
 def test_indexes_of_a_removed_partition_are_deleted(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     for metadata in segments:
         positions(cache, metadata)
     cache.remove_partition(PARTITION._replace(partition=1))
@@ -323,7 +323,7 @@ def test_indexes_of_a_removed_partition_are_deleted(
 def test_a_closed_cache_refuses_reads(
     segments: list[RemoteLogSegmentMetadata], tier: MemoryTier, fs: CrashFileSystem
 ) -> None:
-    cache = opened(fs, tier)
+    cache = loaded_cache(fs, tier)
     cache.close()
     with pytest.raises(RemoteStorageError, match="closed"):
         positions(cache, segments[0])

@@ -33,8 +33,8 @@ def test_a_bucket_in_s3_is_inspected(tmp_path: Path) -> None:
         keys = tier.bucket.keys(tier.segments[1])
         client.delete_object(Bucket=name, Key=keys.log)
         client.put_object(Bucket=name, Key=keys.log.replace("/0/", "/0/strange"), Body=b"")
-        found = tier.findings()
-        assert [one.kind for one in found] == [Kind.MISSING_OBJECT, Kind.FOREIGN_OBJECT]
+        findings = tier.findings()
+        assert [finding.kind for finding in findings] == [Kind.MISSING_OBJECT, Kind.FOREIGN_OBJECT]
         views, odd = offline_views(tier.bucket, ())
         assert (len(views[0].segments), [one.kind for one in odd]) == (3, [Kind.FOREIGN_OBJECT])
         tier.bucket.close()

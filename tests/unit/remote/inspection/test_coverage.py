@@ -23,8 +23,8 @@ LINEAGE = ((5, 0), (7, 100))
 WHOLE = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 100)]), *copied(2, 120, 199, 7)]
 
 
-def brief(found: Sequence[Finding]) -> list[tuple[Kind, str]]:
-    return [(finding.kind, finding.place.partition(" AAA")[0]) for finding in found]
+def brief(findings: Sequence[Finding]) -> list[tuple[Kind, str]]:
+    return [(finding.kind, finding.place.partition(" AAA")[0]) for finding in findings]
 
 
 def test_complete_coverage_without_duplicates() -> None:
@@ -64,23 +64,23 @@ def test_a_log_whose_leader_reports_no_epoch_has_a_view_without_coverage() -> No
 
 def test_records_copied_again_by_another_leader_are_an_overlap() -> None:
     events = [*WHOLE, *copied(3, 150, 210, 7)]
-    found = coverage_findings(view_of(events, LINEAGE, local_start=211))
-    assert [(one.kind, one.place) for one in found] == [(Kind.OVERLAP, "offsets 150-199")]
-    assert found[0].kind.severity is Severity.NOTE
-    assert "segment 120-199" in found[0].detail and "segment 150-210" in found[0].detail
+    findings = coverage_findings(view_of(events, LINEAGE, local_start=211))
+    assert [(finding.kind, finding.place) for finding in findings] == [(Kind.OVERLAP, "offsets 150-199")]
+    assert findings[0].kind.severity is Severity.NOTE
+    assert "segment 120-199" in findings[0].detail and "segment 150-210" in findings[0].detail
 
 
 def test_after_unclean_election_a_segment_of_another_lineage_is_unreachable() -> None:
     events = [*WHOLE, *copied(3, 120, 300, 6)]
-    found = coverage_findings(view_of(events, LINEAGE, local_start=200))
-    assert [one.kind for one in found] == [Kind.UNREACHABLE]
-    assert found[0].place.startswith("segment 120-300 ")
+    findings = coverage_findings(view_of(events, LINEAGE, local_start=200))
+    assert [finding.kind for finding in findings] == [Kind.UNREACHABLE]
+    assert findings[0].place.startswith("segment 120-300 ")
 
 
 def test_a_divergent_segment_leaves_a_gap_at_the_divergence() -> None:
     events = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 110)]), *copied(2, 120, 199, 7)]
-    found = coverage_findings(view_of(events, LINEAGE, local_start=200))
-    assert brief(found) == [(Kind.GAP, "offsets 100-109")]
+    findings = coverage_findings(view_of(events, LINEAGE, local_start=200))
+    assert brief(findings) == [(Kind.GAP, "offsets 100-109")]
 
 
 def test_a_leader_without_the_oldest_epoch_is_reported() -> None:
@@ -89,8 +89,8 @@ def test_a_leader_without_the_oldest_epoch_is_reported() -> None:
 
 
 def test_a_segment_below_the_log_start_awaits_deletion() -> None:
-    found = coverage_findings(view_of(WHOLE, LINEAGE, log_start=60, local_start=200))
-    assert [(one.kind, one.kind.severity) for one in found] == [(Kind.BELOW_START, Severity.NOTE)]
+    findings = coverage_findings(view_of(WHOLE, LINEAGE, log_start=60, local_start=200))
+    assert [(each.kind, each.kind.severity) for each in findings] == [(Kind.BELOW_START, Severity.NOTE)]
 
 
 def test_a_segment_with_one_offset_left_is_not_below_the_log_start() -> None:
@@ -99,8 +99,8 @@ def test_a_segment_with_one_offset_left_is_not_below_the_log_start() -> None:
 
 def test_an_overlap_in_two_epochs_is_reported_once() -> None:
     events = [*WHOLE, *copied(3, 60, 119, [(5, 60), (7, 100)])]
-    found = coverage_findings(view_of(events, LINEAGE, local_start=200))
-    assert [(one.kind, one.place) for one in found] == [(Kind.OVERLAP, "offsets 60-119")]
+    findings = coverage_findings(view_of(events, LINEAGE, local_start=200))
+    assert [(finding.kind, finding.place) for finding in findings] == [(Kind.OVERLAP, "offsets 60-119")]
 
 
 @pytest.mark.parametrize(("reported", "is_odd"), [(199, False), (150, True), (-1, True), (250, True)])
@@ -190,9 +190,9 @@ def held_by(history: History, offset: int) -> int:
     )
 
 
-def reported_offsets(found: Sequence[Finding], kind: Kind) -> set[int]:
+def reported_offsets(findings: Sequence[Finding], kind: Kind) -> set[int]:
     offsets: set[int] = set()
-    for finding in found:
+    for finding in findings:
         if finding.kind is kind:
             first, _, last = finding.place.split()[-1].partition("-")
             offsets |= set(range(int(first), int(last or first) + 1))
@@ -201,23 +201,25 @@ def reported_offsets(found: Sequence[Finding], kind: Kind) -> set[int]:
 
 @given(clean_histories())
 def test_a_complete_tier_has_no_findings(history: History) -> None:
-    found = metadata_findings(as_view(history))
-    assert {finding.kind for finding in found} <= {Kind.BELOW_START}
+    findings = metadata_findings(as_view(history))
+    assert {finding.kind for finding in findings} <= {Kind.BELOW_START}
 
 
 @given(any_histories())
 def test_gaps_and_overlaps_are_found_exactly(history: History) -> None:
     view = as_view(history)
-    found = coverage_findings(view)
+    findings = coverage_findings(view)
     counts = {offset: held_by(history, offset) for offset in range(history.log_start, history.end + 12)}
     gaps = {offset for offset, count in counts.items() if not count and offset < history.local_start}
-    assert reported_offsets(found, Kind.GAP) == gaps
-    assert reported_offsets(found, Kind.OVERLAP) == {offset for offset, count in counts.items() if count > 1}
+    assert reported_offsets(findings, Kind.GAP) == gaps
+    assert reported_offsets(findings, Kind.OVERLAP) == {
+        offset for offset, count in counts.items() if count > 1
+    }
     last_held = max((offset for offset, count in counts.items() if count), default=-1)
     ahead = {
         offset for offset, count in counts.items() if not count and history.local_start <= offset <= last_held
     }
-    assert reported_offsets(found, Kind.GAP_AHEAD) == ahead
+    assert reported_offsets(findings, Kind.GAP_AHEAD) == ahead
 
 
 @given(any_histories())
@@ -233,11 +235,13 @@ def test_offsets_outside_gaps_are_found_in_the_metadata_cache(history: History) 
 @given(any_histories())
 def test_a_segment_without_records_of_the_log_is_unreachable(history: History) -> None:
     view = as_view(history)
-    found = {finding.segment for finding in coverage_findings(view) if finding.kind is Kind.UNREACHABLE}
+    unreachable_ids = {
+        finding.segment for finding in coverage_findings(view) if finding.kind is Kind.UNREACHABLE
+    }
     for segment in finished_segments(view.segments):
         if segment.end_offset < history.log_start:
             continue
         number = segment.remote_log_segment_id.id.int - 1
         alone = history._replace(segments=[history.segments[number]])
         holds = any(held_by(alone, offset) for offset in range(segment.start_offset, segment.end_offset + 1))
-        assert (segment.remote_log_segment_id.id in found) is not holds
+        assert (segment.remote_log_segment_id.id in unreachable_ids) is not holds

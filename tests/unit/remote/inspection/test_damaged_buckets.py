@@ -43,8 +43,8 @@ def tier(tmp_path: Path) -> Iterator[TierBucket]:
     tier.bucket.close()
 
 
-def kinds(found: list[Finding]) -> list[Kind]:
-    return [finding.kind for finding in found]
+def kinds(findings: list[Finding]) -> list[Kind]:
+    return [finding.kind for finding in findings]
 
 
 def flip(path: Path, at: int) -> None:
@@ -65,8 +65,8 @@ def test_copies_in_every_format_have_no_findings(kind: str, tmp_path: Path) -> N
     tier.fill(2, epoch=4)
     assert len(tier.copy()) == 5
     assert tier.findings() == []
-    views, found = offline_views(tier.bucket, ())
-    assert found == []
+    views, findings = offline_views(tier.bucket, ())
+    assert findings == []
     assert [segment.remote_log_segment_id for segment in views[0].segments] == [
         segment.remote_log_segment_id for segment in tier.segments
     ]
@@ -126,9 +126,9 @@ def test_a_manifest_of_another_log_is_reported(tier: TierBucket) -> None:
     fields = json.loads(tier.file(0, "rsm-manifest").read_bytes())
     fields["chunkIndex"]["originalFileSize"] += 1
     tier.file(0, "rsm-manifest").write_bytes(json.dumps(fields).encode())
-    found = tier.findings()
-    assert kinds(found) == [Kind.WRONG_SIZE]
-    assert "in the metadata it is" in found[0].detail
+    findings = tier.findings()
+    assert kinds(findings) == [Kind.WRONG_SIZE]
+    assert "in the metadata it is" in findings[0].detail
 
 
 def test_objects_without_metadata_are_reported(tier: TierBucket) -> None:
@@ -145,8 +145,8 @@ def test_objects_left_by_a_finished_deletion_are_reported(tier: TierBucket) -> N
     tier.step(0, DELETING)
     tier.step(0, DELETED)
     view = tier.view().with_log_start(tier.segments[1].start_offset)
-    found = tier.bucket.findings(view, tier.bucket.sizes(view.partition))
-    assert [(one.kind, one.detail) for one in found] == [(Kind.ORPHAN, "its segment was deleted")] * 3
+    findings = tier.bucket.findings(view, tier.bucket.sizes(view.partition))
+    assert [(each.kind, each.detail) for each in findings] == [(Kind.ORPHAN, "its segment was deleted")] * 3
 
 
 def test_objects_of_unknown_partitions_are_reported(tier: TierBucket) -> None:
@@ -160,9 +160,9 @@ def test_a_masked_prefix_is_not_shown(tmp_path: Path) -> None:
     tier.copy()
     tier.file(0, "log").with_name("odd").write_bytes(b"")
     tier.file(0, "log").unlink()
-    found = tier.findings()
-    assert kinds(found) == [Kind.MISSING_OBJECT, Kind.FOREIGN_OBJECT]
-    assert all("secret" not in str(finding) for finding in found)
+    findings = tier.findings()
+    assert kinds(findings) == [Kind.MISSING_OBJECT, Kind.FOREIGN_OBJECT]
+    assert all("secret" not in str(finding) for finding in findings)
     tier.bucket.close()
 
 
@@ -185,9 +185,9 @@ def test_a_flipped_byte_of_a_batch_is_reported(tier: TierBucket) -> None:
     second = list(iterate_headers(path.read_bytes()))[1][0]
     flip(path, second + 70)
     assert tier.findings(deep=False) == []
-    found = tier.findings()
-    assert kinds(found) == [Kind.BAD_BATCH]
-    assert f"at byte {second}: checksum" in found[0].detail
+    findings = tier.findings()
+    assert kinds(findings) == [Kind.BAD_BATCH]
+    assert f"at byte {second}: checksum" in findings[0].detail
 
 
 @pytest.mark.parametrize("kind", ["compressed", "encrypted"])
@@ -209,13 +209,13 @@ def test_every_flipped_byte_of_small_files_is_reported_or_has_no_effect(tier: Ti
         with_fresh_caches = Bucket.open(
             {"storage.backend.class": "filesystem", "storage.root": str(tier.root), "chunk.size": "1000"}
         )
-        found = inspect_segment(with_fresh_caches.storage, tier.segments[0])
+        findings = inspect_segment(with_fresh_caches.storage, tier.segments[0])
         with_fresh_caches.close()
         path.write_bytes(whole)
-        if not found:
+        if not findings:
             missed.append(at)
         else:
-            assert {finding.kind.severity for finding in found} == {Severity.DAMAGE}
+            assert {finding.kind.severity for finding in findings} == {Severity.DAMAGE}
     # An entry of the offset index may name any offset of its batch.
     assert len(missed) < len(whole) // 8
 
@@ -248,9 +248,9 @@ def in_memory(tier: TierBucket) -> tuple[MemoryTier, StoredSegment]:
 
 def test_short_reads_of_a_stream_are_combined(with_aborts: TierBucket) -> None:
     memory, stored = in_memory(with_aborts)
-    seen: list[int] = []
-    assert inspect_segment(memory, with_aborts.segments[0], seen.append) == []
-    assert sum(seen) == len(stored.log)
+    sizes: list[int] = []
+    assert inspect_segment(memory, with_aborts.segments[0], sizes.append) == []
+    assert sum(sizes) == len(stored.log)
     assert len([one for one in memory.ranges if one[1] == 0]) == 1
 
 
@@ -300,12 +300,13 @@ def test_offsets_that_differ_from_the_metadata_are_reported(tier: TierBucket) ->
     assert behind.detail == "offsets 24-25 are missing at the end"
     whole = stored.log
     stored.log = whole[: positions[2]] + whole[positions[3] :]
-    found = inspect_segment(memory, replace(metadata, segment_size_bytes=len(stored.log)))
-    assert Kind.WRONG_OFFSETS in kinds(found)
-    assert "expected is offset 6" in next(one.detail for one in found if one.kind is Kind.WRONG_OFFSETS)
+    findings = inspect_segment(memory, replace(metadata, segment_size_bytes=len(stored.log)))
+    assert Kind.WRONG_OFFSETS in kinds(findings)
+    details = [finding.detail for finding in findings if finding.kind is Kind.WRONG_OFFSETS]
+    assert "expected is offset 6" in details[0]
     stored.log = whole
-    found = inspect_segment(memory, replace(metadata, end_offset=20))
-    assert Kind.WRONG_OFFSETS in kinds(found)
+    findings = inspect_segment(memory, replace(metadata, end_offset=20))
+    assert Kind.WRONG_OFFSETS in kinds(findings)
 
 
 def test_epochs_and_timestamps_that_differ_from_the_metadata_are_reported(tier: TierBucket) -> None:
@@ -315,8 +316,8 @@ def test_epochs_and_timestamps_that_differ_from_the_metadata_are_reported(tier: 
         segment_leader_epochs=(EpochStart(0, 0), EpochStart(3, 12)),
         max_timestamp_ms=NOW_MS + 1,
     )
-    found = inspect_segment(memory, metadata)
-    assert sorted(kinds(found), key=lambda kind: kind.name) == [
+    findings = inspect_segment(memory, metadata)
+    assert sorted(kinds(findings), key=lambda kind: kind.name) == [
         Kind.BAD_LEADER_EPOCHS,
         Kind.WRONG_EPOCH,
         Kind.WRONG_TIMESTAMP,
@@ -351,8 +352,9 @@ def test_a_missing_or_invalid_small_file_is_reported(
 def test_a_producer_snapshot_of_a_later_segment_is_reported(with_aborts: TierBucket) -> None:
     memory, _ = in_memory(with_aborts)
     metadata = replace(with_aborts.segments[0], end_offset=9)
-    found = [one for one in inspect_segment(memory, metadata) if one.kind is Kind.BAD_PRODUCER_SNAPSHOT]
-    assert [one.detail for one in found] == ["it has offset 13, the segment ends with 9"]
+    findings = inspect_segment(memory, metadata)
+    details = [finding.detail for finding in findings if finding.kind is Kind.BAD_PRODUCER_SNAPSHOT]
+    assert details == ["it has offset 13, the segment ends with 9"]
 
 
 def test_a_truncated_stream_is_corruption_and_a_failing_store_is_not(tier: TierBucket) -> None:
@@ -394,8 +396,8 @@ def test_a_segment_with_damaged_objects_is_not_read(tier: TierBucket) -> None:
 
 def test_offline_gaps_and_objects_without_manifest_are_reported(tier: TierBucket) -> None:
     tier.file(1, "rsm-manifest").unlink()
-    views, found = offline_views(tier.bucket, ["events"])
-    assert kinds(found) == [Kind.UNFINISHED_OBJECTS] * 2
+    views, findings = offline_views(tier.bucket, ["events"])
+    assert kinds(findings) == [Kind.UNFINISHED_OBJECTS] * 2
     assert offline_views(tier.bucket, ["others"]) == ([], [])
     first, _, third = tier.segments
     (gap,) = coverage_findings(views[0])
@@ -408,8 +410,8 @@ def test_offline_gaps_and_objects_without_manifest_are_reported(tier: TierBucket
 def test_offline_a_manifest_of_another_segment_is_reported(tier: TierBucket) -> None:
     tier.file(0, "rsm-manifest").write_bytes(tier.file(1, "rsm-manifest").read_bytes())
     tier.file(2, "rsm-manifest").write_bytes(b"{}")
-    _, found = offline_views(tier.bucket, ())
-    assert kinds(found) == [Kind.BAD_MANIFEST] * 2
+    _, findings = offline_views(tier.bucket, ())
+    assert kinds(findings) == [Kind.BAD_MANIFEST] * 2
 
 
 def test_offline_a_masked_prefix_is_not_shown_for_an_invalid_manifest(tmp_path: Path) -> None:

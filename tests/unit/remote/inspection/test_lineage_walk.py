@@ -22,7 +22,7 @@ def walk(
 
 
 @pytest.mark.parametrize(
-    ("entries", "log_start", "found"),
+    ("entries", "log_start", "expected"),
     [
         ([(0, 0)], 0, [(0, 0)]),
         ([(5, 0), (7, 10)], 0, [(5, 0), (7, 10)]),
@@ -32,10 +32,10 @@ def walk(
     ],
 )
 def test_the_epochs_of_a_log_are_queried(
-    entries: list[tuple[int, int]], log_start: int, found: list[tuple[int, int]]
+    entries: list[tuple[int, int]], log_start: int, expected: list[tuple[int, int]]
 ) -> None:
     walking = walk(entries, log_start, 30 + log_start)
-    assert list(walking.entries) == found
+    assert list(walking.entries) == expected
     assert walking.log_end_offset == 30 + log_start
 
 
@@ -58,6 +58,6 @@ def test_every_offset_belongs_to_the_leaders_epoch(data: st.DataObject) -> None:
     log_start = data.draw(st.integers(starts[0], starts[-1] + 5))
     end = max(starts[-1], log_start) + data.draw(st.integers(0, 5))
     leader = LeaderEpochCache.of(EpochEntry(*entry) for entry in entries)
-    found = LeaderEpochCache.of(walk(entries, log_start, end).entries)
+    leader_epochs = LeaderEpochCache.of(walk(entries, log_start, end).entries)
     for offset in range(log_start, end):
-        assert found.epoch_for_offset(offset) == leader.epoch_for_offset(offset)
+        assert leader_epochs.epoch_for_offset(offset) == leader.epoch_for_offset(offset)

@@ -39,9 +39,9 @@ def the_view(**changes: object) -> PartitionView:
 def test_an_offset_is_located_locally_and_remotely(
     offset: int, place: Place, epoch: int | None, segment: int | None
 ) -> None:
-    found = locate(the_view(), offset)
-    assert (found.place, found.epoch) == (place, epoch)
-    assert (None if found.segment is None else ids([found.segment])[0]) == segment
+    location = locate(the_view(), offset)
+    assert (location.place, location.epoch) == (place, epoch)
+    assert (None if location.segment is None else ids([location.segment])[0]) == segment
 
 
 def test_an_offset_missing_in_the_tier_is_reported() -> None:
@@ -128,14 +128,14 @@ def test_no_expiry_without_a_limit() -> None:
 def test_retention_ms_applies_to_each_segment_in_order() -> None:
     # Timestamps of segments are 1000 ms + their last offset.
     config = replace(TIERED, retention_ms=NOW_MS - 1100)
-    found = scheduled_deletions(the_view(config=config), 3)
-    assert [(ids([one.segment]), one.reason) for one in found] == [
+    deletions = scheduled_deletions(the_view(config=config), 3)
+    assert [(ids([deletion.segment]), deletion.reason) for deletion in deletions] == [
         ([0], Reason.RETENTION_TIME),
         ([1], None),
         ([2], None),
     ]
-    assert [one.at_ms for one in found] == [None, NOW_MS - 1100 + 1119, NOW_MS - 1100 + 1199]
-    assert all(one.after_bytes is None for one in found)
+    assert [deletion.at_ms for deletion in deletions] == [None, NOW_MS - 1100 + 1119, NOW_MS - 1100 + 1199]
+    assert all(deletion.after_bytes is None for deletion in deletions)
 
 
 def test_retention_bytes_counts_remote_and_local_only_bytes() -> None:
@@ -168,13 +168,13 @@ def test_the_predicted_expiry_by_size_is_exact(retention_bytes: int, local_bytes
     config = replace(TIERED, retention_bytes=retention_bytes)
     before = scheduled_deletions(the_view(config=config, local_size_bytes=local_bytes), 3)
     after = scheduled_deletions(the_view(config=config, local_size_bytes=local_bytes + growth), 3)
-    gone = {ids([one.segment])[0] for one in after if one.reason is not None}
+    expired_ids = {ids([one.segment])[0] for one in after if one.reason is not None}
     predicted = {
         ids([one.segment])[0]
         for one in before
         if one.reason is not None or (one.after_bytes is not None and one.after_bytes <= growth)
     }
-    assert gone == predicted
+    assert expired_ids == predicted
 
 
 @given(retention_ms=st.integers(0, NOW_MS), later_ms=st.integers(0, NOW_MS))
@@ -182,10 +182,10 @@ def test_the_predicted_expiry_by_time_is_exact(retention_ms: int, later_ms: int)
     view = the_view(config=replace(TIERED, retention_ms=retention_ms))
     before = scheduled_deletions(view, 3)
     after = scheduled_deletions(replace(view, now_ms=view.now_ms + later_ms), 3)
-    gone = {ids([one.segment])[0] for one in after if one.reason is not None}
+    expired_ids = {ids([one.segment])[0] for one in after if one.reason is not None}
     predicted = {
         ids([one.segment])[0]
         for one in before
         if one.reason is not None or (one.at_ms is not None and one.at_ms <= view.now_ms + later_ms)
     }
-    assert gone == predicted
+    assert expired_ids == predicted

@@ -27,8 +27,8 @@ MARKED, DELETING_PARTITION, GONE = RemotePartitionDeleteState
 WHOLE = [*copied(0, 0, 9), *copied(1, 10, 19)]
 
 
-def kinds(found: list[Finding]) -> list[Kind]:
-    return [finding.kind for finding in found]
+def kinds(findings: list[Finding]) -> list[Kind]:
+    return [finding.kind for finding in findings]
 
 
 def test_a_copy_in_progress_is_not_a_finding() -> None:
@@ -119,9 +119,9 @@ def metadata(*events: RemoteLogEvent) -> MetadataHistory:
 
 
 def test_segments_of_a_deleted_topic_are_reported() -> None:
-    live, gone = {PARTITION.topic_id}, set[object]()
-    assert history_findings(metadata(*WHOLE), live, NOW_MS) == []
-    (finding,) = history_findings(metadata(*WHOLE), gone, NOW_MS)  # type: ignore[arg-type]
+    existing_topics, no_topics = {PARTITION.topic_id}, set[object]()
+    assert history_findings(metadata(*WHOLE), existing_topics, NOW_MS) == []
+    (finding,) = history_findings(metadata(*WHOLE), no_topics, NOW_MS)  # type: ignore[arg-type]
     assert (finding.kind, finding.detail) == (Kind.ABANDONED_PARTITION, "2 segments")
     (finding,) = history_findings(metadata(*WHOLE, deletion(MARKED)), frozenset(), NOW_MS)
     assert finding.kind is Kind.UNFINISHED_PARTITION_DELETION
@@ -134,9 +134,9 @@ def test_undecodable_records_and_a_truncated_topic_are_reported() -> None:
     history.record(RecordPlace(4, 77), b"\x01\x63\x00")
     history.record(RecordPlace(4, 78), None)
     history.truncated[4] = 12
-    found = history_findings(history, {PARTITION.topic_id}, NOW_MS)
-    assert kinds(found) == [Kind.UNREADABLE_RECORD, Kind.UNREADABLE_RECORD, Kind.LOST_HISTORY]
-    assert found[0].place == "metadata partition 4, offset 77"
+    findings = history_findings(history, {PARTITION.topic_id}, NOW_MS)
+    assert kinds(findings) == [Kind.UNREADABLE_RECORD, Kind.UNREADABLE_RECORD, Kind.LOST_HISTORY]
+    assert findings[0].place == "metadata partition 4, offset 77"
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 1, 2, 3])), max_size=40))
@@ -149,5 +149,5 @@ def test_records_in_any_order_give_a_known_or_deleted_segment(steps: list[tuple[
             events.append(step(number, (FINISHED, DELETING, DELETED)[state - 1]))
     view = view_of(events, local_start=0)
     state_findings(view)
-    known = {segment.remote_log_segment_id.id for segment in view.segments}
-    assert not known & view.history.deleted
+    segment_ids = {segment.remote_log_segment_id.id for segment in view.segments}
+    assert not segment_ids & view.history.deleted

@@ -51,35 +51,35 @@ class Recorder:
         self.passed.append(point)
 
 
-def written(world: TierCluster, node: TierNode, segments: int) -> None:
+def written(cluster: TierCluster, node: TierNode, segments: int) -> None:
     sealed_segments(node.log, segments)
-    for other in world.nodes:
+    for other in cluster.nodes:
         replicate(node.log, other.log)
 
 
-def copy_three(world: TierCluster, node: TierNode) -> None:
-    written(world, node, 3)
+def copy_three(cluster: TierCluster, node: TierNode) -> None:
+    written(cluster, node, 3)
     node.run_copy()
 
 
-def copy_with_a_failure(world: TierCluster, node: TierNode) -> None:
-    written(world, node, 2)
-    world.tier.faults.half_way = 1
+def copy_with_a_failure(cluster: TierCluster, node: TierNode) -> None:
+    written(cluster, node, 2)
+    cluster.tier.faults.half_way = 1
     try:
         node.run_copy()
     except (RemoteStorageError, RemoteMetadataError):
         node.run_copy()
 
 
-def expire(world: TierCluster, node: TierNode) -> None:
-    copy_three(world, node)
-    world.configure(replace(TIERED, retention_ms=0))
+def expire(cluster: TierCluster, node: TierNode) -> None:
+    copy_three(cluster, node)
+    cluster.configure(replace(TIERED, retention_ms=0))
     node.run_expiration()
 
 
-def remove(world: TierCluster, node: TierNode) -> None:
+def remove(cluster: TierCluster, node: TierNode) -> None:
     try:
-        copy_three(world, node)
+        copy_three(cluster, node)
     finally:
         stop_leading(node)
     run_to_end(remove_partition(node.context, PARTITION))
@@ -96,12 +96,12 @@ SCENARIOS = [copy_three, copy_with_a_failure, expire, remove]
 
 
 def points_of(scenario: Callable[[TierCluster, TierNode], None]) -> list[FaultPoint]:
-    world = TierCluster()
+    cluster = TierCluster()
     recorder = Recorder()
-    node = world.nodes[0]
+    node = cluster.nodes[0]
     node.restart(recorder)
     node.lead(0)
-    scenario(world, node)
+    scenario(cluster, node)
     return recorder.passed
 
 
@@ -119,7 +119,7 @@ def test_the_workloads_pass_every_fault_point() -> None:
     assert {point for scenario in SCENARIOS for point in points_of(scenario)} == set(FaultPoint)
 
 
-def run_tasks_to_completion(world: TierCluster, node: TierNode) -> None:
+def run_tasks_to_completion(cluster: TierCluster, node: TierNode) -> None:
     """Run the tasks as often as necessary."""
     for _ in range(3):
         node.run_copy()
@@ -131,19 +131,19 @@ def run_tasks_to_completion(world: TierCluster, node: TierNode) -> None:
 def test_the_next_leader_finishes_the_work_of_a_crashed_one(
     scenario: Callable[[TierCluster, TierNode], None], point: FaultPoint, nth: int, elsewhere: bool
 ) -> None:
-    world = TierCluster(2)
-    node, other = world.nodes
+    cluster = TierCluster(2)
+    node, other = cluster.nodes
     dies = DiesAt(point, nth)
     node.restart(dies)
     node.lead(0)
     with pytest.raises(SimulatedCrash):
-        scenario(world, node)
+        scenario(cluster, node)
     assert dies.has_died
-    world.tier.faults.clear()
+    cluster.tier.faults.clear()
     next_leader = other if elsewhere else node
     if elsewhere:
         node.restart()
-        other.log.roll(world.clock.now_ms)
+        other.log.roll(cluster.clock.now_ms)
     next_leader.restart()
     next_leader.lead(1)
     if scenario is remove:
@@ -151,26 +151,26 @@ def test_the_next_leader_finishes_the_work_of_a_crashed_one(
         run_to_end(remove_partition(next_leader.context, PARTITION))
         run_to_end(remove_partition(next_leader.context, PARTITION))
         assert next_leader.metadata.partition_deletions() == []
-        assert world.ranges() == []
-        assert world.tier.copies == {}
+        assert cluster.ranges() == []
+        assert cluster.tier.copies == {}
         return
-    run_tasks_to_completion(world, next_leader)
-    world.assert_nothing_dangles()
+    run_tasks_to_completion(cluster, next_leader)
+    cluster.assert_nothing_dangles()
     log = next_leader.log
     assert log.highest_offset_in_remote_storage == log.log_end_offset - 1
-    covered = {o for start, end, _ in world.ranges() for o in range(start, end + 1)}
+    covered = {o for start, end, _ in cluster.ranges() for o in range(start, end + 1)}
     # All records that are not local are remote. (Records that are no longer remote have expired.)
     assert set(range(log.log_start_offset, log.local_log_start_offset)) <= covered
-    log.apply_retention(world.clock.now_ms + 1)
-    run_tasks_to_completion(world, next_leader)
+    log.apply_retention(cluster.clock.now_ms + 1)
+    run_tasks_to_completion(cluster, next_leader)
     assert set(range(log.log_start_offset, log.local_log_start_offset)) <= covered
     if scenario is expire:
         assert log.log_start_offset in (0, 10, 20, 30) if elsewhere else log.log_start_offset >= 0
-        world.configure(replace(TIERED, retention_ms=0))
-        world.clock.now_ms += 1
-        run_tasks_to_completion(world, next_leader)
+        cluster.configure(replace(TIERED, retention_ms=0))
+        cluster.clock.now_ms += 1
+        run_tasks_to_completion(cluster, next_leader)
         assert log.log_start_offset == 30
-        assert world.ranges() == []
+        assert cluster.ranges() == []
 
 
 @pytest.mark.parametrize("kind", ["before", "half_way", "answer_lost"])
@@ -180,10 +180,10 @@ def test_the_next_leader_finishes_the_work_of_a_crashed_one(
 def test_after_any_single_failed_call_the_next_runs_complete_all_work(
     scenario: Callable[[TierCluster, TierNode], None], nth: int, store: str, kind: str
 ) -> None:
-    world = TierCluster()
-    node = world.nodes[0]
+    cluster = TierCluster()
+    node = cluster.nodes[0]
     node.lead(0)
-    faults = world.tier.faults if store == "tier" else world.metadata_faults
+    faults = cluster.tier.faults if store == "tier" else cluster.metadata_faults
     countdown = nth
     take = faults.take
 
@@ -200,17 +200,17 @@ def test_after_any_single_failed_call_the_next_runs_complete_all_work(
 
     faults.take = take_nth  # type: ignore[method-assign]
     try:
-        scenario(world, node)
+        scenario(cluster, node)
     except (RemoteStorageError, RemoteMetadataError):
         pass
     faults.take = take  # type: ignore[method-assign]
     faults.clear()
     if scenario is remove:
         run_to_end(remove_partition(node.context, PARTITION))
-        assert world.tier.copies == {}
+        assert cluster.tier.copies == {}
         assert node.metadata.partition_deletions() == []
         return
-    run_tasks_to_completion(world, node)
-    world.assert_nothing_dangles()
+    run_tasks_to_completion(cluster, node)
+    cluster.assert_nothing_dangles()
     assert node.context.in_progress == set()
     assert node.log.highest_offset_in_remote_storage == node.log.log_end_offset - 1

@@ -57,7 +57,7 @@ class TieredPartition(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.world = TierCluster(REPLICAS)
+        self.cluster = TierCluster(REPLICAS)
         self.epoch = 0
         self.leader = 0
         self.in_sync = set(range(REPLICAS))
@@ -72,7 +72,7 @@ class TieredPartition(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        for index, node in enumerate(self.world.nodes):
+        for index, node in enumerate(self.cluster.nodes):
             if index == self.leader:
                 node.lead(0)
             else:
@@ -80,7 +80,7 @@ class TieredPartition(RuleBasedStateMachine):
 
     @property
     def head(self) -> TierNode:
-        return self.world.nodes[self.leader]
+        return self.cluster.nodes[self.leader]
 
     @property
     def config(self) -> LogConfig:
@@ -90,7 +90,7 @@ class TieredPartition(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 4), is_transactional=st.booleans(), rolls=st.booleans())
     def write(self, count: int, is_transactional: bool, rolls: bool) -> None:
-        log, now_ms = self.head.log, self.world.clock.now_ms
+        log, now_ms = self.head.log, self.cluster.clock.now_ms
         if rolls:
             log.roll(now_ms)
         if is_transactional:
@@ -126,13 +126,13 @@ class TieredPartition(RuleBasedStateMachine):
         return [pid for pid, (_, marker) in self.transactions.items() if marker is None]
 
     def _remember(self, first: Offset, timestamp: int) -> None:
-        found = self.head.log.read(first, 1, at_least_one=True).records
-        assert found is not None
-        self.batches[first] = (bytes(found.read()), timestamp)
+        records = self.head.log.read(first, 1, at_least_one=True).records
+        assert records is not None
+        self.batches[first] = (bytes(records.read()), timestamp)
 
     @rule(index=nodes)
     def roll(self, index: int) -> None:
-        self.world.nodes[index].log.roll(self.world.clock.now_ms)
+        self.cluster.nodes[index].log.roll(self.cluster.clock.now_ms)
 
     @rule(segments=st.integers(1, 3), batches=st.integers(1, 2))
     def fill(self, segments: int, batches: int) -> None:
@@ -140,7 +140,7 @@ class TieredPartition(RuleBasedStateMachine):
         for _ in range(segments):
             for _ in range(batches):
                 self.write(2, False, False)
-            self.head.log.roll(self.world.clock.now_ms)
+            self.head.log.roll(self.cluster.clock.now_ms)
         for index in sorted(self.notified):
             self.catch_up(index)
 
@@ -150,7 +150,7 @@ class TieredPartition(RuleBasedStateMachine):
     def catch_up(self, index: int) -> None:
         """Notify the node of the leader and replicate the leader's log; the node is in sync afterwards."""
         if index != self.leader:
-            node, head = self.world.nodes[index], self.head
+            node, head = self.cluster.nodes[index], self.head
             if index not in self.notified:
                 self._notify(index)
             if node.log.log_end_offset < head.log.local_log_start_offset:
@@ -162,11 +162,11 @@ class TieredPartition(RuleBasedStateMachine):
         self._commit()
 
     def _commit(self) -> None:
-        logs = self.world.nodes
+        logs = self.cluster.nodes
         self.head.log.advance_high_watermark(min(logs[i].log.log_end_offset for i in self.in_sync))
 
     def _notify(self, index: int) -> None:
-        node, log = self.world.nodes[index], self.head.log
+        node, log = self.cluster.nodes[index], self.head.log
         node.follow(self.epoch)
         self.notified.add(index)
         end = _common_end(log, node.log)
@@ -217,7 +217,7 @@ class TieredPartition(RuleBasedStateMachine):
             run = self.runs.pop((index, kind), None)
             if run is not None:
                 run.close()
-        node = self.world.nodes[index]
+        node = self.cluster.nodes[index]
         node.restart()
         if index == self.leader:
             self._elect(index)
@@ -230,7 +230,7 @@ class TieredPartition(RuleBasedStateMachine):
 
     @rule(index=nodes, kind=st.sampled_from(KINDS), steps=st.integers(0, 8))
     def start(self, index: int, kind: str, steps: int) -> None:
-        task = getattr(self.world.nodes[index], kind)
+        task = getattr(self.cluster.nodes[index], kind)
         if task is not None and (index, kind) not in self.runs:
             self.runs[index, kind] = task.run()
             self._step((index, kind), steps)
@@ -251,7 +251,7 @@ class TieredPartition(RuleBasedStateMachine):
         for index in sorted(self.notified):
             self.catch_up(index)
         self._elect(picked(sorted(self.in_sync - {self.leader}) or [self.leader], pick))
-        self.head.log.roll(self.world.clock.now_ms)
+        self.head.log.roll(self.cluster.clock.now_ms)
 
     @precondition(lambda self: self.runs)
     @rule(pick=picks, steps=st.integers(1, 8))
@@ -266,27 +266,27 @@ class TieredPartition(RuleBasedStateMachine):
             except (StopIteration, RemoteStorageError, RemoteMetadataError):
                 del self.runs[key]
                 return
-            self._check_floor(self.world.nodes[key[0]])
+            self._check_floor(self.cluster.nodes[key[0]])
 
     @rule(
         store=st.sampled_from(["tier", "metadata"]),
         kind=st.sampled_from(FAULTS),
     )
     def fail_next(self, store: str, kind: str) -> None:
-        faults = self.world.tier.faults if store == "tier" else self.world.metadata_faults
+        faults = self.cluster.tier.faults if store == "tier" else self.cluster.metadata_faults
         setattr(faults, kind, getattr(faults, kind) + 1)
 
     # -- time and retention
 
     @rule(index=nodes)
     def apply_local_retention(self, index: int) -> None:
-        node = self.world.nodes[index]
-        node.log.apply_retention(self.world.clock.now_ms + 1)
+        node = self.cluster.nodes[index]
+        node.log.apply_retention(self.cluster.clock.now_ms + 1)
         self._check_floor(node)
 
     @rule(duration_ms=st.integers(1, 500))
     def pass_time(self, duration_ms: int) -> None:
-        self.world.clock.now_ms += duration_ms
+        self.cluster.clock.now_ms += duration_ms
 
     @rule(
         retention_ms=st.sampled_from([-1, -1, 300]),
@@ -294,7 +294,7 @@ class TieredPartition(RuleBasedStateMachine):
         local_retention_ms=st.sampled_from([0, -2, 300]),
     )
     def configure(self, retention_ms: int, retention_bytes: int, local_retention_ms: int) -> None:
-        self.world.configure(
+        self.cluster.configure(
             replace(
                 TIERED,
                 retention_ms=retention_ms,
@@ -315,15 +315,15 @@ class TieredPartition(RuleBasedStateMachine):
 
     @invariant()
     def offsets_are_in_order(self) -> None:
-        for node in self.world.nodes:
+        for node in self.cluster.nodes:
             log = node.log
             assert log.log_start_offset <= log.local_log_start_offset <= log.log_end_offset
             assert log.log_start_offset <= log.last_stable_offset <= log.log_end_offset
             assert log.highest_offset_in_remote_storage < log.log_end_offset
         log = self.head.log
         assert log.highest_offset_in_remote_storage < max(log.last_stable_offset, log.log_end_offset)
-        committed = max(node.log.high_watermark for node in self.world.nodes)
-        for segment in self.world.segments():
+        committed = max(node.log.high_watermark for node in self.cluster.nodes)
+        for segment in self.cluster.segments():
             assert segment.end_offset < max(committed, self.floor, 1), "remote records are committed"
 
     @invariant()
@@ -338,16 +338,16 @@ class TieredPartition(RuleBasedStateMachine):
             epoch = node.log.leader_epochs.epoch_for_offset(offset)
             assert epoch is not None
             segment = node.metadata.remote_log_segment_metadata(PARTITION, epoch, offset)
-            assert segment is not None, (offset, epoch, self.world.ranges())
+            assert segment is not None, (offset, epoch, self.cluster.ranges())
             assert segment.state is FINISHED
             assert segment.start_offset <= offset <= segment.end_offset
-            copy = self.world.tier.copies.get(segment.remote_log_segment_id.id)
+            copy = self.cluster.tier.copies.get(segment.remote_log_segment_id.id)
             assert copy is not None and copy.is_whole, (offset, segment)
             following = node.log.leader_epochs.end_offset_for(epoch, node.log.log_end_offset).end_offset
             offset = min(segment.end_offset + 1, following)
 
     def _check_contents(self) -> None:
-        for copy in self.world.tier.copies.values():
+        for copy in self.cluster.tier.copies.values():
             for first, data in batches_of(copy.log):
                 assert self.batches[first][0] == data
 
@@ -361,7 +361,7 @@ class TieredPartition(RuleBasedStateMachine):
         kept = sum(len(data) for first, (data, _) in self.batches.items() if start <= first)
         dropped = [timestamp for first, (_, timestamp) in self.batches.items() if self.floor <= first < start]
         is_old = config.retention_ms >= 0 and all(
-            timestamp <= self.world.clock.now_ms + 1 - config.retention_ms for timestamp in dropped
+            timestamp <= self.cluster.clock.now_ms + 1 - config.retention_ms for timestamp in dropped
         )
         own_tail = log.readable_bytes(log.high_watermark, log.log_end_offset)
         is_large = config.retention_bytes >= 0 and kept + own_tail >= config.retention_bytes
@@ -371,33 +371,33 @@ class TieredPartition(RuleBasedStateMachine):
     # -- the end, without faults
 
     def teardown(self) -> None:
-        world = self.world
-        world.tier.faults.clear()
-        world.metadata_faults.clear()
+        cluster = self.cluster
+        cluster.tier.faults.clear()
+        cluster.metadata_faults.clear()
         for index in range(REPLICAS):
             if index not in self.notified:
                 self._notify(index)
         for key in sorted(self.runs):
             while key in self.runs:
                 self._step(key, 100)
-        world.configure(TIERED)
+        cluster.configure(TIERED)
         for producer_id in self._open_transactions():
             self._end(producer_id, is_abort=True)
         self.write(1, False, True)
-        self.head.log.roll(world.clock.now_ms)
+        self.head.log.roll(cluster.clock.now_ms)
         for index in range(REPLICAS):
             self.catch_up(index)
         for _ in range(3):
             self.head.run_copy()
             self.head.run_expiration()
-            for node in world.nodes:
+            for node in cluster.nodes:
                 run_to_end(delete_undeleted_copies(node.context))
-        world.assert_nothing_dangles()
+        cluster.assert_nothing_dangles()
         log = self.head.log
         assert log.highest_offset_in_remote_storage == log.log_end_offset - 1
         self._check_remote(self.head, max(log.log_start_offset, self.floor), log.log_end_offset)
         self._check_contents()
-        log.apply_retention(world.clock.now_ms + 1)
+        log.apply_retention(cluster.clock.now_ms + 1)
         assert log.local_log_start_offset == log.log_end_offset
         assert self.head.context.in_progress == set()
         self.offsets_are_in_order()

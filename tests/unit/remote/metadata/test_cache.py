@@ -125,9 +125,9 @@ def test_updates_without_custom_metadata_keep_it() -> None:
     cache = RemoteLogMetadataCache(PARTITION)
     cache.add(started(1, 0, 99))
     cache.update(step(1, FINISHED, custom_metadata=b"here"))
-    found = cache.segment(0, 1)
-    assert found is not None
-    assert (found.custom_metadata, found.broker_id, found.event_timestamp_ms) == (b"here", 2, 3001)
+    segment = cache.segment(0, 1)
+    assert segment is not None
+    assert (segment.custom_metadata, segment.broker_id, segment.event_timestamp_ms) == (b"here", 2, 3001)
     cache.update(step(1, DELETING))
     assert [metadata.custom_metadata for metadata in cache.segments()] == [b"here"]
 
@@ -139,8 +139,8 @@ def test_kafka_16780_segments_without_aborted_transactions_are_skipped() -> None
             for number in range(7)
         )
     )
-    found = [number_of(cache.next_with_txn_index(0, offset)) for offset in (0, 29, 30, 59, 60, 1000)]
-    assert found == [2, 2, 5, 5, -1, -1]
+    numbers = [number_of(cache.next_with_txn_index(0, offset)) for offset in (0, 29, 30, 59, 60, 1000)]
+    assert numbers == [2, 2, 5, 5, -1, -1]
     assert cache.next_with_txn_index(1, 0) is None
 
 
@@ -190,9 +190,9 @@ def test_the_next_segment_with_aborted_transactions_equals_a_linear_search(
         cache.update(step(number, FINISHED))
         finished.add(number)
         if random.random() < 0.5:
-            gone = random.choice(sorted(finished))
-            finished.discard(gone)
-            cache.update(step(gone, DELETING))
+            deleted_number = random.choice(sorted(finished))
+            finished.discard(deleted_number)
+            cache.update(step(deleted_number, DELETING))
         for offset in range(0, 130, 3):
             served = (cache.segment(0, each) for each in range(offset, 130))
             expected = next((each for each in served if each and not each.is_txn_index_empty), None)

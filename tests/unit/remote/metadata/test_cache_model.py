@@ -54,13 +54,13 @@ class Model:
         legal = {STARTED: (FINISHED, DELETING), FINISHED: (DELETING,), DELETING: (DELETED,)}[before]
         if event.state is not before and event.state not in legal:
             return Outcome.ILLEGAL_MOVE
-        known = self.segments[number].custom_metadata
+        custom_metadata = self.segments[number].custom_metadata
         self.segments[number] = replace(
             self.segments[number],
             broker_id=event.broker_id,
             event_timestamp_ms=event.event_timestamp_ms,
             state=event.state,
-            custom_metadata=known if event.custom_metadata is None else event.custom_metadata,
+            custom_metadata=custom_metadata if event.custom_metadata is None else event.custom_metadata,
         )
         if event.state is before:
             return Outcome.ILLEGAL_MOVE if before is STARTED else Outcome.REPEATED
@@ -182,11 +182,11 @@ class CacheMachine(RuleBasedStateMachine):
         serving = self.model.serving()
         for epoch in EPOCHS:
             for offset in OFFSETS:
-                found = self.cache.segment(epoch, offset)
+                segment = self.cache.segment(epoch, offset)
                 expected = serving.get((epoch, offset))
-                assert (found is None) == (expected is None), (epoch, offset)
+                assert (segment is None) == (expected is None), (epoch, offset)
                 if expected is not None:
-                    assert found == self.model.segments[expected]
+                    assert segment == self.model.segments[expected]
             assert self.cache.highest_offset(epoch) == self.model.highest.get(epoch)
             members = [number for number in self.model.segments if epoch in dict(self.model.spans(number))]
             listed = list(self.cache.segments(epoch))
@@ -211,8 +211,8 @@ class CacheMachine(RuleBasedStateMachine):
                     and place >= offset
                     and not self.model.segments[by].is_txn_index_empty
                 )
-                found = self.cache.next_with_txn_index(epoch, offset)
-                assert (found and number_of(found)) == (places[0][1] if places else None)
+                segment = self.cache.next_with_txn_index(epoch, offset)
+                assert (segment and number_of(segment)) == (places[0][1] if places else None)
 
 
 TestCache = CacheMachine.TestCase

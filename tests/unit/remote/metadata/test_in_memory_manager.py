@@ -48,9 +48,9 @@ async def test_managers_of_one_log_read_all_writes_of_each_other() -> None:
     late = InMemoryRemoteLogMetadataManager(log)
     late.on_partition_leadership_changes([], [PARTITION])
     for manager in (writer, early, late):
-        found = manager.remote_log_segment_metadata(PARTITION, 0, 99)
-        assert found is not None
-        assert found.remote_log_segment_id == segment_id(1)
+        segment = manager.remote_log_segment_metadata(PARTITION, 0, 99)
+        assert segment is not None
+        assert segment.remote_log_segment_id == segment_id(1)
 
 
 async def test_invalid_transitions_are_refused() -> None:

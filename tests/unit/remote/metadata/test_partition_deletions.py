@@ -38,12 +38,12 @@ async def test_a_replayed_deletion_for_a_new_replica_removes_nothing(
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
         await switched_off_and_on(manager)
-        seen: list[bool] = []
-        take = manager.store.apply
+        pending_deletions: list[bool] = []
+        apply_event = manager.store.apply
 
         def apply(event: RemoteLogEvent) -> Outcome:
-            outcome = take(event)
-            seen.append(bool(manager.partition_deletions()))
+            outcome = apply_event(event)
+            pending_deletions.append(bool(manager.partition_deletions()))
             return outcome
 
         monkeypatch.setattr(manager.store, "apply", apply)
@@ -51,7 +51,7 @@ async def test_a_replayed_deletion_for_a_new_replica_removes_nothing(
         await eventually(lambda: manager.is_ready(OTHER))
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 199
         assert manager.remote_log_segment_metadata(PARTITION, 0, 150) is not None
-        assert True not in seen
+        assert True not in pending_deletions
 
 
 async def test_a_replayed_deletion_after_a_restart_removes_nothing() -> None:

@@ -77,16 +77,16 @@ def test_snapshots_of_many_partitions_are_written_concurrently_at_stop(
 
 def test_a_snapshot_equals_kafkas_bytes() -> None:
     data = (GOLDEN / "remote_log_snapshot").read_bytes()
-    found = decode_snapshot(data, PARTITION)
-    assert (found.metadata_partition, found.metadata_offset) == (17, 12345678901)
-    first, second = found.segments
+    snapshot = decode_snapshot(data, PARTITION)
+    assert (snapshot.metadata_partition, snapshot.metadata_offset) == (17, 12345678901)
+    first, second = snapshot.segments
     assert (first.remote_log_segment_id.id, first.segment_leader_epochs) == (
         kafka_uuid(99),
         (EpochStart(3, 100),),
     )
     assert (second.state, second.custom_metadata) == (FINISHED, b"\x07\x08")
     assert second.segment_leader_epochs == (EpochStart(3, 200), EpochStart(4, 250))
-    assert encode_snapshot(found.segments, 17, 12345678901) == data
+    assert encode_snapshot(snapshot.segments, 17, 12345678901) == data
 
 
 def test_committed_offsets_equal_kafkas_bytes() -> None:
@@ -110,11 +110,11 @@ def test_the_larger_of_snapshot_offset_and_committed_offset_applies() -> None:
     files = SnapshotFiles(disk, "/logs")
     files.write([PARTITION, IDLE], [planned(3, 40), planned(2, 20, IDLE)], {NUMBER: 30})
     for each in (files, SnapshotFiles(disk, "/logs")):
-        found, idle = each.load(PARTITION, NUMBER), each.load(IDLE, NUMBER)
-        assert found is not None
+        snapshot, idle = each.load(PARTITION, NUMBER), each.load(IDLE, NUMBER)
+        assert snapshot is not None
         assert idle is not None
-        assert (found.next_offset, idle.next_offset) == (40, 30)
-        assert found.highest_offsets == [(0, 29)], "not lowered by the deletion"
+        assert (snapshot.next_offset, idle.next_offset) == (40, 30)
+        assert snapshot.highest_offsets == [(0, 29)], "not lowered by the deletion"
         assert each.load(PARTITION, NUMBER + 1) is None, "the number of metadata partitions has changed"
 
 
@@ -131,16 +131,16 @@ def test_after_a_crash_at_any_operation_no_missing_record_counts_as_read() -> No
 
     for point in crash_points(prepare, workload):
         files = SnapshotFiles(point.disk, "/logs")
-        found, idle, leaving = (files.load(one, NUMBER) for one in (PARTITION, IDLE, LEAVING))
-        assert found is not None, point
-        assert (found.next_offset, len(found.segments)) in ((40, 2), (90, 5)), point
-        assert found.highest_offsets[0][1] in (29, 59), point
-        assert found.highest_offsets[0][1] >= 10 * len(found.segments) + 9, point
+        snapshot, idle, leaving = (files.load(one, NUMBER) for one in (PARTITION, IDLE, LEAVING))
+        assert snapshot is not None, point
+        assert (snapshot.next_offset, len(snapshot.segments)) in ((40, 2), (90, 5)), point
+        assert snapshot.highest_offsets[0][1] in (29, 59), point
+        assert snapshot.highest_offsets[0][1] >= 10 * len(snapshot.segments) + 9, point
         assert idle is not None, point
         assert idle.next_offset in (40, 90), point
         assert leaving is None or leaving.next_offset == 40, point
         if point.progress:
-            assert (found.next_offset, idle.next_offset, leaving) == (90, 90, None), point
+            assert (snapshot.next_offset, idle.next_offset, leaving) == (90, 90, None), point
 
 
 def test_a_corrupt_file_is_ignored() -> None:
@@ -156,9 +156,9 @@ def test_a_corrupt_file_is_ignored() -> None:
         b"\xff\n1\n7 90\n",
     ):
         write_atomically(disk, f"/logs/{DIRECTORY}/{COMMITTED_OFFSETS_FILE}", damaged)
-        found = SnapshotFiles(disk, "/logs").load(PARTITION, NUMBER)
-        assert found is not None
-        assert found.next_offset == 40, damaged
+        snapshot = SnapshotFiles(disk, "/logs").load(PARTITION, NUMBER)
+        assert snapshot is not None
+        assert snapshot.next_offset == 40, damaged
 
 
 def test_overlapping_segments_are_found_equally_after_a_restart() -> None:

@@ -420,8 +420,8 @@ async def test_a_started_deletion_is_known_after_a_crash_without_its_directory()
             deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
         )
         await manager.put_remote_partition_delete_metadata(begun)
-        found = disk.crash(Survival.LOSE_UNSYNCED)
-    async with running(topic, disk=found) as manager:
+        crashed_disk = disk.crash(Survival.LOSE_UNSYNCED)
+    async with running(topic, disk=crashed_disk) as manager:
         await eventually(lambda: manager.partition_deletions() == [begun])
 
 
@@ -508,7 +508,9 @@ async def test_a_truncated_metadata_partition_does_not_start_from_its_old_snapsh
         for number in range(3):
             await copy(manager, number)
         files = SnapshotFiles(disk, "/logs")
-        await eventually(lambda: (found := files.load(PARTITION, 0)) is not None and len(found.segments) == 3)
+        await eventually(
+            lambda: (snapshot := files.load(PARTITION, 0)) is not None and len(snapshot.segments) == 3
+        )
         topic.starts_over = True
         del topic.logs[0][2:]
         topic.put(0, encode_event(started(5, 500, 599)))

@@ -93,8 +93,8 @@ async def test_the_topic_is_created_as_configured_and_another_partition_count_is
     async with running(cluster, *some_partitions(1)):
         pass
     async with Admin(cluster.bootstrap_servers) as admin:
-        found = await admin.describe_topics([METADATA_TOPIC])
-    assert len(found[METADATA_TOPIC].partitions) == 5  # type: ignore[union-attr]
+        descriptions = await admin.describe_topics([METADATA_TOPIC])
+    assert len(descriptions[METADATA_TOPIC].partitions) == 5  # type: ignore[union-attr]
     failures: list[str] = []
     other = metadata_topic_config(partitions=50)
     manager = TopicBasedRemoteLogMetadataManager(
@@ -137,8 +137,8 @@ async def test_a_metadata_partition_may_change_its_leader() -> None:
         async with running(cluster, partition, config=config) as manager:
             await copy(manager, 0, partition)
             async with Admin(cluster.bootstrap_servers) as admin:
-                found = await admin.describe_topics([METADATA_TOPIC])
-            leader = found[METADATA_TOPIC].partitions[0].leader  # type: ignore[union-attr]
+                descriptions = await admin.describe_topics([METADATA_TOPIC])
+            leader = descriptions[METADATA_TOPIC].partitions[0].leader  # type: ignore[union-attr]
             cluster.stop_node(leader)
             await copy(manager, 1, partition)
             assert manager.highest_offset_for_epoch(partition, 0) == 199

@@ -75,8 +75,8 @@ def test_any_range_of_a_segment_is_the_slice_of_its_log(data: st.DataObject) -> 
         )
     manager = make_manager(store, settings, cache)
     with tempfile.TemporaryDirectory() as directory:
-        made = make_segment(Path(directory), log, with_transactions=data.draw(st.booleans()))
-        metadata = copy(manager, made)
+        segment = make_segment(Path(directory), log, with_transactions=data.draw(st.booleans()))
+        metadata = copy(manager, segment)
     for _ in range(4):
         start = data.draw(st.integers(0, len(log) - 1))
         end = data.draw(st.none() | st.integers(start, len(log) + 50))
@@ -85,7 +85,7 @@ def test_any_range_of_a_segment_is_the_slice_of_its_log(data: st.DataObject) -> 
         expected = log[start:] if end is None else log[start : end + 1]
         assert b"".join(iter(partial(stream.read, size), b"")) == expected
         stream.close()
-    for index_type, content in made.indexes.items():
+    for index_type, content in segment.indexes.items():
         assert manager.fetch_index(metadata, index_type).read() == content
     manager.delete_log_segment_data(metadata)
     assert store.objects == {}
@@ -122,8 +122,8 @@ def test_invalid_ranges_are_refused(start: int, end: int | None, segment: Stored
 
 def test_an_absent_transaction_index_is_not_found_and_an_empty_one_is_empty(tmp_path: Path) -> None:
     manager = make_manager(MemoryStore(), manager_settings(key_ring=RING))
-    made = make_segment(tmp_path, b"x" * 10, empty=frozenset({IndexType.PRODUCER_SNAPSHOT}))
-    metadata = copy(manager, made)
+    segment = make_segment(tmp_path, b"x" * 10, empty=frozenset({IndexType.PRODUCER_SNAPSHOT}))
+    metadata = copy(manager, segment)
     with pytest.raises(RemoteResourceNotFound, match="the segment has no transaction index"):
         manager.fetch_index(metadata, IndexType.TRANSACTION)
     assert manager.fetch_index(metadata, IndexType.PRODUCER_SNAPSHOT).read() == b""
@@ -140,14 +140,14 @@ def test_all_small_files_of_a_segment_are_fetched_by_one_get(segment: StoredSegm
 
 
 def test_a_large_index_is_fetched_alone(tmp_path: Path) -> None:
-    made = make_segment(tmp_path, b"x" * 10)
-    Path(made.files.time_index).write_bytes(bytes(5 << 20))
+    segment = make_segment(tmp_path, b"x" * 10)
+    Path(segment.files.time_index).write_bytes(bytes(5 << 20))
     store = MemoryStore()
     manager = make_manager(store)
-    metadata = copy(manager, made)
-    assert manager.fetch_index(metadata, IndexType.OFFSET).read() == made.indexes[IndexType.OFFSET]
+    metadata = copy(manager, segment)
+    assert manager.fetch_index(metadata, IndexType.OFFSET).read() == segment.indexes[IndexType.OFFSET]
     (call,) = store.gets(".indexes")
-    assert (call.start, call.end) == (0, len(made.indexes[IndexType.OFFSET]) - 1)
+    assert (call.start, call.end) == (0, len(segment.indexes[IndexType.OFFSET]) - 1)
 
 
 @pytest.mark.parametrize("encrypted", [False, True])
@@ -180,10 +180,10 @@ class CountingFile(io.FileIO):
 def test_a_copy_never_buffers_the_whole_log(
     transformed: bool, segment: StoredSegment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opened(path: str, mode: str) -> Any:
+    def open_counted(path: str, mode: str) -> Any:
         return CountingFile(path, mode) if path == segment.files.log else open(path, mode)
 
-    monkeypatch.setattr("tidelog.remote.objects.manager.open", opened, raising=False)
+    monkeypatch.setattr("tidelog.remote.objects.manager.open", open_counted, raising=False)
     store = MemoryStore()
     manager = make_manager(
         store,
@@ -208,10 +208,10 @@ def test_the_compression_heuristic_stores_a_compressed_log_unchanged(
     codec: Compression | None, is_compressed: bool, tmp_path: Path
 ) -> None:
     log = b"no batch at all" * 20 if codec is None else log_with_codec(codec)
-    made = make_segment(tmp_path, log)
+    segment = make_segment(tmp_path, log)
     store = MemoryStore()
     manager = make_manager(store, manager_settings(compression=True, compression_heuristic=True))
-    metadata = copy(manager, made)
+    metadata = copy(manager, segment)
     (stored,) = [data for key, data in store.objects.items() if key.endswith(".log")]
     assert (stored != log) is is_compressed
     assert manager.fetch_log_segment(metadata, 0).read() == log
@@ -301,12 +301,12 @@ def test_a_hint_starts_reading_ahead_of_the_next_segment(tmp_path: Path) -> None
     store = MemoryStore()
     cache = make_cache(store, read_ahead=2000)
     manager = make_manager(store, cache=cache)
-    made = make_segment(tmp_path, compressible(5000))
-    metadata = copy(manager, made)
+    segment = make_segment(tmp_path, compressible(5000))
+    metadata = copy(manager, segment)
     manager.prefetch_log_segment(metadata)
     wait_until(lambda: cache.cached_bytes == 2000)
     gets = len(store.gets())
-    assert manager.fetch_log_segment(metadata, 0, 999).read() == made.log[:1000]
+    assert manager.fetch_log_segment(metadata, 0, 999).read() == segment.log[:1000]
     assert len(store.gets()) == gets == 1
     manager.close()
     assert store.is_closed
@@ -318,12 +318,12 @@ def test_a_hint_fetches_the_indexes_before_the_first_read(
     store = MemoryStore()
     cache = make_cache(store, read_ahead=2000)
     manager = make_manager(store, cache=cache)
-    made = make_segment(tmp_path, compressible(5000))
-    metadata = copy(manager, made)
+    segment = make_segment(tmp_path, compressible(5000))
+    metadata = copy(manager, segment)
     before = len(store.gets(".indexes"))
     manager.prefetch_log_segment(metadata, with_indexes=True)
     wait_until(lambda: cache.cached_bytes == 2000 and len(store.gets(".indexes")) == before + 1)
-    assert manager.fetch_index(metadata, IndexType.OFFSET).read() == made.indexes[IndexType.OFFSET]
+    assert manager.fetch_index(metadata, IndexType.OFFSET).read() == segment.indexes[IndexType.OFFSET]
     assert len(store.gets(".indexes")) == before + 1
     manager.close()
 

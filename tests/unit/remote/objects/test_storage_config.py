@@ -28,14 +28,14 @@ def base(root: Path) -> dict[str, str]:
     return {"storage.backend.class": "filesystem", "storage.root": str(root)}
 
 
-def made(values: dict[str, str]) -> ObjectStorageManager:
+def new_manager(values: dict[str, str]) -> ObjectStorageManager:
     manager = storage_manager_from_config(values)
     manager.close()
     return manager
 
 
 def test_a_directory_is_the_only_required_setting(root: Path) -> None:
-    manager = made(base(root))
+    manager = new_manager(base(root))
     assert manager.settings.chunk_size == 4 * 1024 * 1024
     assert manager.settings.key_ring is None and not manager.settings.compression
     assert manager.read_ahead_bytes == 32 * 1024 * 1024
@@ -80,7 +80,7 @@ def test_a_configuration_of_the_aiven_plugin_is_accepted(name: str, root: Path, 
 
 
 def test_the_former_key_of_the_manifest_cache_is_accepted(root: Path) -> None:
-    manager = made(
+    manager = new_manager(
         {**base(root), "segment.manifest.cache.size": "7", "segment.manifest.cache.retention.ms": "-1"}
     )
     assert manager.settings.manifest_cache.size == 7
@@ -90,7 +90,7 @@ def test_the_former_key_of_the_manifest_cache_is_accepted(root: Path) -> None:
 def test_unknown_keys_are_logged_and_ignored(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     values = {**base(root), "chunk.sise": "5", "encryption.key.pairs.gone.public.key.file": "x"}
     with caplog.at_level(logging.WARNING):
-        made(values)
+        new_manager(values)
     assert unknown_keys(values) == ("chunk.sise", "encryption.key.pairs.gone.public.key.file")
     assert "chunk.sise" in caplog.text
 
@@ -135,7 +135,7 @@ def test_an_invalid_value_is_reported_in_one_line(
 ) -> None:
     values = {key: text for key, text in {**base(root), **change}.items() if text is not None}
     with pytest.raises(ConfigError) as raised:
-        made(values)
+        new_manager(values)
     assert line in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -146,7 +146,7 @@ def test_key_files_must_hold_a_matching_rsa_key_pair(root: Path, tmp_path: Path)
     other_public, _ = write_key_pair(key_pair(1), tmp_path / "other")
     invalid_file = tmp_path / "invalid_file.pem"
     invalid_file.write_text("not a key")
-    ring = made({**base(root), **encryption_configs(public, private)}).settings.key_ring
+    ring = new_manager({**base(root), **encryption_configs(public, private)}).settings.key_ring
     assert ring is not None and ring.unwrap(ring.wrap(b"k" * 32)) == b"k" * 32
     for wrong, line in (
         ((other_public, private), "private.key.file=.*allowed is the RSA private key that belongs to"),
@@ -155,7 +155,7 @@ def test_key_files_must_hold_a_matching_rsa_key_pair(root: Path, tmp_path: Path)
         ((tmp_path / "none", private), "public.key.file=.*cannot read the file"),
     ):
         with pytest.raises(ConfigError, match=line):
-            made({**base(root), **encryption_configs(*wrong)})
+            new_manager({**base(root), **encryption_configs(*wrong)})
 
 
 def test_a_masked_prefix_is_not_in_errors(root: Path, tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ class Fixture:
         return await self.reader.read(self.request(offset, max_bytes, **changes))
 
     def expected(self, offset: int, max_bytes: int, at_least_one: bool, upper_bound: int) -> bytes:
-        found = self.log.read(offset, max_bytes, upper_bound=upper_bound, at_least_one=at_least_one)
-        return b"" if found.records is None else found.records.read()
+        result = self.log.read(offset, max_bytes, upper_bound=upper_bound, at_least_one=at_least_one)
+        return b"" if result.records is None else result.records.read()
 
 
 def fill(log: PartitionLog, random: Random) -> None:
@@ -131,23 +131,23 @@ async def test_every_offset_and_size_returns_the_bytes_of_the_local_log(tiered: 
         for max_bytes in (0, 1, random.randint(60, 400), random.randint(400, 3000), 1 << 20):
             for at_least_one in (True, False):
                 upper_bound = end if random.random() < 0.5 else random.randint(offset, end)
-                found = await tiered.read(
+                result = await tiered.read(
                     offset, max_bytes, at_least_one=at_least_one, upper_bound=upper_bound
                 )
                 expected = tiered.expected(offset, max_bytes, at_least_one, upper_bound)
-                assert bytes(found.records) == expected, (offset, max_bytes, at_least_one, upper_bound)
-                headers = [header for _, header in iterate_headers(found.records)]
-                assert found.next_offset == (headers[-1].next_offset if headers else offset)
+                assert bytes(result.records) == expected, (offset, max_bytes, at_least_one, upper_bound)
+                headers = [header for _, header in iterate_headers(result.records)]
+                assert result.next_offset == (headers[-1].next_offset if headers else offset)
 
 
 async def test_sequential_reading_returns_all_sealed_segments(tiered: Fixture) -> None:
     tiered.tier.bytes_at_most = 97
     parts, offset = [], 0
     while offset < tiered.local.local_log_start_offset:
-        found = await tiered.read(offset, 700)
-        assert found.records
-        parts.append(bytes(found.records))
-        offset = found.next_offset
+        result = await tiered.read(offset, 700)
+        assert result.records
+        parts.append(bytes(result.records))
+        offset = result.next_offset
     sealed = [segment.file.pread(1 << 30, 0) for segment in list(tiered.log.segments)[:-1]]
     assert b"".join(parts) == b"".join(sealed)
 
@@ -171,8 +171,8 @@ async def test_a_batch_larger_than_the_requested_size_is_read_completely() -> No
     log.roll(0)
     tiered = await fixture_of(log)
     for offset in range(4):
-        found = await tiered.read(offset, 1)
-        assert bytes(found.records) == tiered.expected(offset, 1, True, 4)
+        result = await tiered.read(offset, 1)
+        assert bytes(result.records) == tiered.expected(offset, 1, True, 4)
 
 
 async def test_offsets_missing_in_the_tier_are_out_of_range(tiered: Fixture) -> None:
@@ -272,8 +272,8 @@ async def test_an_older_kafka_index_with_last_offsets_of_several_batches_is_read
         struct.pack(">ii", entries[at + 9][0], entries[at][1]) for at in range(0, len(entries) - 9, 10)
     )
     for offset in range(40):
-        found = await tiered.read(offset, 300)
-        assert bytes(found.records) == tiered.expected(offset, 300, True, 40)
+        result = await tiered.read(offset, 300)
+        assert bytes(result.records) == tiered.expected(offset, 300, True, 40)
     with tiered.cache.offset_index(tiered.segments[0]) as index:
         assert index.entry_count == 3
 
@@ -297,9 +297,9 @@ async def test_a_read_continues_in_the_next_segment_when_the_offset_is_absent() 
     for metadata in (shorter, tiered.segments[1]):
         await note_copied(manager, replace(metadata, state=type(metadata.state)(0)))
     reader = RemoteLogReader(tier, manager, tiered.cache, tiered.pool)
-    found = await reader.read(tiered.request(2))
-    assert found.next_offset == 4
-    assert bytes(found.records) == tiered.expected(3, 1000, True, 4)
+    result = await reader.read(tiered.request(2))
+    assert result.next_offset == 4
+    assert bytes(result.records) == tiered.expected(3, 1000, True, 4)
 
 
 async def test_remote_reads_stop_at_the_end_of_the_common_lineage() -> None:
@@ -312,8 +312,8 @@ async def test_remote_reads_stop_at_the_end_of_the_common_lineage() -> None:
     log.leader_epochs.truncate_from_end(4)
     log.leader_epochs.assign(2, 4)
     assert log.leader_epochs.entries == [EpochEntry(0, 0), EpochEntry(2, 4)]
-    found = await tiered.read(1, 1 << 20)
-    assert found.next_offset == 4
+    result = await tiered.read(1, 1 << 20)
+    assert result.next_offset == 4
     with pytest.raises(KafkaError, match="not in remote storage"):
         await tiered.read(4)
     assert await search(tiered, -1, 4) is None
@@ -334,14 +334,14 @@ async def test_reads_beyond_the_queue_limit_are_refused(tiered: Fixture) -> None
 
 
 async def test_aborted_transactions_equal_those_of_the_local_log(tiered: Fixture) -> None:
-    random, seen = Random(3), 0
+    random, aborted_count = Random(3), 0
     for offset in range(tiered.local.local_log_start_offset):
-        found = await tiered.read(offset, random.choice((1, 300, 1 << 20)), with_aborted=True)
-        expected = tiered.log.aborted_transactions(offset, found.next_offset)
-        assert found.aborted_transactions is not None
-        assert sorted(found.aborted_transactions) == sorted(expected)
-        seen += len(expected)
-    assert seen
+        result = await tiered.read(offset, random.choice((1, 300, 1 << 20)), with_aborted=True)
+        expected = tiered.log.aborted_transactions(offset, result.next_offset)
+        assert result.aborted_transactions is not None
+        assert sorted(result.aborted_transactions) == sorted(expected)
+        aborted_count += len(expected)
+    assert aborted_count
 
 
 async def test_kafka_16780_segments_without_aborted_transactions_are_skipped() -> None:
@@ -366,8 +366,8 @@ async def test_kafka_17801_transactions_that_begin_after_the_read_are_omitted() 
         append_marker(log, producer, is_abort=True)
     log.roll(0)
     tiered = await fixture_of(log)
-    found = await tiered.read(0, 1, with_aborted=True)
-    assert [transaction.producer_id for transaction in found.aborted_transactions or []] == [1]
+    result = await tiered.read(0, 1, with_aborted=True)
+    assert [transaction.producer_id for transaction in result.aborted_transactions or []] == [1]
 
 
 async def test_a_marker_in_the_local_log_is_found(tiered: Fixture) -> None:
@@ -376,8 +376,8 @@ async def test_a_marker_in_the_local_log_is_found(tiered: Fixture) -> None:
     log.roll(0)
     append_marker(log, 5, is_abort=True)
     tiered = await fixture_of(log)
-    found = await tiered.read(0, with_aborted=True)
-    assert [transaction.last_offset for transaction in found.aborted_transactions or []] == [1]
+    result = await tiered.read(0, with_aborted=True)
+    assert [transaction.last_offset for transaction in result.aborted_transactions or []] == [1]
 
 
 async def test_a_marker_of_another_lineage_aborts_nothing() -> None:
@@ -389,8 +389,8 @@ async def test_a_marker_of_another_lineage_aborts_nothing() -> None:
     log.truncate_to(1, below_high_watermark=True)
     append_marker(log, 5, is_abort=False, leader_epoch=1)
     tiered.local.local_log_start_offset = 1
-    found = await tiered.read(0, with_aborted=True)
-    assert (found.next_offset, found.aborted_transactions) == (1, [])
+    result = await tiered.read(0, with_aborted=True)
+    assert (result.next_offset, result.aborted_transactions) == (1, [])
 
 
 # -- timestamps
@@ -408,11 +408,11 @@ async def test_every_timestamp_finds_the_same_record_as_the_local_log(tiered: Fi
         log.advance_log_start_offset(start)
         for timestamp in (*range(900, 9000, 37), NOW_MS, NOW_MS + 1):
             expected = run_steps(log.timestamps.first_record_from(timestamp))
-            found = await search(tiered, timestamp, start)
+            record = await search(tiered, timestamp, start)
             if expected is None or expected.offset >= local_start:
-                assert found is None
+                assert record is None
             else:
-                assert found == expected, (timestamp, start)
+                assert record == expected, (timestamp, start)
 
 
 async def test_a_timestamp_search_within_the_local_log_does_not_read_the_tier(tiered: Fixture) -> None:
@@ -433,9 +433,9 @@ async def test_a_timestamp_search_finds_the_segment_that_serves_the_offset() -> 
     store(tiered.tier, between, again, metadata)
     await note_copied(tiered.manager, metadata)
     for offset in range(20):
-        found = await search(tiered, 1000 + offset)
-        assert found is not None, offset
-        assert found[:2] == (1000 + offset, offset)
+        record = await search(tiered, 1000 + offset)
+        assert record is not None, offset
+        assert record[:2] == (1000 + offset, offset)
     tiered.pool.close()
 
 

@@ -74,8 +74,8 @@ def test_random_custom_metadata_is_read_or_refused(data: bytes) -> None:
 
 
 def test_fields_of_later_versions_are_ignored() -> None:
-    known = encode_custom_metadata(CustomMetadata(object_prefix="p/"))
-    assert decode_custom_metadata(b"\x02" + known[1:] + b"\x09\x02hi") == CustomMetadata(object_prefix="p/")
+    encoded = encode_custom_metadata(CustomMetadata(object_prefix="p/"))
+    assert decode_custom_metadata(b"\x02" + encoded[1:] + b"\x09\x02hi") == CustomMetadata(object_prefix="p/")
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def proxied(s3: S3Server, bucket: str, proxy: FaultProxy) -> Iterator[NewStore]:
 @pytest.fixture(params=KINDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStore]:
     """Return an empty store of each kind."""
-    with ExitStack() as made:
+    with ExitStack() as resources:
         if request.param == "local_directory":
             backend, values = "filesystem", {"root": str(tmp_path)}
         elif request.param == "fsspec_file":
@@ -64,5 +64,5 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
             backend, values = "fsspec", {"fsspec.url": f"memory://{tmp_path}"}
         else:
             server = request.getfixturevalue("s3")
-            backend, values = "s3", server.config(made.enter_context(server.bucket()))
-        yield made.enter_context(closing(object_store(backend, values)))
+            backend, values = "s3", server.config(resources.enter_context(server.bucket()))
+        yield resources.enter_context(closing(object_store(backend, values)))

@@ -29,11 +29,11 @@ class RecordingSource(io.BytesIO):
 def test_a_part_references_the_bytes_read_from_the_file(size: int) -> None:
     source = RecordingSource(Random(size).randbytes(size))
     parts = Parts("store", "key", source, size)
-    taken = []
+    parts_taken = []
     while part := parts.next_part(5 * MIB):
-        taken.append(part)
-    assert b"".join(taken) == source.getvalue()
-    assert all(any(part is given for given in source.returned) for part in taken)
+        parts_taken.append(part)
+    assert b"".join(parts_taken) == source.getvalue()
+    assert all(any(part is returned for returned in source.returned) for part in parts_taken)
 
 
 def test_a_file_that_grows_during_put_is_detected(tmp_path: Path) -> None:
