@@ -66,7 +66,6 @@ UNCHECKED_NAMES = (
     "tests/spark/",
     "tests/unit/base/",
     "tests/unit/benchmarks/",
-    "tests/unit/clients/",
     "tests/unit/cluster/",
     "tests/unit/harness/",
     "tests/unit/protocol/",

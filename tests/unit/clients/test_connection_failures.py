@@ -132,15 +132,20 @@ async def test_transactions_are_atomic(servers: str, version: int) -> None:
 
 async def read_committed(servers: str, topic: str) -> list[Event]:
     """Return all committed records as events for the checker."""
-    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
-    found: dict[int, list[list[object]]] = {number: [] for number in range(PARTITIONS)}
+    partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    records_by_partition: dict[int, list[list[object]]] = {number: [] for number in range(PARTITIONS)}
     options: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
     async with Consumer(servers, **options) as consumer:
-        consumer.assign(places)
-        ends = await consumer.end_offsets(places)
-        while any([await consumer.position(place) < ends[place] for place in places]):
-            for where, records in (await consumer.poll(100)).items():
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        while any([await consumer.position(partition) < ends[partition] for partition in partitions]):
+            for partition, records in (await consumer.poll(100)).items():
                 for record in records:
                     transaction, number = (record.value or b"").decode().split("/")
-                    found[where.partition].append([record.offset, "a", int(transaction), int(number)])
-    return [Event(FINAL_READER, "poll", "ok", [number, records]) for number, records in found.items()]
+                    records_by_partition[partition.partition].append(
+                        [record.offset, "a", int(transaction), int(number)]
+                    )
+    return [
+        Event(FINAL_READER, "poll", "ok", [number, records])
+        for number, records in records_by_partition.items()
+    ]

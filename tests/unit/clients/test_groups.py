@@ -84,7 +84,7 @@ class Reader:
     def __init__(self, servers: str, topic: str, group: str, **options: Any) -> None:
         self.consumer = Consumer(servers, group_id=group, **(OPTIONS | options))
         self.log = Log()
-        self.seen: list[int] = []
+        self.values: list[int] = []
         self._topic = topic
 
     @property
@@ -105,7 +105,7 @@ class Reader:
     async def _read(self) -> None:
         while True:
             for records in (await self.consumer.poll(100)).values():
-                self.seen += [int(record.value or b"") for record in records]
+                self.values += [int(record.value or b"") for record in records]
 
 
 def shared(readers: Sequence[Reader]) -> bool:
@@ -126,12 +126,12 @@ async def test_members_join_and_leave_and_every_record_is_read(
         ]
         await eventually(lambda: shared(readers))
         await fill(servers, topic, 60, 60)
-        await eventually(lambda: {n for reader in readers for n in reader.seen} == set(range(120)))
+        await eventually(lambda: {n for reader in readers for n in reader.values} == set(range(120)))
         leaver = readers.pop()
         await leaver.__aexit__()
         await eventually(lambda: shared(readers))
         await fill(servers, topic, 120, 60)
-        await eventually(lambda: {n for r in [*readers, leaver] for n in r.seen} == set(range(180)))
+        await eventually(lambda: {n for r in [*readers, leaver] for n in r.values} == set(range(180)))
     for reader in [*readers, leaver]:
         assert reader.log.holds() == []
 
@@ -168,13 +168,13 @@ async def test_no_record_is_read_twice_when_members_close_in_order(
     servers: str, topic: str, group: str
 ) -> None:
     await fill(servers, topic, 0, 100)
-    seen: list[int] = []
+    values: list[int] = []
     for _ in range(4):
         async with Consumer(servers, group_id=group, max_poll_records=25, **OPTIONS) as consumer:
             consumer.subscribe([topic])
             records = await consumer.poll(10_000)
-            seen += [int(record.value or b"") for batch in records.values() for record in batch]
-    assert sorted(seen) == list(range(100))
+            values += [int(record.value or b"") for batch in records.values() for record in batch]
+    assert sorted(values) == list(range(100))
 
 
 async def test_a_static_member_restarts_without_a_rebalance(servers: str, topic: str, group: str) -> None:
@@ -485,7 +485,7 @@ async def test_a_group_is_shared_with_confluent_kafka(
             while len(ours.partitions) != 3 or len(theirs.assignment()) != 3:
                 await asyncio.to_thread(read)
             await fill(servers, topic, 60, 60)
-            while (their_values | set(ours.seen)) != set(range(120)):
+            while (their_values | set(ours.values)) != set(range(120)):
                 await asyncio.to_thread(read)
         numbers = ours.partitions + [partition.partition for partition in theirs.assignment()]
         assert sorted(numbers) == list(range(PARTITIONS))
@@ -507,7 +507,7 @@ async def test_a_group_is_shared_with_aiokafka(servers: str, topic: str, group: 
     try:
         async with Reader(servers, topic, group, partition_assignment_strategy=["range"]) as ours:
             async with asyncio.timeout(20):
-                while len(ours.partitions) != 3 or (their_values | set(ours.seen)) != set(range(60)):
+                while len(ours.partitions) != 3 or (their_values | set(ours.values)) != set(range(60)):
                     for messages in (await theirs.getmany(timeout_ms=50)).values():
                         their_values |= {int(message.value) for message in messages}
             assert len(theirs.assignment()) == 3
@@ -534,11 +534,11 @@ async def test_a_group_and_a_producer_survive_a_restart_of_the_broker(clean: boo
                 await producer.flush()
 
             await send(0)
-            await eventually(lambda: len(reader.seen) >= 300)
+            await eventually(lambda: len(reader.values) >= 300)
             sending = asyncio.create_task(send(300))
             await asyncio.to_thread(cluster.restart, clean=clean)
             await sending
-            await eventually(lambda: set(reader.seen) == set(range(600)), timeout_s=20)
+            await eventually(lambda: set(reader.values) == set(range(600)), timeout_s=20)
         async with Consumer(servers, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("tides", number) for number in range(PARTITIONS)])
             values: list[int] = []

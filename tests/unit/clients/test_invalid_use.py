@@ -128,11 +128,11 @@ async def test_polling_without_a_subscription_is_refused(servers: str) -> None:
                 await reading()
 
 
-@pytest.mark.parametrize("given", ["tides", ("tides",), ("tides", "0"), ("tides", -1)])
-async def test_an_empty_assignment_is_refused(servers: str, given: Any) -> None:
+@pytest.mark.parametrize("partition", ["tides", ("tides",), ("tides", "0"), ("tides", -1)])
+async def test_an_empty_assignment_is_refused(servers: str, partition: Any) -> None:
     async with Consumer(servers) as consumer:
         with pytest.raises(KafkaError, match=r"is not a \(topic, partition\)"):
-            consumer.assign([given])
+            consumer.assign([partition])
 
 
 @pytest.mark.parametrize(

@@ -33,34 +33,34 @@ STEPS_TO_SETTLE = 400
 SEEDS = range(60)
 
 
-class Life:
+class TransactionalApplication:
     """One producer and the operations of its application."""
 
-    def __init__(self, name: str, world: World) -> None:
+    def __init__(self, name: str, history: HistoryFixture) -> None:
         self.name = name
-        self.world = world
-        self.bench = TransactionalProducerFixture(is_v2=world.cluster.is_v2, retries=10_000)
+        self.history = history
+        self.producer_fixture = TransactionalProducerFixture(is_v2=history.cluster.is_v2, retries=10_000)
         self.in_flight: CoordinatorRequest | None = None
         self.batches: list[ProducerBatch] = []
         self.number = -1
         self.records = 0
         self.offset_of = -1
-        self.bench.manager.begin_init(is_v2=world.cluster.is_v2)
+        self.producer_fixture.manager.begin_init(is_v2=history.cluster.is_v2)
 
     @property
     def manager(self) -> TransactionManager:
-        return self.bench.manager
+        return self.producer_fixture.manager
 
-    def note(self, f: str, type: str, value: object) -> None:
-        self.world.events.append(Event(self.name, f, type, value))
+    def add_event(self, f: str, type: str, value: object) -> None:
+        self.history.events.append(Event(self.name, f, type, value))
 
     # --- the application ------------------------------------------------------------------
 
-    def act(self) -> None:
+    def run_operation(self) -> None:
         """Perform an operation that is allowed in the present state."""
-        manager, rng = self.manager, self.world.rng
+        manager, rng = self.manager, self.history.rng
         if manager.lifecycle.pending_operation is not None and manager.lifecycle.is_idle:
-            self.claim()
+            self.take_result()
         elif manager.lifecycle.state is S.READY:
             manager.begin_transaction()
             self.number, self.records = self.number + 1, 0
@@ -76,18 +76,18 @@ class Life:
                 self.end(committed=choice < 0.9)
 
     def send(self, partition: object) -> None:
-        where = PARTITIONS.index(partition)  # type: ignore[arg-type]
+        index = PARTITIONS.index(partition)  # type: ignore[arg-type]
         number, record = self.number, self.records
         self.records += 1
-        self.note("send", "invoke", [number, where, record])
+        self.add_event("send", "invoke", [number, index, record])
         outcome = must_put(
-            self.bench.core.accumulator,
-            PARTITIONS[where],
+            self.producer_fixture.core.accumulator,
+            PARTITIONS[index],
             f"{self.name}/{number}/{record}".encode(),
-            self.world.now_ms,
+            self.history.now_ms,
         )
-        self.manager.add_partition(PARTITIONS[where])
-        self.world.deliveries.append((self.name, number, where, record, outcome))
+        self.manager.add_partition(PARTITIONS[index])
+        self.history.deliveries.append((self.name, number, index, record, outcome))
 
     def send_offset(self, offset: int) -> None:
         """Send an offset, at most once per transaction.
@@ -97,80 +97,80 @@ class Life:
         if self.offset_of == self.number:
             return
         self.offset_of = self.number
-        self.note("offset", "invoke", [self.number, 0, offset])
+        self.add_event("offset", "invoke", [self.number, 0, offset])
         self.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(offset)})
 
     def end(self, *, committed: bool) -> None:
-        self.note("commit" if committed else "abort", "invoke", self.number)
+        self.add_event("commit" if committed else "abort", "invoke", self.number)
         if committed:
-            self.manager.begin_commit(is_v2=self.bench.is_v2)
+            self.manager.begin_commit(is_v2=self.producer_fixture.is_v2)
         else:
-            self.manager.begin_abort(is_v2=self.bench.is_v2)
+            self.manager.begin_abort(is_v2=self.producer_fixture.is_v2)
 
-    def claim(self) -> None:
+    def take_result(self) -> None:
         operation = self.manager.lifecycle.pending_operation
         try:
             self.manager.lifecycle.take_result()
         except KafkaError:
             return
         if operation is not Operation.INIT:
-            self.note("commit" if operation is Operation.COMMIT else "abort", "ok", self.number)
+            self.add_event("commit" if operation is Operation.COMMIT else "abort", "ok", self.number)
 
     # --- the network ----------------------------------------------------------------------
 
     def drop(self) -> None:
         """Drop or fail batches, as the driver does before the next request."""
         if self.manager.lifecycle.is_rolling_back:
-            self.bench.core.drop_unsent(KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED))
+            self.producer_fixture.core.drop_unsent(KafkaError(ErrorCode.OPERATION_NOT_ATTEMPTED))
         if self.manager.lifecycle.is_fatal:
-            self.bench.core.fail_all(KafkaError(ErrorCode.PRODUCER_FENCED))
+            self.producer_fixture.core.fail_all(KafkaError(ErrorCode.PRODUCER_FENCED))
 
-    def ask(self, *, healed: bool) -> None:
+    def call_coordinator(self, *, is_healed: bool) -> None:
         """Send a request to the coordinator, or decide the result of the one in flight."""
         self.drop()
         if self.in_flight is None:
-            incomplete = bool(self.bench.core.accumulator.incomplete)
+            incomplete = bool(self.producer_fixture.core.accumulator.incomplete)
             self.in_flight = self.manager.next_request(has_incomplete=incomplete)
             return
         request, self.in_flight = self.in_flight, None
-        chance = 1.0 if healed else self.world.rng.random()
+        chance = 1.0 if is_healed else self.history.rng.random()
         if chance < 0.15:
-            self.world.late.append(lambda: self.world.cluster.answer(request))
+            self.history.late_requests.append(lambda: self.history.cluster.answer(request))
             self.manager.on_no_response(was_sent=True)
         elif chance < 0.3:
-            self.world.cluster.answer(request)
+            self.history.cluster.answer(request)
             self.manager.on_no_response(was_sent=True)
         elif chance < 0.35:
             code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            self.manager.on_response(self.world.cluster.refuse(request, code), request.highest_version)
+            self.manager.on_response(self.history.cluster.refuse(request, code), request.highest_version)
         else:
-            self.manager.on_response(self.world.cluster.answer(request), request.highest_version)
+            self.manager.on_response(self.history.cluster.answer(request), request.highest_version)
 
-    def produce(self, *, healed: bool) -> None:
+    def produce(self, *, is_healed: bool) -> None:
         """Send batches, or decide the result of one in flight."""
         self.drop()
-        world = self.world
+        history = self.history
         if not self.batches:
-            world.now_ms += 300
-            self.batches = drain(self.bench.core, LEADERS, world.now_ms)
+            history.now_ms += 300
+            self.batches = drain(self.producer_fixture.core, LEADERS, history.now_ms)
             return
         batch = self.batches.pop(0)
-        wire = sent(batch)
-        chance = 1.0 if healed else world.rng.random()
+        sent_batch = sent(batch)
+        chance = 1.0 if is_healed else history.rng.random()
         if chance < 0.15:
-            world.late.append(lambda: world.cluster.produce(wire))
-            answer = BatchResult(ErrorCode.NETWORK_EXCEPTION)
+            history.late_requests.append(lambda: history.cluster.produce(sent_batch))
+            result = BatchResult(ErrorCode.NETWORK_EXCEPTION)
         elif chance < 0.3:
-            world.cluster.produce(wire)
-            answer = BatchResult(ErrorCode.NETWORK_EXCEPTION)
+            history.cluster.produce(sent_batch)
+            result = BatchResult(ErrorCode.NETWORK_EXCEPTION)
         elif chance < 0.34:
-            answer = BatchResult(ErrorCode.MESSAGE_TOO_LARGE)
+            result = BatchResult(ErrorCode.MESSAGE_TOO_LARGE)
         else:
-            answer = world.cluster.produce(wire)
-        self.bench.core.on_result(batch, answer, world.now_ms)
+            result = history.cluster.produce(sent_batch)
+        self.producer_fixture.core.on_result(batch, result, history.now_ms)
 
 
-class World:
+class HistoryFixture:
     """A cluster, its producers one after the other, and the history."""
 
     def __init__(self, seed: int, *, is_v2: bool) -> None:
@@ -178,9 +178,9 @@ class World:
         self.cluster = NaiveCluster(is_v2=is_v2)
         self.events: list[Event] = []
         self.deliveries: list[tuple[str, int, int, int, Outcome]] = []
-        self.late: list[Callable[[], object]] = []
+        self.late_requests: list[Callable[[], object]] = []
         self.now_ms = 0
-        self.lives = [Life("p0", self)]
+        self.applications = [TransactionalApplication("p0", self)]
 
     def run(self) -> list[Violation]:
         for _ in range(STEPS):
@@ -190,43 +190,48 @@ class World:
 
     def _step(self) -> None:
         rng = self.rng
-        if rng.random() < 0.008 or self.lives[-1].manager.lifecycle.is_fatal:
-            self.lives.append(Life(f"p{len(self.lives)}", self))
+        if rng.random() < 0.008 or self.applications[-1].manager.lifecycle.is_fatal:
+            self.applications.append(TransactionalApplication(f"p{len(self.applications)}", self))
         # Fenced producers continue sometimes.
-        life = self.lives[-1] if rng.random() < 0.9 else rng.choice(self.lives)
+        application = self.applications[-1] if rng.random() < 0.9 else rng.choice(self.applications)
         choice = rng.random()
         if choice < 0.4:
-            life.act()
+            application.run_operation()
         elif choice < 0.7:
-            life.ask(healed=False)
+            application.call_coordinator(is_healed=False)
         elif choice < 0.95:
-            life.produce(healed=False)
-        elif self.late:
-            self.late.pop(rng.randrange(len(self.late)))()
+            application.produce(is_healed=False)
+        elif self.late_requests:
+            self.late_requests.pop(rng.randrange(len(self.late_requests)))()
 
     def _settle(self) -> None:
         """Heal the network; the last producer must complete its operation and be ready to commit."""
-        while self.late:
-            self.late.pop()()
-        life = self.lives[-1]
+        while self.late_requests:
+            self.late_requests.pop()()
+        application = self.applications[-1]
         for _ in range(STEPS_TO_SETTLE):
-            if life.manager.lifecycle.is_fatal:
-                life = Life(f"p{len(self.lives)}", self)
-                self.lives.append(life)
-            if life.manager.lifecycle.pending_operation is not None and life.manager.lifecycle.is_idle:
-                life.claim()
-            if life.manager.lifecycle.state is S.READY:
+            if application.manager.lifecycle.is_fatal:
+                application = TransactionalApplication(f"p{len(self.applications)}", self)
+                self.applications.append(application)
+            if (
+                application.manager.lifecycle.pending_operation is not None
+                and application.manager.lifecycle.is_idle
+            ):
+                application.take_result()
+            if application.manager.lifecycle.state is S.READY:
                 return
-            if life.manager.lifecycle.can_abort:
-                life.end(committed=False)
-            life.ask(healed=True)
-            life.produce(healed=True)
-        raise AssertionError(f"the last producer does not become ready: {life.manager.lifecycle.state}")
+            if application.manager.lifecycle.can_abort:
+                application.end(committed=False)
+            application.call_coordinator(is_healed=True)
+            application.produce(is_healed=True)
+        raise AssertionError(
+            f"the last producer does not become ready: {application.manager.lifecycle.state}"
+        )
 
     def _acknowledgements(self) -> list[Event]:
         return [
-            Event(name, "send", "ok", [number, where, record, outcome.result.offset])
-            for name, number, where, record, outcome in self.deliveries
+            Event(name, "send", "ok", [number, index, record, outcome.result.offset])
+            for name, number, index, record, outcome in self.deliveries
             if outcome.result is not None and outcome.result.offset >= 0
         ]
 
@@ -235,12 +240,12 @@ class World:
         if self.cluster.is_open:
             self.cluster._finish(self.cluster.epoch + 1, committed=False)
         polls = []
-        for where, partition in enumerate(PARTITIONS):
-            found = []
+        for index, partition in enumerate(PARTITIONS):
+            records = []
             for offset, value in self.cluster.partitions[partition].committed:
                 name, number, record = value.decode().split("/")
-                found.append([offset, name, int(number), int(record)])
-            polls.append(Event(FINAL_READER, "poll", "ok", [where, found]))
+                records.append([offset, name, int(number), int(record)])
+            polls.append(Event(FINAL_READER, "poll", "ok", [index, records]))
         if P0 in self.cluster.offsets:
             polls.append(Event(FINAL_READER, "committed", "ok", [0, self.cluster.offsets[P0]]))
         return polls
@@ -250,17 +255,17 @@ class World:
 def test_transactions_are_atomic_in_random_histories_and_every_producer_ends(is_v2: bool) -> None:
     committed = 0
     for seed in SEEDS:
-        world = World(seed, is_v2=is_v2)
-        violations = world.run()
+        fixture = HistoryFixture(seed, is_v2=is_v2)
+        violations = fixture.run()
         assert violations == [], f"seed {seed}"
-        committed += sum(event.f == "commit" and event.type == "ok" for event in world.events)
+        committed += sum(event.f == "commit" and event.type == "ok" for event in fixture.events)
     assert committed > len(SEEDS)
 
 
-def found_without(is_v2: bool) -> set[Anomaly]:
+def first_anomalies(is_v2: bool) -> set[Anomaly]:
     """Return the anomalies of the first history that has any."""
     for seed in range(200):
-        violations = World(seed, is_v2=is_v2).run()
+        violations = HistoryFixture(seed, is_v2=is_v2).run()
         if violations:
             return {violation.anomaly for violation in violations}
     return set()
@@ -274,8 +279,8 @@ def test_without_a_new_epoch_a_late_request_ends_another_transaction(
     monkeypatch.setattr(
         TransactionManager, "on_no_response", lambda self, was_sent: original(self, was_sent=False)
     )
-    assert found_without(is_v2=False)
-    assert not found_without(is_v2=True)
+    assert first_anomalies(is_v2=False)
+    assert not first_anomalies(is_v2=True)
 
 
 @pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
@@ -289,7 +294,7 @@ def test_a_commit_that_ignores_unacknowledged_records_is_detected(
         lambda self, has_incomplete: next_request(self, has_incomplete=False),
     )
     with pytest.raises(AssertionError, match="READY -> ABORTABLE_ERROR"):
-        found_without(is_v2)
+        first_anomalies(is_v2)
 
 
 @pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
@@ -297,4 +302,4 @@ def test_a_commit_after_a_refused_record_is_detected_as_partial(
     is_v2: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TransactionManager, "on_batch_failed", lambda *_, **__: None)
-    assert Anomaly.TORN in found_without(is_v2)
+    assert Anomaly.TORN in first_anomalies(is_v2)

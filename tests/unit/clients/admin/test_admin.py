@@ -237,10 +237,12 @@ async def test_the_cluster_and_its_log_directories_are_described(servers: str, t
         ((path, directory),) = directories.items()
         assert (directory.path, directory.error) == (path, None)
         assert directory.partitions[TopicPartition(topic, 0)].size_bytes > 500
-        only = await admin.describe_log_dirs([broker.node_id], partitions=[TopicPartition(topic, 0)])
-        found = only[broker.node_id]
-        assert not isinstance(found, KafkaError)
-        assert list(found[path].partitions) == [TopicPartition(topic, 0)]
+        directories_by_broker = await admin.describe_log_dirs(
+            [broker.node_id], partitions=[TopicPartition(topic, 0)]
+        )
+        directories = directories_by_broker[broker.node_id]
+        assert not isinstance(directories, KafkaError)
+        assert list(directories[path].partitions) == [TopicPartition(topic, 0)]
 
 
 async def test_groups_are_listed_described_and_deleted(servers: str, topic: str) -> None:

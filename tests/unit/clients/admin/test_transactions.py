@@ -65,12 +65,12 @@ def described(code: ErrorCode = ErrorCode.NONE, **fields: Any) -> DescribeTransa
 
 
 async def test_a_transaction_is_described_by_its_coordinator(brokers: list[ScriptedBroker]) -> None:
-    answers = [described(ErrorCode.NOT_COORDINATOR), described(), described(transaction_start_time_ms=-1)]
-    brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda request: answers.pop(0)
+    responses = [described(ErrorCode.NOT_COORDINATOR), described(), described(transaction_start_time_ms=-1)]
+    brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda request: responses.pop(0)
     async with Admin(brokers[0].address, retry_backoff_ms=1) as admin:
-        found = (await admin.describe_transactions(["gauge"]))["gauge"]
+        ongoing = (await admin.describe_transactions(["gauge"]))["gauge"]
         idle = (await admin.describe_transactions(["gauge"]))["gauge"]
-    assert found == TransactionDescription(
+    assert ongoing == TransactionDescription(
         transactional_id="gauge",
         coordinator_id=2,
         state="Ongoing",
@@ -93,17 +93,17 @@ async def test_an_unknown_transactional_id_has_its_own_error(brokers: list[Scrip
 
 
 async def test_transactions_of_all_brokers_are_listed_with_filters(brokers: list[ScriptedBroker]) -> None:
-    def one(name: str) -> ListTransactionsResponse:
+    def list_response(name: str) -> ListTransactionsResponse:
         listed = Listed(transactional_id=name, producer_id=7, transaction_state="Ongoing")
         return ListTransactionsResponse(transaction_states=(listed,))
 
-    brokers[0].handlers[ApiKey.LIST_TRANSACTIONS] = lambda request: one("a")
-    brokers[1].handlers[ApiKey.LIST_TRANSACTIONS] = lambda request: one("b")
+    brokers[0].handlers[ApiKey.LIST_TRANSACTIONS] = lambda request: list_response("a")
+    brokers[1].handlers[ApiKey.LIST_TRANSACTIONS] = lambda request: list_response("b")
     async with Admin(brokers[0].address) as admin:
-        found = await admin.list_transactions(
+        listings = await admin.list_transactions(
             states=["Ongoing"], producer_ids=[7], duration_ms=5, pattern="[ab]"
         )
-    assert found == {
+    assert listings == {
         name: TransactionListing(
             transactional_id=name, producer_id=7, state="Ongoing", coordinator_id=coordinator
         )
@@ -139,15 +139,18 @@ async def test_an_unknown_state_is_refused_by_name() -> None:
 async def test_fence_producers_retries_until_the_open_transaction_is_aborted(
     brokers: list[ScriptedBroker],
 ) -> None:
-    answers = [
+    responses = [
         InitProducerIdResponse(error_code=ErrorCode.CONCURRENT_TRANSACTIONS),
         InitProducerIdResponse(producer_id=7, producer_epoch=4),
     ]
-    brokers[1].handlers[ApiKey.INIT_PRODUCER_ID] = lambda request: answers.pop(0)
+    brokers[1].handlers[ApiKey.INIT_PRODUCER_ID] = lambda request: responses.pop(0)
     async with Admin(brokers[0].address, retry_backoff_ms=1) as admin:
         assert await admin.fence_producers(["gauge"]) == {"gauge": (7, 4)}
     requested = brokers[1].requests(ApiKey.INIT_PRODUCER_ID)
-    assert [(one.transactional_id, one.producer_id) for one in requested] == [("gauge", -1), ("gauge", -1)]
+    assert [(request.transactional_id, request.producer_id) for request in requested] == [
+        ("gauge", -1),
+        ("gauge", -1),
+    ]
 
 
 async def test_a_hanging_transaction_is_aborted_at_the_leader() -> None:

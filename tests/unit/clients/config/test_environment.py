@@ -36,11 +36,11 @@ async def test_the_addresses_of_a_name_are_tried_one_after_the_other(monkeypatch
     loop = asyncio.get_running_loop()
     server = await loop.create_server(asyncio.Protocol, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    opened: list[asyncio.BaseTransport] = []
+    transports: list[asyncio.BaseTransport] = []
 
-    class Recording(asyncio.Protocol):
+    class TransportRecorder(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            opened.append(transport)
+            transports.append(transport)
 
     lookup = loop.getaddrinfo
 
@@ -51,10 +51,10 @@ async def test_the_addresses_of_a_name_are_tried_one_after_the_other(monkeypatch
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, number)) for address in addresses]
 
     monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
-    await SystemEnvironment().connect(Recording, "broker.example", port, None)
-    assert opened[0].get_extra_info("peername") == ("127.0.0.1", port)
-    opened[0].close()
+    await SystemEnvironment().connect(TransportRecorder, "broker.example", port, None)
+    assert transports[0].get_extra_info("peername") == ("127.0.0.1", port)
+    transports[0].close()
     server.close()
     await server.wait_closed()
     with pytest.raises(OSError, match=r"127\.0\.0\.2.*; .*127\.0\.0\.1"):
-        await SystemEnvironment().connect(Recording, "broker.example", port, None)
+        await SystemEnvironment().connect(TransportRecorder, "broker.example", port, None)

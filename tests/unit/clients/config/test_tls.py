@@ -45,8 +45,8 @@ def test_system_certificates_are_trusted_without_a_trust_store() -> None:
 @pytest.mark.parametrize("is_function", [True, False])
 def test_a_context_of_the_application_is_used(is_function: bool) -> None:
     own = ssl.create_default_context()
-    given: Any = (lambda: own) if is_function else own
-    source = context_source(ClientConfig(security_protocol="SSL", ssl_context=given))
+    ssl_context: Any = (lambda: own) if is_function else own
+    source = context_source(ClientConfig(security_protocol="SSL", ssl_context=ssl_context))
     assert source is not None and source() is own
 
 

@@ -259,8 +259,10 @@ def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
         topic = OffsetFetchResponseTopics(name="tides", partitions=(at,))
         return OffsetFetchResponse(groups=(OffsetFetchResponseGroup(group_id="g", topics=(topic,)),))
 
-    found = Coordinator(key="g", node_id=1, host="127.0.0.1", port=broker.port)
-    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request: FindCoordinatorResponse(coordinators=(found,))
+    coordinator = Coordinator(key="g", node_id=1, host="127.0.0.1", port=broker.port)
+    broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request: FindCoordinatorResponse(
+        coordinators=(coordinator,)
+    )
     broker.handlers[ApiKey.OFFSET_FETCH] = committed
     broker.versions[ApiKey.FETCH] = 12
     broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)

@@ -17,7 +17,7 @@ TIDES = UUID(int=7)
 P0 = TopicPartition("tides", 0)
 
 
-def answer(
+def metadata_response(
     leader: int = 1,
     epoch: int = 3,
     *,
@@ -46,15 +46,15 @@ def answer(
     )
 
 
-def known(*answers: MetadataResponse) -> ClusterMetadata:
+def metadata_of(*responses: MetadataResponse) -> ClusterMetadata:
     metadata = ClusterMetadata()
-    for response in answers:
+    for response in responses:
         metadata.apply(response, full=False)
     return metadata
 
 
 def test_leaders_epochs_and_ids_are_updated_by_a_response() -> None:
-    metadata = known(answer(partitions=3))
+    metadata = metadata_of(metadata_response(partitions=3))
     assert metadata.leader(P0) == 1
     assert metadata.leader_epoch(P0) == 3
     assert metadata.topic_id("tides") == TIDES
@@ -63,46 +63,52 @@ def test_leaders_epochs_and_ids_are_updated_by_a_response() -> None:
 
 
 def test_a_response_with_an_older_leader_epoch_is_ignored() -> None:
-    metadata = known(answer(leader=1, epoch=3), answer(leader=2, epoch=2))
+    metadata = metadata_of(metadata_response(leader=1, epoch=3), metadata_response(leader=2, epoch=2))
     assert (metadata.leader(P0), metadata.leader_epoch(P0)) == (1, 3)
 
 
 def test_a_recreated_topic_has_its_own_epochs() -> None:
-    metadata = known(answer(epoch=9), answer(leader=2, epoch=0, topic_id=UUID(int=8)))
+    metadata = metadata_of(
+        metadata_response(epoch=9), metadata_response(leader=2, epoch=0, topic_id=UUID(int=8))
+    )
     assert (metadata.leader(P0), metadata.leader_epoch(P0)) == (2, 0)
     assert metadata.topic_name(TIDES) is None
     assert metadata.topic_name(UUID(int=8)) == "tides"
 
 
 def test_a_leader_without_a_known_address_is_unavailable() -> None:
-    assert known(answer(leader=5)).leader(P0) is None
+    assert metadata_of(metadata_response(leader=5)).leader(P0) is None
 
 
 def test_partitions_without_leader_are_not_available() -> None:
-    metadata = known(answer(leader=-1))
+    metadata = metadata_of(metadata_response(leader=-1))
     assert metadata.topics["tides"].available == ()
     assert metadata.leader(P0) is None
 
 
 def test_an_unknown_topic_is_removed_and_its_error_kept() -> None:
-    metadata = known(answer(), answer(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=0))
+    metadata = metadata_of(
+        metadata_response(), metadata_response(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, partitions=0)
+    )
     assert "tides" not in metadata.topics
     assert metadata.topic_errors == {"tides": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_a_retriable_error_keeps_known_metadata() -> None:
-    metadata = known(answer(), answer(error=ErrorCode.LEADER_NOT_AVAILABLE, partitions=0))
+    metadata = metadata_of(
+        metadata_response(), metadata_response(error=ErrorCode.LEADER_NOT_AVAILABLE, partitions=0)
+    )
     assert metadata.leader(P0) == 1
 
 
 def test_a_full_response_removes_unlisted_topics() -> None:
-    metadata = known(answer())
-    metadata.apply(MetadataResponse(brokers=answer().brokers), full=True)
+    metadata = metadata_of(metadata_response())
+    metadata.apply(MetadataResponse(brokers=metadata_response().brokers), full=True)
     assert metadata.topics == {}
 
 
 def test_a_current_leader_is_used_if_its_epoch_is_newer() -> None:
-    metadata = known(answer(leader=1, epoch=3))
+    metadata = metadata_of(metadata_response(leader=1, epoch=3))
     assert metadata.update_leader(P0, 2, 4)
     assert (metadata.leader(P0), metadata.leader_epoch(P0)) == (2, 4)
     assert not metadata.update_leader(P0, 1, 4)
@@ -110,7 +116,7 @@ def test_a_current_leader_is_used_if_its_epoch_is_newer() -> None:
 
 
 def test_a_current_leader_may_have_the_address_of_a_new_broker() -> None:
-    metadata = known(answer())
+    metadata = metadata_of(metadata_response())
     assert not metadata.update_leader(P0, 9, 4)
     assert metadata.update_leader(P0, 9, 4, [BrokerAddress(9, "host9", 9092)])
     assert metadata.leader(P0) == 9

@@ -60,11 +60,11 @@ def test_records_without_key_use_a_partition_until_a_batch_is_full() -> None:
     for _ in range(9):
         sticky.on_appended(100, (0, 1, 2, 3), 4, batch_is_ready=True)
         assert sticky.choose((0, 1, 2, 3), 4) == first
-    seen = set()
+    chosen_partitions = set()
     for _ in range(40):
         sticky.on_appended(1_000, (0, 1, 2, 3), 4, batch_is_ready=True)
-        seen.add(sticky.choose((0, 1, 2, 3), 4))
-    assert seen == {0, 1, 2, 3}
+        chosen_partitions.add(sticky.choose((0, 1, 2, 3), 4))
+    assert chosen_partitions == {0, 1, 2, 3}
 
 
 def test_an_incomplete_batch_is_abandoned_at_twice_the_batch_size() -> None:

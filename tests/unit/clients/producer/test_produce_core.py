@@ -172,9 +172,9 @@ def test_the_request_carries_one_batch_per_partition_grouped_by_topic() -> None:
 # --- with idempotence ---
 
 
-def known_to_the_broker(known: ProducerIdentity, **options: int) -> ProduceCore:
+def core_after_first_write(producer_identity: ProducerIdentity, **options: int) -> ProduceCore:
     """Return a core whose producer has written one record to P0, at offset and sequence 0."""
-    target = core(known, **options)
+    target = core(producer_identity, **options)
     full_batches(target.accumulator, P0, 1)
     (batch,) = drain(target, ONE)
     target.on_result(batch, BatchResult(ErrorCode.NONE, base_offset=0), 0)
@@ -183,7 +183,7 @@ def known_to_the_broker(known: ProducerIdentity, **options: int) -> ProduceCore:
 
 def test_the_first_batch_is_alone_until_it_is_acknowledged() -> None:
     """KAFKA-14359: the second batch was written after the first was refused, and remained out of order."""
-    target = core(known := identity())
+    target = core(producer_identity := identity())
     full_batches(target.accumulator, P0, 3)
     full_batches(target.accumulator, P1, 1)
     first, other = drain(target, ONE)
@@ -194,7 +194,7 @@ def test_the_first_batch_is_alone_until_it_is_acknowledged() -> None:
     assert drain(target, ONE, now_ms=100) == []
     target.on_result(first, BatchResult(ErrorCode.NONE, base_offset=0), 100)
     assert len(drain(target, ONE, now_ms=100) + drain(target, ONE, now_ms=100)) == 2
-    assert known.producer.producer_epoch == 0
+    assert producer_identity.producer.producer_epoch == 0
 
 
 def test_nothing_is_sent_without_a_producer_id() -> None:
@@ -207,7 +207,7 @@ def test_nothing_is_sent_without_a_producer_id() -> None:
 
 
 def test_sequences_count_records_and_are_in_the_bytes() -> None:
-    target = known_to_the_broker(identity())
+    target = core_after_first_write(identity())
     for _ in range(5):
         must_put(target.accumulator, P0, b"x" * 70)
     first, second = drain(target, ONE) + drain(target, ONE)
@@ -226,7 +226,7 @@ def test_a_retry_sends_the_same_bytes() -> None:
 
 
 def test_retried_batches_are_in_sequence_order() -> None:
-    target = known_to_the_broker(identity())
+    target = core_after_first_write(identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
     for index in (1, 2, 0):
@@ -235,7 +235,7 @@ def test_retried_batches_are_in_sequence_order() -> None:
 
 
 def test_during_a_retry_only_the_first_unacknowledged_batch_is_sent() -> None:
-    target = known_to_the_broker(identity())
+    target = core_after_first_write(identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
     for batch in sent:
@@ -247,46 +247,46 @@ def test_during_a_retry_only_the_first_unacknowledged_batch_is_sent() -> None:
 
 
 def test_a_batch_after_a_failed_one_is_out_of_order_and_retried() -> None:
-    target = known_to_the_broker(known := identity())
+    target = core_after_first_write(producer_identity := identity())
     full_batches(target.accumulator, P0, 3)
     first, second = drain(target, ONE) + drain(target, ONE)
     target.on_result(first, BatchResult(ErrorCode.NOT_ENOUGH_REPLICAS), 0)
     target.on_result(second, BatchResult(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
     assert drain(target, ONE, now_ms=100) == [first]
-    assert known.producer.producer_epoch == 0
+    assert producer_identity.producer.producer_epoch == 0
     assert (first.base_sequence, second.base_sequence) == (1, 2)
 
 
 def test_a_certain_gap_raises_the_epoch_and_restarts_at_sequence_zero() -> None:
-    target = core(known := identity())
+    target = core(producer_identity := identity())
     full_batches(target.accumulator, P0, 3)
     first = drain(target, ONE)[0]
     target.on_result(first, BatchResult(ErrorCode.NONE, base_offset=0), 0)
     second = drain(target, ONE)[0]
     target.on_result(second, BatchResult(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
     assert drain(target, ONE, now_ms=100) == [second]
-    assert known.producer.producer_epoch == 1
+    assert producer_identity.producer.producer_epoch == 1
     header = read_header(second.close())
     assert (header.producer_epoch, header.base_sequence) == (1, 0)
 
 
 def test_an_unknown_producer_id_raises_the_epoch_once_for_all_in_flight_batches() -> None:
-    target = known_to_the_broker(known := identity())
+    target = core_after_first_write(producer_identity := identity())
     full_batches(target.accumulator, P0, 4)
     sent = [drain(target, ONE)[0] for _ in range(3)]
     lost = BatchResult(ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=10)
     target.on_result(sent[0], lost, 0)
     target.ready(ONE, 0)
-    assert known.producer.producer_epoch == 1
+    assert producer_identity.producer.producer_epoch == 1
     for batch in sent[1:]:
         target.on_result(batch, lost, 0)
     target.ready(ONE, 0)
-    assert known.producer.producer_epoch == 1
+    assert producer_identity.producer.producer_epoch == 1
     assert [batch.base_sequence for batch in sent] == [0, 1, 2]
 
 
 def test_after_an_in_flight_batch_expired_nothing_new_is_sent_until_the_rest_completes() -> None:
-    target = known_to_the_broker(known := identity(), delivery_timeout_ms=1_000)
+    target = core_after_first_write(producer_identity := identity(), delivery_timeout_ms=1_000)
     must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
     must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
     must_put(target.accumulator, P0, b"c" * 250, now_ms=600)
@@ -297,29 +297,29 @@ def test_after_an_in_flight_batch_expired_nothing_new_is_sent_until_the_rest_com
     target.on_result(second, BatchResult(ErrorCode.NONE, base_offset=2), 1_000)
     third = drain(target, ONE, now_ms=1_000)
     assert [batch.base_sequence for batch in third] == [3]
-    assert known.producer.producer_epoch == 0
+    assert producer_identity.producer.producer_epoch == 0
     assert first.is_done
 
 
 def test_the_epoch_is_raised_when_all_in_flight_batches_expired() -> None:
-    target = core(known := identity(), delivery_timeout_ms=1_000)
+    target = core(producer_identity := identity(), delivery_timeout_ms=1_000)
     must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
     must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
     drain(target, ONE, 600)
     target.expire(1_000)
     (batch,) = drain(target, ONE, now_ms=1_000)
-    assert known.producer.producer_epoch == 1
+    assert producer_identity.producer.producer_epoch == 1
     assert (batch.producer.producer_epoch, batch.base_sequence) == (1, 0)
 
 
 def test_a_fatally_refused_record_does_not_block_later_ones() -> None:
-    target = known_to_the_broker(known := identity())
+    target = core_after_first_write(producer_identity := identity())
     full_batches(target.accumulator, P0, 3)
     first, second = drain(target, ONE) + drain(target, ONE)
     target.on_result(first, BatchResult(ErrorCode.INVALID_TIMESTAMP), 0)
     target.on_result(second, BatchResult(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER), 0)
     assert drain(target, ONE, now_ms=100) == [second]
-    assert known.producer.producer_epoch == 1
+    assert producer_identity.producer.producer_epoch == 1
     assert second.base_sequence == 0
 
 
@@ -329,22 +329,24 @@ def test_the_parts_of_a_split_batch_keep_its_sequences() -> None:
         must_put(target.accumulator, P0, bytes([65 + number]) * 100)
     (batch,) = drain(target, ONE, now_ms=10)
     target.on_result(batch, BatchResult(ErrorCode.MESSAGE_TOO_LARGE), 20)
-    seen = []
+    sent_batches = []
     while parts := drain(target, ONE, now_ms=20):
-        seen.append((parts[0].base_sequence, len(values(parts[0]))))
+        sent_batches.append((parts[0].base_sequence, len(values(parts[0]))))
         target.on_result(parts[0], BatchResult(ErrorCode.NONE, base_offset=parts[0].base_sequence), 20)
-    assert len(seen) > 1
-    assert [base for base, _ in seen] == [sum(count for _, count in seen[:i]) for i in range(len(seen))]
+    assert len(sent_batches) > 1
+    assert [base for base, _ in sent_batches] == [
+        sum(count for _, count in sent_batches[:i]) for i in range(len(sent_batches))
+    ]
 
 
 def test_a_fenced_idempotent_producer_gets_a_new_id() -> None:
-    target = core(known := identity())
+    target = core(producer_identity := identity())
     outcomes = full_batches(target.accumulator, P0, 2)
     (batch,) = drain(target, ONE)
     target.on_result(batch, BatchResult(ErrorCode.INVALID_PRODUCER_EPOCH), 0)
     assert outcomes[0].error is not None
-    assert not known.has_id
-    known.set_id(78, 0)
+    assert not producer_identity.has_id
+    producer_identity.set_id(78, 0)
     target.accumulator.begin_flush()
     (following,) = drain(target, ONE)
     assert (following.producer.producer_id, following.base_sequence) == (78, 0)

@@ -16,9 +16,13 @@ JAAS = f'{SCRAM_LOGIN_MODULE} required username="alice" password="{SECRET}";'
 
 
 def test_username_and_password() -> None:
-    found = parse_credentials("SCRAM-SHA-512", JAAS)
-    assert (found.mechanism, found.user, found.password) == ("SCRAM-SHA-512", "alice", SECRET)
-    assert SECRET not in repr(found)
+    credentials = parse_credentials("SCRAM-SHA-512", JAAS)
+    assert (credentials.mechanism, credentials.user, credentials.password) == (
+        "SCRAM-SHA-512",
+        "alice",
+        SECRET,
+    )
+    assert SECRET not in repr(credentials)
 
 
 @pytest.mark.parametrize(

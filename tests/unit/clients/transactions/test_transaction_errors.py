@@ -123,99 +123,99 @@ def cases(table: dict[ErrorCode, Any]) -> Any:
 
 
 def expect(
-    bench: TransactionalProducerFixture, message: Any, response: Any, code: ErrorCode, expected: Expected
+    fixture: TransactionalProducerFixture, message: Any, response: Any, code: ErrorCode, expected: Expected
 ) -> None:
     """Expect a step after which the same request is sent again, or a state with this error."""
-    step = bench.answer(response)
+    step = fixture.answer(response)
     if isinstance(expected, Step):
         assert step is expected
-        assert bench.next() == message
+        assert fixture.next() == message
         return
-    assert bench.state is expected
+    assert fixture.state is expected
     if expected is S.INITIALIZING:
         return
-    assert bench.manager.lifecycle.error is not None
-    assert bench.manager.lifecycle.error.code is (E.PRODUCER_FENCED if code in FENCED else code)
+    assert fixture.manager.lifecycle.error is not None
+    assert fixture.manager.lifecycle.error.code is (E.PRODUCER_FENCED if code in FENCED else code)
 
 
 @cases(INIT)
 def test_responses_to_init_producer_id(code: ErrorCode, expected: Expected) -> None:
-    bench = TransactionalProducerFixture(is_v2=False)
-    bench.manager.begin_init(is_v2=False)
-    expect(bench, bench.next(), initialized(-1, -1, code), code, expected)
-    if bench.state is S.UNINITIALIZED:
+    fixture = TransactionalProducerFixture(is_v2=False)
+    fixture.manager.begin_init(is_v2=False)
+    expect(fixture, fixture.next(), initialized(-1, -1, code), code, expected)
+    if fixture.state is S.UNINITIALIZED:
         with pytest.raises(KafkaError):
-            bench.manager.lifecycle.take_result()
-        bench.initialize()  # it may be allowed now
+            fixture.manager.lifecycle.take_result()
+        fixture.initialize()  # it may be allowed now
 
 
 @cases(ADD_PARTITIONS)
 def test_responses_to_add_partitions_to_txn(code: ErrorCode, expected: Expected) -> None:
-    bench = ready()
-    bench.manager.begin_transaction()
-    bench.manager.add_partition(P0)
-    expect(bench, bench.next(), partitions_added(P0, code=code), code, expected)
+    fixture = ready()
+    fixture.manager.begin_transaction()
+    fixture.manager.add_partition(P0)
+    expect(fixture, fixture.next(), partitions_added(P0, code=code), code, expected)
 
 
 @cases(ADD_OFFSETS)
 def test_responses_to_add_offsets_to_txn(code: ErrorCode, expected: Expected) -> None:
-    bench = ready()
-    bench.open()
-    work = bench.manager.add_offsets(GROUP, AT_5)
-    expect(bench, bench.next(), offsets_added(code), code, expected)
+    fixture = ready()
+    fixture.open()
+    work = fixture.manager.add_offsets(GROUP, AT_5)
+    expect(fixture, fixture.next(), offsets_added(code), code, expected)
     assert (work.error is None) == isinstance(expected, Step)
 
 
 @BOTH_VERSIONS
 @cases(COMMIT_OFFSETS)
 def test_responses_to_txn_offset_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
-    bench = ready(is_v2=is_v2)
-    bench.open()
-    work = bench.manager.add_offsets(GROUP, AT_5)
+    fixture = ready(is_v2=is_v2)
+    fixture.open()
+    work = fixture.manager.add_offsets(GROUP, AT_5)
     if not is_v2:
-        bench.exchange(offsets_added())
-    expect(bench, bench.next(), offsets_committed({P0: code}), code, expected)
+        fixture.exchange(offsets_added())
+    expect(fixture, fixture.next(), offsets_committed({P0: code}), code, expected)
     assert (work.error is None) == isinstance(expected, Step)
 
 
 @BOTH_VERSIONS
 @cases(COMMIT)
 def test_responses_to_a_commit(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
-    bench = ready(is_v2=is_v2)
-    bench.open(P0)
-    bench.commit()
-    expect(bench, bench.next(), ended(code), code, expected)
+    fixture = ready(is_v2=is_v2)
+    fixture.open(P0)
+    fixture.commit()
+    expect(fixture, fixture.next(), ended(code), code, expected)
     if expected is S.ABORTABLE_ERROR:
         with pytest.raises(AbortableTransactionError):
-            bench.manager.lifecycle.take_result()
-        bench.abort()
-        bench.exchange(ended(producer_id=7 if is_v2 else -1, producer_epoch=1))
+            fixture.manager.lifecycle.take_result()
+        fixture.abort()
+        fixture.exchange(ended(producer_id=7 if is_v2 else -1, producer_epoch=1))
 
 
 @BOTH_VERSIONS
 @cases(ABORT)
 def test_responses_to_an_abort(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
-    bench = ready(is_v2=is_v2)
-    bench.open(P0)
-    bench.abort()
-    expect(bench, bench.next(), ended(code), code, expected)
+    fixture = ready(is_v2=is_v2)
+    fixture.open(P0)
+    fixture.abort()
+    expect(fixture, fixture.next(), ended(code), code, expected)
 
 
 @BOTH_VERSIONS
 @cases(BATCH)
 def test_a_fatally_refused_batch(code: ErrorCode, expected: Expected, is_v2: bool) -> None:
-    bench = ready(is_v2=is_v2)
-    bench.open(P0)
-    written = put(bench)
-    [batch] = drain(bench.core, LEADERS, now_ms=20)
-    bench.core.on_result(batch, BatchResult(code), 30)
-    assert bench.state is expected
+    fixture = ready(is_v2=is_v2)
+    fixture.open(P0)
+    written = put(fixture)
+    [batch] = drain(fixture.core, LEADERS, now_ms=20)
+    fixture.core.on_result(batch, BatchResult(code), 30)
+    assert fixture.state is expected
     assert written.error is not None and written.error.code is code
     if expected is S.ABORTABLE_ERROR:
-        bench.abort()
-        message = bench.exchange(ended(producer_id=7 if is_v2 else -1, producer_epoch=1))
+        fixture.abort()
+        message = fixture.exchange(ended(producer_id=7 if is_v2 else -1, producer_epoch=1))
         assert isinstance(message, EndTxnRequest) and not message.committed
-        assert bench.state is (S.READY if is_v2 else S.INITIALIZING), "the next transaction has a new epoch"
+        assert fixture.state is (S.READY if is_v2 else S.INITIALIZING), "the next transaction has a new epoch"
 
 
 @pytest.mark.parametrize(
@@ -228,54 +228,56 @@ def test_a_fatally_refused_batch(code: ErrorCode, expected: Expected, is_v2: boo
     ],
 )
 def test_an_unavailable_coordinator(code: ErrorCode, expected: TransactionState) -> None:
-    bench = ready(is_v2=True)
-    bench.open()
-    work = bench.manager.add_offsets(GROUP, AT_5)
-    bench.next()
-    bench.manager.on_not_sent(KafkaError(code, "no"))
-    assert bench.state is expected
+    fixture = ready(is_v2=True)
+    fixture.open()
+    work = fixture.manager.add_offsets(GROUP, AT_5)
+    fixture.next()
+    fixture.manager.on_not_sent(KafkaError(code, "no"))
+    assert fixture.state is expected
     assert work.error is not None and work.error.code is code
 
 
 def test_a_failed_batch_is_fatal_when_the_epoch_cannot_be_raised() -> None:
-    bench = ready(version=2)
-    bench.open(P0)
-    put(bench)
-    [batch] = drain(bench.core, LEADERS, now_ms=20)
-    bench.core.on_result(batch, BatchResult(E.OUT_OF_ORDER_SEQUENCE_NUMBER), 30)
-    assert bench.state is S.FATAL_ERROR
+    fixture = ready(version=2)
+    fixture.open(P0)
+    put(fixture)
+    [batch] = drain(fixture.core, LEADERS, now_ms=20)
+    fixture.core.on_result(batch, BatchResult(E.OUT_OF_ORDER_SEQUENCE_NUMBER), 30)
+    assert fixture.state is S.FATAL_ERROR
 
 
 def test_operation_not_attempted_means_another_partition_failed() -> None:
     for code, expected in ((E.UNKNOWN_TOPIC_OR_PARTITION, None), (E.TOPIC_AUTHORIZATION_FAILED, P1)):
-        bench = ready()
-        bench.manager.begin_transaction()
-        bench.manager.add_partition(P0)
-        bench.manager.add_partition(P1)
-        bench.next()
-        step = bench.answer(partition_codes({P0: E.OPERATION_NOT_ATTEMPTED, P1: code}))
+        fixture = ready()
+        fixture.manager.begin_transaction()
+        fixture.manager.add_partition(P0)
+        fixture.manager.add_partition(P1)
+        fixture.next()
+        step = fixture.answer(partition_codes({P0: E.OPERATION_NOT_ATTEMPTED, P1: code}))
         if expected is None:
             assert step is Step.RETRY
         else:
-            assert bench.manager.lifecycle.error is not None and bench.manager.lifecycle.error.code is code
+            assert (
+                fixture.manager.lifecycle.error is not None and fixture.manager.lifecycle.error.code is code
+            )
 
 
 def test_a_response_without_a_partition_is_not_a_success() -> None:
-    bench = ready()
-    bench.manager.begin_transaction()
-    bench.manager.add_partition(P0)
-    bench.manager.add_partition(P1)
-    bench.next()
-    bench.answer(partitions_added(P0))
-    assert bench.state is S.ABORTABLE_ERROR
+    fixture = ready()
+    fixture.manager.begin_transaction()
+    fixture.manager.add_partition(P0)
+    fixture.manager.add_partition(P1)
+    fixture.next()
+    fixture.answer(partitions_added(P0))
+    assert fixture.state is S.ABORTABLE_ERROR
 
 
 def test_offsets_with_retriable_errors_are_sent_again_without_the_committed_ones() -> None:
-    bench = ready(is_v2=True)
-    bench.open()
-    work = bench.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(5), P1: OffsetAndMetadata(6)})
-    bench.next()
-    assert bench.answer(offsets_committed({P0: E.NONE, P1: E.NOT_COORDINATOR})) is Step.FIND_COORDINATOR
+    fixture = ready(is_v2=True)
+    fixture.open()
+    work = fixture.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(5), P1: OffsetAndMetadata(6)})
+    fixture.next()
+    assert fixture.answer(offsets_committed({P0: E.NONE, P1: E.NOT_COORDINATOR})) is Step.FIND_COORDINATOR
     assert list(work.remaining) == [P1]
-    bench.exchange(offsets_committed({P1: E.NONE}))
+    fixture.exchange(offsets_committed({P1: E.NONE}))
     assert work.is_complete and work.error is None

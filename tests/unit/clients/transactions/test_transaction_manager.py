@@ -38,78 +38,78 @@ E = ErrorCode
 
 
 def test_before_version_2_partitions_are_added_before_their_records_are_sent() -> None:
-    bench = ready()
-    bench.manager.begin_transaction()
-    written = put(bench)
-    assert drain(bench.core, LEADERS, now_ms=20) == []
-    message = bench.exchange(partitions_added(P0))
+    fixture = ready()
+    fixture.manager.begin_transaction()
+    written = put(fixture)
+    assert drain(fixture.core, LEADERS, now_ms=20) == []
+    message = fixture.exchange(partitions_added(P0))
     assert isinstance(message, AddPartitionsToTxnRequest)
     assert (message.v3_and_below_producer_id, message.v3_and_below_producer_epoch) == (7, 0)
-    [batch] = drain(bench.core, LEADERS, now_ms=20)
+    [batch] = drain(fixture.core, LEADERS, now_ms=20)
     assert read_header(batch.close()).is_transactional
-    bench.commit()
-    assert bench.next() is None, "not before the records are written"
-    bench.core.on_result(batch, BatchResult(E.NONE, 0), 30)
+    fixture.commit()
+    assert fixture.next() is None, "not before the records are written"
+    fixture.core.on_result(batch, BatchResult(E.NONE, 0), 30)
     assert written.result is not None
-    message = bench.exchange(ended())
+    message = fixture.exchange(ended())
     assert isinstance(message, EndTxnRequest) and message.committed
-    bench.manager.lifecycle.take_result()
-    assert bench.state is S.READY
-    assert (bench.manager.producer.producer_id, bench.manager.producer.producer_epoch) == (7, 0)
+    fixture.manager.lifecycle.take_result()
+    assert fixture.state is S.READY
+    assert (fixture.manager.producer.producer_id, fixture.manager.producer.producer_epoch) == (7, 0)
 
 
 def test_with_version_2_nothing_is_added_and_the_end_returns_the_next_epoch() -> None:
-    bench = ready(is_v2=True)
-    bench.manager.begin_transaction()
-    put(bench)
-    assert bench.next() is None
-    [batch] = drain(bench.core, LEADERS, now_ms=20)
-    bench.core.on_result(batch, BatchResult(E.NONE, 0), 30)
-    bench.commit()
-    message = bench.exchange(ended(producer_id=7, producer_epoch=1), 5)
+    fixture = ready(is_v2=True)
+    fixture.manager.begin_transaction()
+    put(fixture)
+    assert fixture.next() is None
+    [batch] = drain(fixture.core, LEADERS, now_ms=20)
+    fixture.core.on_result(batch, BatchResult(E.NONE, 0), 30)
+    fixture.commit()
+    message = fixture.exchange(ended(producer_id=7, producer_epoch=1), 5)
     assert isinstance(message, EndTxnRequest) and message.producer_epoch == 0
-    bench.manager.lifecycle.take_result()
-    bench.manager.begin_transaction()
-    put(bench)
-    [batch] = drain(bench.core, LEADERS, now_ms=50)
+    fixture.manager.lifecycle.take_result()
+    fixture.manager.begin_transaction()
+    put(fixture)
+    [batch] = drain(fixture.core, LEADERS, now_ms=50)
     assert (batch.producer.producer_epoch, batch.base_sequence) == (1, 0)
 
 
 @BOTH_VERSIONS
 def test_request_versions_are_limited_by_the_transaction_version(is_v2: bool) -> None:
-    bench = ready(is_v2=is_v2)
-    bench.open(P0)
-    bench.manager.add_offsets(GROUP, AT_5)
+    fixture = ready(is_v2=is_v2)
+    fixture.open(P0)
+    fixture.manager.add_offsets(GROUP, AT_5)
     if not is_v2:
-        bench.exchange(offsets_added())
-    offsets = bench.manager.next_request(has_incomplete=False)
+        fixture.exchange(offsets_added())
+    offsets = fixture.manager.next_request(has_incomplete=False)
     assert offsets is not None and offsets.highest_version == (5 if is_v2 else 4)
     assert offsets.group_id == "harbour"
-    bench.answer(offsets_committed({P0: E.NONE}))
-    bench.commit()
-    end = bench.manager.next_request(has_incomplete=False)
+    fixture.answer(offsets_committed({P0: E.NONE}))
+    fixture.commit()
+    end = fixture.manager.next_request(has_incomplete=False)
     assert end is not None and end.highest_version == (5 if is_v2 else 4)
 
 
 def test_offsets_are_added_before_version_2_and_committed_with_the_member() -> None:
-    bench = ready()
-    bench.open()
-    work = bench.manager.add_offsets(GROUP, AT_5)
-    assert isinstance(bench.exchange(offsets_added()), AddOffsetsToTxnRequest)
+    fixture = ready()
+    fixture.open()
+    work = fixture.manager.add_offsets(GROUP, AT_5)
+    assert isinstance(fixture.exchange(offsets_added()), AddOffsetsToTxnRequest)
     assert not work.is_complete
-    message = bench.exchange(offsets_committed({P0: E.NONE}))
+    message = fixture.exchange(offsets_committed({P0: E.NONE}))
     assert isinstance(message, TxnOffsetCommitRequest)
     assert (message.group_id, message.generation_id, message.member_id) == ("harbour", 3, "member")
     assert work.is_complete and work.error is None
-    bench.commit()
-    assert isinstance(bench.exchange(ended()), EndTxnRequest)
+    fixture.commit()
+    assert isinstance(fixture.exchange(ended()), EndTxnRequest)
 
 
 def test_offsets_with_a_member_need_a_broker_version_that_supports_them() -> None:
-    bench = ready(is_v2=True)
-    bench.open()
-    bench.manager.add_offsets(GROUP, AT_5)
-    request = bench.manager.next_request(has_incomplete=False)
+    fixture = ready(is_v2=True)
+    fixture.open()
+    fixture.manager.add_offsets(GROUP, AT_5)
+    request = fixture.manager.next_request(has_incomplete=False)
     assert request is not None
     with pytest.raises(KafkaError) as caught:
         request.make(2)
@@ -119,26 +119,26 @@ def test_offsets_with_a_member_need_a_broker_version_that_supports_them() -> Non
 @BOTH_VERSIONS
 def test_an_empty_transaction_ends_without_a_request(is_v2: bool) -> None:
     for end in ("commit", "abort"):
-        bench = ready(is_v2=is_v2)
-        bench.open()
-        getattr(bench, end)()
-        assert bench.next() is None
-        bench.manager.lifecycle.take_result()
-        assert bench.state is S.READY
+        fixture = ready(is_v2=is_v2)
+        fixture.open()
+        getattr(fixture, end)()
+        assert fixture.next() is None
+        fixture.manager.lifecycle.take_result()
+        assert fixture.state is S.READY
 
 
 def test_an_upgrade_to_version_2_gets_a_new_epoch_between_transactions() -> None:
-    bench = ready()
-    bench.open(P0)
-    bench.manager.begin_commit(is_v2=True)
-    assert bench.manager.next_request(has_incomplete=False).highest_version == 4  # type: ignore[union-attr]
-    bench.answer(ended())
-    assert not bench.manager.lifecycle.is_idle
-    message = bench.exchange(initialized(7, 1))
+    fixture = ready()
+    fixture.open(P0)
+    fixture.manager.begin_commit(is_v2=True)
+    assert fixture.manager.next_request(has_incomplete=False).highest_version == 4  # type: ignore[union-attr]
+    fixture.answer(ended())
+    assert not fixture.manager.lifecycle.is_idle
+    message = fixture.exchange(initialized(7, 1))
     assert isinstance(message, InitProducerIdRequest)
     assert (message.producer_id, message.producer_epoch) == (7, 0)
-    bench.manager.lifecycle.take_result()
-    assert bench.manager.is_v2 and bench.manager.producer.producer_epoch == 1
+    fixture.manager.lifecycle.take_result()
+    assert fixture.manager.is_v2 and fixture.manager.producer.producer_epoch == 1
 
 
 # --- lost responses ---
@@ -146,161 +146,161 @@ def test_an_upgrade_to_version_2_gets_a_new_epoch_between_transactions() -> None
 
 @BOTH_VERSIONS
 def test_a_commit_without_response_is_repeated_with_the_same_epoch(is_v2: bool) -> None:
-    bench = ready(is_v2=is_v2)
-    bench.open(P0)
-    bench.commit()
-    first = bench.next()
-    assert bench.manager.on_no_response(was_sent=True) is Step.RETRY
-    assert bench.next() == first
+    fixture = ready(is_v2=is_v2)
+    fixture.open(P0)
+    fixture.commit()
+    first = fixture.next()
+    assert fixture.manager.on_no_response(was_sent=True) is Step.RETRY
+    assert fixture.next() == first
 
 
 def test_before_version_2_a_lost_response_raises_the_epoch_to_fence_a_late_request() -> None:
     # KAFKA-17754
-    bench = ready()
-    bench.open(P0)
-    bench.commit()
-    bench.next()
-    bench.manager.on_no_response(was_sent=True)
-    bench.exchange(ended())
-    assert not bench.manager.lifecycle.is_idle, "the late EndTxn could still end the next transaction"
-    message = bench.exchange(initialized(7, 1))
+    fixture = ready()
+    fixture.open(P0)
+    fixture.commit()
+    fixture.next()
+    fixture.manager.on_no_response(was_sent=True)
+    fixture.exchange(ended())
+    assert not fixture.manager.lifecycle.is_idle, "the late EndTxn could still end the next transaction"
+    message = fixture.exchange(initialized(7, 1))
     assert (message.producer_id, message.producer_epoch) == (7, 0)
-    bench.manager.lifecycle.take_result()
-    assert bench.manager.producer.producer_epoch == 1
+    fixture.manager.lifecycle.take_result()
+    assert fixture.manager.producer.producer_epoch == 1
 
 
 def test_an_unsent_batch_needs_no_new_epoch() -> None:
-    bench = ready()
-    bench.open(P0)
-    bench.commit()
-    bench.next()
-    bench.manager.on_no_response(was_sent=False)
-    bench.exchange(ended())
-    assert bench.state is S.READY
+    fixture = ready()
+    fixture.open(P0)
+    fixture.commit()
+    fixture.next()
+    fixture.manager.on_no_response(was_sent=False)
+    fixture.exchange(ended())
+    assert fixture.state is S.READY
 
 
 def test_an_abort_ends_a_transaction_that_a_lost_addition_may_have_started() -> None:
     for code in (E.NONE, E.INVALID_TXN_STATE):
-        bench = ready()
-        bench.manager.begin_transaction()
-        put(bench)
-        bench.next()
-        bench.manager.on_no_response(was_sent=True)
-        bench.abort()
-        bench.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED))
-        message = bench.exchange(ended(code))
+        fixture = ready()
+        fixture.manager.begin_transaction()
+        put(fixture)
+        fixture.next()
+        fixture.manager.on_no_response(was_sent=True)
+        fixture.abort()
+        fixture.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED))
+        message = fixture.exchange(ended(code))
         assert isinstance(message, EndTxnRequest) and not message.committed
-        bench.exchange(initialized(7, 1))
-        bench.manager.lifecycle.take_result()
-        assert bench.state is S.READY
+        fixture.exchange(initialized(7, 1))
+        fixture.manager.lifecycle.take_result()
+        assert fixture.state is S.READY
 
 
 def test_a_successful_commit_counts_although_the_next_epoch_is_unavailable() -> None:
-    bench = ready()
-    bench.open(P0)
-    bench.commit()
-    bench.next()
-    bench.manager.on_no_response(was_sent=True)
-    bench.exchange(ended())
-    bench.exchange(initialized(code=E.PRODUCER_FENCED))
-    bench.manager.lifecycle.take_result()
+    fixture = ready()
+    fixture.open(P0)
+    fixture.commit()
+    fixture.next()
+    fixture.manager.on_no_response(was_sent=True)
+    fixture.exchange(ended())
+    fixture.exchange(initialized(code=E.PRODUCER_FENCED))
+    fixture.manager.lifecycle.take_result()
     with pytest.raises(FatalTransactionError):
-        bench.manager.begin_transaction()
+        fixture.manager.begin_transaction()
 
 
 def test_no_transaction_begins_until_the_result_of_the_commit_was_received() -> None:
-    bench = ready()
-    bench.open(P0)
-    bench.commit()
-    for attempt in (bench.manager.begin_transaction, bench.abort, bench.manager.lifecycle.require_open):
+    fixture = ready()
+    fixture.open(P0)
+    fixture.commit()
+    for attempt in (fixture.manager.begin_transaction, fixture.abort, fixture.manager.lifecycle.require_open):
         with pytest.raises(KafkaError, match="the result of commit_transaction is pending"):
             attempt()
-    bench.exchange(ended())
+    fixture.exchange(ended())
     with pytest.raises(KafkaError, match="the result of commit_transaction is pending"):
-        bench.manager.begin_transaction()
-    assert bench.manager.lifecycle.pending_operation is Operation.COMMIT
-    bench.manager.lifecycle.take_result()
-    bench.manager.begin_transaction()
+        fixture.manager.begin_transaction()
+    assert fixture.manager.lifecycle.pending_operation is Operation.COMMIT
+    fixture.manager.lifecycle.take_result()
+    fixture.manager.begin_transaction()
 
 
 # --- batches at the end of a transaction ---
 
 
 def test_an_abort_discards_unsent_batches_and_waits_for_sent_ones() -> None:
-    bench = ready(is_v2=True)
-    bench.manager.begin_transaction()
-    first = put(bench, b"a" * 250)
-    [batch] = drain(bench.core, LEADERS, now_ms=20)
-    second = put(bench, b"b" * 250)
-    bench.abort()
-    assert drain(bench.core, LEADERS, now_ms=40) == []
-    assert bench.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED, "aborted"))
+    fixture = ready(is_v2=True)
+    fixture.manager.begin_transaction()
+    first = put(fixture, b"a" * 250)
+    [batch] = drain(fixture.core, LEADERS, now_ms=20)
+    second = put(fixture, b"b" * 250)
+    fixture.abort()
+    assert drain(fixture.core, LEADERS, now_ms=40) == []
+    assert fixture.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED, "aborted"))
     assert second.error is not None and second.error.code is E.OPERATION_NOT_ATTEMPTED
-    assert bench.next() is None, "a batch is in flight"
-    bench.core.on_result(batch, BatchResult(E.NONE, 0), 50)
+    assert fixture.next() is None, "a batch is in flight"
+    fixture.core.on_result(batch, BatchResult(E.NONE, 0), 50)
     assert first.result is not None
-    assert isinstance(bench.exchange(ended(producer_id=7, producer_epoch=1)), EndTxnRequest)
+    assert isinstance(fixture.exchange(ended(producer_id=7, producer_epoch=1)), EndTxnRequest)
 
 
 def test_a_batch_in_retry_is_sent_during_an_abort_but_not_after_a_failed_one() -> None:
-    bench = ready(is_v2=True)
-    bench.manager.begin_transaction()
-    put(bench, b"a" * 250)
-    [batch] = drain(bench.core, LEADERS, now_ms=20)
-    bench.abort()
-    bench.core.on_result(batch, BatchResult(E.NOT_LEADER_OR_FOLLOWER), 30)
-    [again] = drain(bench.core, LEADERS, now_ms=500)
+    fixture = ready(is_v2=True)
+    fixture.manager.begin_transaction()
+    put(fixture, b"a" * 250)
+    [batch] = drain(fixture.core, LEADERS, now_ms=20)
+    fixture.abort()
+    fixture.core.on_result(batch, BatchResult(E.NOT_LEADER_OR_FOLLOWER), 30)
+    [again] = drain(fixture.core, LEADERS, now_ms=500)
     assert again is batch
-    bench.core.on_result(batch, BatchResult(E.OUT_OF_ORDER_SEQUENCE_NUMBER), 510)
-    assert not bench.core.accumulator.incomplete
+    fixture.core.on_result(batch, BatchResult(E.OUT_OF_ORDER_SEQUENCE_NUMBER), 510)
+    assert not fixture.core.accumulator.incomplete
 
 
 def test_a_batch_that_expires_unsent_fails_the_transaction_without_a_new_epoch() -> None:
-    bench = ready()
-    bench.manager.begin_transaction()
-    put(bench)
-    bench.exchange(partitions_added(P0))
-    bench.core.expire(5_000)
-    assert bench.state is S.ABORTABLE_ERROR
-    bench.abort()
-    bench.exchange(ended())
-    assert bench.state is S.READY
+    fixture = ready()
+    fixture.manager.begin_transaction()
+    put(fixture)
+    fixture.exchange(partitions_added(P0))
+    fixture.core.expire(5_000)
+    assert fixture.state is S.ABORTABLE_ERROR
+    fixture.abort()
+    fixture.exchange(ended())
+    assert fixture.state is S.READY
 
 
 def test_a_response_for_an_expired_batch_is_accepted_after_its_transaction() -> None:
-    bench = ready(is_v2=True)
-    bench.manager.begin_transaction()
-    put(bench)
-    [batch] = drain(bench.core, LEADERS, now_ms=20)
-    bench.core.expire(5_000)
-    assert bench.state is S.ABORTABLE_ERROR
-    bench.abort()
-    bench.exchange(ended(producer_id=7, producer_epoch=1))
-    bench.core.on_result(batch, BatchResult(E.NONE, 3), 6_000)
-    assert bench.state is S.READY
+    fixture = ready(is_v2=True)
+    fixture.manager.begin_transaction()
+    put(fixture)
+    [batch] = drain(fixture.core, LEADERS, now_ms=20)
+    fixture.core.expire(5_000)
+    assert fixture.state is S.ABORTABLE_ERROR
+    fixture.abort()
+    fixture.exchange(ended(producer_id=7, producer_epoch=1))
+    fixture.core.on_result(batch, BatchResult(E.NONE, 3), 6_000)
+    assert fixture.state is S.READY
 
 
 def test_a_refused_record_prevents_the_commit_of_its_transaction() -> None:
-    bench = ready(is_v2=True)
-    bench.manager.begin_transaction()
-    bench.manager.on_send_failed(KafkaError(E.MESSAGE_TOO_LARGE, "a record of 9 bytes"))
+    fixture = ready(is_v2=True)
+    fixture.manager.begin_transaction()
+    fixture.manager.on_send_failed(KafkaError(E.MESSAGE_TOO_LARGE, "a record of 9 bytes"))
     with pytest.raises(AbortableTransactionError, match="9 bytes"):
-        bench.commit()
-    bench.abort()
-    assert bench.next() is None
-    assert bench.state is S.READY
+        fixture.commit()
+    fixture.abort()
+    assert fixture.next() is None
+    assert fixture.state is S.READY
 
 
 def test_a_producer_whose_state_expired_on_the_broker_continues_from_sequence_0() -> None:
-    bench = ready()
-    bench.open(P0)
-    put(bench, b"a" * 250)
-    [first] = drain(bench.core, LEADERS, now_ms=20)
-    bench.core.on_result(first, BatchResult(E.NONE, 0), 30)
-    put(bench, b"b" * 250)
-    [second] = drain(bench.core, LEADERS, now_ms=40)
+    fixture = ready()
+    fixture.open(P0)
+    put(fixture, b"a" * 250)
+    [first] = drain(fixture.core, LEADERS, now_ms=20)
+    fixture.core.on_result(first, BatchResult(E.NONE, 0), 30)
+    put(fixture, b"b" * 250)
+    [second] = drain(fixture.core, LEADERS, now_ms=40)
     assert second.base_sequence == 1
-    bench.core.on_result(second, BatchResult(E.UNKNOWN_PRODUCER_ID, log_start_offset=10), 50)
-    assert bench.state is S.IN_TRANSACTION
-    [again] = drain(bench.core, LEADERS, now_ms=500)
+    fixture.core.on_result(second, BatchResult(E.UNKNOWN_PRODUCER_ID, log_start_offset=10), 50)
+    assert fixture.state is S.IN_TRANSACTION
+    [again] = drain(fixture.core, LEADERS, now_ms=500)
     assert (again.base_sequence, again.producer.producer_epoch) == (0, 0)

@@ -42,19 +42,19 @@ def test_an_assertion_is_signed_with_the_key_of_the_file(
 ) -> None:
     source = settings(tmp_path, key, password)
     assert "canary" not in repr(source)
-    found = deserialize_compact(create_assertion(source, NOW_MS, random.Random(1)), key.private)
-    assert found.headers() == {"alg": key.algorithm, "typ": "JWT"}
+    token = deserialize_compact(create_assertion(source, NOW_MS, random.Random(1)), key.private)
+    assert token.headers() == {"alg": key.algorithm, "typ": "JWT"}
     times = {"iat": NOW_S, "exp": NOW_S + 300, "nbf": NOW_S - 60}
-    assert json.loads(found.payload) == {"iss": "me", "sub": "me", "aud": "provider", **times}
+    assert json.loads(token.payload) == {"iss": "me", "sub": "me", "aud": "provider", **times}
 
 
 def test_the_template_adds_headers_and_claims(tmp_path: Path) -> None:
     template = tmp_path / "template.json"
     template.write_text('{"header": {"kid": "k"}, "payload": {"sub": "other", "x": [1], "exp": 5}}')
     source = replace(settings(tmp_path), template_file=str(template), has_id=True)
-    found = deserialize_compact(create_assertion(source, NOW_MS, random.Random(1)), RSA.private)
-    payload = json.loads(found.payload)
-    assert found.headers()["kid"] == "k"
+    token = deserialize_compact(create_assertion(source, NOW_MS, random.Random(1)), RSA.private)
+    payload = json.loads(token.payload)
+    assert token.headers()["kid"] == "k"
     assert (payload["sub"], payload["x"], payload["exp"]) == ("other", [1], NOW_S + 300)
     assert len(payload["jti"]) == 36
 

@@ -62,8 +62,8 @@ async def test_all_connections_share_one_request() -> None:
     await asyncio.sleep(0)
     waiting[0].cancel()
     tokens.release.set()
-    found = await asyncio.gather(*waiting[1:])
-    assert {token.value for token in found} == {"token-1"} and tokens.count == 1
+    tokens_received = await asyncio.gather(*waiting[1:])
+    assert {token.value for token in tokens_received} == {"token-1"} and tokens.count == 1
 
 
 async def test_a_token_is_replaced_before_it_expires() -> None:
@@ -115,21 +115,21 @@ async def test_without_a_valid_token_the_error_is_raised() -> None:
 
 
 async def test_the_function_of_the_application_may_block_or_await() -> None:
-    token = SigningKey().sign(claims(NOW_MS))
+    signed_token = SigningKey().sign(claims(NOW_MS))
 
     async def coroutine() -> str:
-        return token
+        return signed_token
 
     environment = ManualEnvironment()
     for provider, expires_ms in (
-        (lambda: token, NOW_MS + 3_600_000),
-        (lambda: (token, NOW_MS / 1000 + 5), NOW_MS + 5_000),
+        (lambda: signed_token, NOW_MS + 3_600_000),
+        (lambda: (signed_token, NOW_MS / 1000 + 5), NOW_MS + 5_000),
         (coroutine, NOW_MS + 3_600_000),
         (lambda: coroutine(), NOW_MS + 3_600_000),
         (lambda: "opaque", 0),
     ):
-        found = await ProviderRetriever(provider, environment).retrieve()
-        assert found.expires_ms == expires_ms
+        token = await ProviderRetriever(provider, environment).retrieve()
+        assert token.expires_ms == expires_ms
 
 
 async def test_a_function_that_fails_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:

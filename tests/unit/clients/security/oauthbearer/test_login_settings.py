@@ -38,16 +38,19 @@ CREDENTIALS = {ID: "client", SECRET: "canary"}
 def settings(changes: dict[str, Any], options: dict[str, str] | None = None) -> LoginSettings:
     defaults = ClientConfig()
     values = {key: getattr(defaults, key.replace(".", "_")) for key in LOGIN_KEYS}
-    given = {"sasl.login.callback.handler.class": LOGIN_HANDLER, f"{PREFIX}token.endpoint.url": URL}
-    found = login_settings({**values, **given, **changes}.__getitem__, options or {}, ALLOWED)
-    assert "canary" not in repr(found)
-    return found
+    endpoint_settings = {
+        "sasl.login.callback.handler.class": LOGIN_HANDLER,
+        f"{PREFIX}token.endpoint.url": URL,
+    }
+    result = login_settings({**values, **endpoint_settings, **changes}.__getitem__, options or {}, ALLOWED)
+    assert "canary" not in repr(result)
+    return result
 
 
 def endpoint(changes: dict[str, Any], options: dict[str, str] | None = None) -> EndpointSource:
-    found = settings(changes, options).source
-    assert isinstance(found, EndpointSource)
-    return found
+    source = settings(changes, options).source
+    assert isinstance(source, EndpointSource)
+    return source
 
 
 def rejected(changes: dict[str, Any], options: dict[str, str] | None = None) -> str:
@@ -58,19 +61,19 @@ def rejected(changes: dict[str, Any], options: dict[str, str] | None = None) -> 
 
 
 def test_client_credentials_of_the_keys() -> None:
-    found = endpoint({**CREDENTIALS, f"{PREFIX}scope": "read"})
-    assert found.grant == ClientSecret(client_id="client", client_secret="canary", is_url_encoded=False)
-    assert (found.url, found.scope) == (URL, "read")
-    assert (found.retry_backoff_ms, found.retry_max_ms) == (100, 10_000)
+    source = endpoint({**CREDENTIALS, f"{PREFIX}scope": "read"})
+    assert source.grant == ClientSecret(client_id="client", client_secret="canary", is_url_encoded=False)
+    assert (source.url, source.scope) == (URL, "read")
+    assert (source.retry_backoff_ms, source.retry_max_ms) == (100, 10_000)
 
 
 def test_client_credentials_of_the_jaas_config_are_used_without_keys() -> None:
     options = {"clientId": "old", "clientSecret": "canary-old", "scope": "all", "extension_traceId": "1"}
-    found = endpoint({}, options)
-    assert isinstance(found.grant, ClientSecret)
-    assert (found.grant.client_id, found.grant.client_secret, found.scope) == ("old", "canary-old", "all")
-    newer = endpoint(CREDENTIALS, options).grant
-    assert isinstance(newer, ClientSecret) and newer.client_id == "client"
+    source = endpoint({}, options)
+    assert isinstance(source.grant, ClientSecret)
+    assert (source.grant.client_id, source.grant.client_secret, source.scope) == ("old", "canary-old", "all")
+    grant = endpoint(CREDENTIALS, options).grant
+    assert isinstance(grant, ClientSecret) and grant.client_id == "client"
     assert settings({}, options).extensions == {"traceId": "1"}
 
 
@@ -84,8 +87,8 @@ def test_a_token_in_a_file() -> None:
 
 
 def test_an_assertion_replaces_the_secret() -> None:
-    found = endpoint({**CREDENTIALS, f"{PREFIX}assertion.file": "/run/assertion"}).grant
-    assert found == ClientAssertion(client_id="client", assertion=AssertionFile(path="/run/assertion"))
+    grant = endpoint({**CREDENTIALS, f"{PREFIX}assertion.file": "/run/assertion"}).grant
+    assert grant == ClientAssertion(client_id="client", assertion=AssertionFile(path="/run/assertion"))
     created = endpoint(
         {
             f"{PREFIX}assertion.claim.iss": "me",
@@ -104,17 +107,17 @@ def test_jwt_bearer() -> None:
         f"{PREFIX}assertion.private.key.file": "/run/key.pem",
         f"{PREFIX}assertion.template.file": "/run/template.json",
     }
-    found = endpoint(changes).grant
-    assert isinstance(found, JwtBearer) and isinstance(found.assertion, AssertionSettings)
-    assert (found.assertion.template_file, found.assertion.expires_s) == ("/run/template.json", 300)
+    grant = endpoint(changes).grant
+    assert isinstance(grant, JwtBearer) and isinstance(grant.assertion, AssertionSettings)
+    assert (grant.assertion.template_file, grant.assertion.expires_s) == ("/run/template.json", 300)
 
 
 def test_without_a_handler_tokens_are_unsecured_as_in_kafka() -> None:
     options = {"unsecuredLoginStringClaim_sub": "alice", "unsecuredLoginExtension_traceId": "1"}
     for handler in (None, UNSECURED_LOGIN_HANDLER):
         changes = {"sasl.login.callback.handler.class": handler, f"{PREFIX}token.endpoint.url": None}
-        found = settings(changes, options)
-        assert isinstance(found.source, UnsecuredSource) and found.extensions == {"traceId": "1"}
+        login = settings(changes, options)
+        assert isinstance(login.source, UnsecuredSource) and login.extensions == {"traceId": "1"}
 
 
 @pytest.mark.parametrize(

@@ -25,11 +25,11 @@ ASSERTION = AssertionFile(path="/x")
 
 def test_client_credentials_are_those_of_kafka() -> None:
     grant = ClientSecret(client_id="a b", client_secret="c:d", is_url_encoded=False)
-    found = token_request(URL, grant, "read write", "")
-    assert (found.url, found.method) == (URL, "POST")
-    assert found.headers["Authorization"] == "Basic YSBiOmM6ZA=="
-    assert found.headers["Content-Type"] == "application/x-www-form-urlencoded"
-    assert found.body == b"grant_type=client_credentials&scope=read+write"
+    request = token_request(URL, grant, "read write", "")
+    assert (request.url, request.method) == (URL, "POST")
+    assert request.headers["Authorization"] == "Basic YSBiOmM6ZA=="
+    assert request.headers["Content-Type"] == "application/x-www-form-urlencoded"
+    assert request.body == b"grant_type=client_credentials&scope=read+write"
 
 
 def test_client_credentials_can_be_url_encoded() -> None:
@@ -38,9 +38,9 @@ def test_client_credentials_can_be_url_encoded() -> None:
 
 
 def test_an_assertion_is_sent_instead_of_a_secret() -> None:
-    found = token_request(URL, ClientAssertion(client_id="me", assertion=ASSERTION), None, "x.y.z")
-    assert "Authorization" not in found.headers
-    assert found.body == (
+    request = token_request(URL, ClientAssertion(client_id="me", assertion=ASSERTION), None, "x.y.z")
+    assert "Authorization" not in request.headers
+    assert request.body == (
         b"grant_type=client_credentials&client_assertion_type="
         b"urn%3Aietf%3Aparams%3Aoauth%3Aclient-assertion-type%3Ajwt-bearer"
         b"&client_assertion=x.y.z&client_id=me"
@@ -48,8 +48,8 @@ def test_an_assertion_is_sent_instead_of_a_secret() -> None:
 
 
 def test_jwt_bearer() -> None:
-    found = token_request(URL, JwtBearer(assertion=ASSERTION), "all", "x.y.z")
-    assert found.body == (
+    request = token_request(URL, JwtBearer(assertion=ASSERTION), "all", "x.y.z")
+    assert request.body == (
         b"grant_type=urn%3Aietf%3Aparams%3Aoauth%3Agrant-type%3Ajwt-bearer&assertion=x.y.z&scope=all"
     )
 
