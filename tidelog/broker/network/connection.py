@@ -140,9 +140,12 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Handle the frames before the end of the stream; return whether the transport stays open.
 
+        Many connections may end at once: some of them are closed in later turns.
         With TLS it is closed: the transport of TLS cannot stay open for writing only.
         """
         self._abandon(self.core.on_end_of_stream())
+        if self._turns.spent_ns > CALLBACKS_NS:
+            self._schedule()
         self._serve()
         return self.core.state < _CLOSING and self._tls is None
 
@@ -410,6 +413,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._writer is not None:
                 self._flush(self._writer)
             self._transport.close()
+            self._turns.on_close()
 
 
 def _peer_of(transport: asyncio.Transport) -> tuple[str, str]:

@@ -166,15 +166,20 @@ class MetricsEndpoint:
         """Return all metrics in the format that `accept` prefers, and its content type."""
         async with self._render_lock:
             if self._exposition is None:
-                # At the first scrape, because importing the library takes 20 ms.
-                from tidelog.broker.observability.exposition import Exposition
-
-                self._exposition = Exposition(self._metrics)
+                # At the first scrape and in a thread, because importing the library takes 20 ms.
+                loop = asyncio.get_running_loop()
+                self._exposition = await loop.run_in_executor(None, _create_exposition, self._metrics)
             pieces = []
             for piece in self._exposition.pieces(accept):
                 pieces.append(piece)
                 await asyncio.sleep(0)
             return b"".join(pieces), self._exposition.content_type(accept)
+
+
+def _create_exposition(metrics: BrokerMetrics) -> Exposition:
+    from tidelog.broker.observability.exposition import Exposition
+
+    return Exposition(metrics)
 
 
 def _field(lines: Sequence[str], field_name: str) -> str:

@@ -13,7 +13,15 @@ from tests.support.network.loopback_server import echo, frame, serving
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request import Request
-from tidelog.broker.network.turns import CALLBACKS_NS, ROUND_NS, SLICE_NS, TURN_NS_MAX, TURN_NS_MIN, Turns
+from tidelog.broker.network.turns import (
+    CALLBACKS_NS,
+    CLOSE_NS,
+    ROUND_NS,
+    SLICE_NS,
+    TURN_NS_MAX,
+    TURN_NS_MIN,
+    Turns,
+)
 
 
 class Loop:
@@ -94,6 +102,29 @@ def test_idle_connections_are_served_before_busy_ones() -> None:
     assert served.count("idle") == served.count("busy") == 100
 
 
+def test_a_thousand_connections_that_end_at_once_are_closed_in_several_turns_of_the_loop() -> None:
+    """The callbacks take no time here: only the time that closing takes afterwards is counted."""
+    loop = Loop()
+    turns = Turns(loop.clock, loop.call_soon)
+    closed_count = 0
+
+    class Ending:
+        def next_turn(self) -> None:
+            nonlocal closed_count
+            closed_count += 1
+            turns.on_close()
+
+    for _ in range(1_000):
+        turns.enqueue(Ending(), is_busy=False)
+    closed_per_turn = []
+    while loop.called:
+        before = closed_count
+        loop.run()
+        closed_per_turn.append(closed_count - before)
+    assert closed_count == 1_000
+    assert max(closed_per_turn) <= SLICE_NS // CLOSE_NS
+
+
 def test_a_failing_connection_does_not_affect_others() -> None:
     loop = Loop()
     turns = Turns(loop.clock, loop.call_soon)
@@ -149,4 +180,16 @@ async def test_bytes_received_after_the_time_slice_wait_for_the_next_iteration()
         turns = served.server.turns
         turns.spent_ns = CALLBACKS_NS + 1
         assert await client.ask(b"late") == b"late"
+        assert turns.spent_ns <= CALLBACKS_NS
+
+
+@on_both_loops
+async def test_a_client_that_disconnects_after_the_time_slice_is_closed_in_the_next_iteration() -> None:
+    async with serving() as served:
+        client = await served.connect()
+        assert await client.ask(b"first") == b"first"
+        turns = served.server.turns
+        turns.spent_ns = CALLBACKS_NS + 1
+        client.close()
+        await eventually(lambda: not list(served.server.connections()))
         assert turns.spent_ns <= CALLBACKS_NS
