@@ -31,7 +31,7 @@ from tidelog.cli.tier_sources import (
     Offline,
     Patience,
     StorageValues,
-    opened_bucket,
+    open_bucket,
     storage_values,
 )
 from tidelog.spark_connector.jobs.runtime import require_spark
@@ -179,7 +179,7 @@ def verify(
 
     with exit_if_unchecked():
         require_spark()
-        with opened_bucket(values) as bucket:
+        with open_bucket(values) as bucket:
             run_fsck(
                 bucket,
                 FsckOptions(

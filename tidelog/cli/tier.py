@@ -21,7 +21,7 @@ from tidelog.cli.tier_sources import (
     gather,
     gather_named,
     gather_one,
-    opened_bucket,
+    open_bucket,
     parse_partition_name,
     storage_values,
 )
@@ -61,7 +61,7 @@ def list_partitions(
     seen = [gather_named(cluster, name) for name in names] if names else [gather(cluster, None)]
     views = [view for each in seen for view in each.partitions]
     with ExitStack() as stack:
-        bucket = stack.enter_context(opened_bucket(values)) if values else None
+        bucket = stack.enter_context(open_bucket(values)) if values else None
         if as_json:
             documents = [output.partition_document(view) for view in views]
             if segments:
@@ -113,7 +113,7 @@ def explain(
     place = None if offset is None else locate(view, offset)
     where = None
     if values and place is not None and place.segment is not None:
-        with opened_bucket(values) as bucket:
+        with open_bucket(values) as bucket:
             where = byte_range(bucket, place.segment, place.offset)
     if as_json:
         print_json(output.explain_document(view, place, where, count))
@@ -146,7 +146,7 @@ def fsck(
 
     if bool(topics) is everything:
         raise UsageFailure("give topics, or --all")
-    with exit_if_unchecked(), opened_bucket(storage_values(config, storage)) as bucket:
+    with exit_if_unchecked(), open_bucket(storage_values(config, storage)) as bucket:
         run_fsck(
             bucket,
             FsckOptions(

@@ -79,7 +79,7 @@ def storage_values(file: Path | None, given: Sequence[str]) -> dict[str, str]:
 
 
 @contextmanager
-def opened_bucket(values: dict[str, str]) -> Iterator[Bucket]:
+def open_bucket(values: dict[str, str]) -> Iterator[Bucket]:
     """Open the bucket of these settings. Errors: ConfigError; UsageFailure if there are no settings."""
     if not values:
         raise UsageFailure(

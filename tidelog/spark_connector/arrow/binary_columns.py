@@ -26,5 +26,5 @@ def pieces_column(data: bytes, starts: Numbers, lengths: Numbers) -> pa.Array:
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]
     pieces = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
     is_null = lengths < 0
-    wanted = np.arange(0, 2 * count, 2, dtype=np.int32)
-    return pieces.take(pa.array(wanted, mask=is_null if is_null.any() else None))
+    indices = np.arange(0, 2 * count, 2, dtype=np.int32)
+    return pieces.take(pa.array(indices, mask=is_null if is_null.any() else None))

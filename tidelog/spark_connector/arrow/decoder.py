@@ -68,13 +68,13 @@ class ArrowDecoder:
         self._schema = record_schema(include_headers=self._settings.include_headers)
         self._headers: list[BatchHeader] = []
         self._payloads: list[BytesLike] = []
-        self._gathered_rows = 0
-        self._gathered_bytes = 0
+        self._pending_rows = 0
+        self._pending_bytes = 0
         self.next_offset = start_offset
         """The offset after the last batch that was added: the position for the next read."""
 
     @property
-    def is_done(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether everything below the end offset has been added."""
         return self.next_offset >= self._end_offset
 
@@ -87,7 +87,7 @@ class ArrowDecoder:
         visible = VisibleBatches(aborted)
         view = memoryview(records)
         position = 0
-        while len(view) - position >= BATCH_OVERHEAD and not self.is_done:
+        while len(view) - position >= BATCH_OVERHEAD and not self.is_complete:
             header = self._header(view, position)
             if position + header.size_bytes > len(view):
                 return
@@ -106,28 +106,30 @@ class ArrowDecoder:
         try:
             return read_header(view, position)
         except DecodeError as error:
-            raise self._damaged(error) from error
+            raise self._decode_error(error) from error
 
     def _add_batch(
         self, view: memoryview, position: int, header: BatchHeader, visible: VisibleBatches
     ) -> None:
         settings = self._settings
         if settings.check_crcs and not crc_is_valid(view, position, header):
-            raise self._damaged(f"the batch at offset {header.base_offset} has a wrong checksum")
+            raise self._decode_error(f"the batch at offset {header.base_offset} has a wrong checksum")
         if self.next_offset > header.base_offset and self.next_offset != self._start_offset:
-            raise self._damaged(f"a batch begins at offset {header.base_offset}, below {self.next_offset}")
+            raise self._decode_error(
+                f"a batch begins at offset {header.base_offset}, below {self.next_offset}"
+            )
         self.next_offset = header.next_offset
         if header.base_offset >= self._end_offset:
             return
         try:
-            if visible.shows(view, position, header):
+            if visible.is_visible(view, position, header):
                 payload = self._payload(view, position, header)
                 self._headers.append(header)
                 self._payloads.append(payload)
-                self._gathered_rows += header.record_count
-                self._gathered_bytes += len(payload)
+                self._pending_rows += header.record_count
+                self._pending_bytes += len(payload)
         except DecodeError as error:
-            raise self._damaged(f"the batch at offset {header.base_offset}: {error}") from error
+            raise self._decode_error(f"the batch at offset {header.base_offset}: {error}") from error
 
     def _payload(self, view: memoryview, position: int, header: BatchHeader) -> BytesLike:
         """Return the records after the header, decompressed; no copy is made if they are not compressed."""
@@ -141,27 +143,27 @@ class ArrowDecoder:
 
     def _is_full(self) -> bool:
         return (
-            self._gathered_rows >= self._settings.max_rows or self._gathered_bytes >= self._settings.max_bytes
+            self._pending_rows >= self._settings.max_rows or self._pending_bytes >= self._settings.max_bytes
         )
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         if not self._headers:
             return
-        if self._gathered_bytes >= _BYTES_LIMIT:
-            raise self._damaged(
-                f"records of {self._gathered_bytes} bytes in one batch are too many for Arrow"
+        if self._pending_bytes >= _BYTES_LIMIT:
+            raise self._decode_error(
+                f"records of {self._pending_bytes} bytes in one batch are too many for Arrow"
             )
         headers, payloads = self._headers, self._payloads
         self._headers, self._payloads = [], []
-        self._gathered_rows = self._gathered_bytes = 0
+        self._pending_rows = self._pending_bytes = 0
         try:
-            fields = FieldReader(_joined(headers, payloads)).read()
+            fields = FieldReader(_join(headers, payloads)).read()
             del payloads
             first, last = np.searchsorted(fields.offsets, [self._start_offset, self._end_offset]).tolist()
             for start, end in self._slices(fields, first, last):
                 yield self._record_batch(fields, start, end)
         except DecodeError as error:
-            raise self._damaged(error) from error
+            raise self._decode_error(error) from error
 
     def _slices(self, fields: RecordFields, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Yield the first and last row of each Arrow batch, within the limits but with at least one row."""
@@ -177,26 +179,26 @@ class ArrowDecoder:
 
     def _record_batch(self, fields: RecordFields, start: int, end: int) -> pa.RecordBatch:
         rows = end - start
-        here = slice(start, end)
+        selection = slice(start, end)
         topic, partition = self._topic_partition
         columns = [
-            pieces_column(fields.data, fields.key_starts[here], fields.key_lengths[here]),
-            pieces_column(fields.data, fields.value_starts[here], fields.value_lengths[here]),
+            pieces_column(fields.data, fields.key_starts[selection], fields.key_lengths[selection]),
+            pieces_column(fields.data, fields.value_starts[selection], fields.value_lengths[selection]),
             pa.repeat(pa.scalar(topic, pa.string()), rows),
             pa.repeat(pa.scalar(partition, pa.int32()), rows),
-            pa.array(fields.offsets[here]),
-            pa.array(fields.timestamps[here]).view(self._schema.field("timestamp").type),
-            pa.array(fields.timestamp_types[here]),
+            pa.array(fields.offsets[selection]),
+            pa.array(fields.timestamps[selection]).view(self._schema.field("timestamp").type),
+            pa.array(fields.timestamp_types[selection]),
         ]
         if self._settings.include_headers:
             columns.append(headers_column(fields, start, end))
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _damaged(self, reason: object) -> DecodeError:
+    def _decode_error(self, reason: object) -> DecodeError:
         return DecodeError(f"{self._topic_partition}: {reason}")
 
 
-def _joined(headers: list[BatchHeader], payloads: list[BytesLike]) -> Payloads:
+def _join(headers: list[BatchHeader], payloads: list[BytesLike]) -> Payloads:
     """Return the payloads joined in one buffer, and the fields of the headers as columns."""
     columns = list(zip(*headers, strict=True))
     by_name = dict(zip(BatchHeader._fields, columns, strict=True))

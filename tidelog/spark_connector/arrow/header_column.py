@@ -24,7 +24,7 @@ from tidelog.spark_connector.arrow.varints import Bytes, Numbers, read_varints
 _LOCKSTEP_RECORDS_MIN: Final = 8
 
 
-class _Places(NamedTuple):
+class _HeaderFields(NamedTuple):
     """The positions of the keys and values of the headers, one row per header in the order of the log."""
 
     key_starts: Numbers
@@ -40,14 +40,14 @@ def headers_column(fields: RecordFields, start: int, end: int) -> pa.Array:
     Errors: DecodeError if the headers do not fill the bytes between a record's value and its end.
     """
     counts = fields.header_counts[start:end]
-    places = _read(fields, start, end)
+    header_fields = _read(fields, start, end)
     data = fields.data
-    values = pieces_column(data, places.value_starts, places.value_lengths)
-    keys = _as_text(pieces_column(data, places.key_starts, places.key_lengths))
-    pairs = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
+    values = pieces_column(data, header_fields.value_starts, header_fields.value_lengths)
+    keys = _as_text(pieces_column(data, header_fields.key_starts, header_fields.key_lengths))
+    headers = pa.StructArray.from_arrays([keys, values], fields=list(HEADER_TYPE))
     ends = np.zeros(len(counts) + 1, dtype=np.int32)
     np.cumsum(counts, out=ends[1:])
-    return pa.ListArray.from_arrays(pa.array(ends), pairs, type=HEADERS_TYPE, mask=pa.array(counts == 0))
+    return pa.ListArray.from_arrays(pa.array(ends), headers, type=HEADERS_TYPE, mask=pa.array(counts == 0))
 
 
 def _as_text(keys: pa.Array) -> pa.Array:
@@ -57,64 +57,70 @@ def _as_text(keys: pa.Array) -> pa.Array:
         return pa.array([key.decode(errors="replace") for key in keys.to_pylist()], pa.string())
 
 
-def _read(fields: RecordFields, start: int, end: int) -> _Places:
+def _read(fields: RecordFields, start: int, end: int) -> _HeaderFields:
     data: Bytes = np.frombuffer(fields.data, dtype=np.uint8)
     counts, ends = fields.header_counts[start:end], fields.ends[start:end]
     total = int(counts.sum())
-    places = _Places(*(np.empty(total, dtype=np.int64) for _ in range(4)))
+    header_fields = _HeaderFields(*(np.empty(total, dtype=np.int64) for _ in range(4)))
     first_index = np.cumsum(counts) - counts
-    at = fields.header_starts[start:end].copy()
-    under_way = np.flatnonzero(counts)
+    positions = fields.header_starts[start:end].copy()
+    active = np.flatnonzero(counts)
     step = 0
-    while len(under_way) >= _LOCKSTEP_RECORDS_MIN:
-        at[under_way] = _read_step(
-            data, at[under_way], ends[under_way], first_index[under_way] + step, places
+    while len(active) >= _LOCKSTEP_RECORDS_MIN:
+        positions[active] = _read_step(
+            data, positions[active], ends[active], first_index[active] + step, header_fields
         )
         step += 1
-        under_way = under_way[counts[under_way] > step]
-    for record in under_way.tolist():
+        active = active[counts[active] > step]
+    for record in active.tolist():
         rows = range(int(first_index[record]) + step, int(first_index[record] + counts[record]))
-        at[record] = _read_alone(fields.data, int(at[record]), int(ends[record]), rows, places)
-    wrong = np.flatnonzero((counts > 0) & (at != ends))
-    if wrong.size:
-        raise DecodeError(f"{ends[wrong[0]] - at[wrong[0]]} bytes of a record follow its headers")
-    return places
+        positions[record] = _read_rest(
+            fields.data, int(positions[record]), int(ends[record]), rows, header_fields
+        )
+    mismatches = np.flatnonzero((counts > 0) & (positions != ends))
+    if mismatches.size:
+        raise DecodeError(
+            f"{ends[mismatches[0]] - positions[mismatches[0]]} bytes of a record follow its headers"
+        )
+    return header_fields
 
 
-def _read_step(data: Bytes, at: Numbers, ends: Numbers, rows: Numbers, places: _Places) -> Numbers:
-    """Read one header of each record into `rows` of `places`; return the positions after it."""
-    key_lengths, key_starts = _length(data, at, ends)
+def _read_step(
+    data: Bytes, positions: Numbers, ends: Numbers, rows: Numbers, header_fields: _HeaderFields
+) -> Numbers:
+    """Read one header of each record into `rows` of `header_fields`; return the positions after it."""
+    key_lengths, key_starts = _read_lengths(data, positions, ends)
     if (key_lengths < 0).any():
         raise DecodeError(f"invalid length {key_lengths.min()} of a header's key")
-    value_lengths, value_starts = _length(data, key_starts + key_lengths, ends)
-    places.key_starts[rows] = key_starts
-    places.key_lengths[rows] = key_lengths
-    places.value_starts[rows] = value_starts
-    places.value_lengths[rows] = value_lengths
+    value_lengths, value_starts = _read_lengths(data, key_starts + key_lengths, ends)
+    header_fields.key_starts[rows] = key_starts
+    header_fields.key_lengths[rows] = key_lengths
+    header_fields.value_starts[rows] = value_starts
+    header_fields.value_lengths[rows] = value_lengths
     return np.asarray(value_starts + np.maximum(value_lengths, 0), dtype=np.int64)
 
 
-def _read_alone(data: bytes, at: int, end: int, rows: range, places: _Places) -> int:
-    """Read the remaining headers of one record into `rows` of `places`; return the position after them."""
+def _read_rest(data: bytes, position: int, end: int, rows: range, header_fields: _HeaderFields) -> int:
+    """Read the remaining headers of one record into `rows` of `header_fields`; return their end."""
     for row in rows:
         for starts, lengths, shortest in (
-            (places.key_starts, places.key_lengths, 0),
-            (places.value_starts, places.value_lengths, -1),
+            (header_fields.key_starts, header_fields.key_lengths, 0),
+            (header_fields.value_starts, header_fields.value_lengths, -1),
         ):
-            if at >= end:
+            if position >= end:
                 raise DecodeError("a record ends within its headers")
-            length, at = read_varlong(data, at)
-            if not shortest <= length <= end - at:
+            length, position = read_varlong(data, position)
+            if not shortest <= length <= end - position:
                 raise DecodeError(f"invalid length {length} in the headers of a record")
-            starts[row], lengths[row] = at, length
-            at += max(length, 0)
-    return at
+            starts[row], lengths[row] = position, length
+            position += max(length, 0)
+    return position
 
 
-def _length(data: Bytes, at: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
-    if (at >= ends).any():
+def _read_lengths(data: Bytes, positions: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
+    if (positions >= ends).any():
         raise DecodeError("a record ends within its headers")
-    lengths, starts = read_varints(data, at)
+    lengths, starts = read_varints(data, positions)
     if ((lengths < -1) | (lengths > ends - starts)).any():
         raise DecodeError(f"invalid lengths {lengths.min()} to {lengths.max()} in the headers of a record")
     return lengths, starts

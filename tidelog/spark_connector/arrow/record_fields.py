@@ -76,7 +76,9 @@ class FieldReader:
         starts = record_starts(payloads.data, payloads.starts, payloads.ends, payloads.counts)
         ends = self._record_ends(starts)
         lengths, at = read_varints(data, starts)
-        self._refuse((lengths < RECORD_BYTES_MIN - 1) | (lengths != ends - at), lengths, "a record of length")
+        self._reject_if(
+            (lengths < RECORD_BYTES_MIN - 1) | (lengths != ends - at), lengths, "a record of length"
+        )
         timestamp_deltas, at = read_varints(data, at + 1)
         offset_deltas, at = self._number(at, ends)
         key_lengths, key_starts = self._number(at, ends)
@@ -115,27 +117,27 @@ class FieldReader:
         return ends
 
     def _number(self, at: Numbers, ends: Numbers) -> tuple[Numbers, Numbers]:
-        self._refuse(at >= ends, at, "a record that ends too early, at byte")
+        self._reject_if(at >= ends, at, "a record that ends too early, at byte")
         return read_varints(self._bytes, at)
 
     def _positions_after(self, lengths: Numbers, starts: Numbers, ends: Numbers) -> Numbers:
         """Return the positions after a key or value, and reject lengths beyond the end of a record."""
-        self._refuse((lengths < -1) | (lengths > ends - starts), lengths, "a key or value of length")
+        self._reject_if((lengths < -1) | (lengths > ends - starts), lengths, "a key or value of length")
         return starts + np.maximum(lengths, 0)
 
     def _check_headers(self, counts: Numbers, starts: Numbers, ends: Numbers) -> None:
         # A header takes at least two bytes.
-        self._refuse((counts < 0) | (counts > (ends - starts) >> 1), counts, "a count of headers of")
-        self._refuse((counts == 0) & (starts != ends), ends - starts, "bytes after its last field:")
+        self._reject_if((counts < 0) | (counts > (ends - starts) >> 1), counts, "a count of headers of")
+        self._reject_if((counts == 0) & (starts != ends), ends - starts, "bytes after its last field:")
 
     def _check_offsets(self, deltas: Numbers) -> None:
         previous = np.empty_like(deltas)
         previous[1:] = deltas[:-1]
         counts = self._payloads.counts
         previous[(np.cumsum(counts) - counts)[counts > 0]] = -1
-        self._refuse(deltas <= previous, deltas, "an offset that does not increase, delta")
+        self._reject_if(deltas <= previous, deltas, "an offset that does not increase, delta")
         last = self._payloads.last_offset_deltas[self._batch]
-        self._refuse(deltas > last, deltas, "an offset beyond its last, delta")
+        self._reject_if(deltas > last, deltas, "an offset beyond its last, delta")
 
     def _timestamps(self, deltas: Numbers) -> Numbers:
         payloads = self._payloads
@@ -144,13 +146,13 @@ class FieldReader:
         overflows = ((base ^ timestamps) & (deltas ^ timestamps)) < 0
         append_time = payloads.is_append_time[self._batch]
         timestamps = np.where(append_time, payloads.append_timestamps[self._batch], timestamps)
-        self._refuse(overflows & ~append_time, deltas, "a timestamp over 64 bits, delta")
+        self._reject_if(overflows & ~append_time, deltas, "a timestamp over 64 bits, delta")
         # Spark stores microseconds and also rejects these.
         beyond = (timestamps > _MILLISECONDS_MAX) | (timestamps < -_MILLISECONDS_MAX)
-        self._refuse(beyond, timestamps, "a timestamp beyond Spark's range:")
+        self._reject_if(beyond, timestamps, "a timestamp beyond Spark's range:")
         return timestamps * _MICROSECONDS
 
-    def _refuse(self, is_bad: NDArray[np.bool_], values: Numbers, what: str) -> None:
+    def _reject_if(self, is_bad: NDArray[np.bool_], values: Numbers, what: str) -> None:
         if is_bad.any():
             index = int(np.argmax(is_bad))
             base_offset = self._payloads.base_offsets[self._batch[index]]

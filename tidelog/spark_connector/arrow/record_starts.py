@@ -19,7 +19,7 @@ from tidelog.spark_connector.arrow.varints import Bytes, Numbers, read_varints
 
 # A lockstep step costs as much as reading about this many records in the loop.
 _LOCKSTEP_PAYLOADS_MIN: Final = 64
-_SHORTEST_RUN: Final = 16
+_EQUAL_LENGTH_RECORDS_MIN: Final = 16
 
 
 def _record_sizes() -> Numbers:
@@ -49,7 +49,7 @@ def record_starts(data: bytes, payload_starts: Numbers, payload_ends: Numbers, c
     if total >= _LOCKSTEP_PAYLOADS_MIN * int(counts.max()):
         return _in_lockstep(data, payload_starts, payload_ends, counts)
     parts = [
-        _of_one_payload(data, start, end, count)
+        _in_one_payload(data, start, end, count)
         for start, end, count in zip(
             payload_starts.tolist(), payload_ends.tolist(), counts.tolist(), strict=True
         )
@@ -62,7 +62,7 @@ def _in_lockstep(data: bytes, payload_starts: Numbers, payload_ends: Numbers, co
     order = np.argsort(-counts, kind="stable")
     first_index = (np.cumsum(counts) - counts)[order]
     ends = payload_ends[order]
-    at = payload_starts[order].copy()
+    positions = payload_starts[order].copy()
     sorted_counts = counts[order]
     starts = np.empty(int(counts.sum()), dtype=np.int64)
     # An element starts at each byte. Fields of type V have no alignment, so they can overlap.
@@ -70,26 +70,26 @@ def _in_lockstep(data: bytes, payload_starts: Numbers, payload_ends: Numbers, co
     view = np.frombuffer(data, dtype=np.uint8)
     for step in range(int(sorted_counts[0])):
         active = int(np.searchsorted(-sorted_counts, -step, side="left"))
-        here = at[:active]
-        starts[first_index[:active] + step] = here
-        sizes = _RECORD_SIZES.take(pairs[here].view("<u2"))
+        current = positions[:active]
+        starts[first_index[:active] + step] = current
+        sizes = _RECORD_SIZES.take(pairs[current].view("<u2"))
         if not sizes.all():
-            sizes = _sizes(view, here, ends[:active])
-        here += sizes
-        if (here > ends[:active]).any():
-            raise DecodeError(f"record {step} of a batch ends after its {'' if step else 'first '}bytes")
+            sizes = _sizes(view, current, ends[:active])
+        current += sizes
+        if (current > ends[:active]).any():
+            raise DecodeError(f"record {step} of a batch ends after the end of the batch")
     return starts
 
 
-def _sizes(data: Bytes, here: Numbers, ends: Numbers) -> Numbers:
-    """Return the sizes of the records at `here`, of any length; too large a size for an invalid one."""
-    lengths, bodies = read_varints(data, here)
+def _sizes(data: Bytes, positions: Numbers, ends: Numbers) -> Numbers:
+    """Return the sizes of the records at `positions`, of any length; too large a size for an invalid one."""
+    lengths, bodies = read_varints(data, positions)
     # Compare before adding: a length can have up to 64 bits.
     is_valid = (lengths >= 0) & (lengths <= ends - bodies)
-    return np.where(is_valid, bodies + lengths - here, ends - here + 1)
+    return np.where(is_valid, bodies + lengths - positions, ends - positions + 1)
 
 
-def _of_one_payload(data: bytes, start: int, end: int, count: int) -> Numbers:
+def _in_one_payload(data: bytes, start: int, end: int, count: int) -> Numbers:
     run = _equal_lengths(data, start, end, count)
     if run is not None:
         return run
@@ -99,7 +99,7 @@ def _of_one_payload(data: bytes, start: int, end: int, count: int) -> Numbers:
 def _equal_lengths(data: bytes, start: int, end: int, count: int) -> Numbers | None:
     """Return the starts if every record has the length of the first, as with uniform events; else None."""
     size = end - start
-    if count < _SHORTEST_RUN or size % count:
+    if count < _EQUAL_LENGTH_RECORDS_MIN or size % count:
         return None
     stride = size // count
     prefix = _length_prefix(data, start)
@@ -112,11 +112,11 @@ def _equal_lengths(data: bytes, start: int, end: int, count: int) -> Numbers | N
     return np.arange(start, end, stride, dtype=np.int64)
 
 
-def _length_prefix(data: bytes, at: int) -> bytes:
-    last = at
+def _length_prefix(data: bytes, position: int) -> bytes:
+    last = position
     while data[last] & 0x80:
         last += 1
-    return data[at : last + 1]
+    return data[position : last + 1]
 
 
 def _unzigzag(varint: bytes) -> int:
@@ -127,24 +127,24 @@ def _unzigzag(varint: bytes) -> int:
 def _walk(data: bytes, start: int, end: int, count: int) -> Numbers:
     """Read the records in a loop. Lengths of one and two bytes (records up to 8 KiB) are decoded inline."""
     starts = array("q", bytes(8 * count))
-    at = start
+    position = start
     try:
         for index in range(count):
-            starts[index] = at
-            value = data[at]
+            starts[index] = position
+            value = data[position]
             if value < 0x80:
-                at += 1 + (value >> 1)
+                position += 1 + (value >> 1)
                 continue
-            second = data[at + 1]
+            second = data[position + 1]
             if second < 0x80:
-                at += 2 + ((value & 0x7F) >> 1) + (second << 6)
+                position += 2 + ((value & 0x7F) >> 1) + (second << 6)
                 continue
-            prefix = _length_prefix(data, at)
-            at += len(prefix) + _unzigzag(prefix)
-            if at <= starts[index]:
+            prefix = _length_prefix(data, position)
+            position += len(prefix) + _unzigzag(prefix)
+            if position <= starts[index]:
                 break
     except (IndexError, OverflowError):
-        at = -1
-    if at != end:
+        position = -1
+    if position != end:
         raise DecodeError(f"{count} records do not end where their batch does, at byte {end - start}")
     return np.frombuffer(starts, dtype=np.int64)

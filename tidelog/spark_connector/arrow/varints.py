@@ -30,22 +30,24 @@ def read_varints(data: Bytes, positions: Numbers) -> tuple[Numbers, Numbers]:
     Errors: DecodeError if a number has more than 64 bits.
     """
     first = data[positions]
-    following = positions + 1
+    ends = positions + 1
     if not (first & 0x80).any():
-        return _unzigzagged(first.astype(np.uint64)), following
+        return _unzigzagged(first.astype(np.uint64)), ends
     numbers = (first & 0x7F).astype(np.uint64)
-    open_ones = np.flatnonzero(first & 0x80)
+    unfinished = np.flatnonzero(first & 0x80)
     shift = 7
-    while open_ones.size:
-        at = following[open_ones]
-        more = data[at]
-        if shift == _LAST_SHIFT and (more > _LAST_BYTE_MAX).any():
-            raise DecodeError(f"varint over 64 bits at {positions[open_ones[more > _LAST_BYTE_MAX][0]]}")
-        numbers[open_ones] |= (more & 0x7F).astype(np.uint64) << np.uint64(shift)
-        following[open_ones] = at + 1
-        open_ones = open_ones[more >= 0x80]
+    while unfinished.size:
+        next_positions = ends[unfinished]
+        next_bytes = data[next_positions]
+        if shift == _LAST_SHIFT and (next_bytes > _LAST_BYTE_MAX).any():
+            raise DecodeError(
+                f"varint over 64 bits at {positions[unfinished[next_bytes > _LAST_BYTE_MAX][0]]}"
+            )
+        numbers[unfinished] |= (next_bytes & 0x7F).astype(np.uint64) << np.uint64(shift)
+        ends[unfinished] = next_positions + 1
+        unfinished = unfinished[next_bytes >= 0x80]
         shift += 7
-    return _unzigzagged(numbers), following
+    return _unzigzagged(numbers), ends
 
 
 def _unzigzagged(numbers: NDArray[np.uint64]) -> Numbers:

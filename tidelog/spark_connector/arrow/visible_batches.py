@@ -29,19 +29,19 @@ class VisibleBatches:
     """
 
     def __init__(self, aborted: Aborted | None) -> None:
-        self._shows_all = aborted is None
-        self._to_come = sorted(aborted or (), key=lambda entry: entry[1], reverse=True)
+        self._all_are_visible = aborted is None
+        self._pending = sorted(aborted or (), key=lambda entry: entry[1], reverse=True)
         self._aborted_producers: set[ProducerId] = set()
 
-    def shows(self, buffer: BytesLike, position: int, header: BatchHeader) -> bool:
+    def is_visible(self, buffer: BytesLike, position: int, header: BatchHeader) -> bool:
         """Return whether the records of the batch at `position` are visible.
 
         Errors: DecodeError for an invalid control batch.
         """
-        if self._shows_all or not header.has_producer_id:
+        if self._all_are_visible or not header.has_producer_id:
             return not header.is_control
-        while self._to_come and self._to_come[-1][1] <= header.last_offset:
-            self._aborted_producers.add(self._to_come.pop()[0])
+        while self._pending and self._pending[-1][1] <= header.last_offset:
+            self._aborted_producers.add(self._pending.pop()[0])
         if header.is_control:
             if any(
                 control_type(record.key) == ControlRecordType.ABORT

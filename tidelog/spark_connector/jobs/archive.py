@@ -33,7 +33,7 @@ from tidelog.spark_connector.jobs.archive_plan import (
 )
 from tidelog.spark_connector.jobs.failures import JobFailure
 from tidelog.spark_connector.jobs.folders import Folder
-from tidelog.spark_connector.jobs.task_watch import watching_tasks
+from tidelog.spark_connector.jobs.task_watch import watch_tasks
 from tidelog.spark_connector.jobs.topic_span import TopicSource, TopicSpan, find_span
 from tidelog.spark_connector.planning.offsets_json import Offsets, to_text
 from tidelog.spark_connector.planning.ranges import OffsetRange
@@ -137,6 +137,8 @@ class _Manifests:
 
 
 class _Run:
+    """One run of the archive: commits ranges of offsets until the end of the span."""
+
     def __init__(self, spark: SparkSession, request: ArchiveRequest, on_progress: OnProgress) -> None:
         self._spark = spark
         self._request = request
@@ -146,33 +148,35 @@ class _Run:
 
     def all(self) -> ArchiveResult:
         request = self._request
-        last = self._manifests.last()
-        require_same_start(request.topic, last, request.from_ms)
-        from_ms = request.from_ms if last is None else last.from_ms
-        span = find_span(request.source, from_ms, request.to_ms, {} if last is None else last.next_offsets)
+        last_commit = self._manifests.last()
+        require_same_start(request.topic, last_commit, request.from_ms)
+        from_ms = request.from_ms if last_commit is None else last_commit.from_ms
+        span = find_span(
+            request.source, from_ms, request.to_ms, {} if last_commit is None else last_commit.next_offsets
+        )
         topic_id = span.topic_ids.get(request.topic)
-        require_same_topic(last, topic_id)
-        number = -1 if last is None else last.number
+        require_same_topic(last_commit, topic_id)
+        number = -1 if last_commit is None else last_commit.number
         self._manifests.remove_leftovers(number)
-        starts, commits, done = span.starts, [], 0
+        starts, commits, archived = span.starts, [], 0
         while ranges := next_ranges(starts, span.ends, request.max_offsets_per_commit):
             number += 1
-            with watching_tasks(self._spark, self._tasks(ranges, done, span.size, number)):
+            with watch_tasks(self._spark, self._tasks(ranges, archived, span.size, number)):
                 commit = self._commit(number, topic_id, from_ms, starts, ranges)
             commits.append(commit)
             starts = commit.next_offsets
-            done += sum(one.size for one in ranges)
-            self._on_progress(done, span.size, f"commit {number}")
+            archived += sum(one.size for one in ranges)
+            self._on_progress(archived, span.size, f"commit {number}")
         return ArchiveResult(span, tuple(commits))
 
     def _tasks(
-        self, ranges: list[OffsetRange], done: int, total: int, number: int
+        self, ranges: list[OffsetRange], archived: int, total: int, number: int
     ) -> Callable[[int, int], None]:
-        size = sum(one.size for one in ranges)
+        size = sum(offset_range.size for offset_range in ranges)
 
         def on_tasks(tasks_done: int, tasks: int) -> None:
             self._on_progress(
-                done + size * tasks_done // tasks, total, f"commit {number}, {tasks_done}/{tasks}"
+                archived + size * tasks_done // tasks, total, f"commit {number}, {tasks_done}/{tasks}"
             )
 
         return on_tasks
@@ -187,19 +191,22 @@ class _Run:
     ) -> Commit:
         self._folder.remove(self._manifests.staging)
         # While this folder exists, there can be files whose manifest is missing.
-        self._folder.make(self._manifests.staging)
+        self._folder.create(self._manifests.staging)
         rows = self._rows(ranges).sortWithinPartitions("topic", "date", "partition", "offset")
         writer = rows.write.mode("overwrite").partitionBy("topic", "date")
         staged = f"{self._manifests.staging}/rows"
         writer.option("compression", self._request.compression).parquet(self._folder.full(staged))
-        files = self._moved(number, staged, rows.schema, ranges)
+        files = self._move_files(number, staged, rows.schema, ranges)
         commit = Commit(
             number=number,
             topic=self._request.topic,
             topic_id=topic_id,
             from_ms=from_ms,
             starts=starts,
-            next_offsets={**starts, **{one.topic_partition: one.end_offset for one in ranges}},
+            next_offsets={
+                **starts,
+                **{offset_range.topic_partition: offset_range.end_offset for offset_range in ranges},
+            },
             files=files,
             committed_at_ms=SystemClock().wall_ms(),
         )
@@ -211,16 +218,20 @@ class _Run:
         from pyspark.sql import functions as F
 
         options = self._request.source.reader_options(
-            assign=_assigned(self._request.topic, ranges),
-            startingOffsets=to_text({one.topic_partition: one.start_offset for one in ranges}),
-            endingOffsets=to_text({one.topic_partition: one.end_offset for one in ranges}),
+            assign=_assign_option(self._request.topic, ranges),
+            startingOffsets=to_text(
+                {offset_range.topic_partition: offset_range.start_offset for offset_range in ranges}
+            ),
+            endingOffsets=to_text(
+                {offset_range.topic_partition: offset_range.end_offset for offset_range in ranges}
+            ),
             includeHeaders="true",
         )
         options.setdefault("minPartitions", str(self._spark.sparkContext.defaultParallelism))
         rows = self._spark.read.format("tidelog").options(**options).load()
         return rows.select("topic", F.to_date("timestamp").alias("date"), *_COLUMNS)
 
-    def _moved(
+    def _move_files(
         self, number: int, staged: str, schema: object, ranges: list[OffsetRange]
     ) -> tuple[ArchivedFile, ...]:
         """Move the staged files to their final paths, and read from them which offsets they contain."""
@@ -229,43 +240,43 @@ class _Run:
             for path, size in self._folder.files(staged)
             if path.endswith(".parquet")
         }
-        found = file_offsets(self._counted(staged, schema) if sizes else (), sizes)
-        require_within(found.values(), ranges)
-        moved = []
-        for index, (path, file) in enumerate(sorted(found.items())):
+        staged_files = file_offsets(self._offsets_by_file(staged, schema) if sizes else (), sizes)
+        require_within(staged_files.values(), ranges)
+        archived_files = []
+        for index, (path, file) in enumerate(sorted(staged_files.items())):
             folder = path.rpartition("/")[0]
             target = f"{folder}/{file_name(number, index)}"
-            self._folder.make(folder)
+            self._folder.create(folder)
             self._folder.move(f"{staged}/{path}", target)
-            moved.append(
+            archived_files.append(
                 ArchivedFile(path=target, rows=file.rows, size_bytes=file.size_bytes, offsets=file.offsets)
             )
-        return tuple(moved)
+        return tuple(archived_files)
 
-    def _counted(self, staged: str, schema: object) -> list[tuple[str, int, int, int, int]]:
+    def _offsets_by_file(self, staged: str, schema: object) -> list[tuple[str, int, int, int, int]]:
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructType
 
         assert isinstance(schema, StructType)
         written = self._spark.read.schema(schema).parquet(self._folder.full(staged))
-        counted = (
+        rows = (
             written.select(F.col("_metadata.file_path").alias("path"), "partition", "offset")
             .groupBy("path", "partition")
             .agg(F.count("*"), F.min("offset"), F.max("offset"))
             .collect()
         )
-        return [(row[0].rpartition(f"/{staged}/")[2], row[1], row[2], row[3], row[4]) for row in counted]
+        return [(row[0].rpartition(f"/{staged}/")[2], row[1], row[2], row[3], row[4]) for row in rows]
 
     def _write(self, commit: Commit) -> None:
         path = f"{self._manifests.commits}/{manifest_name(commit.number)}"
-        there = all(self._folder.exists(file.path) for file in commit.files)
-        if not there or self._folder.exists(path):
+        all_exist = all(self._folder.exists(file.path) for file in commit.files)
+        if not all_exist or self._folder.exists(path):
             raise JobFailure(
-                f"another run archives {commit.topic} into {self._folder.place} at the same time"
+                f"another run archives {commit.topic} into {self._folder.location} at the same time"
             )
         self._folder.write(path, commit.to_text())
 
 
-def _assigned(topic: str, ranges: list[OffsetRange]) -> str:
-    numbers = ",".join(str(one.topic_partition.partition) for one in ranges)
+def _assign_option(topic: str, ranges: list[OffsetRange]) -> str:
+    numbers = ",".join(str(offset_range.topic_partition.partition) for offset_range in ranges)
     return f'{{"{topic}":[{numbers}]}}'

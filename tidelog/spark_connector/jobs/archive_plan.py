@@ -22,7 +22,7 @@ from tidelog.protocol.ids import Offset, uuid_from_text, uuid_text
 from tidelog.spark_connector.jobs.failures import JobFailure
 from tidelog.spark_connector.planning.offsets_json import Offsets, from_json_object, to_json_object
 from tidelog.spark_connector.planning.ranges import OffsetRange
-from tidelog.spark_connector.planning.trigger_limits import limited
+from tidelog.spark_connector.planning.trigger_limits import limit_end
 
 FORMAT: Final = 1
 STATE_FOLDER: Final = "_tidelog"
@@ -114,8 +114,8 @@ def read_commit(text: str, place: str) -> Commit:
 
 def manifest_number(name: str) -> int | None:
     """Return the commit number in the name of a manifest; None for other files."""
-    found = _MANIFEST.fullmatch(name)
-    return None if found is None else int(found[1])
+    match = _MANIFEST.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def manifest_name(number: int) -> str:
@@ -130,16 +130,20 @@ def file_name(number: int, index: int) -> str:
 
 def file_number(name: str) -> int | None:
     """Return the commit number in the name of a Parquet file; None for other files."""
-    found = _FILE.fullmatch(name)
-    return None if found is None else int(found[1])
+    match = _FILE.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def next_ranges(starts: Offsets, ends: Offsets, max_offsets: int) -> list[OffsetRange]:
     """Return the ranges of the next commit: about `max_offsets`, each partition by its share; or none."""
-    if all(end <= starts[one] for one, end in ends.items()):
+    if all(end <= starts[topic_partition] for topic_partition, end in ends.items()):
         return []
-    cut = limited(max_offsets, starts, ends, {})
-    return [OffsetRange(one, starts[one], cut[one]) for one in sorted(cut) if cut[one] > starts[one]]
+    limited_end = limit_end(max_offsets, starts, ends, {})
+    return [
+        OffsetRange(topic_partition, starts[topic_partition], limited_end[topic_partition])
+        for topic_partition in sorted(limited_end)
+        if limited_end[topic_partition] > starts[topic_partition]
+    ]
 
 
 def file_offsets(

@@ -23,20 +23,20 @@ class JobFailure(Exception):
 
 def cause_in(text: str) -> str:
     """Return the line of Spark's error `text` that says what happened; Tidelog's exceptions come first."""
-    of_spark = ""
+    spark_message = ""
     for line in text.splitlines():
-        found = _EXCEPTION_LINE.match(line)
-        if found is None:
+        match = _EXCEPTION_LINE.match(line)
+        if match is None:
             continue
-        name, words = found[1], found[2].strip()
-        if words and not name.startswith(_MACHINERY) and not _CONDITION.match(words):
-            return _shortened(words)
+        name, message = match[1], match[2].strip()
+        if message and not name.startswith(_MACHINERY) and not _CONDITION.match(message):
+            return _shorten(message)
         # The last cause is the origin of the others.
-        if not of_spark or line.startswith("Caused by: "):
-            of_spark = words
+        if not spark_message or line.startswith("Caused by: "):
+            spark_message = message
     first = next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
-    return _shortened(_CONDITION.sub("", of_spark or first))
+    return _shorten(_CONDITION.sub("", spark_message or first))
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _LENGTH_MAX else text[: _LENGTH_MAX - 3] + "..."

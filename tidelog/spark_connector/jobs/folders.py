@@ -20,14 +20,14 @@ _READ_BYTES_MAX = 1 << 30
 class Folder:
     """One folder, which may not exist yet."""
 
-    def __init__(self, spark: SparkSession, place: str) -> None:
+    def __init__(self, spark: SparkSession, location: str) -> None:
         # PySpark's access to the JVM has no types.
         jvm: Any = spark.sparkContext._jvm
         self._jvm = jvm
-        path = jvm.org.apache.hadoop.fs.Path(place)
+        path = jvm.org.apache.hadoop.fs.Path(location)
         self._system = path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
         self._root = self._system.makeQualified(path)
-        self.place = str(self._root.toString())
+        self.location = str(self._root.toString())
 
     def full(self, path: str) -> str:
         """Return the full path for Spark."""
@@ -37,10 +37,10 @@ class Folder:
         """Yield every file below `path` with its size in bytes; nothing if it does not exist."""
         if not self.exists(path):
             return
-        found = self._system.listFiles(self._path(path), True)
+        files = self._system.listFiles(self._path(path), True)
         prefix = f"{self._root.toUri().getPath()}/"
-        while found.hasNext():
-            status = found.next()
+        while files.hasNext():
+            status = files.next()
             yield str(status.getPath().toUri().getPath()).removeprefix(prefix), int(status.getLen())
 
     def exists(self, path: str) -> bool:
@@ -51,7 +51,7 @@ class Folder:
         """Remove a file, or a folder with its contents, if it exists."""
         self._system.delete(self._path(path), True)
 
-    def make(self, path: str) -> None:
+    def create(self, path: str) -> None:
         """Create a folder and its parents."""
         self._system.mkdirs(self._path(path))
 

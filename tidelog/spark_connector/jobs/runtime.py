@@ -60,8 +60,8 @@ def java_command(environment: Mapping[str, str]) -> str | None:
 
 def java_major(text: str) -> int | None:
     """Return the major version in the output of `java -version`: 17 for "17.0.9", 8 for "1.8.0_392"."""
-    found = _VERSION.search(text)
-    if found is None:
+    match = _VERSION.search(text)
+    if match is None:
         return None
-    first = int(found[1])
-    return int(found[2]) if first == 1 and found[2] else first
+    first = int(match[1])
+    return int(match[2]) if first == 1 and match[2] else first

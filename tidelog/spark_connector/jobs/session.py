@@ -52,13 +52,13 @@ def job_session(name: str, settings: SessionSettings) -> Iterator[SparkSession]:
     # Another thread may have created it. There can be no second context, and a job must not stop this one.
     if SparkContext._active_spark_context is not None:
         with spark_errors():
-            yield _ready(SparkSession.builder.getOrCreate().newSession())
+            yield _prepare(SparkSession.builder.getOrCreate().newSession())
         return
     with tempfile.TemporaryDirectory(prefix="tidelog-spark-", ignore_cleanup_errors=True) as folder:
-        session = _started(name, settings, Path(folder))
+        session = _start(name, settings, Path(folder))
         try:
             with spark_errors():
-                yield _ready(session)
+                yield _prepare(session)
         finally:
             session.stop()
 
@@ -81,13 +81,13 @@ def spark_errors() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def _ready(session: SparkSession) -> SparkSession:
+def _prepare(session: SparkSession) -> SparkSession:
     session.conf.set("spark.sql.session.timeZone", "UTC")
     register(session)
     return session
 
 
-def _started(name: str, settings: SessionSettings, folder: Path) -> SparkSession:
+def _start(name: str, settings: SessionSettings, folder: Path) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -110,8 +110,8 @@ def _gateway(conf: SparkConf, log: Path) -> Any:
 
     if LOG_LEVEL_VARIABLE in os.environ or _SUBMITTED in os.environ or SparkContext._gateway is not None:
         return None
-    with log.open("ab") as sink:
-        return launch_gateway(conf, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+    with log.open("ab") as output:
+        return launch_gateway(conf, {"stdout": output, "stderr": output})  # type: ignore[no-untyped-call]
 
 
 def _log_level() -> str:

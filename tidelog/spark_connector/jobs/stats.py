@@ -19,7 +19,7 @@ from tidelog.spark_connector.jobs.stats_report import (
     partition_stats,
     topic_stats,
 )
-from tidelog.spark_connector.jobs.task_watch import watching_tasks
+from tidelog.spark_connector.jobs.task_watch import watch_tasks
 from tidelog.spark_connector.jobs.topic_span import TopicSource, TopicSpan
 from tidelog.spark_connector.planning.offsets_json import to_text
 
@@ -40,49 +40,49 @@ def count_topics(
     spark: SparkSession, request: StatsRequest, on_tasks: Callable[[str, int, int], None]
 ) -> list[TopicStats]:
     """Return the figures of each topic, in order; `on_tasks` is called with the step and its progress."""
-    narrow = _narrow(spark, request).persist()
+    narrow = _select_columns(spark, request).persist()
     try:
-        return _counted(spark, narrow, request, on_tasks)
+        return _count(spark, narrow, request, on_tasks)
     finally:
         narrow.unpersist()
 
 
-def _counted(
+def _count(
     spark: SparkSession,
     narrow: DataFrame,
     request: StatsRequest,
     on_tasks: Callable[[str, int, int], None],
 ) -> list[TopicStats]:
-    def rows(words: str, frame: DataFrame) -> list[Row]:
-        with watching_tasks(spark, lambda done, tasks: on_tasks(words, done, tasks)):
+    def collect(step: str, frame: DataFrame) -> list[Row]:
+        with watch_tasks(spark, lambda done, tasks: on_tasks(step, done, tasks)):
             return frame.collect()
 
-    each = rows("reading", narrow.groupBy("topic", "partition").agg(*_aggregates()))
-    whole = rows("keys and sizes", narrow.groupBy("topic").agg(*_aggregates()))
-    disorder = rows("times", _disorder(narrow))
+    partition_rows = collect("reading", narrow.groupBy("topic", "partition").agg(*_aggregates()))
+    topic_rows = collect("keys and sizes", narrow.groupBy("topic").agg(*_aggregates()))
+    disorder = collect("times", _disorder(narrow))
     by_partition = partition_stats(
         request.span.starts,
         request.span.ends,
-        {_name(row): _counts(row) for row in each},
+        {_name(row): _counts(row) for row in partition_rows},
         {_name(row): (row["count"], row["step_back"]) for row in disorder},
     )
-    by_topic = {row["topic"]: _counts(row) for row in whole}
-    found = []
+    by_topic = {row["topic"]: _counts(row) for row in topic_rows}
+    reports = []
     for topic, partitions in by_partition.items():
         keys = _keys(narrow, topic)
         largest = {
             order: [
                 KeyCount(key=bytes(row["key"]), records=row["records"], size_bytes=row["bytes"])
-                for row in rows("largest keys", _largest(keys, order, request.top))
+                for row in collect("largest keys", _largest(keys, order, request.top))
             ]
             for order in ("records", "bytes")
         }
         counts = by_topic.get(topic, Counts())
-        found.append(topic_stats(topic, counts, partitions, largest["records"], largest["bytes"]))
-    return found
+        reports.append(topic_stats(topic, counts, partitions, largest["records"], largest["bytes"]))
+    return reports
 
 
-def _narrow(spark: SparkSession, request: StatsRequest) -> DataFrame:
+def _select_columns(spark: SparkSession, request: StatsRequest) -> DataFrame:
     from pyspark.sql import functions as F
 
     span = request.span
@@ -158,8 +158,8 @@ def _keys(narrow: DataFrame, topic: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     size = F.col("key_bytes") + F.col("value_bytes")
-    known = narrow.where((F.col("topic") == topic) & F.col("key").isNotNull())
-    return known.groupBy("key").agg(F.count("*").alias("records"), F.sum(size).alias("bytes"))
+    with_key = narrow.where((F.col("topic") == topic) & F.col("key").isNotNull())
+    return with_key.groupBy("key").agg(F.count("*").alias("records"), F.sum(size).alias("bytes"))
 
 
 def _largest(keys: DataFrame, order: str, count: int) -> DataFrame:

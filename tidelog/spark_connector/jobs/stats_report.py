@@ -94,20 +94,20 @@ def partition_stats(
     disorder: Mapping[TopicPartition, tuple[int, int]],
 ) -> dict[str, list[PartitionStats]]:
     """Return the partitions of each topic, also empty ones. `disorder` has count and largest lag in ms."""
-    found: dict[str, list[PartitionStats]] = {}
-    for one in sorted(starts):
-        out_of_order, step_back_ms = disorder.get(one, (0, 0))
-        found.setdefault(one.topic, []).append(
+    by_topic: dict[str, list[PartitionStats]] = {}
+    for topic_partition in sorted(starts):
+        out_of_order, step_back_ms = disorder.get(topic_partition, (0, 0))
+        by_topic.setdefault(topic_partition.topic, []).append(
             PartitionStats(
-                partition=one.partition,
-                start_offset=starts[one],
-                end_offset=ends[one],
-                counts=counted.get(one, Counts()),
+                partition=topic_partition.partition,
+                start_offset=starts[topic_partition],
+                end_offset=ends[topic_partition],
+                counts=counted.get(topic_partition, Counts()),
                 out_of_order=out_of_order,
                 step_back_ms_max=step_back_ms,
             )
         )
-    return found
+    return by_topic
 
 
 def topic_stats(

@@ -14,7 +14,7 @@ _POLL_S: Final = 0.3
 
 
 @contextmanager
-def watching_tasks(spark: SparkSession, on_tasks: Callable[[int, int], None]) -> Iterator[None]:
+def watch_tasks(spark: SparkSession, on_tasks: Callable[[int, int], None]) -> Iterator[None]:
     """Call `on_tasks` with the completed and total tasks of the running jobs while the block runs.
 
     It is called from another thread, and not after the block has ended.

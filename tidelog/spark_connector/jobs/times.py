@@ -29,11 +29,11 @@ def time_text(time_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _time_ms(words: str) -> int | None:
-    if words.isdecimal() and len(words) != len("20260131"):
-        return int(words)
+def _time_ms(text: str) -> int | None:
+    if text.isdecimal() and len(text) != len("20260131"):
+        return int(text)
     try:
-        moment = datetime.fromisoformat(words)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         return None
     if moment.tzinfo is None:

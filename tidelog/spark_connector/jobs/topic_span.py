@@ -21,9 +21,9 @@ from tidelog.spark_connector.planning.tier_options import TierMode
 from tidelog.spark_connector.reading.offset_source import OffsetSource, offset_source
 
 # A user waits at the terminal: report an unreachable cluster soon.
-_ANSWER_MS: Final = 10_000
+_RESPONSE_TIMEOUT_MS: Final = 10_000
 _SERVERS: Final = "kafka.bootstrap.servers"
-_CHOSEN_BY_JOBS: Final = frozenset(
+_OPTIONS_OF_JOBS: Final = frozenset(
     {
         _SERVERS,
         "subscribe",
@@ -50,7 +50,7 @@ class TopicSource:
 
     def __post_init__(self) -> None:
         for name in self.options:
-            if name.lower() in _CHOSEN_BY_JOBS:
+            if name.lower() in _OPTIONS_OF_JOBS:
                 raise OptionError(f"option {name} is set by the job: it cannot be specified")
 
     @property
@@ -80,7 +80,9 @@ class TopicSpan:
         return sum(self.ends[one] - start for one, start in self.starts.items())
 
 
-def find_span(source: TopicSource, from_ms: int | None, to_ms: int | None, read_before: Offsets) -> TopicSpan:
+def find_span(
+    source: TopicSource, from_ms: int | None, to_ms: int | None, resume_offsets: Offsets
+) -> TopicSpan:
     """Find the offsets from the first record at or after `from_ms` to the first at or after `to_ms`.
 
     None means no limit. Partitions in `read_before` continue there instead of at `from_ms`. Raise JobFailure
@@ -90,14 +92,17 @@ def find_span(source: TopicSource, from_ms: int | None, to_ms: int | None, read_
     end = Bound.LATEST if to_ms is None else AtTimestamp("to", to_ms)
     with offset_source(_options(source)) as offsets:
         partitions = _partitions(offsets, source)
-        if read_before:
-            _require_not_shorter(read_before, offsets.latest(partitions, {}), is_offline=source.is_offline)
-        starts = offsets.resolve(start, partitions - read_before.keys(), is_start=True) | read_before
+        if resume_offsets:
+            _require_not_shorter(resume_offsets, offsets.latest(partitions, {}), is_offline=source.is_offline)
+        starts = offsets.resolve(start, partitions - resume_offsets.keys(), is_start=True) | resume_offsets
         ends = offsets.resolve(end, partitions, is_start=False)
         topic_ids = offsets.topic_ids(source.topics)
     # The bucket does not have partitions without copied segments.
-    within = {one: max(start, ends.get(one, start)) for one, start in starts.items()}
-    return TopicSpan(starts, within, topic_ids)
+    bounded_ends = {
+        topic_partition: max(start, ends.get(topic_partition, start))
+        for topic_partition, start in starts.items()
+    }
+    return TopicSpan(starts, bounded_ends, topic_ids)
 
 
 def require_topics(source: TopicSource) -> None:
@@ -111,10 +116,10 @@ def _options(source: TopicSource) -> SourceOptions:
         source.reader_options(subscribe=",".join(source.topics)), is_streaming=False
     )
     client = options.client
-    patient = {"default_api_timeout_ms": _ANSWER_MS, **client.values}
+    client_values = {"default_api_timeout_ms": _RESPONSE_TIMEOUT_MS, **client.values}
     return replace(
         options,
-        client=replace(client, values=patient),
+        client=replace(client, values=client_values),
         fetch_offset_retries=0,
         # A partition without a record after the first time has nothing to read.
         starting_strategy="latest",
@@ -122,24 +127,25 @@ def _options(source: TopicSource) -> SourceOptions:
 
 
 def _partitions(offsets: OffsetSource, source: TopicSource) -> frozenset[TopicPartition]:
-    found = offsets.partitions(all_must_exist=False)
-    missing = sorted(set(source.topics) - {one.topic for one in found})
+    partitions = offsets.partitions(all_must_exist=False)
+    missing = sorted(set(source.topics) - {topic_partition.topic for topic_partition in partitions})
     if missing:
-        place = "in the bucket" if source.is_offline else f"at {source.servers}"
-        raise JobFailure(f"there is no topic {', '.join(missing)} {place}")
-    return found
+        location = "in the bucket" if source.is_offline else f"at {source.servers}"
+        raise JobFailure(f"there is no topic {', '.join(missing)} {location}")
+    return partitions
 
 
-def _require_not_shorter(read_before: Offsets, latest: Offsets, *, is_offline: bool) -> None:
-    for one, offset in sorted(read_before.items()):
-        end = latest.get(one, 0)
+def _require_not_shorter(resume_offsets: Offsets, latest: Offsets, *, is_offline: bool) -> None:
+    for topic_partition, offset in sorted(resume_offsets.items()):
+        end = latest.get(topic_partition, 0)
         if end >= offset:
             continue
         if is_offline:
             raise JobFailure(
-                f"{one} was read up to offset {offset} before, and the bucket has it up to {end}: "
-                "it was read through brokers then, or the topic was re-created"
+                f"{topic_partition} was read up to offset {offset} before, and the bucket has it "
+                f"up to {end}: it was read through brokers then, or the topic was re-created"
             )
         raise JobFailure(
-            f"{one} was read up to offset {offset} before, and ends at {end} now: the topic was re-created"
+            f"{topic_partition} was read up to offset {offset} before, and ends at {end} now: "
+            "the topic was re-created"
         )

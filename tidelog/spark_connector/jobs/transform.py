@@ -46,12 +46,12 @@ class TransformRequest:
     @property
     def target_source(self) -> TopicSource:
         """Return the target as a source, with the options for its connection."""
-        reaching = {
+        connection_options = {
             name: text
             for name, text in self.sink_options.items()
             if name.lower().startswith(("kafka.ssl.", "kafka.sasl.", "kafka.security."))
         }
-        return TopicSource(servers=self.target_servers, topics=(self.target,), options=reaching)
+        return TopicSource(servers=self.target_servers, topics=(self.target,), options=connection_options)
 
 
 @dataclass(slots=True)
@@ -81,14 +81,14 @@ def transform(
     """
     query = _start(spark, request)
     result = TransformResult()
-    seen = -1
+    last_batch_id = -1
     try:
         while True:
             ended = query.awaitTermination(_POLL_S)
             for progress in query.recentProgress:
-                if progress.batchId > seen and progress.numInputRows:
+                if progress.batchId > last_batch_id and progress.numInputRows:
                     result.add(progress)
-                seen = max(seen, progress.batchId)
+                last_batch_id = max(last_batch_id, progress.batchId)
             on_progress(result)
             if ended:
                 return result
@@ -101,7 +101,7 @@ def transform(
 
 
 def _start(spark: SparkSession, request: TransformRequest) -> StreamingQuery:
-    frame = _transformed(spark, request)
+    frame = _transform_rows(spark, request)
     options = {
         **request.sink_options,
         "kafka.bootstrap.servers": request.target_servers,
@@ -112,7 +112,7 @@ def _start(spark: SparkSession, request: TransformRequest) -> StreamingQuery:
     return (writer if request.follows else writer.trigger(availableNow=True)).start()
 
 
-def _transformed(spark: SparkSession, request: TransformRequest) -> DataFrame:
+def _transform_rows(spark: SparkSession, request: TransformRequest) -> DataFrame:
     from pyspark.sql import functions as F
 
     options = request.source.reader_options(

@@ -14,7 +14,7 @@ from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.deep import inspect_segment
 from tidelog.remote.inspection.findings import Finding
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.spark_connector.jobs.task_watch import watching_tasks
+from tidelog.spark_connector.jobs.task_watch import watch_tasks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,25 +37,25 @@ def inspect_with_spark(
     if not segments:
         return []
     context = spark.sparkContext
-    groups = grouped(segments, _TASKS_PER_CORE * context.defaultParallelism)
+    groups = group_segments(segments, _TASKS_PER_CORE * context.defaultParallelism)
     values = dict(storage_values)
     tasks = context.parallelize(groups, len(groups))
-    with watching_tasks(spark, on_tasks):
-        found = tasks.flatMap(lambda group: list(_inspected(values, group))).collect()
+    with watch_tasks(spark, on_tasks):
+        findings = tasks.flatMap(lambda group: list(_inspect(values, group))).collect()
     order = {segment.remote_log_segment_id.id: number for number, segment in enumerate(segments)}
-    return sorted(found, key=lambda finding: order[finding.segment] if finding.segment else -1)
+    return sorted(findings, key=lambda finding: order[finding.segment] if finding.segment else -1)
 
 
-def grouped(
-    segments: Iterable[RemoteLogSegmentMetadata], tasks_wanted: int, task_bytes: int = _TASK_BYTES
+def group_segments(
+    segments: Iterable[RemoteLogSegmentMetadata], min_tasks: int, task_bytes: int = _TASK_BYTES
 ) -> list[list[RemoteLogSegmentMetadata]]:
     """Divide segments into tasks of about equal size, at least `task_bytes` unless there are too few tasks.
 
-    There are at least `tasks_wanted` tasks, or one for each segment if there are fewer segments.
+    There are at least `min_tasks` tasks, or one for each segment if there are fewer segments.
     """
     ordered = sorted(segments, key=lambda segment: segment.segment_size_bytes, reverse=True)
     total = sum(segment.segment_size_bytes for segment in ordered)
-    count = min(len(ordered), max(tasks_wanted, -(-total // task_bytes)))
+    count = min(len(ordered), max(min_tasks, -(-total // task_bytes)))
     groups: list[list[RemoteLogSegmentMetadata]] = [[] for _ in range(count)]
     # Largest first, each to the smallest task: at most a third more than the optimum.
     loads = [(0, number) for number in range(count)]
@@ -66,7 +66,7 @@ def grouped(
     return groups
 
 
-def _inspected(
+def _inspect(
     storage_values: Mapping[str, str], segments: Sequence[RemoteLogSegmentMetadata]
 ) -> Iterator[Finding]:
     bucket = Bucket.open(storage_values)

@@ -37,41 +37,44 @@ _SASL_PREFIX: Final = "sasl_"
 
 @dataclass(frozen=True, slots=True)
 class ClientKind:
-    """How `kafka.*` options apply to the source or the sink; `refused` says what to use instead."""
+    """How `kafka.*` options apply to the source or the sink.
+
+    `rejected` has the options that are not supported, each with the reason or the option to use instead.
+    """
 
     config: type[ClientConfig]
-    refused: Mapping[str, str]
+    rejected: Mapping[str, str]
     defaults: Mapping[str, Any]
 
     @property
     def types(self) -> dict[str, str]:
         """Return the type of each option, as its annotation is written."""
-        own = {one.name: str(one.type) for one in fields(self.config)}
+        types = {config_field.name: str(config_field.type) for config_field in fields(self.config)}
         # Objects of Python cannot be written as texts.
-        del own["ssl_context"], own["oauth_token_provider"]
-        return own
+        del types["ssl_context"], types["oauth_token_provider"]
+        return types
 
 
 READING: Final = ClientKind(
     ConsumerConfig,
-    refused={
-        "auto.offset.reset": "the option startingOffsets instead",
-        "enable.auto.commit": "nothing: offsets are stored in Spark's checkpoint",
-        "interceptor.classes": "nothing: records are not read one by one",
-        "key.deserializer": "nothing: keys are bytes; convert them in the query",
-        "value.deserializer": "nothing: values are bytes; convert them in the query",
+    rejected={
+        "auto.offset.reset": "use the option startingOffsets instead",
+        "enable.auto.commit": "offsets are stored in Spark's checkpoint",
+        "interceptor.classes": "records are not read one by one",
+        "key.deserializer": "keys are bytes; convert them in the query",
+        "value.deserializer": "values are bytes; convert them in the query",
     },
     # Whole partitions are read in bulk. Kafka's 1 MiB suits responses with many partitions.
     defaults={"max_partition_fetch_bytes": 8 * 1024 * 1024},
 )
 WRITING: Final = ClientKind(
     ProducerConfig,
-    refused={
-        "interceptor.classes": "nothing: change records in the query",
-        "key.serializer": "nothing: the column key is string or binary",
-        "partitioner.class": "the column partition; without it partitions are chosen as by Kafka's clients",
-        "transactional.id": "nothing: the sink writes at least once, without transactions",
-        "value.serializer": "nothing: the column value is string or binary",
+    rejected={
+        "interceptor.classes": "change records in the query",
+        "key.serializer": "the column key is string or binary",
+        "partitioner.class": "use the column partition; without it, partitions are chosen as in Kafka",
+        "transactional.id": "the sink writes at least once, without transactions",
+        "value.serializer": "the column value is string or binary",
     },
     # A task writes as fast as it can. Kafka's 16 KiB suits records that arrive slowly.
     defaults={"batch_size": 128 * 1024},
@@ -109,28 +112,28 @@ def read_client_options(
 
     Errors: OptionError, which names the option.
     """
-    found: dict[str, Any] = dict(kind.defaults)
+    client_values: dict[str, Any] = dict(kind.defaults)
     types = kind.types
     tls: dict[str, str] = {}
     for option, text in values.items():
         if not option.startswith(CLIENT_PREFIX):
             continue
         name = option.removeprefix(CLIENT_PREFIX)
-        if name in kind.refused:
-            raise OptionError(f"option {option} is not supported: use {kind.refused[name]}")
+        if name in kind.rejected:
+            raise OptionError(f"option {option} is not supported: {kind.rejected[name]}")
         if name in _WITHOUT_EFFECT:
             continue
         if name.startswith(_TLS_PREFIX):
             tls[name] = text
         else:
-            wanted = _field_of(option, name, text, types)
-            found[wanted] = _value(option, types[wanted], text)
-    if needs_brokers and "bootstrap_servers" not in found:
+            field_name = _field_name(option, name, text, types)
+            client_values[field_name] = _value(option, types[field_name], text)
+    if needs_brokers and "bootstrap_servers" not in client_values:
         raise OptionError(
             "option kafka.bootstrap.servers is required: host:port of brokers, separated by commas"
         )
-    _check(kind.config, found)
-    return ClientOptions(found, tls)
+    _check(kind.config, client_values)
+    return ClientOptions(client_values, tls)
 
 
 _COMMON: Final = frozenset(
@@ -154,11 +157,11 @@ _COMMON: Final = frozenset(
 )
 
 
-def _field_of(option: str, name: str, text: str, types: Mapping[str, str]) -> str:
-    wanted = name.replace(".", "_")
-    if wanted not in types:
-        raise OptionError(f"Unknown option: {option!r}; {similar_options(wanted, sorted(types))}")
-    return wanted
+def _field_name(option: str, name: str, text: str, types: Mapping[str, str]) -> str:
+    field_name = name.replace(".", "_")
+    if field_name not in types:
+        raise OptionError(f"Unknown option: {option!r}; {similar_options(field_name, sorted(types))}")
+    return field_name
 
 
 def _value(option: str, kind: str, text: str) -> Any:

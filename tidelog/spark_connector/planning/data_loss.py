@@ -37,46 +37,55 @@ def plan_batch(
     end: Mapping[TopicPartition, Offset],
     new_starts: Mapping[TopicPartition, Offset],
     *,
-    gone: Collection[TopicPartition] = (),
+    deleted: Collection[TopicPartition] = (),
     is_offline: bool = False,
 ) -> PlannedBatch:
     """Plan the ranges from `start` to `end`.
 
-    `new_starts` has the log start offsets of partitions that are not in `start`; `gone` has partitions that
-    no longer exist. With `is_offline`, the ends are those of the tier.
+    `new_starts` has the log start offsets of partitions that are not in `start`; `deleted` has partitions
+    that no longer exist. With `is_offline`, the ends are those of the tier.
     """
     losses = []
-    for one in sorted(start.keys() - end.keys()):
-        losses.append(f"{one} no longer exists; it was read up to offset {start[one]}")
+    for topic_partition in sorted(start.keys() - end.keys()):
+        losses.append(
+            f"{topic_partition} no longer exists; it was read up to offset {start[topic_partition]}"
+        )
     ranges = []
-    for one in sorted(end):
-        begin = start.get(one, new_starts.get(one))
+    for topic_partition, end_offset in sorted(end.items()):
+        begin = start.get(topic_partition, new_starts.get(topic_partition))
         if begin is None:
-            losses.append(f"{one} was deleted before any of its records were read")
+            losses.append(f"{topic_partition} was deleted before any of its records were read")
             continue
-        if one not in start and begin > 0:
-            losses.append(f"new partition {one} starts at offset {begin} instead of 0")
-        if end[one] < begin:
+        if topic_partition not in start and begin > 0:
+            losses.append(f"new partition {topic_partition} starts at offset {begin} instead of 0")
+        if end_offset < begin:
             losses.append(
-                f"the bucket has {one} up to offset {end[one]}, and it was read up to {begin}: "
+                f"the bucket has {topic_partition} up to offset {end_offset}, and it was read up to {begin}: "
                 "through brokers, or before the topic was re-created"
                 if is_offline
-                else f"the end offset of {one} decreased from {begin} to {end[one]}"
+                else f"the end offset of {topic_partition} decreased from {begin} to {end_offset}"
             )
-        elif end[one] > begin and one in gone:
-            losses.append(f"{one} no longer exists; it should be read from offset {begin} to {end[one]}")
-        elif end[one] > begin:
-            ranges.append(OffsetRange(one, begin, end[one]))
+        elif end_offset > begin and topic_partition in deleted:
+            losses.append(
+                f"{topic_partition} no longer exists; it should be read from offset {begin} to {end_offset}"
+            )
+        elif end_offset > begin:
+            ranges.append(OffsetRange(topic_partition, begin, end_offset))
     return PlannedBatch(ranges, losses)
 
 
-def after_retention(wanted: OffsetRange, log_start_offset: Offset) -> tuple[OffsetRange, str | None]:
+def trim_to_log_start(requested: OffsetRange, log_start_offset: Offset) -> tuple[OffsetRange, str | None]:
     """Return the part of a range after the log start offset, and the loss or None."""
-    if log_start_offset <= wanted.start_offset:
-        return wanted, None
-    start = min(log_start_offset, wanted.end_offset)
-    loss = (
-        f"{wanted.topic_partition} should be read from offset {wanted.start_offset} to {wanted.end_offset}, "
-        f"but its log starts at {log_start_offset}"
+    if log_start_offset <= requested.start_offset:
+        return requested, None
+    start = min(log_start_offset, requested.end_offset)
+    loss = f"{request_text(requested)}, but its log starts at {log_start_offset}"
+    return OffsetRange(requested.topic_partition, start, requested.end_offset), loss
+
+
+def request_text(requested: OffsetRange) -> str:
+    """Return the beginning of the description of a loss: which offsets should be read."""
+    return (
+        f"{requested.topic_partition} should be read from offset {requested.start_offset} "
+        f"to {requested.end_offset}"
     )
-    return OffsetRange(wanted.topic_partition, start, wanted.end_offset), loss

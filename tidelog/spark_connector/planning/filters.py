@@ -61,7 +61,7 @@ class IntegerRange:
             and (self.choices is None or number in self.choices)
         )
 
-    def and_(self, relation: Relation, numbers: tuple[int, ...]) -> IntegerRange:
+    def intersect(self, relation: Relation, numbers: tuple[int, ...]) -> IntegerRange:
         """Return the numbers that can match one more filter as well."""
         if relation is Relation.ONE_OF:
             choices = frozenset(numbers)
@@ -76,8 +76,8 @@ class IntegerRange:
         """Return the lowest and the highest match; if there is none, the lowest is above the highest."""
         if self.choices is None:
             return self.lowest, self.highest
-        fitting = [number for number in self.choices if self.fits(number)]
-        return (min(fitting), max(fitting)) if fitting else (1, 0)
+        matches = [number for number in self.choices if self.fits(number)]
+        return (min(matches), max(matches)) if matches else (1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,32 +114,36 @@ class Pruning:
         """
         lowest, highest = self.offsets.span()
         narrowed = []
-        for one in ranges:
-            if not self.includes(one.topic_partition):
+        for offset_range in ranges:
+            if not self.includes(offset_range.topic_partition):
                 continue
-            start = max(one.start_offset, lowest or 0, first_offsets.get(one.topic_partition, 0))
-            end = one.end_offset if highest is None else min(one.end_offset, highest + 1)
+            start = max(
+                offset_range.start_offset, lowest or 0, first_offsets.get(offset_range.topic_partition, 0)
+            )
+            end = offset_range.end_offset if highest is None else min(offset_range.end_offset, highest + 1)
             if start < end:
-                narrowed.append(replace(one, start_offset=start, end_offset=end))
+                narrowed.append(replace(offset_range, start_offset=start, end_offset=end))
         return narrowed
 
 
 def read_pruning(comparisons: Collection[Comparison]) -> Pruning:
     """Combine `comparisons`. Those of other columns, or with values of unexpected types, have no effect."""
     pruning = Pruning()
-    for column, relation, values in ((one.column, one.relation, one.values) for one in comparisons):
-        if column == "topic" and relation is Relation.ONE_OF and _all(values, str):
-            named = frozenset(values)
-            pruning = replace(pruning, topics=named if pruning.topics is None else named & pruning.topics)
-        elif column == "partition" and _all(values, int):
-            pruning = replace(pruning, partitions=pruning.partitions.and_(relation, values))
-        elif column == "offset" and _all(values, int):
-            pruning = replace(pruning, offsets=pruning.offsets.and_(relation, values))
-        elif column == "timestamp" and _all(values, datetime):
+    for column, relation, values in (
+        (comparison.column, comparison.relation, comparison.values) for comparison in comparisons
+    ):
+        if column == "topic" and relation is Relation.ONE_OF and _all_are(values, str):
+            topics = frozenset(values)
+            pruning = replace(pruning, topics=topics if pruning.topics is None else topics & pruning.topics)
+        elif column == "partition" and _all_are(values, int):
+            pruning = replace(pruning, partitions=pruning.partitions.intersect(relation, values))
+        elif column == "offset" and _all_are(values, int):
+            pruning = replace(pruning, offsets=pruning.offsets.intersect(relation, values))
+        elif column == "timestamp" and _all_are(values, datetime):
             micros = tuple((value - _EPOCH) // _MICROSECOND for value in values)
-            pruning = replace(pruning, micros=pruning.micros.and_(relation, micros))
+            pruning = replace(pruning, micros=pruning.micros.intersect(relation, micros))
     return pruning
 
 
-def _all(values: tuple[Any, ...], kind: type) -> bool:
+def _all_are(values: tuple[Any, ...], kind: type) -> bool:
     return all(isinstance(value, kind) and not isinstance(value, bool) for value in values)

@@ -80,30 +80,34 @@ def read_ending(values: Mapping[str, str]) -> OffsetSpec:
 
 
 def _read(values: Mapping[str, str], edge: str, default: Bound, forbidden: Bound | None) -> OffsetSpec:
-    one, each, plain = f"{edge}Timestamp", f"{edge}OffsetsByTimestamp", f"{edge}Offsets"
-    if (text := values.get(one.lower())) is not None:
-        return AtTimestamp(one, read_number(one, text))
-    if (text := values.get(each.lower())) is not None:
-        timestamps = read_offsets_option(each, text)
+    timestamp_option, timestamps_option, offsets_option = (
+        f"{edge}Timestamp",
+        f"{edge}OffsetsByTimestamp",
+        f"{edge}Offsets",
+    )
+    if (text := values.get(timestamp_option.lower())) is not None:
+        return AtTimestamp(timestamp_option, read_number(timestamp_option, text))
+    if (text := values.get(timestamps_option.lower())) is not None:
+        timestamps = read_offsets_option(timestamps_option, text)
         if min(timestamps.values()) < 0:
-            raise OptionError.of(each, text, "timestamps in ms that are not negative")
-        return AtTimestamps(each, timestamps)
-    if (text := values.get(plain.lower())) is None:
+            raise OptionError.of(timestamps_option, text, "timestamps in ms that are not negative")
+        return AtTimestamps(timestamps_option, timestamps)
+    if (text := values.get(offsets_option.lower())) is None:
         return default
     allowed = [bound.name.lower() for bound in Bound if bound is not forbidden]
     word = text.strip().lower()
     if word in allowed:
         return Bound[word.upper()]
     if not word.startswith("{"):
-        raise OptionError.of(plain, text, f"{' or '.join(allowed)} or JSON such as {EXAMPLE}")
-    offsets = read_offsets_option(plain, text)
+        raise OptionError.of(offsets_option, text, f"{' or '.join(allowed)} or JSON such as {EXAMPLE}")
+    offsets = read_offsets_option(offsets_option, text)
     for topic_partition, offset in offsets.items():
         if offset < EARLIEST or offset == forbidden:
-            lowest = "an offset" + "".join(
-                f", {int(one)} for {one.name.lower()}" for one in Bound if one != forbidden
+            expected = "an offset" + "".join(
+                f", {int(bound)} for {bound.name.lower()}" for bound in Bound if bound != forbidden
             )
-            raise OptionError.of(plain, text, f"{lowest}; {topic_partition} has {offset}")
-    return AtOffsets(plain, offsets)
+            raise OptionError.of(offsets_option, text, f"{expected}; {topic_partition} has {offset}")
+    return AtOffsets(offsets_option, offsets)
 
 
 def required_lookups(spec: OffsetSpec, partitions: Collection[TopicPartition]) -> OffsetLookups:
@@ -115,24 +119,24 @@ def required_lookups(spec: OffsetSpec, partitions: Collection[TopicPartition]) -
         return OffsetLookups({}, dict.fromkeys(partitions, int(spec)), {})
     if isinstance(spec, AtTimestamp):
         return OffsetLookups({}, {}, dict.fromkeys(partitions, spec.timestamp_ms), spec.option)
-    named = spec.timestamps if isinstance(spec, AtTimestamps) else spec.offsets
-    _require_same(spec.option, named, partitions)
+    listed = spec.timestamps if isinstance(spec, AtTimestamps) else spec.offsets
+    _require_same(spec.option, listed, partitions)
     if isinstance(spec, AtTimestamps):
-        return OffsetLookups({}, {}, dict(named), spec.option)
-    known = {one: offset for one, offset in named.items() if offset >= 0}
-    bounds = {one: offset for one, offset in named.items() if offset < 0}
-    return OffsetLookups(known, bounds, {}, spec.option)
+        return OffsetLookups({}, {}, dict(listed), spec.option)
+    explicit = {topic_partition: offset for topic_partition, offset in listed.items() if offset >= 0}
+    bounds = {topic_partition: offset for topic_partition, offset in listed.items() if offset < 0}
+    return OffsetLookups(explicit, bounds, {}, spec.option)
 
 
-def _require_same(option: str, named: Offsets, partitions: Collection[TopicPartition]) -> None:
-    missing = sorted(set(partitions) - named.keys())
+def _require_same(option: str, listed: Offsets, partitions: Collection[TopicPartition]) -> None:
+    missing = sorted(set(partitions) - listed.keys())
     if missing:
         text = ", ".join(map(str, missing))
         raise OptionError(
             f"option {option} must name every partition of the query (-1 is latest, -2 earliest); "
             f"it lacks {text}"
         )
-    unknown = sorted(named.keys() - set(partitions))
+    unknown = sorted(listed.keys() - set(partitions))
     if unknown:
         raise OptionError(
             f"option {option} names {', '.join(map(str, unknown))}, which is not read or does not exist"
@@ -141,8 +145,9 @@ def _require_same(option: str, named: Offsets, partitions: Collection[TopicParti
 
 def require_match(lookups: OffsetLookups, unmatched: Collection[TopicPartition]) -> None:
     """Raise OptionError, naming one of the partitions, if no record is at or after a timestamp."""
-    for one in sorted(unmatched):
+    for topic_partition in sorted(unmatched):
         raise OptionError(
-            f"option {lookups.option}: {one} has no record at or after {lookups.timestamps[one]} ms; set "
-            "startingOffsetsByTimestampStrategy=latest to start at its end instead"
+            f"option {lookups.option}: {topic_partition} has no record at or after "
+            f"{lookups.timestamps[topic_partition]} ms; set startingOffsetsByTimestampStrategy=latest "
+            "to start at its end instead"
         )

@@ -40,7 +40,7 @@ def from_json_object(value: Mapping[str, Mapping[str, int]]) -> Offsets:
         if not isinstance(partitions, Mapping):
             raise ValueError(f"offsets of topic {topic!r} are {partitions!r}")
         for number, offset in partitions.items():
-            if not _is_whole(offset) or not (isinstance(number, str) and number.isdecimal()):
+            if not _is_int64(offset) or not (isinstance(number, str) and number.isdecimal()):
                 raise ValueError(f"offset of partition {number!r} of topic {topic!r} is {offset!r}")
             offsets[TopicPartition(topic, int(number))] = offset
     return offsets
@@ -64,5 +64,5 @@ def read_offsets_option(option: str, text: str) -> Offsets:
     return offsets
 
 
-def _is_whole(value: Any) -> bool:
+def _is_int64(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= INT64_MAX

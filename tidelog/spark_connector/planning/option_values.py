@@ -31,16 +31,16 @@ class OptionError(ValueError):
         return cls(f"Invalid option: {option}={value!r}; expected {allowed}")
 
 
-def require_known(options: Iterable[str], known: Iterable[str]) -> None:
-    """Raise OptionError, with similar names, for the first that is neither in `known` nor `kafka.*`."""
-    by_lower = {name.lower(): name for name in known}
+def require_supported(options: Iterable[str], supported: Iterable[str]) -> None:
+    """Raise OptionError, with similar names, for the first that is neither in `supported` nor `kafka.*`."""
+    by_lower = {name.lower(): name for name in supported}
     for option in options:
         lower = option.lower()
         if lower in by_lower or lower.startswith(CLIENT_PREFIX):
             continue
-        near = [by_lower[name] for name in get_close_matches(lower, by_lower, n=2)]
+        similar = [by_lower[name] for name in get_close_matches(lower, by_lower, n=2)]
         choices = ", ".join(by_lower.values())
-        hint = f"did you mean {' or '.join(near)}?" if near else f"expected kafka.* or one of {choices}"
+        hint = f"did you mean {' or '.join(similar)}?" if similar else f"expected kafka.* or one of {choices}"
         raise OptionError(f"Unknown option: {option!r}; {hint}")
 
 
@@ -67,10 +67,10 @@ def read_number(option: str, text: str, lowest: int = 0) -> int:
 
 def read_duration_ms(option: str, text: str) -> int:
     """Return the milliseconds of a duration in Spark's form: `15m`, `30s`; a number alone is milliseconds."""
-    found = _DURATION.fullmatch(text)
-    if found is None or found[2].lower() not in _UNIT_MS:
+    match = _DURATION.fullmatch(text)
+    if match is None or match[2].lower() not in _UNIT_MS:
         raise OptionError.of(option, text, "a duration such as 15m, with unit ms, s, m, min, h or d")
-    return int(found[1]) * _UNIT_MS[found[2].lower()]
+    return int(match[1]) * _UNIT_MS[match[2].lower()]
 
 
 def read_choice(option: str, text: str, choices: Iterable[str]) -> str:
@@ -85,7 +85,7 @@ def read_choice(option: str, text: str, choices: Iterable[str]) -> str:
 def read_json_object(option: str, text: str, example: str) -> dict[str, Any]:
     """Return a JSON object. Raise OptionError if a key is repeated."""
     try:
-        value = json.loads(text, object_pairs_hook=_without_repetition)
+        value = json.loads(text, object_pairs_hook=_dict_of_unique_keys)
     except ValueError:
         value = None
     if not isinstance(value, dict):
@@ -93,8 +93,8 @@ def read_json_object(option: str, text: str, example: str) -> dict[str, Any]:
     return value
 
 
-def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _dict_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
         raise ValueError("a key is repeated")
-    return found
+    return members

@@ -42,20 +42,28 @@ def split_ranges(
     Each has at most `max_records_per_partition` offsets. If there are fewer than `min_partitions`, the larger
     ones are divided further in proportion. `min_partitions` is a hint: rounding can give a few more or less.
     """
-    cut = [one for one in ranges if one.size > 0]
+    pieces = [offset_range for offset_range in ranges if offset_range.size > 0]
     if max_records_per_partition is not None:
-        cut = [part for one in cut for part in _divided(one, -(-one.size // max_records_per_partition))]
-    if min_partitions is None or len(cut) >= min_partitions:
-        return cut
-    total = sum(one.size for one in cut)
+        pieces = [
+            part
+            for offset_range in pieces
+            for part in _divide(offset_range, -(-offset_range.size // max_records_per_partition))
+        ]
+    if min_partitions is None or len(pieces) >= min_partitions:
+        return pieces
+    total = sum(offset_range.size for offset_range in pieces)
     # Ranges that stay whole are excluded from the proportion, so that the others reach the number together.
-    stay_whole = [_part_count(one.size, total, min_partitions) == 1 for one in cut]
-    split_total = total - sum(one.size for one, whole in zip(cut, stay_whole, strict=True) if whole)
+    stay_whole = [_part_count(offset_range.size, total, min_partitions) == 1 for offset_range in pieces]
+    split_total = total - sum(
+        offset_range.size for offset_range, whole in zip(pieces, stay_whole, strict=True) if whole
+    )
     split_partitions = max(min_partitions - sum(stay_whole), 1)
     return [
         part
-        for one, whole in zip(cut, stay_whole, strict=True)
-        for part in _divided(one, 1 if whole else _part_count(one.size, split_total, split_partitions))
+        for offset_range, whole in zip(pieces, stay_whole, strict=True)
+        for part in _divide(
+            offset_range, 1 if whole else _part_count(offset_range.size, split_total, split_partitions)
+        )
     ]
 
 
@@ -64,12 +72,12 @@ def _part_count(size: int, total: int, partitions: int) -> int:
     return max((2 * size * partitions + total) // (2 * total), 1)
 
 
-def _divided(one: OffsetRange, parts: int) -> Iterator[OffsetRange]:
+def _divide(offset_range: OffsetRange, parts: int) -> Iterator[OffsetRange]:
     """Yield `parts` ranges whose sizes differ by at most one; fewer if there are fewer offsets."""
-    start, left = one.start_offset, one.size
+    start, remaining = offset_range.start_offset, offset_range.size
     for part in range(parts):
-        size = left // (parts - part)
-        left -= size
+        size = remaining // (parts - part)
+        remaining -= size
         if size > 0:
-            yield OffsetRange(one.topic_partition, start, start + size)
+            yield OffsetRange(offset_range.topic_partition, start, start + size)
         start += size

@@ -39,14 +39,14 @@ class OffsetPositions:
     positions: IntegerColumn
 
     @classmethod
-    def none(cls) -> OffsetPositions:
+    def empty(cls) -> OffsetPositions:
         """Return the entries for a segment of which only the size is known."""
         return cls(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentSlice:
-    """The offsets [`start_offset`, `end_offset`) of a remote segment, within the bytes [`start`, `end`)."""
+    """The offsets [`start_offset`, `end_offset`) of a remote segment, and the positions that contain them."""
 
     metadata: RemoteLogSegmentMetadata
     start_offset: Offset
@@ -83,7 +83,7 @@ def read_offset_index(data: bytes, metadata: RemoteLogSegmentMetadata) -> Offset
     return OffsetPositions(offsets, positions)
 
 
-def slices(part: SegmentPart, index: OffsetPositions, max_bytes: int) -> list[SegmentSlice]:
+def divide_part(part: SegmentPart, index: OffsetPositions, max_bytes: int) -> list[SegmentSlice]:
     """Divide `part` into slices of about `max_bytes`, at least one.
 
     A slice is larger only if the index has no entry within it. `index` is from `read_offset_index`.
@@ -94,34 +94,41 @@ def slices(part: SegmentPart, index: OffsetPositions, max_bytes: int) -> list[Se
     ends = np.append(index.positions[1:], size_bytes)
     last_cut = int(np.searchsorted(offsets, end_offset - 1)) - 1
     end_position = int(ends[last_cut + 1]) if last_cut + 1 < len(offsets) else size_bytes
-    cut: list[SegmentSlice] = []
+    result: list[SegmentSlice] = []
     # The last entry whose records are all below the start.
-    before = int(np.searchsorted(offsets, start_offset)) - 1
+    entry = int(np.searchsorted(offsets, start_offset)) - 1
     while True:
-        start_position = int(index.positions[before]) if before >= 0 else 0
-        anchor = int(offsets[before]) if before >= 0 else None
-        fitting = int(np.searchsorted(ends, start_position + max_bytes, side="right")) - 1
-        at = min(max(fitting, before + 1), last_cut)
-        if end_position - start_position <= max_bytes or at <= before:
-            cut.append(SegmentSlice(metadata, start_offset, end_offset, start_position, end_position, anchor))
-            return cut
-        boundary = int(offsets[at]) + 1
+        start_position = int(index.positions[entry]) if entry >= 0 else 0
+        anchor = int(offsets[entry]) if entry >= 0 else None
+        last_fitting = int(np.searchsorted(ends, start_position + max_bytes, side="right")) - 1
+        last_entry = min(max(last_fitting, entry + 1), last_cut)
+        if end_position - start_position <= max_bytes or last_entry <= entry:
+            result.append(
+                SegmentSlice(metadata, start_offset, end_offset, start_position, end_position, anchor)
+            )
+            return result
+        boundary = int(offsets[last_entry]) + 1
         if boundary > start_offset:
-            cut.append(SegmentSlice(metadata, start_offset, boundary, start_position, int(ends[at]), anchor))
+            result.append(
+                SegmentSlice(metadata, start_offset, boundary, start_position, int(ends[last_entry]), anchor)
+            )
             start_offset = boundary
-        before = at
+        entry = last_entry
 
 
-def pack(sliced: Iterable[SegmentSlice], max_bytes: int) -> list[tuple[SegmentSlice, ...]]:
+def combine_neighbours(slices: Iterable[SegmentSlice], max_bytes: int) -> list[tuple[SegmentSlice, ...]]:
     """Combine neighbouring slices of one partition into tasks of at most `max_bytes`, or of one slice."""
     tasks: list[tuple[SegmentSlice, ...]] = []
     size = 0
-    for one in sliced:
-        same = bool(tasks) and tasks[-1][-1].metadata.topic_id_partition == one.metadata.topic_id_partition
-        if same and size + one.size_bytes <= max_bytes:
-            tasks[-1] += (one,)
-            size += one.size_bytes
+    for segment_slice in slices:
+        is_neighbour = (
+            bool(tasks)
+            and tasks[-1][-1].metadata.topic_id_partition == segment_slice.metadata.topic_id_partition
+        )
+        if is_neighbour and size + segment_slice.size_bytes <= max_bytes:
+            tasks[-1] += (segment_slice,)
+            size += segment_slice.size_bytes
         else:
-            tasks.append((one,))
-            size = one.size_bytes
+            tasks.append((segment_slice,))
+            size = segment_slice.size_bytes
     return tasks

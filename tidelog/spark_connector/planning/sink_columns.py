@@ -68,12 +68,12 @@ def check_columns(columns: Iterable[tuple[str, str]], topic: str | None) -> Sink
     if "value" not in positions:
         raise ColumnError(f"there is no column 'value' (string or binary) among {', '.join(names)}")
     if topic is None and "topic" not in positions:
-        raise OptionError("a topic is needed: set the option topic, or have a column 'topic' (string)")
+        raise OptionError("a topic is required: set the option topic, or have a column 'topic' (string)")
     return SinkColumns(positions, topic)
 
 
 def _require_type(name: str, kind: str) -> None:
     # A collation is how strings compare, their bytes are the same.
-    plain = "string" if kind.startswith("string collate ") else kind
-    if plain not in ALLOWED[name]:
+    without_collation = "string" if kind.startswith("string collate ") else kind
+    if without_collation not in ALLOWED[name]:
         raise ColumnError(f"column {name!r} has type {kind}: expected {' or '.join(ALLOWED[name])}")

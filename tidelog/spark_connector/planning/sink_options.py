@@ -14,7 +14,7 @@ from tidelog.spark_connector.planning.option_values import (
     CLIENT_PREFIX,
     OptionError,
     read_bool,
-    require_known,
+    require_supported,
 )
 
 _OWN: Final = ("topic", "includeHeaders")
@@ -25,7 +25,7 @@ _OF_SPARK: Final = (
     "asyncProgressTrackingEnabled",
     "asyncProgressTrackingCheckpointIntervalMs",
 )
-KNOWN: Final = (*_OWN, *_OF_SPARK)
+SUPPORTED_OPTIONS: Final = (*_OWN, *_OF_SPARK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
 
     `includeHeaders` is checked and has no effect, as in Spark: headers are written if there is the column.
     """
-    require_known(options, KNOWN)
+    require_supported(options, SUPPORTED_OPTIONS)
     values = {name.lower(): text for name, text in options.items()}
     read_bool("includeHeaders", values.get("includeheaders", "false"))
     topic = values.get("topic")

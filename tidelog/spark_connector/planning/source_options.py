@@ -19,7 +19,7 @@ from tidelog.spark_connector.planning.option_values import (
     read_choice,
     read_duration_ms,
     read_number,
-    require_known,
+    require_supported,
 )
 from tidelog.spark_connector.planning.tier_options import (
     STORAGE_PREFIX,
@@ -48,7 +48,7 @@ _OTHERS: Final = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
 )
-KNOWN: Final = (*STRATEGIES, *_STARTING, *_ENDING, *_TRIGGER, *_OTHERS, *TIER_OPTIONS)
+SUPPORTED_OPTIONS: Final = (*STRATEGIES, *_STARTING, *_ENDING, *_TRIGGER, *_OTHERS, *TIER_OPTIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,9 @@ def read_includes_headers(options: Mapping[str, str]) -> bool:
 def read_source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceOptions:
     """Return the options of a query that reads. Raise OptionError for a missing, unknown or invalid one."""
     values = {name.lower(): text for name, text in options.items()}
-    require_known((name for name in options if not name.lower().startswith(STORAGE_PREFIX)), KNOWN)
+    require_supported(
+        (name for name in options if not name.lower().startswith(STORAGE_PREFIX)), SUPPORTED_OPTIONS
+    )
     tier = read_tier_options(values)
     if is_streaming:
         _require_absent(values, _ENDING, "streams have no end; it is for batch queries only")

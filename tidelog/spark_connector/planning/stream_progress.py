@@ -27,7 +27,7 @@ from tidelog.spark_connector.planning.offset_specs import (
 from tidelog.spark_connector.planning.offsets_json import Offsets
 from tidelog.spark_connector.planning.source_options import SourceOptions
 from tidelog.spark_connector.planning.tier_options import TierMode
-from tidelog.spark_connector.planning.trigger_limits import limited, waits
+from tidelog.spark_connector.planning.trigger_limits import limit_end, should_wait
 
 
 def start_may_move(starting: OffsetSpec, *, latest_without_match: bool) -> bool:
@@ -63,16 +63,18 @@ class StreamProgress:
     def pinned_for(self, start: Mapping[TopicPartition, Offset]) -> Offsets | None:
         """Return the pinned ends; None without them, or if one is below `start` or missing."""
         pinned = self._pinned
-        is_behind = pinned is None or any(pinned.get(one, -1) < begin for one, begin in start.items())
+        is_behind = pinned is None or any(
+            pinned.get(topic_partition, -1) < begin for topic_partition, begin in start.items()
+        )
         return None if is_behind else pinned
 
-    def pin_again(self, start: Mapping[TopicPartition, Offset], ends: Offsets) -> Offsets:
+    def replace_pinned(self, start: Mapping[TopicPartition, Offset], ends: Offsets) -> Offsets:
         """Replace pinned ends that were too low by the newly requested `ends`, and return the pinned ends."""
         pinned = dict(self._pinned or {})
-        for one, begin in start.items():
-            if pinned.get(one, -1) < begin:
-                pinned.pop(one, None)
-                pinned |= {one: ends[one]} if one in ends else {}
+        for topic_partition, begin in start.items():
+            if pinned.get(topic_partition, -1) < begin:
+                pinned.pop(topic_partition, None)
+                pinned |= {topic_partition: ends[topic_partition]} if topic_partition in ends else {}
         self._pinned = pinned
         return pinned
 
@@ -102,19 +104,22 @@ class StreamProgress:
         `new_starts` has the log start offsets of partitions that are not in `start`.
         """
         if self._may_lie_behind(start):
-            ends = {one: max(end, start.get(one, end)) for one, end in ends.items()}
+            ends = {
+                topic_partition: max(end, start.get(topic_partition, end))
+                for topic_partition, end in ends.items()
+            }
         if min_offsets is not None:
             max_offsets = self._options.max_offsets_per_trigger
         if min_offsets is not None and self._pinned is None:
             # The first batch does not wait: the query may have been stopped for any time.
             delay_ms = self._options.max_trigger_delay_ms
             waited_ms = delay_ms if self._last_trigger_ms is None else now_ms - self._last_trigger_ms
-            if waits(min_offsets, start, ends, waited_ms=waited_ms, max_trigger_delay_ms=delay_ms):
+            if should_wait(min_offsets, start, ends, waited_ms=waited_ms, max_trigger_delay_ms=delay_ms):
                 return dict(start)
             self._last_trigger_ms = now_ms
         if max_offsets is None:
             return dict(ends)
-        return limited(max_offsets, start, ends, new_starts)
+        return limit_end(max_offsets, start, ends, new_starts)
 
     def _may_lie_behind(self, start: Mapping[TopicPartition, Offset]) -> bool:
         """Return whether an end below `start` only means that there is nothing new.
@@ -124,7 +129,7 @@ class StreamProgress:
         is_offline = self._options.tier.mode is TierMode.OFFLINE
         return start == self.initial or (is_offline and not self._options.fail_on_data_loss)
 
-    def start_of(self, start: Offsets, end: Mapping[TopicPartition, Offset]) -> Offsets:
+    def batch_start(self, start: Offsets, end: Mapping[TopicPartition, Offset]) -> Offsets:
         """Return where the batch from `start` to `end` begins.
 
         A repeated batch 0 has its end from the checkpoint, but a newly requested start. If the start has
@@ -132,4 +137,8 @@ class StreamProgress:
         """
         if self.initial is None or start != self.initial:
             return start
-        return {one: min(begin, end[one]) for one, begin in start.items() if one in end}
+        return {
+            topic_partition: min(offset, end[topic_partition])
+            for topic_partition, offset in start.items()
+            if topic_partition in end
+        }

@@ -73,19 +73,21 @@ def read_tier_options(values: Mapping[str, str]) -> TierOptions:
                 "expected tier direct or offline, or maxRecordsPerPartition"
             )
         return TierOptions()
-    most = values.get("maxbytesperpartition")
+    max_bytes = values.get("maxbytesperpartition")
     return TierOptions(
         mode=mode,
         storage=tuple(sorted(read_storage_values(values, f"tier={mode}").items())),
         topic_ids=_topic_ids(values.get("tiertopicids")),
         max_bytes_per_partition=(
-            MAX_BYTES_PER_PARTITION if most is None else read_number("maxBytesPerPartition", most, 1)
+            MAX_BYTES_PER_PARTITION
+            if max_bytes is None
+            else read_number("maxBytesPerPartition", max_bytes, 1)
         ),
     )
 
 
-def read_storage_values(values: Mapping[str, str], wanted_by: str) -> dict[str, str]:
-    """Return the configuration of the storage manager; `wanted_by` names the option that requires it.
+def read_storage_values(values: Mapping[str, str], requiring_option: str) -> dict[str, str]:
+    """Return the configuration of the storage manager; `requiring_option` names the option that requires it.
 
     The chunk cache of a broker is ignored: a slice is read once here, and the cache is on another machine.
     Errors: OptionError.
@@ -93,20 +95,24 @@ def read_storage_values(values: Mapping[str, str], wanted_by: str) -> dict[str, 
     # This imports cryptography, which queries through brokers do not need.
     from tidelog.remote.objects.config import CONFIGS, unknown_keys
 
-    own = {name.removeprefix(STORAGE_PREFIX): text for name, text in values.items() if _is_storage(name)}
-    own = _with_key_pair_ids({key: text for key, text in own.items() if not key.startswith(_CHUNK_CACHE)})
-    if _BACKEND not in own:
+    values_by_key = {
+        name.removeprefix(STORAGE_PREFIX): text for name, text in values.items() if _is_storage(name)
+    }
+    values_by_key = _with_key_pair_ids(
+        {key: text for key, text in values_by_key.items() if not key.startswith(_CHUNK_CACHE)}
+    )
+    if _BACKEND not in values_by_key:
         allowed = CONFIGS[_BACKEND].documentation
         raise OptionError(
-            f"Missing option: {STORAGE_PREFIX}{_BACKEND}; it is required with {wanted_by}: {allowed}"
+            f"Missing option: {STORAGE_PREFIX}{_BACKEND}; it is required with {requiring_option}: {allowed}"
         )
-    for key in unknown_keys(own):
-        near = get_close_matches(key, CONFIGS, n=2) or [*CONFIGS]
+    for key in unknown_keys(values_by_key):
+        similar = get_close_matches(key, CONFIGS, n=2) or [*CONFIGS]
         raise OptionError(
             f"Unknown option: {STORAGE_PREFIX}{key}; expected rsm.config.storage.* or one of "
-            f"{', '.join(STORAGE_PREFIX + name for name in near)}"
+            f"{', '.join(STORAGE_PREFIX + name for name in similar)}"
         )
-    return own
+    return values_by_key
 
 
 def _is_storage(name: str) -> bool:
@@ -127,10 +133,10 @@ def _with_key_pair_ids(values: dict[str, str]) -> dict[str, str]:
 def _topic_ids(text: str | None) -> tuple[tuple[str, UUID], ...]:
     if text is None:
         return ()
-    found = []
+    topic_ids = []
     for topic, topic_id in read_json_object("tierTopicIds", text, _IDS_EXAMPLE).items():
         try:
-            found.append((topic, uuid_from_text(topic_id)))
+            topic_ids.append((topic, uuid_from_text(topic_id)))
         except (ValueError, TypeError, AttributeError):
             raise OptionError.of("tierTopicIds", text, f"JSON such as {_IDS_EXAMPLE}") from None
-    return tuple(found)
+    return tuple(topic_ids)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.remote.reading.lineage import SegmentPart
 from tidelog.spark_connector.planning.ranges import AbortedRange, OffsetRange, split_ranges
-from tidelog.spark_connector.planning.segment_slices import SegmentSlice, pack
+from tidelog.spark_connector.planning.segment_slices import SegmentSlice, combine_neighbours
 
 PartsOf = Callable[[OffsetRange], list[SegmentPart]]
 
@@ -40,7 +40,7 @@ class SliceTask:
 
 
 @dataclass(frozen=True, slots=True)
-class TierCut:
+class TierSplit:
     """The parts of segments that the tier serves, by range, and the ranges that it does not serve."""
 
     parts: list[tuple[SegmentPart, ...]]
@@ -52,24 +52,26 @@ class TierCut:
         return sum(part_bytes(part) for parts in self.parts for part in parts)
 
 
-def cut_at_border(
+def split_at_tier_end(
     ranges: Iterable[OffsetRange], parts_of: PartsOf, max_records_per_partition: int | None
-) -> TierCut:
+) -> TierSplit:
     """Divide each range at the end of the tier; remote parts have at most `max_records_per_partition`."""
-    cold: list[tuple[SegmentPart, ...]] = []
+    parts_by_range: list[tuple[SegmentPart, ...]] = []
     rest: list[OffsetRange] = []
-    for one in ranges:
-        parts = parts_of(one)
-        border = parts[-1].end_offset if parts else one.start_offset
-        below = OffsetRange(one.topic_partition, one.start_offset, border)
+    for offset_range in ranges:
+        parts = parts_of(offset_range)
+        tier_end = parts[-1].end_offset if parts else offset_range.start_offset
+        tiered = OffsetRange(offset_range.topic_partition, offset_range.start_offset, tier_end)
         pieces = split_ranges(
-            [below], min_partitions=None, max_records_per_partition=max_records_per_partition
+            [tiered], min_partitions=None, max_records_per_partition=max_records_per_partition
         )
         # If segments are missing, a piece can have none.
-        cold += [within for piece in pieces if (within := tuple(_within(parts, piece)))]
-        if border < one.end_offset:
-            rest.append(OffsetRange(one.topic_partition, border, one.end_offset))
-    return TierCut(cold, rest)
+        parts_by_range += [
+            parts_of_piece for piece in pieces if (parts_of_piece := tuple(_clipped(parts, piece)))
+        ]
+        if tier_end < offset_range.end_offset:
+            rest.append(OffsetRange(offset_range.topic_partition, tier_end, offset_range.end_offset))
+    return TierSplit(parts_by_range, rest)
 
 
 def bytes_per_task(max_bytes: int, total_bytes: int, min_partitions: int | None) -> int:
@@ -84,8 +86,8 @@ def needs_index(part: SegmentPart, max_bytes: int) -> bool:
     return not is_whole or metadata.segment_size_bytes > max_bytes
 
 
-def slice_tasks(
-    sliced: Iterable[SegmentSlice], max_bytes: int, aborted: Sequence[AbortedRange] | None
+def combine_into_tasks(
+    slices: Iterable[SegmentSlice], max_bytes: int, aborted: Sequence[AbortedRange] | None
 ) -> list[SliceTask]:
     """Combine neighbouring slices into tasks, each with those of `aborted` that overlap it."""
     return [
@@ -94,7 +96,7 @@ def slice_tasks(
             task,
             None if aborted is None else _overlapping(aborted, task[0].start_offset, task[-1].end_offset),
         )
-        for task in pack(sliced, max_bytes)
+        for task in combine_neighbours(slices, max_bytes)
     ]
 
 
@@ -105,9 +107,12 @@ def part_bytes(part: SegmentPart) -> int:
     return metadata.segment_size_bytes * (part.end_offset - part.start_offset) // max(offsets, 1)
 
 
-def _within(parts: Iterable[SegmentPart], wanted: OffsetRange) -> Iterable[SegmentPart]:
+def _clipped(parts: Iterable[SegmentPart], offset_range: OffsetRange) -> Iterable[SegmentPart]:
     for part in parts:
-        start, end = max(part.start_offset, wanted.start_offset), min(part.end_offset, wanted.end_offset)
+        start, end = (
+            max(part.start_offset, offset_range.start_offset),
+            min(part.end_offset, offset_range.end_offset),
+        )
         if start < end:
             yield SegmentPart(part.metadata, start, end)
 
@@ -115,4 +120,8 @@ def _within(parts: Iterable[SegmentPart], wanted: OffsetRange) -> Iterable[Segme
 def _overlapping(
     aborted: Sequence[AbortedRange], start_offset: Offset, end_offset: Offset
 ) -> tuple[AbortedRange, ...]:
-    return tuple(one for one in aborted if one.last_offset >= start_offset and one.first_offset < end_offset)
+    return tuple(
+        transaction
+        for transaction in aborted
+        if transaction.last_offset >= start_offset and transaction.first_offset < end_offset
+    )

@@ -38,34 +38,38 @@ class TopicChoice:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in (self.named_topics or ())
 
-    def chooses(self, one: TopicPartition) -> bool:
+    def chooses(self, topic_partition: TopicPartition) -> bool:
         """Return whether the choice includes the partition, if it exists."""
-        return one in self.assigned if self.assigned else self.matches(one.topic)
+        return topic_partition in self.assigned if self.assigned else self.matches(topic_partition.topic)
 
     def partitions(self, counts: Mapping[str, int]) -> frozenset[TopicPartition]:
         """Return the chosen partitions that exist; `counts` has the partition count of each topic."""
-        there = {
+        existing = {
             TopicPartition(topic, number)
             for topic, count in counts.items()
             if self.matches(topic)
             for number in range(count)
         }
-        return frozenset(there & self.assigned if self.assigned else there)
+        return frozenset(existing & self.assigned if self.assigned else existing)
 
     def missing(self, counts: Mapping[str, int]) -> list[str]:
         """Return the named topics and partitions that do not exist."""
         if self.assigned:
-            return [str(one) for one in sorted(self.assigned) if one.partition >= counts.get(one.topic, 0)]
+            return [
+                str(topic_partition)
+                for topic_partition in sorted(self.assigned)
+                if topic_partition.partition >= counts.get(topic_partition.topic, 0)
+            ]
         return [topic for topic in self.topics if not counts.get(topic)]
 
 
 def read_topic_choice(values: Mapping[str, str]) -> TopicChoice:
     """Return the choice in `values`, whose names are in lower case. Raise OptionError unless there is one."""
-    given = [name for name in STRATEGIES if name.lower() in values]
-    if len(given) != 1:
-        found = " and ".join(given) or "none of them"
-        raise OptionError(f"Invalid options: {found}; exactly one of {', '.join(STRATEGIES)} is required")
-    option = given[0]
+    strategies = [name for name in STRATEGIES if name.lower() in values]
+    if len(strategies) != 1:
+        named = " and ".join(strategies) or "none of them"
+        raise OptionError(f"Invalid options: {named}; exactly one of {', '.join(STRATEGIES)} is required")
+    option = strategies[0]
     text = values[option.lower()]
     if option == "subscribe":
         topics = tuple(dict.fromkeys(name for part in text.split(",") if (name := part.strip())))
@@ -88,7 +92,7 @@ def _pattern(text: str) -> str:
 
 
 def _assigned(text: str) -> frozenset[TopicPartition]:
-    found = set()
+    partitions = set()
     allowed = f"JSON such as {_ASSIGN_EXAMPLE}"
     for topic, numbers in read_json_object("assign", text, _ASSIGN_EXAMPLE).items():
         if not isinstance(numbers, Iterable) or isinstance(numbers, str):
@@ -96,7 +100,7 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
         for number in numbers:
             if not isinstance(number, int) or isinstance(number, bool) or number < 0:
                 raise OptionError.of("assign", text, f"{allowed}; bad partition {number!r}")
-            found.add(TopicPartition(topic, number))
-    if not found:
+            partitions.add(TopicPartition(topic, number))
+    if not partitions:
         raise OptionError.of("assign", text, f"{allowed}, with at least one partition")
-    return frozenset(found)
+    return frozenset(partitions)

@@ -11,7 +11,7 @@ from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.spark_connector.planning.offsets_json import Offsets
 
 
-def limited(
+def limit_end(
     max_offsets: int,
     start: Mapping[TopicPartition, Offset],
     end: Mapping[TopicPartition, Offset],
@@ -23,18 +23,22 @@ def limited(
     offsets of partitions that are not in `start`.
     """
     begins = {**new_starts, **start}
-    sizes = {one: size for one, last in end.items() if one in begins and (size := last - begins[one]) > 0}
+    sizes = {
+        topic_partition: size
+        for topic_partition, last in end.items()
+        if topic_partition in begins and (size := last - begins[topic_partition]) > 0
+    }
     total = sum(sizes.values())
     if total == 0:
         return dict(end)
-    cut = dict(end)
-    for one, size in sizes.items():
+    limited_end = dict(end)
+    for topic_partition, size in sizes.items():
         share = max(max_offsets * size // total, 1)
-        cut[one] = min(end[one], begins[one] + share)
-    return cut
+        limited_end[topic_partition] = min(end[topic_partition], begins[topic_partition] + share)
+    return limited_end
 
 
-def waits(
+def should_wait(
     min_offsets: int,
     start: Mapping[TopicPartition, Offset],
     end: Mapping[TopicPartition, Offset],
@@ -45,4 +49,4 @@ def waits(
     """Return whether to wait: fewer than `min_offsets` are available and the maximum delay has not passed."""
     if waited_ms >= max_trigger_delay_ms:
         return False
-    return sum(last - start.get(one, 0) for one, last in end.items()) < min_offsets
+    return sum(last - start.get(topic_partition, 0) for topic_partition, last in end.items()) < min_offsets

@@ -50,28 +50,32 @@ class TidelogBatchReader(DataSourceReader):
             partitions = source.partitions(all_must_exist=True)
             starts = source.resolve(options.starting, partitions, is_start=True)
             ends = source.resolve(options.ending, partitions, is_start=False)
-            ranges = [OffsetRange(one, starts[one], ends[one]) for one in sorted(partitions)]
-            for one in ranges:
-                if one.size < 0:
+            ranges = [
+                OffsetRange(topic_partition, starts[topic_partition], ends[topic_partition])
+                for topic_partition in sorted(partitions)
+            ]
+            for offset_range in ranges:
+                if offset_range.size < 0:
                     raise OptionError(
-                        f"options startingOffsets and endingOffsets: {one.topic_partition} would be read "
-                        f"from offset {one.start_offset} to {one.end_offset}; its start is after its end"
+                        f"options startingOffsets and endingOffsets: {offset_range.topic_partition} would be "
+                        f"read from offset {offset_range.start_offset} to {offset_range.end_offset}; "
+                        "its start is after its end"
                     )
-            return input_partitions(options, source, self._pruned(source, ranges))
+            return input_partitions(options, source, self._prune(source, ranges))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, partition)
 
-    def _pruned(self, source: OffsetSource, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
+    def _prune(self, source: OffsetSource, ranges: Sequence[OffsetRange]) -> list[OffsetRange]:
         """Return the parts that the filters allow; request offsets by timestamp if there is such a filter."""
-        left = self._pruning.narrow(ranges, {})
+        allowed = self._pruning.narrow(ranges, {})
         first_ms = self._pruning.first_timestamp_ms
-        if first_ms is None or not left:
-            return left
-        partitions = [one.topic_partition for one in left]
+        if first_ms is None or not allowed:
+            return allowed
+        partitions = [offset_range.topic_partition for offset_range in allowed]
         # If there is no such record, this is the end.
-        firsts = source.resolve(AtTimestamp(PUSHDOWN, first_ms), partitions, is_start=False)
-        return self._pruning.narrow(left, firsts)
+        first_offsets = source.resolve(AtTimestamp(PUSHDOWN, first_ms), partitions, is_start=False)
+        return self._pruning.narrow(allowed, first_offsets)
 
 
 class FilteringBatchReader(TidelogBatchReader):

@@ -20,7 +20,7 @@ from tidelog.spark_connector.planning.offsets_json import Offsets
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.ranges import AbortedRange
 from tidelog.spark_connector.planning.source_options import SourceOptions
-from tidelog.spark_connector.reading.tier_storage import opened_bucket
+from tidelog.spark_connector.reading.tier_storage import open_bucket
 
 
 class BucketOffsets:
@@ -28,8 +28,8 @@ class BucketOffsets:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._tier = BucketTier(opened_bucket(options.tier))
-        self._found: dict[TopicPartition, BucketPartition] | None = None
+        self._tier = BucketTier(open_bucket(options.tier))
+        self._partitions: dict[TopicPartition, BucketPartition] | None = None
         self._stable: Offsets = {}
 
     def partitions(
@@ -43,17 +43,21 @@ class BucketOffsets:
         names = topics.named_topics
         if names is None:
             names = tuple(sorted(filter(topics.matches, self._tier.topics())))
-        found = self._tier.partitions(names, dict(self._options.tier.topic_ids))
+        listed = self._tier.partitions(names, dict(self._options.tier.topic_ids))
         counts: dict[str, int] = {}
-        for topic, number in found:
+        for topic, number in listed:
             counts[topic] = max(counts.get(topic, 0), number + 1)
-        wanted = topics.partitions(counts)
-        missing = topics.missing(counts) or [str(one) for one in sorted(topics.assigned - found.keys())]
+        selected = topics.partitions(counts)
+        missing = topics.missing(counts) or [
+            str(topic_partition) for topic_partition in sorted(topics.assigned - listed.keys())
+        ]
         if all_must_exist and missing:
             raise OptionError(f"the bucket has no segments of: {', '.join(missing)}")
-        self._found = {name: one for name, one in found.items() if name in wanted}
+        self._partitions = {
+            name: topic_partition for name, topic_partition in listed.items() if name in selected
+        }
         self._stable = {}
-        return frozenset(self._found)
+        return frozenset(self._partitions)
 
     def resolve(self, spec: OffsetSpec, partitions: Collection[TopicPartition], *, is_start: bool) -> Offsets:
         """Return the offsets of an option; an end timestamp without a later record means the latest offset.
@@ -63,27 +67,40 @@ class BucketOffsets:
         lookups = required_lookups(spec, partitions)
         if not is_start:
             self._require_below_end(lookups.option, lookups.known)
-        found = {one: self._bound(one, bound) for one, bound in lookups.bounds.items()}
+        offsets = {
+            topic_partition: self._bound(topic_partition, bound)
+            for topic_partition, bound in lookups.bounds.items()
+        }
         unmatched = []
-        for one, timestamp in lookups.timestamps.items():
-            offset = self._at_timestamp(one, timestamp)
-            found[one] = self._end(one) if offset is None else offset
-            unmatched += [one] if offset is None else []
+        for topic_partition, timestamp in lookups.timestamps.items():
+            offset = self._at_timestamp(topic_partition, timestamp)
+            offsets[topic_partition] = self._end(topic_partition) if offset is None else offset
+            unmatched += [topic_partition] if offset is None else []
         if is_start and not self._options.begins_latest_without_match:
             require_match(lookups, unmatched)
-        return {**lookups.known, **found}
+        return {**lookups.known, **offsets}
 
     def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return those of `partitions` that have segments."""
-        return frozenset(one for one in partitions if one in self._present)
+        return frozenset(
+            topic_partition for topic_partition in partitions if topic_partition in self._listed_partitions
+        )
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return the log start offsets of the partitions."""
-        return {one: self._present[one].start_offset for one in partitions if one in self._present}
+        return {
+            topic_partition: self._listed_partitions[topic_partition].start_offset
+            for topic_partition in partitions
+            if topic_partition in self._listed_partitions
+        }
 
     def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Offsets:
         """Return the end offsets; `known` has no effect, because only the bucket is read."""
-        return {one: self._end(one) for one in partitions if one in self._present}
+        return {
+            topic_partition: self._end(topic_partition)
+            for topic_partition in partitions
+            if topic_partition in self._listed_partitions
+        }
 
     def last_tiered(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return nothing: everything is in the tier."""
@@ -92,14 +109,18 @@ class BucketOffsets:
     def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
         """Return the ids of those of `topics` that have segments."""
         return {
-            one.topic: found.tier.partition.topic_id
-            for one, found in self._present.items()
-            if one.topic in topics
+            topic_partition.topic: partition.tier.partition.topic_id
+            for topic_partition, partition in self._listed_partitions.items()
+            if topic_partition.topic in topics
         }
 
     def tiers(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
         """Return the remote segments of the partitions."""
-        return {one: self._present[one].tier for one in partitions if one in self._present}
+        return {
+            topic_partition: self._listed_partitions[topic_partition].tier
+            for topic_partition in partitions
+            if topic_partition in self._listed_partitions
+        }
 
     def aborted_across(self, topic_partition: TopicPartition, offset: Offset) -> list[AbortedRange]:
         """Return nothing: ranges end before a transaction that is open at the end of the tier."""
@@ -119,37 +140,47 @@ class BucketOffsets:
     # --- inside ---------------------------------------------------------------------------
 
     @property
-    def _present(self) -> dict[TopicPartition, BucketPartition]:
-        if self._found is None:
+    def _listed_partitions(self) -> dict[TopicPartition, BucketPartition]:
+        if self._partitions is None:
             # A stream that continues from its checkpoint requests offsets first.
             self.partitions(all_must_exist=False)
-        assert self._found is not None
-        return self._found
+        assert self._partitions is not None
+        return self._partitions
 
-    def _bound(self, one: TopicPartition, bound: int) -> Offset:
-        return self._end(one) if bound == LATEST else self._present[one].start_offset
+    def _bound(self, topic_partition: TopicPartition, bound: int) -> Offset:
+        return (
+            self._end(topic_partition)
+            if bound == LATEST
+            else self._listed_partitions[topic_partition].start_offset
+        )
 
-    def _end(self, one: TopicPartition) -> Offset:
-        partition = self._present[one]
+    def _end(self, topic_partition: TopicPartition) -> Offset:
+        partition = self._listed_partitions[topic_partition]
         if not self._options.client.read_committed:
             return partition.end_offset
-        if one not in self._stable:
-            self._stable[one] = self._tier.last_stable_offset(partition)
-        return self._stable[one]
+        if topic_partition not in self._stable:
+            self._stable[topic_partition] = self._tier.last_stable_offset(partition)
+        return self._stable[topic_partition]
 
     def _require_below_end(self, option: str, ends: Offsets) -> None:
-        for one, end in ends.items():
-            last = self._end(one)
+        for topic_partition, end in ends.items():
+            last = self._end(topic_partition)
             if end > last:
-                what = "the last stable offset of the tier" if self._is_before_end(one) else "the tier's end"
-                raise OptionError(f"option {option}: {one} should be read to offset {end}, {what} is {last}")
+                name = (
+                    "the last stable offset of the tier"
+                    if self._is_before_end(topic_partition)
+                    else "the tier's end"
+                )
+                raise OptionError(
+                    f"option {option}: {topic_partition} should be read to offset {end}, {name} is {last}"
+                )
 
-    def _is_before_end(self, one: TopicPartition) -> bool:
-        return self._end(one) < self._present[one].end_offset
+    def _is_before_end(self, topic_partition: TopicPartition) -> bool:
+        return self._end(topic_partition) < self._listed_partitions[topic_partition].end_offset
 
-    def _at_timestamp(self, one: TopicPartition, timestamp: int) -> Offset | None:
-        partition = self._present[one]
+    def _at_timestamp(self, topic_partition: TopicPartition, timestamp: int) -> Offset | None:
+        partition = self._listed_partitions[topic_partition]
         storage = self._tier.bucket.storage
         offset = first_at_or_after(storage, partition.tier, timestamp, partition.start_offset)
         # As with brokers, a record that is not stable yet is no match: a range up to it would include it.
-        return offset if offset is not None and offset < self._end(one) else None
+        return offset if offset is not None and offset < self._end(topic_partition) else None

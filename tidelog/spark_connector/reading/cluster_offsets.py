@@ -22,6 +22,8 @@ from tidelog.protocol.ids import ENDLESS, Offset, TopicPartition
 from tidelog.protocol.schema import ZERO_UUID
 from tidelog.remote.direct.metadata_tier import MetadataTier
 from tidelog.remote.direct.partition_tier import PartitionTier
+from tidelog.spark_connector.connections.loop_thread import LoopThread
+from tidelog.spark_connector.connections.tls import tls_values
 from tidelog.spark_connector.planning.offset_specs import (
     EARLIEST,
     LATEST,
@@ -33,8 +35,6 @@ from tidelog.spark_connector.planning.offsets_json import Offsets
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.ranges import AbortedRange
 from tidelog.spark_connector.planning.source_options import SourceOptions
-from tidelog.spark_connector.reading.loop_thread import LoopThread
-from tidelog.spark_connector.reading.tls import tls_values
 
 _log = logging.getLogger("tidelog.spark")
 _NO_MATCH = -1
@@ -58,19 +58,25 @@ class ClusterOffsets:
         Errors: OptionError if a named topic or partition does not exist and `all_must_exist`.
         """
         topics = self._options.topics
-        chosen = [one for one in known if topics.chooses(one)]
-        counts = self._counts_with(chosen, topics.named_topics)
-        found = topics.partitions(counts)
+        known_and_selected = [topic_partition for topic_partition in known if topics.chooses(topic_partition)]
+        counts = self._counts_including(known_and_selected, topics.named_topics)
+        partitions = topics.partitions(counts)
         if all_must_exist and (missing := topics.missing(counts)):
             raise OptionError(f"topics or partitions do not exist: {', '.join(missing)}")
-        return found
+        return partitions
 
     def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return those of `partitions` that exist, chosen or not; request a missing one again first."""
         if not partitions:
             return frozenset()
-        counts = self._counts_with(partitions, sorted({one.topic for one in partitions}))
-        return frozenset(one for one in partitions if one.partition < counts.get(one.topic, 0))
+        counts = self._counts_including(
+            partitions, sorted({topic_partition.topic for topic_partition in partitions})
+        )
+        return frozenset(
+            topic_partition
+            for topic_partition in partitions
+            if topic_partition.partition < counts.get(topic_partition.topic, 0)
+        )
 
     def resolve(self, spec: OffsetSpec, partitions: Collection[TopicPartition], *, is_start: bool) -> Offsets:
         """Return the offsets of an option; an end timestamp without a later record means the latest offset.
@@ -79,26 +85,34 @@ class ClusterOffsets:
         """
         lookups = required_lookups(spec, partitions)
         # Request the ends first: records that arrive between the two requests are then after the ends.
-        ends = self._listed(dict.fromkeys(lookups.timestamps, LATEST))
-        found = self._listed({**lookups.bounds, **lookups.timestamps})
-        unmatched = [one for one in lookups.timestamps if found[one] == _NO_MATCH]
+        ends = self._list_offsets(dict.fromkeys(lookups.timestamps, LATEST))
+        offsets = self._list_offsets({**lookups.bounds, **lookups.timestamps})
+        unmatched = [
+            topic_partition for topic_partition in lookups.timestamps if offsets[topic_partition] == _NO_MATCH
+        ]
         if is_start and not self._options.begins_latest_without_match:
             require_match(lookups, unmatched)
-        return {**lookups.known, **found, **{one: ends[one] for one in unmatched}}
+        return {
+            **lookups.known,
+            **offsets,
+            **{topic_partition: ends[topic_partition] for topic_partition in unmatched},
+        }
 
     def earliest(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return the log start offsets of those of `partitions` that exist."""
-        return self._listed(dict.fromkeys(partitions, EARLIEST), gone_is_error=False)
+        return self._list_offsets(dict.fromkeys(partitions, EARLIEST), must_exist=False)
 
     def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Offsets:
         """Return the end offsets; one below `known` is requested again before it is accepted."""
         retries = self._options.fetch_offset_retries
         while True:
-            ends = self._listed(dict.fromkeys(partitions, LATEST), gone_is_error=False)
-            if retries == 0 or all(end >= known.get(one, 0) for one, end in ends.items()):
+            ends = self._list_offsets(dict.fromkeys(partitions, LATEST), must_exist=False)
+            if retries == 0 or all(
+                end >= known.get(topic_partition, 0) for topic_partition, end in ends.items()
+            ):
                 return ends
             retries -= 1
-            self._ask(self._pause)
+            self._run(self._pause)
 
     def last_tiered(self, partitions: Collection[TopicPartition]) -> Offsets:
         """Return the last offset in the tier of each of `partitions`, -1 if there is none.
@@ -106,13 +120,17 @@ class ClusterOffsets:
         The result is empty if the brokers do not support the request (before KIP-1005).
         """
 
-        async def ask(admin: Admin) -> Offsets:
+        async def request(admin: Admin) -> Offsets:
             specs = dict.fromkeys(partitions, int(AdminOffsetSpec.LATEST_TIERED))
-            answers = (await admin.list_offsets(specs)).items()
-            return {one: listed.offset for one, listed in answers if not isinstance(listed, KafkaError)}
+            responses = (await admin.list_offsets(specs)).items()
+            return {
+                topic_partition: response.offset
+                for topic_partition, response in responses
+                if not isinstance(response, KafkaError)
+            }
 
         try:
-            return self._ask(ask) if partitions else {}
+            return self._run(request) if partitions else {}
         except KafkaError as error:
             if error.code is not ErrorCode.UNSUPPORTED_VERSION:
                 raise
@@ -121,23 +139,27 @@ class ClusterOffsets:
     def topic_ids(self, topics: Collection[str]) -> dict[str, UUID]:
         """Return the ids of those of `topics` that exist; none if the brokers do not support topic ids."""
 
-        async def ask(admin: Admin) -> dict[str, UUID]:
-            described = (await admin.describe_topics(topics)).items()
-            ids = {name: topic.topic_id for name, topic in described if not isinstance(topic, KafkaError)}
+        async def request(admin: Admin) -> dict[str, UUID]:
+            descriptions = (await admin.describe_topics(topics)).items()
+            ids = {
+                name: description.topic_id
+                for name, description in descriptions
+                if not isinstance(description, KafkaError)
+            }
             return {name: topic_id for name, topic_id in ids.items() if topic_id != ZERO_UUID}
 
-        return self._ask(ask)
+        return self._run(request)
 
     def tiers(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, PartitionTier]:
         """Return the remote segments of the partitions. Metadata that was read before is not read again."""
 
-        async def ask(admin: Admin) -> dict[TopicPartition, PartitionTier]:
+        async def request(admin: Admin) -> dict[TopicPartition, PartitionTier]:
             if self._tier is None:
                 client = self._options.client
                 self._tier = MetadataTier(admin, {**client.values, **tls_values(client)})
             return await self._tier.tiers(partitions)
 
-        return self._ask(ask) if partitions else {}
+        return self._run(request) if partitions else {}
 
     def aborted_across(self, topic_partition: TopicPartition, offset: Offset) -> list[AbortedRange]:
         """Return the aborted transactions that start before `offset` and end at it or after it.
@@ -146,7 +168,7 @@ class ClusterOffsets:
         not stable yet.
         """
 
-        async def ask(admin: Admin) -> list[AbortedRange]:
+        async def request(admin: Admin) -> list[AbortedRange]:
             specs = {topic_partition: LATEST}
             end = _offset_or_raise((await admin.list_offsets(specs))[topic_partition])
             if end <= offset:
@@ -158,15 +180,15 @@ class ClusterOffsets:
             reader = PartitionReader(
                 topic_partition=topic_partition, start_offset=start, end_offset=start + 1, **values
             )
-            found: list[AbortedRange] = []
+            aborted: list[AbortedRange] = []
             async with reader:
                 async for fetched in reader.fetched_ranges():
                     for producer_id, first_offset in fetched.aborted or ():
                         if first_offset < offset:
-                            found.append(AbortedRange(producer_id, first_offset, ENDLESS))
-            return found
+                            aborted.append(AbortedRange(producer_id, first_offset, ENDLESS))
+            return aborted
 
-        return self._ask(ask)
+        return self._run(request)
 
     def close(self) -> None:
         """Disconnect."""
@@ -190,40 +212,44 @@ class ClusterOffsets:
 
     # --- inside ---------------------------------------------------------------------------
 
-    def _listed(self, specs: Mapping[TopicPartition, int], *, gone_is_error: bool = True) -> Offsets:
+    def _list_offsets(self, specs: Mapping[TopicPartition, int], *, must_exist: bool = True) -> Offsets:
         if not specs:
             return {}
 
-        async def ask(admin: Admin) -> Offsets:
+        async def request(admin: Admin) -> Offsets:
             committed = self._options.client.read_committed
-            found: Offsets = {}
-            for one, answer in (await admin.list_offsets(specs, read_committed=committed)).items():
-                if not isinstance(answer, KafkaError):
-                    found[one] = answer.offset
-                elif gone_is_error or answer.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise answer
-            return found
+            offsets: Offsets = {}
+            for topic_partition, response in (
+                await admin.list_offsets(specs, read_committed=committed)
+            ).items():
+                if not isinstance(response, KafkaError):
+                    offsets[topic_partition] = response.offset
+                elif must_exist or response.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise response
+            return offsets
 
-        return self._ask(ask)
+        return self._run(request)
 
-    def _counts_with(
+    def _counts_including(
         self, known: Collection[TopicPartition], topics: Collection[str] | None
     ) -> dict[str, int]:
         """Return the partition counts of `topics` (None: all); retry while one of `known` is missing."""
         retries = self._options.fetch_offset_retries
         while True:
-            counts = self._ask(lambda admin: self._partition_counts(admin, topics))
+            counts = self._run(lambda admin: self._partition_counts(admin, topics))
             # A broker that has just started has incomplete metadata for a moment.
-            if retries == 0 or all(one.partition < counts.get(one.topic, 0) for one in known):
+            if retries == 0 or all(
+                topic_partition.partition < counts.get(topic_partition.topic, 0) for topic_partition in known
+            ):
                 return counts
             retries -= 1
-            self._ask(self._pause)
+            self._run(self._pause)
 
-    async def _partition_counts(self, admin: Admin, named: Collection[str] | None) -> dict[str, int]:
-        if named is None:
+    async def _partition_counts(self, admin: Admin, topics: Collection[str] | None) -> dict[str, int]:
+        if topics is None:
             return {name: topic.partition_count for name, topic in (await admin.list_topics()).items()}
         counts = {}
-        for name, topic in (await admin.describe_topics(named)).items():
+        for name, topic in (await admin.describe_topics(topics)).items():
             if not isinstance(topic, KafkaError):
                 counts[name] = len(topic.partitions)
             elif topic.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -233,24 +259,24 @@ class ClusterOffsets:
     async def _pause(self, _admin: Admin) -> None:
         await asyncio.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
 
-    def _ask(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
+    def _run(self, request: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
         if self._loop is None:
             self._loop = LoopThread("tidelog-spark-driver")
-        return self._loop.run(self._retrying(question))
+        return self._loop.run(self._run_with_retry(request))
 
-    async def _retrying(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
+    async def _run_with_retry(self, request: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
         retries = self._options.fetch_offset_retries
         while True:
             try:
-                return await question(await self._connected())
+                return await request(await self._connect())
             except (KafkaError, OSError) as error:
-                if retries == 0 or not _may_pass(error):
+                if retries == 0 or not _is_transient(error):
                     raise
                 _log.warning("request for offsets failed, retrying: %s", error)
                 retries -= 1
             await asyncio.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
 
-    async def _connected(self) -> Admin:
+    async def _connect(self) -> Admin:
         if self._admin is None:
             admin = Admin(**self._admin_values())
             await admin.start()
@@ -262,7 +288,7 @@ class ClusterOffsets:
         return {**client.admin_values(), **tls_values(client)}
 
 
-def _may_pass(error: KafkaError | OSError) -> bool:
+def _is_transient(error: KafkaError | OSError) -> bool:
     if isinstance(error, KafkaError):
         if error.code is ErrorCode.REQUEST_TIMED_OUT:
             # The clients have retried until their timeout: do not multiply it.
@@ -273,7 +299,7 @@ def _may_pass(error: KafkaError | OSError) -> bool:
     return is_retriable(error)
 
 
-def _offset_or_raise(listed: ListedOffset | KafkaError) -> Offset:
-    if isinstance(listed, KafkaError):
-        raise listed
-    return listed.offset
+def _offset_or_raise(response: ListedOffset | KafkaError) -> Offset:
+    if isinstance(response, KafkaError):
+        raise response
+    return response.offset

@@ -47,18 +47,18 @@ class TaskPlanner:
     def input_partitions(self, ranges: Sequence[OffsetRange]) -> list[InputPartition]:
         """Return the tasks that read `ranges`; with tier=direct or offline, remote parts as slices."""
         tasks: list[SliceTask] = []
-        rest: Sequence[OffsetRange] = ranges
+        remaining: Sequence[OffsetRange] = ranges
         if self._options.tier.reads_segments:
-            tasks, rest = self._of_tier().plan(ranges)
-        least = self._options.min_partitions
-        cut = split_ranges(
-            rest,
-            min_partitions=None if least is None else max(least - len(tasks), 1),
+            tasks, remaining = self._tier_planner().plan(ranges)
+        min_partitions = self._options.min_partitions
+        broker_ranges = split_ranges(
+            remaining,
+            min_partitions=None if min_partitions is None else max(min_partitions - len(tasks), 1),
             max_records_per_partition=self._options.max_records_per_partition,
         )
-        return [*map(SlicePartition, tasks), *map(RangePartition, cut)]
+        return [*map(SlicePartition, tasks), *map(RangePartition, broker_ranges)]
 
-    def _of_tier(self) -> TierPlanner:
+    def _tier_planner(self) -> TierPlanner:
         if self._tier is None:
             # This imports the libraries of object stores.
             from tidelog.spark_connector.reading.tier_planner import TierPlanner

@@ -6,7 +6,6 @@ start, or an unclean election its end, that is data loss, which fails the task o
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncGenerator, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -14,19 +13,20 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.clients.consumer.partition_reader import FetchedRange, PartitionReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.spark_connector.connections.loop_thread import LoopThread
+from tidelog.spark_connector.connections.tls import tls_values
 from tidelog.spark_connector.planning.client_options import ClientOptions
-from tidelog.spark_connector.planning.data_loss import DataLossError, after_retention
+from tidelog.spark_connector.planning.data_loss import request_text, trim_to_log_start
 from tidelog.spark_connector.planning.ranges import OffsetRange
 from tidelog.spark_connector.planning.source_options import SourceOptions
-from tidelog.spark_connector.reading.loop_thread import LoopThread
-from tidelog.spark_connector.reading.tls import tls_values
+from tidelog.spark_connector.reading.decoder_settings import decoder_settings
+from tidelog.spark_connector.reading.losses import report_loss
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_log = logging.getLogger("tidelog.spark")
 # The second one when no records arrived until the timeout: the log may end there.
-_MAY_BE_LOSS: Final = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE)
+_POSSIBLE_LOSS: Final = (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,22 +51,24 @@ class ReadSettings:
         )
 
 
-def read_range(settings: ReadSettings, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """Yield the records of `wanted`.
+def read_range(settings: ReadSettings, requested: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """Yield the records of `requested`.
 
     Errors: DataLossError; KafkaError if brokers do not respond in time; DecodeError for damaged batches.
     """
     with LoopThread("tidelog-spark-reader") as loop:
-        left = wanted
-        while left.size > 0:
-            done = yield from _read_until_lost(loop, settings, left)
-            if done.lost is None:
+        remaining = requested
+        while remaining.size > 0:
+            result = yield from _read_until_lost(loop, settings, remaining)
+            if result.lost is None:
                 return
-            left = _after_loss(loop, settings, replace(left, start_offset=done.next_offset), done.lost)
+            remaining = _after_loss(
+                loop, settings, replace(remaining, start_offset=result.next_offset), result.lost
+            )
 
 
 @dataclass(frozen=True, slots=True)
-class _Progress:
+class _ReadResult:
     """Where reading stopped, and the error that says that the rest is not in the log; None if complete."""
 
     next_offset: Offset
@@ -74,77 +76,70 @@ class _Progress:
 
 
 def _read_until_lost(
-    loop: LoopThread, settings: ReadSettings, wanted: OffsetRange
-) -> Generator[pa.RecordBatch, None, _Progress]:
+    loop: LoopThread, settings: ReadSettings, requested: OffsetRange
+) -> Generator[pa.RecordBatch, None, _ReadResult]:
     # These imports are slow, and planning does not need them.
-    from tidelog.spark_connector.arrow.decoder import ArrowDecoder, DecoderSettings
+    from tidelog.spark_connector.arrow.decoder import ArrowDecoder
 
-    defaults = DecoderSettings()
     decoder = ArrowDecoder(
-        wanted.topic_partition,
-        wanted.start_offset,
-        wanted.end_offset,
-        DecoderSettings(
-            include_headers=settings.include_headers,
+        requested.topic_partition,
+        requested.start_offset,
+        requested.end_offset,
+        replace(
+            decoder_settings(settings.client, include_headers=settings.include_headers),
             # The reader has checked them.
             check_crcs=False,
             max_rows=settings.max_rows,
-            max_decompressed_bytes=settings.client.values.get(
-                "max_decompressed_bytes", defaults.max_decompressed_bytes
-            ),
         ),
     )
-    lost = None
+    loss_error = None
     try:
-        for fetched in loop.iterate(_fetched(settings, wanted)):
-            yield from decoder.add(fetched.records, fetched.aborted)
+        for fetched_range in loop.iterate(_fetched_ranges(settings, requested)):
+            yield from decoder.add(fetched_range.records, fetched_range.aborted)
     except KafkaError as error:
-        if error.code not in _MAY_BE_LOSS:
+        if error.code not in _POSSIBLE_LOSS:
             raise
-        lost = error
+        loss_error = error
     yield from decoder.finish()
-    return _Progress(decoder.next_offset, lost)
+    return _ReadResult(decoder.next_offset, loss_error)
 
 
-async def _fetched(settings: ReadSettings, wanted: OffsetRange) -> AsyncGenerator[FetchedRange, None]:
-    async with _reader(settings, wanted) as reader:
-        async for fetched in reader.fetched_ranges():
-            yield fetched
+async def _fetched_ranges(
+    settings: ReadSettings, requested: OffsetRange
+) -> AsyncGenerator[FetchedRange, None]:
+    async with _reader(settings, requested) as reader:
+        async for fetched_range in reader.fetched_ranges():
+            yield fetched_range
 
 
-def _reader(settings: ReadSettings, wanted: OffsetRange) -> PartitionReader:
+def _reader(settings: ReadSettings, requested: OffsetRange) -> PartitionReader:
     values: dict[str, Any] = {
         **settings.client.values,
         **tls_values(settings.client),
         "default_api_timeout_ms": settings.poll_timeout_ms,
     }
     return PartitionReader(
-        topic_partition=wanted.topic_partition,
-        start_offset=wanted.start_offset,
-        end_offset=wanted.end_offset,
+        topic_partition=requested.topic_partition,
+        start_offset=requested.start_offset,
+        end_offset=requested.end_offset,
         **values,
     )
 
 
 def _after_loss(
-    loop: LoopThread, settings: ReadSettings, wanted: OffsetRange, error: KafkaError
+    loop: LoopThread, settings: ReadSettings, requested: OffsetRange, error: KafkaError
 ) -> OffsetRange:
     """Return the part that can still be read. Raise DataLossError if `failOnDataLoss` is true."""
-    log_start_offset, log_end_offset = loop.run(_log_bounds(settings, wanted.topic_partition))
-    left, loss = after_retention(wanted, log_start_offset)
+    log_start_offset, log_end_offset = loop.run(_log_bounds(settings, requested.topic_partition))
+    remaining, loss = trim_to_log_start(requested, log_start_offset)
     if loss is None:
-        if log_end_offset > wanted.start_offset:
+        if log_end_offset > requested.start_offset:
             # The records exist: another leader had a shorter log, or this one cannot return them now.
             raise error
-        left = replace(wanted, start_offset=wanted.end_offset)
-        loss = (
-            f"{wanted.topic_partition} should be read from offset {wanted.start_offset} to "
-            f"{wanted.end_offset}, but its log ends at {log_end_offset}"
-        )
-    if settings.fail_on_data_loss:
-        raise DataLossError(loss)
-    _log.warning("%s: skipped", loss)
-    return left
+        remaining = replace(requested, start_offset=requested.end_offset)
+        loss = f"{request_text(requested)}, but its log ends at {log_end_offset}"
+    report_loss(loss, fail_on_data_loss=settings.fail_on_data_loss)
+    return remaining
 
 
 async def _log_bounds(settings: ReadSettings, topic_partition: TopicPartition) -> tuple[Offset, Offset]:

@@ -28,18 +28,20 @@ if TYPE_CHECKING:
 PIECE_BYTES: Final = 2 * 1024 * 1024
 
 
-class SegmentGone(Exception):
+class MissingSegmentError(Exception):
     """The object store no longer has the segment; records below `next_offset` have been read."""
 
-    def __init__(self, wanted: SegmentSlice, next_offset: Offset, cause: RemoteResourceNotFound) -> None:
+    def __init__(
+        self, segment_slice: SegmentSlice, next_offset: Offset, cause: RemoteResourceNotFound
+    ) -> None:
         super().__init__(str(cause))
-        self.wanted = wanted
+        self.segment_slice = segment_slice
         self.next_offset = next_offset
 
 
 def read_slice(
     storage: RemoteStorageManager,
-    wanted: SegmentSlice,
+    segment_slice: SegmentSlice,
     settings: DecoderSettings,
     *,
     aborted: Sequence[AbortedRange] | None = None,
@@ -52,64 +54,69 @@ def read_slice(
     """
     from tidelog.spark_connector.arrow.decoder import ArrowDecoder
 
-    metadata = wanted.metadata
+    metadata = segment_slice.metadata
     decoder = ArrowDecoder(
-        metadata.topic_id_partition.topic_partition, wanted.start_offset, wanted.end_offset, settings
+        metadata.topic_id_partition.topic_partition,
+        segment_slice.start_offset,
+        segment_slice.end_offset,
+        settings,
     )
     try:
-        yield from _decoded(decoder, storage, wanted, aborted, piece_bytes)
+        yield from _decode(decoder, storage, segment_slice, aborted, piece_bytes)
     except RemoteResourceNotFound as error:
         yield from decoder.finish()
-        next_offset = min(max(decoder.next_offset, wanted.start_offset), wanted.end_offset)
-        raise SegmentGone(wanted, next_offset, error) from error
+        next_offset = min(max(decoder.next_offset, segment_slice.start_offset), segment_slice.end_offset)
+        raise MissingSegmentError(segment_slice, next_offset, error) from error
     except DecodeError as error:
         raise DecodeError(f"remote segment {metadata.remote_log_segment_id}: {error}") from error
 
 
-def _decoded(
+def _decode(
     decoder: ArrowDecoder,
     storage: RemoteStorageManager,
-    wanted: SegmentSlice,
+    segment_slice: SegmentSlice,
     aborted: Sequence[AbortedRange] | None,
     piece_bytes: int,
 ) -> Iterator[pa.RecordBatch]:
-    stream = storage.fetch_log_segment(wanted.metadata, wanted.start_position, wanted.end_position - 1)
+    stream = storage.fetch_log_segment(
+        segment_slice.metadata, segment_slice.start_position, segment_slice.end_position - 1
+    )
     received = 0
     batches = _BatchSplitter()
-    with closing(stream), closing(PiecesAhead(stream, piece_bytes)) as pieces:
-        while not decoder.is_done and (piece := pieces.next(batches.missing)):
+    with closing(stream), closing(ReadAhead(stream, piece_bytes)) as pieces:
+        while not decoder.is_complete and (piece := pieces.next(batches.missing)):
             if not received:
-                _check_anchor(wanted, piece)
+                _check_anchor(segment_slice, piece)
             received += len(piece)
             for whole in batches.add(piece):
-                yield from decoder.add(whole, _overlapping(aborted, decoder.next_offset))
+                yield from decoder.add(whole, _relevant(aborted, decoder.next_offset))
     # Positions are starts of batches: an incomplete batch, or missing bytes, means damage.
-    if not decoder.is_done and (batches.rest or received < wanted.size_bytes):
+    if not decoder.is_complete and (batches.rest or received < segment_slice.size_bytes):
         raise DecodeError(
-            f"{received} of {wanted.size_bytes} bytes from byte {wanted.start_position}, which end "
-            f"within a batch after offset {decoder.next_offset}"
+            f"{received} of {segment_slice.size_bytes} bytes from byte {segment_slice.start_position}, "
+            f"which end within a batch after offset {decoder.next_offset}"
         )
-    if not decoder.is_done and wanted.end_position < wanted.metadata.segment_size_bytes:
+    if not decoder.is_complete and segment_slice.end_position < segment_slice.metadata.segment_size_bytes:
         raise DecodeError(
-            f"its offset index has offset {wanted.end_offset - 1} before byte "
-            f"{wanted.end_position}, but the records there end with offset {decoder.next_offset - 1}"
+            f"its offset index has offset {segment_slice.end_offset - 1} before byte "
+            f"{segment_slice.end_position}, but the records there end with offset {decoder.next_offset - 1}"
         )
     yield from decoder.finish()
 
 
-def _check_anchor(wanted: SegmentSlice, piece: bytes) -> None:
+def _check_anchor(segment_slice: SegmentSlice, piece: bytes) -> None:
     """Raise DecodeError if the position from the index is after the requested records."""
-    if wanted.anchor_offset is None or len(piece) < BATCH_OVERHEAD:
+    if segment_slice.anchor_offset is None or len(piece) < BATCH_OVERHEAD:
         return
     base_offset = read_header(piece).base_offset
-    if base_offset > wanted.anchor_offset:
+    if base_offset > segment_slice.anchor_offset:
         raise DecodeError(
-            f"its offset index has offset {wanted.anchor_offset} at byte {wanted.start_position}, "
-            f"where the batch of offset {base_offset} is"
+            f"its offset index has offset {segment_slice.anchor_offset} at byte "
+            f"{segment_slice.start_position}, where the batch of offset {base_offset} is"
         )
 
 
-class PiecesAhead:
+class ReadAhead:
     """Reads pieces of a stream, and fetches the next piece while the last one is processed.
 
     Bounds: two pieces of `piece_bytes`, or of the size of a larger batch.
@@ -119,15 +126,15 @@ class PiecesAhead:
         self._stream = stream
         self._piece_bytes = piece_bytes
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="tidelog-spark-slice")
-        self._ahead = self._fetch(piece_bytes)
+        self._next_piece = self._fetch(piece_bytes)
 
-    def next(self, at_least: int) -> bytes:
-        """Return the next piece of at least `at_least` bytes; it is shorter, or empty, only at the end."""
-        piece = self._ahead.result()
-        if piece and len(piece) < at_least:
-            piece += self._fetch(at_least - len(piece)).result()
+    def next(self, min_bytes: int) -> bytes:
+        """Return the next piece of at least `min_bytes` bytes; it is shorter, or empty, only at the end."""
+        piece = self._next_piece.result()
+        if piece and len(piece) < min_bytes:
+            piece += self._fetch(min_bytes - len(piece)).result()
         if piece:
-            self._ahead = self._fetch(self._piece_bytes)
+            self._next_piece = self._fetch(self._piece_bytes)
         return piece
 
     def close(self) -> None:
@@ -138,7 +145,7 @@ class PiecesAhead:
         return self._thread.submit(_read, self._stream, size)
 
 
-def _overlapping(
+def _relevant(
     aborted: Sequence[AbortedRange] | None, next_offset: Offset
 ) -> list[tuple[ProducerId, Offset]] | None:
     """Return those that end after `next_offset`: the producer of an earlier one may have committed since."""

@@ -41,7 +41,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._progress = StreamProgress(options)
-        self._cluster: OffsetSource | None = None
+        self._source: OffsetSource | None = None
         self._planner: TaskPlanner | None = None
         self._reported: Offsets | None = None
         self._planned_end: Offsets | None = None
@@ -52,15 +52,15 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         if self._progress.initial is None:
-            cluster = self._offset_source()
-            partitions = cluster.partitions(all_must_exist=True)
-            self._progress.begin(cluster.resolve(self._options.starting, partitions, is_start=True))
+            source = self._offset_source()
+            partitions = source.partitions(all_must_exist=True)
+            self._progress.begin(source.resolve(self._options.starting, partitions, is_start=True))
         assert self._progress.initial is not None
         return to_json_object(self._progress.initial)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        cluster = self._offset_source()
-        self._progress.pin(cluster.latest(cluster.partitions(all_must_exist=False), {}))
+        source = self._offset_source()
+        self._progress.pin(source.latest(source.partitions(all_must_exist=False), {}))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.min_offsets_per_trigger is not None:
@@ -75,9 +75,11 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._progress.is_anchor(start_offsets):
             self._planned_end = start_offsets
             return to_json_object(start_offsets)
-        new = ends.keys() - start_offsets.keys()
+        new_partitions = ends.keys() - start_offsets.keys()
         new_starts = (
-            self._offset_source().earliest(new) if new and not isinstance(limit, ReadAllAvailable) else {}
+            self._offset_source().earliest(new_partitions)
+            if new_partitions and not isinstance(limit, ReadAllAvailable)
+            else {}
         )
         end = self._progress.next_end(
             start_offsets,
@@ -88,7 +90,11 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             now_ms=SystemClock().monotonic_ms(),
         )
         # Check before Spark records the end: otherwise the checkpoint would always fail, even after a repair.
-        self._plan(start_offsets, {one: end[one] for one in end.keys() & start_offsets.keys()}, {})
+        self._plan(
+            start_offsets,
+            {topic_partition: end[topic_partition] for topic_partition in end.keys() & start_offsets.keys()},
+            {},
+        )
         self._planned_end = end
         return to_json_object(end)
 
@@ -97,10 +103,13 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         ends = from_json_object(end)
-        starts = self._progress.start_of(from_json_object(start), ends)
-        new = ends.keys() - starts.keys()
+        starts = self._progress.batch_start(from_json_object(start), ends)
+        new_partitions = ends.keys() - starts.keys()
         planned = self._plan(
-            starts, ends, self._offset_source().earliest(new) if new else {}, self._deleted_partitions(ends)
+            starts,
+            ends,
+            self._offset_source().earliest(new_partitions) if new_partitions else {},
+            self._deleted_partitions(ends),
         )
         for loss in planned.losses:
             _log.warning("%s: skipped", loss)
@@ -115,20 +124,20 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: offsets are in Spark's checkpoint, and never committed to a group."""
 
     def stop(self) -> None:
-        if self._cluster is not None:
-            self._cluster.close()
-            self._cluster = self._planner = None
+        if self._source is not None:
+            self._source.close()
+            self._source = self._planner = None
 
     def _deleted_partitions(self, ends: Offsets) -> Collection[TopicPartition]:
         """Return the partitions that were deleted after an earlier run of the query planned the ends."""
         return () if ends == self._planned_end else ends.keys() - self._offset_source().existing(ends.keys())
 
     def _plan(
-        self, starts: Offsets, ends: Offsets, new_starts: Offsets, gone: Collection[TopicPartition] = ()
+        self, starts: Offsets, ends: Offsets, new_starts: Offsets, deleted: Collection[TopicPartition] = ()
     ) -> PlannedBatch:
         """Plan the ranges from `starts` to `ends`. Errors: DataLossError."""
         is_offline = self._options.tier.mode is TierMode.OFFLINE
-        planned = plan_batch(starts, ends, new_starts, gone=gone, is_offline=is_offline)
+        planned = plan_batch(starts, ends, new_starts, deleted=deleted, is_offline=is_offline)
         if self._options.fail_on_data_loss and planned.losses:
             raise DataLossError(planned.losses[0])
         return planned
@@ -137,14 +146,14 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         pinned = self._progress.pinned_for(start)
         if pinned is not None:
             return pinned
-        cluster = self._offset_source()
-        ends = cluster.latest(cluster.partitions(all_must_exist=False, known=start.keys()), start)
+        source = self._offset_source()
+        ends = source.latest(source.partitions(all_must_exist=False, known=start.keys()), start)
         if self._progress.pinned is not None:
-            return self._progress.pin_again(start, ends)
+            return self._progress.replace_pinned(start, ends)
         self._reported = ends
         return ends
 
     def _offset_source(self) -> OffsetSource:
-        if self._cluster is None:
-            self._cluster = offset_source(self._options)
-        return self._cluster
+        if self._source is None:
+            self._source = offset_source(self._options)
+        return self._source

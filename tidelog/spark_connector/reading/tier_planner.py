@@ -21,26 +21,27 @@ from tidelog.remote.inspection.bucket import in_threads
 from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound
 from tidelog.remote.ports.streams import read_all
 from tidelog.remote.reading.lineage import SegmentPart
-from tidelog.spark_connector.planning.data_loss import DataLossError, after_retention
+from tidelog.spark_connector.planning.data_loss import request_text, trim_to_log_start
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.ranges import AbortedRange, OffsetRange
 from tidelog.spark_connector.planning.segment_slices import (
     OffsetPositions,
     SegmentSlice,
+    divide_part,
     read_offset_index,
-    slices,
 )
 from tidelog.spark_connector.planning.source_options import SourceOptions
 from tidelog.spark_connector.planning.tier_options import STORAGE_PREFIX, TierMode
 from tidelog.spark_connector.planning.tier_plan import (
     SliceTask,
-    TierCut,
+    TierSplit,
     bytes_per_task,
-    cut_at_border,
+    combine_into_tasks,
     needs_index,
-    slice_tasks,
+    split_at_tier_end,
 )
-from tidelog.spark_connector.reading.tier_storage import opened_bucket
+from tidelog.spark_connector.reading.losses import report_loss
+from tidelog.spark_connector.reading.tier_storage import open_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -78,14 +79,14 @@ class TierPlanner:
         self._options = options
         self._tier = options.tier
         self._source = source
-        self._bucket = opened_bucket(options.tier)
-        self._seen_topics: set[UUID] = set()
+        self._bucket = open_bucket(options.tier)
+        self._checked_topics: set[UUID] = set()
 
     def plan(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
         """Return the tasks for the tier and the ranges for brokers; a partition can have both."""
-        begin_in_tier, hot = self._by_start(ranges)
+        begin_in_tier, local = self._by_start(ranges)
         if not begin_in_tier:
-            return [], sorted(hot)
+            return [], sorted(local)
         if self._tier.mode is TierMode.OFFLINE:
             return self._plan_once(begin_in_tier)[0], []
         try:
@@ -93,7 +94,7 @@ class TierPlanner:
         except RemoteResourceNotFound as error:
             _log.warning("reading everything from brokers, because a segment does not exist: %s", error)
             tasks, rest = [], begin_in_tier
-        return tasks, sorted([*hot, *rest])
+        return tasks, sorted([*local, *rest])
 
     def _plan_with_retry(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
         """Plan, and plan again if a segment was deleted meanwhile: the metadata may show it now."""
@@ -101,31 +102,31 @@ class TierPlanner:
             return self._plan_once(ranges)
         except RemoteResourceNotFound as error:
             _log.warning("a segment was deleted, listing the segments again: %s", error)
-            self._seen_topics.clear()
+            self._checked_topics.clear()
         return self._plan_once(ranges)
 
     def _plan_once(self, ranges: Sequence[OffsetRange]) -> tuple[list[SliceTask], list[OffsetRange]]:
-        names = [one.topic_partition for one in ranges]
-        starts, tiers = self._source.earliest(names), self._source.tiers(names)
-        cut = cut_at_border(
-            [self._after_start(one, starts) for one in ranges],
-            lambda one: self._parts(one, tiers.get(one.topic_partition)),
+        partitions = [offset_range.topic_partition for offset_range in ranges]
+        starts, tiers = self._source.earliest(partitions), self._source.tiers(partitions)
+        split = split_at_tier_end(
+            [self._after_start(offset_range, starts) for offset_range in ranges],
+            lambda offset_range: self._parts(offset_range, tiers.get(offset_range.topic_partition)),
             self._options.max_records_per_partition,
         )
-        self._require_same_store(cut)
-        return self._tasks(cut, tiers), cut.rest
+        self._require_same_store(split)
+        return self._tasks(split, tiers), split.rest
 
-    def _require_same_store(self, cut: TierCut) -> None:
+    def _require_same_store(self, split: TierSplit) -> None:
         """Raise OptionError if the store is not that of the brokers; all reads would go to brokers."""
-        if not cut.parts:
+        if not split.parts:
             return
-        newest = cut.parts[-1][-1].metadata
+        newest = split.parts[-1][-1].metadata
         topic_id = newest.topic_id_partition.topic_id
-        if topic_id in self._seen_topics:
+        if topic_id in self._checked_topics:
             return
         try:
             self._bucket.storage.fetch_index(newest, IndexType.OFFSET).close()
-            self._seen_topics.add(topic_id)
+            self._checked_topics.add(topic_id)
         except RemoteResourceNotFound as error:
             if not self._bucket.sizes(newest.topic_id_partition):
                 raise OptionError(
@@ -137,66 +138,65 @@ class TierPlanner:
 
     def _by_start(self, ranges: Sequence[OffsetRange]) -> tuple[list[OffsetRange], list[OffsetRange]]:
         """Divide the ranges into those that start in the tier and the others, with one request to brokers."""
-        last = self._source.last_tiered([one.topic_partition for one in ranges])
-        cold: list[OffsetRange] = []
-        hot: list[OffsetRange] = []
-        for one in ranges:
-            is_cold = one.start_offset <= last.get(one.topic_partition, one.start_offset)
-            (cold if is_cold else hot).append(one)
-        return cold, hot
+        last_tiered = self._source.last_tiered([offset_range.topic_partition for offset_range in ranges])
+        in_tier: list[OffsetRange] = []
+        local: list[OffsetRange] = []
+        for offset_range in ranges:
+            starts_in_tier = offset_range.start_offset <= last_tiered.get(
+                offset_range.topic_partition, offset_range.start_offset
+            )
+            (in_tier if starts_in_tier else local).append(offset_range)
+        return in_tier, local
 
-    def _after_start(self, wanted: OffsetRange, starts: Offsets) -> OffsetRange:
-        """Return the part of `wanted` that is still in the log: objects can outlive their records."""
-        left, loss = after_retention(wanted, starts.get(wanted.topic_partition, 0))
-        self._note(loss)
-        return left
+    def _after_start(self, requested: OffsetRange, starts: Offsets) -> OffsetRange:
+        """Return the part of `requested` that is still in the log: objects can outlive their records."""
+        remaining, loss = trim_to_log_start(requested, starts.get(requested.topic_partition, 0))
+        self._report_loss(loss)
+        return remaining
 
-    def _parts(self, wanted: OffsetRange, tier: PartitionTier | None) -> list[SegmentPart]:
+    def _parts(self, requested: OffsetRange, tier: PartitionTier | None) -> list[SegmentPart]:
         if tier is None:
             return []
-        parts = tier.parts(wanted.start_offset, wanted.end_offset)
+        parts = tier.parts(requested.start_offset, requested.end_offset)
         if self._tier.mode is not TierMode.OFFLINE:
             return parts
-        while (missing := parts[-1].end_offset if parts else wanted.start_offset) < wanted.end_offset:
-            found = tier.next_served(missing)
-            behind = wanted.end_offset if found is None else min(found, wanted.end_offset)
-            self._note(
-                f"{wanted.topic_partition} should be read from offset {missing} to {behind}, "
-                "but no segment in the bucket has these offsets"
-            )
-            following = tier.parts(behind, wanted.end_offset)
+        while (gap_start := parts[-1].end_offset if parts else requested.start_offset) < requested.end_offset:
+            next_offset = tier.next_served(gap_start)
+            gap_end = requested.end_offset if next_offset is None else min(next_offset, requested.end_offset)
+            gap = OffsetRange(requested.topic_partition, gap_start, gap_end)
+            self._report_loss(f"{request_text(gap)}, but no segment in the bucket has these offsets")
+            following = tier.parts(gap_end, requested.end_offset)
             if not following:
                 break
             parts += following
         return parts
 
-    def _note(self, loss: str | None) -> None:
-        if loss is None:
-            return
-        if self._options.fail_on_data_loss:
-            raise DataLossError(loss)
-        _log.warning("%s: skipped", loss)
+    def _report_loss(self, loss: str | None) -> None:
+        if loss is not None:
+            report_loss(loss, fail_on_data_loss=self._options.fail_on_data_loss)
 
     # --- tasks ----------------------------------------------------------------------------
 
-    def _tasks(self, cut: TierCut, tiers: dict[TopicPartition, PartitionTier]) -> list[SliceTask]:
+    def _tasks(self, split: TierSplit, tiers: dict[TopicPartition, PartitionTier]) -> list[SliceTask]:
         max_bytes = bytes_per_task(
-            self._tier.max_bytes_per_partition, cut.size_bytes, self._options.min_partitions
+            self._tier.max_bytes_per_partition, split.size_bytes, self._options.min_partitions
         )
-        all_parts = [part for parts in cut.parts for part in parts]
+        all_parts = [part for parts in split.parts for part in parts]
         # In threads, because indexes come from the store. None is cached, because there can be many.
-        sliced = iter(list(in_threads(lambda part: self._slices(part, max_bytes), all_parts)))
-        aborted = self._aborted(cut, tiers)
+        slices = iter(list(in_threads(lambda part: self._slices(part, max_bytes), all_parts)))
+        aborted = self._aborted(split, tiers)
         tasks: list[SliceTask] = []
-        for parts in cut.parts:
-            neighbours = [one for _ in parts for one in next(sliced)]
-            name = parts[0].metadata.topic_id_partition.topic_partition
-            tasks += slice_tasks(neighbours, max_bytes, None if aborted is None else aborted[name])
+        for parts in split.parts:
+            range_slices = [segment_slice for _ in parts for segment_slice in next(slices)]
+            topic_partition = parts[0].metadata.topic_id_partition.topic_partition
+            tasks += combine_into_tasks(
+                range_slices, max_bytes, None if aborted is None else aborted[topic_partition]
+            )
         return tasks
 
     def _slices(self, part: SegmentPart, max_bytes: int) -> list[SegmentSlice]:
-        index = self._index(part) if needs_index(part, max_bytes) else OffsetPositions.none()
-        return slices(part, index, max_bytes)
+        index = self._index(part) if needs_index(part, max_bytes) else OffsetPositions.empty()
+        return divide_part(part, index, max_bytes)
 
     def _index(self, part: SegmentPart) -> OffsetPositions:
         """Return the index, or an empty one if it is damaged: the segment is then one slice."""
@@ -207,25 +207,31 @@ class TierPlanner:
             _log.warning("%s: %s", part.metadata.remote_log_segment_id, error)
         except DecodeError as error:
             _log.warning("%s; the segment is read as one slice", error)
-        return OffsetPositions.none()
+        return OffsetPositions.empty()
 
     def _aborted(
-        self, cut: TierCut, tiers: dict[TopicPartition, PartitionTier]
+        self, split: TierSplit, tiers: dict[TopicPartition, PartitionTier]
     ) -> dict[TopicPartition, list[AbortedRange]] | None:
         """Return the aborted transactions of each partition's ranges; None if their records are visible."""
         if not self._options.client.read_committed:
             return None
         spans: dict[TopicPartition, tuple[Offset, Offset]] = {}
-        for parts in cut.parts:
-            name = parts[0].metadata.topic_id_partition.topic_partition
-            start = spans[name][0] if name in spans else parts[0].start_offset
-            spans[name] = (start, parts[-1].end_offset)
-        return {name: self._aborted_in(tiers[name], *span) for name, span in spans.items()}
+        for parts in split.parts:
+            topic_partition = parts[0].metadata.topic_id_partition.topic_partition
+            start = spans[topic_partition][0] if topic_partition in spans else parts[0].start_offset
+            spans[topic_partition] = (start, parts[-1].end_offset)
+        return {
+            topic_partition: self._aborted_in(tiers[topic_partition], *span)
+            for topic_partition, span in spans.items()
+        }
 
     def _aborted_in(self, tier: PartitionTier, start: Offset, end: Offset) -> list[AbortedRange]:
         transactions, complete = aborted_transactions(self._bucket.storage, tier, start, end)
-        found = [AbortedRange(one.producer_id, one.first_offset, one.last_offset) for one in transactions]
+        aborted = [
+            AbortedRange(transaction.producer_id, transaction.first_offset, transaction.last_offset)
+            for transaction in transactions
+        ]
         if not complete:
-            border = tier.parts(start, ENDLESS)[-1].end_offset
-            found += self._source.aborted_across(tier.partition.topic_partition, border)
-        return sorted(found, key=lambda one: one.first_offset)
+            tier_end = tier.parts(start, ENDLESS)[-1].end_offset
+            aborted += self._source.aborted_across(tier.partition.topic_partition, tier_end)
+        return sorted(aborted, key=lambda transaction: transaction.first_offset)

@@ -13,13 +13,13 @@ from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.tier_options import STORAGE_PREFIX, TierOptions
 
 
-def opened_bucket(tier: TierOptions) -> Bucket:
+def open_bucket(tier: TierOptions) -> Bucket:
     """Return the store of `tier.storage`, for reading only. Errors: OptionError, which names the option."""
-    return _opened(tier.storage)
+    return _open(tier.storage)
 
 
 @cache
-def _opened(values: tuple[tuple[str, str], ...]) -> Bucket:
+def _open(values: tuple[tuple[str, str], ...]) -> Bucket:
     try:
         return Bucket.open(dict(values))
     except ConfigError as error:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.clients.producer.producer import DeliveryFuture, Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.spark_connector.connections.loop_thread import LoopThread
+from tidelog.spark_connector.connections.tls import tls_values
 from tidelog.spark_connector.planning.client_options import ClientOptions
 from tidelog.spark_connector.planning.sink_columns import SinkColumns
-from tidelog.spark_connector.reading.loop_thread import LoopThread
-from tidelog.spark_connector.reading.tls import tls_values
 from tidelog.spark_connector.writing.delivery import TaskId, TaskReport
 from tidelog.spark_connector.writing.rows import OutgoingRecord, outgoing_slices
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger("tidelog.spark")
-_SWEEP_LEAST: Final = 16_384
+_SWEEP_MIN: Final = 16_384
 
 
 class SinkError(RuntimeError):
@@ -34,26 +34,29 @@ class SinkError(RuntimeError):
 
 
 class AtLeastOnce:
-    """The delivery of one query; see `Delivery`."""
+    """Delivers the rows of one query; Spark calls the methods in the order that `delivery` describes."""
 
     def __init__(self, client: ClientOptions, columns: SinkColumns) -> None:
         self._client = client
         self._columns = columns
 
     def open_task(self, task: TaskId) -> ProducerTask:
-        """Start the rows of one task; the first row opens the connection."""
+        """Start a task that writes rows; the first row opens the connection."""
         return ProducerTask(task, self._client, self._columns)
 
     def commit(self, reports: Sequence[TaskReport | None], batch_id: int | None) -> None:
         """Log the number of records. Nothing else remains to be done: reported rows are written."""
         records = sum(report.records for report in reports if report is not None)
-        _log.info("%s: %d records written by %d tasks", _name(batch_id), records, len(reports))
+        _log.info("%s: %d records written by %d tasks", _batch_name(batch_id), records, len(reports))
 
     def abort(self, reports: Sequence[TaskReport | None], batch_id: int | None) -> None:
         """Log the failure. Written rows remain, and are written again if the batch is repeated."""
-        done = sum(report is not None for report in reports)
+        completed = sum(report is not None for report in reports)
         _log.warning(
-            "%s failed with %d of %d tasks completed; their rows remain", _name(batch_id), done, len(reports)
+            "%s failed with %d of %d tasks completed; their rows remain",
+            _batch_name(batch_id),
+            completed,
+            len(reports),
         )
 
 
@@ -66,7 +69,7 @@ class ProducerTask:
         self._columns = columns
         self._records = 0
         self._outstanding: list[DeliveryFuture] = []
-        self._sweep_at = _SWEEP_LEAST
+        self._sweep_at = _SWEEP_MIN
         self._loop = LoopThread("tidelog-spark-writer")
         # After a shuffle, many tasks have no rows.
         self._producer: Producer | None = None
@@ -83,7 +86,7 @@ class ProducerTask:
     def finish(self) -> TaskReport:
         """Wait until all rows are written. Raise SinkError for the first that failed."""
         if self._producer is not None:
-            self._loop.run(self._settle(self._producer))
+            self._loop.run(self._wait_for_deliveries(self._producer))
         return TaskReport(self._task, self._records)
 
     def close(self) -> None:
@@ -94,7 +97,7 @@ class ProducerTask:
         finally:
             self._loop.close()
 
-    async def _connected(self) -> Producer:
+    async def _connect(self) -> Producer:
         if self._producer is None:
             producer = Producer(**self._client.values, **tls_values(self._client))
             await producer.start()
@@ -102,7 +105,7 @@ class ProducerTask:
         return self._producer
 
     async def _send(self, records: Sequence[OutgoingRecord]) -> None:
-        producer = await self._connected()
+        producer = await self._connect()
         for record in records:
             try:
                 future = await producer.send(
@@ -114,13 +117,13 @@ class ProducerTask:
                     timestamp_ms=record.timestamp_ms,
                 )
             except KafkaError as error:
-                raise _refused(record, error) from error
+                raise _rejection(record, error) from error
             self._outstanding.append(future)
         if len(self._outstanding) >= self._sweep_at:
             self._outstanding = [one for one in self._outstanding if not _is_written(one)]
-            self._sweep_at = max(_SWEEP_LEAST, 2 * len(self._outstanding))
+            self._sweep_at = max(_SWEEP_MIN, 2 * len(self._outstanding))
 
-    async def _settle(self, producer: Producer) -> None:
+    async def _wait_for_deliveries(self, producer: Producer) -> None:
         await producer.flush()
         for future in self._outstanding:
             _is_written(future)
@@ -138,7 +141,7 @@ def _is_written(future: DeliveryFuture) -> bool:
     return True
 
 
-def _refused(record: OutgoingRecord, error: KafkaError) -> SinkError:
+def _rejection(record: OutgoingRecord, error: KafkaError) -> SinkError:
     partition = "" if record.partition is None else f", partition {record.partition}"
     return SinkError(f"not written: a record for topic {record.topic!r}{partition}: {error}{_advice(error)}")
 
@@ -149,5 +152,5 @@ def _advice(error: BaseException) -> str:
     return ""
 
 
-def _name(batch_id: int | None) -> str:
+def _batch_name(batch_id: int | None) -> str:
     return "a batch" if batch_id is None else f"micro-batch {batch_id}"

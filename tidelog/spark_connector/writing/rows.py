@@ -85,8 +85,8 @@ def _timestamps_ms(rows: pa.RecordBatch, columns: SinkColumns) -> list[int | Non
     if position is None:
         return [None] * rows.num_rows
     micros = rows.column(position).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
-    times_ms = [None if one is None or one == _NO_TIMESTAMP_US else one // 1_000 for one in micros]
-    if any(one is not None and one < 0 for one in times_ms):
+    times_ms = [None if value is None or value == _NO_TIMESTAMP_US else value // 1_000 for value in micros]
+    if any(value is not None and value < 0 for value in times_ms):
         raise RowError("column 'timestamp' is before 1970 in a row: records cannot have such a timestamp")
     return times_ms
 

@@ -1,4 +1,4 @@
-"""The writers of `format("tidelog")`: they pass Spark's calls to a `AtLeastOnce`."""
+"""The writers of `format("tidelog")`: they pass Spark's calls to `AtLeastOnce`."""
 
 from __future__ import annotations
 

@@ -186,7 +186,7 @@ def test_reading_stops_at_the_end_offset_and_reports_it() -> None:
     decoder = ArrowDecoder(TIDES, 0, 15)
     log = flat_log(4, 10, 10)
     rows = sum(batch.num_rows for batch in [*decoder.add(log), *decoder.finish()])
-    assert (rows, decoder.is_done, decoder.next_offset) == (15, True, 20)
+    assert (rows, decoder.is_complete, decoder.next_offset) == (15, True, 20)
 
 
 # --- transactions ---

@@ -46,5 +46,5 @@ def test_a_record_that_leaves_its_payload_is_rejected(length: int) -> None:
     good, bad = encode_varint(20) + bytes(20), encode_varint(length)
     payloads = [good * 2] * PAYLOADS
     payloads[PAYLOADS // 2] = good + bad + bytes(len(good) - len(bad))
-    with pytest.raises(DecodeError, match="record 1 of a batch ends after its bytes"):
+    with pytest.raises(DecodeError, match="record 1 of a batch ends after the end of the batch"):
         starts_of(payloads, [2] * PAYLOADS)

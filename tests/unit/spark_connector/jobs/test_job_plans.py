@@ -28,7 +28,7 @@ from tidelog.spark_connector.jobs.runtime import java_command, java_major, requi
 from tidelog.spark_connector.jobs.stats_report import Counts, partition_stats, skew, topic_stats
 from tidelog.spark_connector.jobs.times import read_time_ms, time_text
 from tidelog.spark_connector.jobs.topic_span import TopicSource, find_span
-from tidelog.spark_connector.jobs.verify import grouped
+from tidelog.spark_connector.jobs.verify import group_segments
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.ranges import OffsetRange
 
@@ -170,12 +170,12 @@ def test_older_manifests_have_no_topic_id() -> None:
 def test_small_segments_share_a_task_and_large_ones_are_single() -> None:
     sizes = [900, 10, 20, 30, 800, 40]
     segments = [started(number, number, number, size_bytes=size) for number, size in enumerate(sizes)]
-    groups = [[one.segment_size_bytes for one in group] for group in grouped(segments, 3, 10_000)]
+    groups = [[one.segment_size_bytes for one in group] for group in group_segments(segments, 3, 10_000)]
     assert sorted(map(sum, groups)) == [100, 800, 900]
     assert [sum(group) for group in groups][:2] == [900, 800]
-    assert len(grouped(segments, 100, 10_000)) == len(sizes)
-    assert len(grouped(segments, 1, 600)) == 3
-    assert grouped([], 8) == []
+    assert len(group_segments(segments, 100, 10_000)) == len(sizes)
+    assert len(group_segments(segments, 1, 600)) == 3
+    assert group_segments([], 8) == []
 
 
 # --- stats ---

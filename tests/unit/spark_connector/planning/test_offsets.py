@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.protocol.ids import TopicPartition
-from tidelog.spark_connector.planning.data_loss import after_retention, plan_batch
+from tidelog.spark_connector.planning.data_loss import plan_batch, trim_to_log_start
 from tidelog.spark_connector.planning.offset_specs import (
     AtOffsets,
     AtTimestamp,
@@ -20,7 +20,7 @@ from tidelog.spark_connector.planning.offset_specs import (
 from tidelog.spark_connector.planning.offsets_json import from_json_object, to_json_object, to_text
 from tidelog.spark_connector.planning.option_values import OptionError
 from tidelog.spark_connector.planning.ranges import OffsetRange, split_ranges
-from tidelog.spark_connector.planning.trigger_limits import limited, waits
+from tidelog.spark_connector.planning.trigger_limits import limit_end, should_wait
 
 FIRST, SECOND = TopicPartition("tides", 0), TopicPartition("tides", 1)
 
@@ -127,17 +127,17 @@ def test_split_ranges_are_contiguous(numbers: list[int], least: int | None, most
 
 def test_each_partition_gets_its_share_of_the_limit_and_at_least_one_offset() -> None:
     start, end = {FIRST: 0, SECOND: 100}, {FIRST: 900, SECOND: 101}
-    assert limited(100, start, end, {}) == {FIRST: 99, SECOND: 101}
-    assert limited(10_000, start, end, {}) == end
+    assert limit_end(100, start, end, {}) == {FIRST: 99, SECOND: 101}
+    assert limit_end(10_000, start, end, {}) == end
 
 
 def test_new_partitions_share_the_limit_from_their_start() -> None:
-    assert limited(10, {FIRST: 0}, {FIRST: 100, SECOND: 150}, {SECOND: 50}) == {FIRST: 5, SECOND: 55}
+    assert limit_end(10, {FIRST: 0}, {FIRST: 100, SECOND: 150}, {SECOND: 50}) == {FIRST: 5, SECOND: 55}
 
 
 def test_a_limit_without_new_records_is_empty() -> None:
-    assert limited(5, {FIRST: 9}, {FIRST: 9}, {}) == {FIRST: 9}
-    assert limited(5, {FIRST: 9}, {FIRST: 7}, {}) == {FIRST: 7}
+    assert limit_end(5, {FIRST: 9}, {FIRST: 9}, {}) == {FIRST: 9}
+    assert limit_end(5, {FIRST: 9}, {FIRST: 7}, {}) == {FIRST: 7}
 
 
 @given(
@@ -147,7 +147,7 @@ def test_a_limit_without_new_records_is_empty() -> None:
 def test_a_limited_batch_advances_and_stays_near_the_limit(places: list[tuple[int, int]], most: int) -> None:
     start = {TopicPartition("t", at): begin for at, (begin, _) in enumerate(places)}
     end = {TopicPartition("t", at): begin + size for at, (begin, size) in enumerate(places)}
-    cut = limited(most, start, end, {})
+    cut = limit_end(most, start, end, {})
     taken = sum(cut[one] - start[one] for one in start)
     assert taken <= most + len(places)
     assert all(start[one] <= cut[one] <= end[one] for one in start)
@@ -156,7 +156,7 @@ def test_a_limited_batch_advances_and_stays_near_the_limit(places: list[tuple[in
 
 def test_a_batch_waits_for_the_minimum_of_offsets_up_to_the_maximum_delay() -> None:
     def is_waiting(end: int, waited_ms: int) -> bool:
-        return waits(10, {FIRST: 5}, {FIRST: end}, waited_ms=waited_ms, max_trigger_delay_ms=1000)
+        return should_wait(10, {FIRST: 5}, {FIRST: end}, waited_ms=waited_ms, max_trigger_delay_ms=1000)
 
     assert is_waiting(14, 999)
     assert not is_waiting(15, 0)
@@ -192,7 +192,7 @@ def test_deleted_partitions_and_decreased_ends_are_data_loss() -> None:
 
 @pytest.mark.parametrize(("log_start", "left"), [(0, 5), (5, 5), (8, 8), (12, 10)])
 def test_a_log_start_beyond_the_start_offset_leaves_the_remaining_records(log_start: int, left: int) -> None:
-    rest, loss = after_retention(OffsetRange(FIRST, 5, 10), log_start)
+    rest, loss = trim_to_log_start(OffsetRange(FIRST, 5, 10), log_start)
     assert rest.start_offset == left
     assert (loss is None) == (log_start <= 5)
     assert loss is None or f"from offset 5 to 10, but its log starts at {log_start}" in loss

@@ -48,7 +48,11 @@ def test_options_of_sparks_kafka_sink_are_accepted() -> None:
         ("includeHeaders", "maybe", "Invalid option: includeHeaders='maybe'; expected true or false"),
         ("kafka.acks", "1", "Invalid option: kafka.acks="),
         ("kafka.acks", "0", "Invalid option: kafka.acks="),
-        ("kafka.key.serializer", "x", "option kafka.key.serializer is not supported: use nothing"),
+        (
+            "kafka.key.serializer",
+            "x",
+            "option kafka.key.serializer is not supported: the column key is string",
+        ),
         ("kafka.transactional.id", "x", "option kafka.transactional.id is not supported"),
         ("kafka.partitioner.class", "x", "option kafka.partitioner.class is not supported: use the column"),
         ("kafka.lingerms", "5", "Unknown option: 'kafka.lingerms'; did you mean"),
@@ -86,7 +90,7 @@ def test_columns_are_found_by_name_and_others_are_ignored() -> None:
         ({"value": "string", "topic": "string", "timestamp": "bigint"}, "expected timestamp"),
         ({"value": "string", "topic": "string", "headers": "map<string,binary>"}, "column 'headers'"),
         ({"value": "string", "topic": "string", "Key": "string"}, "column 'Key': it is written 'key'"),
-        ({"value": "string"}, "a topic is needed: set the option topic, or have a column 'topic'"),
+        ({"value": "string"}, "a topic is required: set the option topic, or have a column 'topic'"),
     ],
 )
 def test_a_dataframe_with_an_invalid_column_is_refused(columns: dict[str, str], refusal: str) -> None:

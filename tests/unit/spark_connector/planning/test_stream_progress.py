@@ -55,9 +55,9 @@ def test_batch_0_repeated_from_a_later_start_is_empty() -> None:
     """The query failed before the anchor was committed, and "latest" has increased since."""
     second_run = progress()
     second_run.begin({FIRST: 35})
-    assert second_run.start_of({FIRST: 35}, {FIRST: 20}) == {FIRST: 20}
-    assert second_run.start_of({FIRST: 20}, {FIRST: 35}) == {FIRST: 20}
-    assert progress().start_of({FIRST: 35}, {FIRST: 20}) == {FIRST: 35}
+    assert second_run.batch_start({FIRST: 35}, {FIRST: 20}) == {FIRST: 20}
+    assert second_run.batch_start({FIRST: 20}, {FIRST: 35}) == {FIRST: 20}
+    assert progress().batch_start({FIRST: 35}, {FIRST: 20}) == {FIRST: 35}
 
 
 @pytest.mark.parametrize(
@@ -103,10 +103,10 @@ def test_available_now_queries_a_decreased_end_again_and_reports_it() -> None:
     stream.pin({FIRST: 25, SECOND: 4})
     start = {FIRST: 30, SECOND: 4}
     assert stream.pinned_for(start) is None
-    assert stream.pin_again(start, {FIRST: 33, SECOND: 9}) == {FIRST: 33, SECOND: 4}
+    assert stream.replace_pinned(start, {FIRST: 33, SECOND: 9}) == {FIRST: 33, SECOND: 4}
     assert stream.pinned_for(start) == {FIRST: 33, SECOND: 4}
     stream.pin({FIRST: 25})
-    assert stream.pin_again(start, {FIRST: 26}) == {FIRST: 26}
+    assert stream.replace_pinned(start, {FIRST: 26}) == {FIRST: 26}
     assert end_of(stream, start, {FIRST: 26}) == {FIRST: 26}
 
 

@@ -152,7 +152,7 @@ def test_a_record_appended_during_a_timestamp_search_is_not_omitted(
     second = TopicPartition(topic, 1)
     settings = options(cluster, topic, startingOffsetsByTimestampStrategy="latest")
     with ClusterOffsets(settings) as reader:
-        listed = reader._listed
+        listed = reader._list_offsets
 
         def list_and_then_append(specs: Mapping[TopicPartition, int], **more: bool) -> Offsets:
             found = listed(specs, **more)
@@ -160,7 +160,7 @@ def test_a_record_appended_during_a_timestamp_search_is_not_omitted(
                 produce(cluster.bootstrap_servers, topic, RECORDS[:1], partition=1)
             return found
 
-        monkeypatch.setattr(reader, "_listed", list_and_then_append)
+        monkeypatch.setattr(reader, "_list_offsets", list_and_then_append)
         at = AtTimestamp("startingTimestamp", START_MS)
         assert reader.resolve(at, [second], is_start=True) == {second: 0}
 

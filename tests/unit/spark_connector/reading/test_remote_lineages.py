@@ -19,7 +19,7 @@ from tidelog.remote.ports.segment_metadata import (
 )
 from tidelog.remote.reading.lineage import SegmentPart
 from tidelog.spark_connector.arrow.decoder import DecoderSettings
-from tidelog.spark_connector.planning.segment_slices import OffsetPositions, slices
+from tidelog.spark_connector.planning.segment_slices import OffsetPositions, divide_part
 from tidelog.spark_connector.reading.slice_reader import read_slice
 from tidelog.storage.log.partition_log import PartitionLog
 
@@ -30,7 +30,7 @@ def rows(tier: TierBucket, parts: list[SegmentPart]) -> list[tuple[int, bytes | 
     return [
         (row["offset"], row["value"])
         for part in parts
-        for one in slices(part, OffsetPositions.none(), 1)
+        for one in divide_part(part, OffsetPositions.empty(), 1)
         for batch in read_slice(tier.bucket.storage, one, DecoderSettings())
         for row in batch.to_pylist()
     ]

@@ -291,7 +291,7 @@ class Gone:
 
     def forget(self) -> None:
         """Clear the cache of manifests: executors are other processes, which have read none."""
-        tier_storage._opened.cache_clear()
+        tier_storage._open.cache_clear()
 
 
 def test_records_deleted_after_planning_are_data_loss_by_the_log_start(
@@ -367,7 +367,7 @@ def test_a_deleted_segment_is_read_from_brokers_or_reported(
     # Brokers report a temporary failure of the tier: never data loss, so the records are never skipped.
     for strictness in ("true", "false"):
         with pytest.raises(
-            KafkaError, match=f"remote segment .*{segment} is gone .* brokers cannot give"
+            KafkaError, match=f"remote segment .*{segment} is gone .* brokers cannot return"
         ) as reported:
             rows_of(gone.options(failOnDataLoss=strictness))
         assert reported.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -410,7 +410,7 @@ def test_brokers_report_aborted_transactions_when_the_index_is_missing(
     manifests = [path for path in topics.objects(f"{topic}-") if path.suffix == ".rsm-manifest"]
     assert len(manifests) > 1
     manifests[0].unlink()
-    tier_storage._opened.cache_clear()
+    tier_storage._open.cache_clear()
     settings = options(cluster, topic, "direct", **more)
     tasks = tasks_of(settings)
     assert all(isinstance(task, RangePartition) for task in tasks)
@@ -436,7 +436,7 @@ def test_a_stream_checks_once_that_the_store_is_the_brokers(
     stream = Gone(cluster, topics)
     topics.wait_until_tiered(stream.topic)
     settings = stream.options()
-    storage = tier_storage.opened_bucket(settings.tier).storage
+    storage = tier_storage.open_bucket(settings.tier).storage
     requested = []
     fetch_index = storage.fetch_index
 

@@ -26,9 +26,9 @@ from tidelog.spark_connector.planning.ranges import AbortedRange
 from tidelog.spark_connector.planning.segment_slices import (
     OffsetPositions,
     SegmentSlice,
-    pack,
+    combine_neighbours,
+    divide_part,
     read_offset_index,
-    slices,
 )
 from tidelog.spark_connector.reading.slice_reader import read_slice
 from tidelog.storage.log.partition_log import PartitionLog
@@ -60,7 +60,7 @@ class Tier:
         cut = []
         for part in self.parts(start, end):
             data = self.storage.fetch_index(part.metadata, IndexType.OFFSET).read()
-            cut += slices(part, read_offset_index(data, part.metadata), max_bytes)
+            cut += divide_part(part, read_offset_index(data, part.metadata), max_bytes)
         return cut
 
     def rows(self, one: SegmentSlice, **options: Any) -> list[tuple[int, bytes | None, bytes | None]]:
@@ -191,12 +191,12 @@ async def test_a_wrong_index_is_corruption_and_loses_no_record(tier: Tier) -> No
     assert len(index.positions) > 4
     # Each entry has the position of the next one.
     shifted = OffsetPositions(index.offsets[:-1], index.positions[1:])
-    (last,) = slices(part._replace(start_offset=int(index.offsets[1]) + 1), shifted, EVERYTHING)
+    (last,) = divide_part(part._replace(start_offset=int(index.offsets[1]) + 1), shifted, EVERYTHING)
     with pytest.raises(DecodeError, match=r"its offset index has offset .* where the batch of offset"):
         tier.rows(last)
     # Each entry has the position of the previous one: a slice ends before its last records.
     early = OffsetPositions(index.offsets[1:], index.positions[:-1])
-    (first, *_) = slices(part, early, 1000)
+    (first, *_) = divide_part(part, early, 1000)
     with pytest.raises(DecodeError, match=r"its offset index has offset .* before byte"):
         tier.rows(first)
 
@@ -207,7 +207,7 @@ def test_adjacent_small_segments_share_a_task_within_a_partition() -> None:
         return SegmentSlice(metadata, 0, 10, 0, size)
 
     pieces = [piece(1, 40), piece(2, 50), piece(3, 20), piece(4, 500), piece(5, 1), piece(6, 1, partition=1)]
-    tasks = [[one.size_bytes for one in task] for task in pack(pieces, 100)]
+    tasks = [[one.size_bytes for one in task] for task in combine_neighbours(pieces, 100)]
     assert tasks == [[40, 50], [20], [500], [1], [1]]
 
 

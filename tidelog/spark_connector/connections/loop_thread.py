@@ -38,10 +38,10 @@ class LoopThread:
             return None
 
         try:
-            while (found := self.run(next_item())) is not None:
-                yield found[0]
+            while (next_or_none := self.run(next_item())) is not None:
+                yield next_or_none[0]
         finally:
-            self.run(_closed(items))
+            self.run(_close(items))
 
     def close(self) -> None:
         """Stop the loop and its thread."""
@@ -63,5 +63,5 @@ class LoopThread:
         self._loop.close()
 
 
-async def _closed(items: AsyncGenerator[ResultT, None]) -> None:
+async def _close(items: AsyncGenerator[ResultT, None]) -> None:
     await items.aclose()

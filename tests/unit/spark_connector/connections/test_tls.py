@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tidelog.security.certificate_authority import Authority
+from tidelog.spark_connector.connections.tls import tls_context, tls_values
 from tidelog.spark_connector.planning.client_options import ClientOptions
 from tidelog.spark_connector.planning.option_values import OptionError
-from tidelog.spark_connector.reading.tls import tls_context, tls_values
 
 AUTHORITY = Authority.create()
 
