@@ -1,7 +1,7 @@
 """Creates the remote storage manager and the metadata manager of a node from its configuration.
 
-There is one implementation of each. They are selected by Apache Kafka's class name of the metadata manager,
-and by the class names of Aiven's storage manager, which writes the same objects.
+There is one implementation of each. Apache Kafka's class name selects the metadata manager. The class name of
+Aiven's storage manager, which writes the same objects, selects the storage manager.
 `tidelog.broker.config.checks` rejects other names. Errors: ConfigError.
 """
 
@@ -29,7 +29,7 @@ from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.storage.disk.files import FileSystem
 
 _SNAPSHOT_WRITERS: Final = 8
-"""Each writer calls fsync three times per partition. A node that stops has 5 s for all partitions."""
+"""Each writer calls fsync three times per partition. A node that stops has 5 s to write all partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,10 @@ class ManagerPorts:
 def create_storage_manager(
     config: BrokerConfig, clock: Clock, randomness: Randomness
 ) -> RemoteStorageManager:
-    """Return the configured storage manager, which has no connection yet. Blocks while it imports modules."""
+    """Return the configured storage manager, which has no connection yet.
+
+    I/O: imports modules, which blocks; call it in a thread.
+    """
     from tidelog.remote.objects.config import storage_manager_from_config
     from tidelog.remote.objects.stores.port import StorePorts
 
@@ -59,9 +62,9 @@ def create_storage_manager(
 
 
 def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicBasedRemoteLogMetadataManager:
-    """Return the manager on the metadata topic, to which it connects through this node's own listener.
+    """Return the manager of the metadata topic, to which it connects through this node's own listener.
 
-    It reports a failure of the node if the topic cannot be used, or cannot be reached in time (KAFKA-19425).
+    If the topic cannot be used, or cannot be reached in time, it calls `on_failure` (KAFKA-19425).
     """
     values = metadata_manager_values(config)
     try:
@@ -101,9 +104,10 @@ def _security_options(values: Mapping[str, str], security: PeerSecurity) -> dict
     tls, uses_sasl = security.ssl, security.authenticator is not None
     if tls is None:
         return {"security_protocol": "SASL_PLAINTEXT"} if uses_sasl else {}
-    has_own = any(key.startswith("remote.log.metadata.") and ".ssl." in key for key in values)
-    protocol = "SASL_SSL" if uses_sasl else "SSL"
-    return {"security_protocol": protocol, **({} if has_own else {"ssl_context": tls})}
+    options: dict[str, Any] = {"security_protocol": "SASL_SSL" if uses_sasl else "SSL"}
+    if not any(key.startswith("remote.log.metadata.") and ".ssl." in key for key in values):
+        options["ssl_context"] = tls
+    return options
 
 
 def _address(listener: Listener) -> str:

@@ -1,4 +1,4 @@
-"""The reader of remote segments for requests, with metrics and the quota of remote fetches (KIP-956)."""
+"""Reads remote segments for requests, with metrics and the quota of remote fetches (KIP-956)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ MEMORY_WAIT_MS: Final = 100
 
 
 class MeteredReader:
-    """Forwards reads to the remote log reader, and counts them; raises the reader's errors."""
+    """Forwards reads to a remote log reader and counts them.
+
+    Errors: those of the remote log reader.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class MeteredReader:
         self.reads = 0
         """The number of reads that have ended."""
         self.read_time_ms = 0
+        """The total duration of these reads."""
 
     async def read(self, request: RemoteReadRequest) -> RemoteRead:
         """Return batches from an offset on."""
@@ -45,7 +49,7 @@ class MeteredReader:
         figures.fetch_requests += 1
         started_ms = self._clock.monotonic_ms()
         try:
-            found = await self._reader.read(request)
+            read = await self._reader.read(request)
         except Exception as error:
             # An offset that does not exist is an error of the client, not of the reader.
             if not isinstance(error, KafkaError) or error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -54,16 +58,16 @@ class MeteredReader:
         finally:
             self.reads += 1
             self.read_time_ms += self._clock.monotonic_ms() - started_ms
-        figures.fetch_bytes += len(found.records)
-        self._quota.record(len(found.records), self._clock.monotonic_ms())
-        return found
+        figures.fetch_bytes += len(read.records)
+        self._quota.record(len(read.records), self._clock.monotonic_ms())
+        return read
 
     async def offset_for_timestamp(self, search: TimestampSearch) -> RecordPlace | None:
         """Return the first remote record at or after a timestamp; None if there is none."""
         return await self._reader.offset_for_timestamp(search)
 
     async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
-        """Return the state for a follower's restart after a segment; the fetcher counts the attempts."""
+        """Return the state with which a follower restarts after a segment; the fetcher counts attempts."""
         return await self._reader.fetch_auxiliary(metadata)
 
     def fetch_throttle_time_ms(self) -> int:

@@ -38,64 +38,49 @@ def report_remote(
 
 
 def _report_topics(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
-    def by_topic(read: Callable[[TopicFigures], int]) -> Callable[[], Reading]:
-        return lambda: {(topic,): read(one) for topic, one in figures.topics.items()}
+    """Register the totals of each topic."""
 
-    for name, documentation, read in (
-        ("remotecopybytes", "Bytes copied to remote storage.", by_topic(lambda one: one.copy_bytes)),
-        ("remotecopyrequests", "Segments whose copy has started.", by_topic(lambda one: one.copy_requests)),
-        ("remotecopyerrors", "Copies that failed.", by_topic(lambda one: one.copy_errors)),
-        ("remotefetchbytes", "Bytes read from remote storage.", by_topic(lambda one: one.fetch_bytes)),
-        ("remotefetchrequests", "Reads of remote storage.", by_topic(lambda one: one.fetch_requests)),
-        ("remotefetcherrors", "Reads that failed.", by_topic(lambda one: one.fetch_errors)),
-        (
-            "remotedeleterequests",
-            "Requested deletions of remote segments.",
-            by_topic(lambda one: one.delete_requests),
-        ),
-        ("remotedeleteerrors", "Deletions that failed.", by_topic(lambda one: one.delete_errors)),
-    ):
-        metrics.counter(_TOPICS + name, documentation, read, ("topic",))
+    def counter(name: str, documentation: str, read: Callable[[TopicFigures], int]) -> None:
+        def by_topic() -> Reading:
+            return {(topic,): read(topic_figures) for topic, topic_figures in figures.topics.items()}
+
+        metrics.counter(_TOPICS + name, documentation, by_topic, ("topic",))
+
+    counter("remotecopybytes", "Bytes copied to remote storage.", lambda topic: topic.copy_bytes)
+    counter("remotecopyrequests", "Segments whose copy has started.", lambda topic: topic.copy_requests)
+    counter("remotecopyerrors", "Copies that failed.", lambda topic: topic.copy_errors)
+    counter("remotefetchbytes", "Bytes read from remote storage.", lambda topic: topic.fetch_bytes)
+    counter("remotefetchrequests", "Reads of remote storage.", lambda topic: topic.fetch_requests)
+    counter("remotefetcherrors", "Reads that failed.", lambda topic: topic.fetch_errors)
+    counter(
+        "remotedeleterequests", "Requested deletions of remote segments.", lambda topic: topic.delete_requests
+    )
+    counter("remotedeleteerrors", "Deletions that failed.", lambda topic: topic.delete_errors)
 
 
 def _report_partitions(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
     """Register sums over the partitions of a topic whose leader is this node, as in Kafka."""
 
-    def by_topic(read: Callable[[PartitionFigures], int]) -> Callable[[], Reading]:
-        def sums() -> Reading:
-            totals: dict[tuple[str, ...], float] = defaultdict(float)
-            for partition, one in figures.partitions.items():
-                totals[(partition.topic,)] += read(one)
-            return totals
+    def gauge(name: str, documentation: str, read: Callable[[PartitionFigures], int]) -> None:
+        def sums_by_topic() -> Reading:
+            sums: dict[tuple[str, ...], float] = defaultdict(float)
+            for partition, partition_figures in figures.partitions.items():
+                sums[(partition.topic,)] += read(partition_figures)
+            return sums
 
-        return sums
+        metrics.gauge(_TOPICS + name, documentation, sums_by_topic, ("topic",))
 
-    for name, documentation, read in (
-        ("remotecopylagbytes", "Bytes that wait to be copied.", by_topic(lambda one: one.copy_lag_bytes)),
-        (
-            "remotecopylagsegments",
-            "Segments that wait to be copied.",
-            by_topic(lambda one: one.copy_lag_segments),
-        ),
-        ("remotedeletelagbytes", "Remote bytes to be deleted.", by_topic(lambda one: one.delete_lag_bytes)),
-        (
-            "remotedeletelagsegments",
-            "Remote segments to be deleted.",
-            by_topic(lambda one: one.delete_lag_segments),
-        ),
-        ("remotelogsizebytes", "Bytes in remote storage.", by_topic(lambda one: one.log_size_bytes)),
-        (
-            "remotelogmetadatacount",
-            "Remote segments in the metadata.",
-            by_topic(lambda one: one.metadata_count),
-        ),
-        (
-            "remotelogsizecomputationtime",
-            "Milliseconds to compute the remote size.",
-            by_topic(lambda one: one.log_size_computation_time_ms),
-        ),
-    ):
-        metrics.gauge(_TOPICS + name, documentation, read, ("topic",))
+    gauge("remotecopylagbytes", "Bytes that wait to be copied.", lambda each: each.copy_lag_bytes)
+    gauge("remotecopylagsegments", "Segments that wait to be copied.", lambda each: each.copy_lag_segments)
+    gauge("remotedeletelagbytes", "Remote bytes to be deleted.", lambda each: each.delete_lag_bytes)
+    gauge("remotedeletelagsegments", "Remote segments to be deleted.", lambda each: each.delete_lag_segments)
+    gauge("remotelogsizebytes", "Bytes in remote storage.", lambda each: each.log_size_bytes)
+    gauge("remotelogmetadatacount", "Remote segments in the metadata.", lambda each: each.metadata_count)
+    gauge(
+        "remotelogsizecomputationtime",
+        "Milliseconds to compute the remote size.",
+        lambda each: each.log_size_computation_time_ms,
+    )
 
 
 def _report_pools(metrics: BrokerMetrics, manager: RemoteLogManager, reader: MeteredReader) -> None:

@@ -57,20 +57,24 @@ class RemoteRoles:
             if name not in local_partitions and _is_tiering_enabled(name.topic, image):
                 self._untiered[name] = TopicIdPartition(topic_id, *name)
         self._assign(local_partitions.values())
-        disabled = [_topic_id_partition(each) for each in local_partitions.values() if _is_disabled(each)]
-        self._stop(disabled, deletes_remote=True)
+        disabled_partitions = [
+            _topic_id_partition(each) for each in local_partitions.values() if _is_disabled(each)
+        ]
+        self._stop(disabled_partitions, deletes_remote=True)
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Apply role changes."""
         if self._is_closed:
             return
-        removed = [known for name in changes.removed if (known := self._remove(name)) is not None]
-        deleted = [each for each in removed if each.topic_id not in image.topics_by_id]
-        self._stop(deleted, deletes_remote=True)
-        undeleted = [each for each in removed if each not in deleted]
-        self._stop(undeleted, deletes_remote=False)
+        removed_partitions = [
+            partition for name in changes.removed if (partition := self._remove(name)) is not None
+        ]
+        deleted_partitions = [each for each in removed_partitions if each.topic_id not in image.topics_by_id]
+        other_partitions = [each for each in removed_partitions if each.topic_id in image.topics_by_id]
+        self._stop(deleted_partitions, deletes_remote=True)
+        self._stop(other_partitions, deletes_remote=False)
         # If this node has the only replica, on a failed disk, only this node can delete the remote data.
-        local_partitions = (each for each in undeleted if self._is_placed_here(each, image))
+        local_partitions = (each for each in other_partitions if self._is_placed_here(each, image))
         self._untiered.update((each.topic_partition, each) for each in local_partitions)
         self._assign((*changes.leaders, *changes.followers))
 
@@ -91,37 +95,40 @@ class RemoteRoles:
         local_partitions = list(self._replicas.partitions_of_topic(topic))
         for partition in local_partitions:
             if not partition.log.remote_log_enabled:
-                known = self._remove(partition.topic_partition)
-                if known is not None:
-                    self._stop([known], deletes_remote=_is_disabled(partition))
+                former_partition = self._remove(partition.topic_partition)
+                if former_partition is not None:
+                    self._stop([former_partition], deletes_remote=_is_disabled(partition))
         self._assign(each for each in local_partitions if each.topic_partition not in self._tiered)
 
     def _cancel_deletion_if_tiered(self, topic: str, image: MetadataImage) -> None:
         """Cancel pending deletions of a topic that is tiered again, also of partitions on other nodes."""
-        found = image.topics_by_name.get(topic)
-        removing = [each for each in self._manager.removing if found and each.topic_id == found.id]
-        if removing and _is_tiering_enabled(topic, image):
-            self._manager.keep_partitions(removing)
+        topic_image = image.topics_by_name.get(topic)
+        if topic_image is None or not _is_tiering_enabled(topic, image):
+            return
+        partitions = [each for each in self._manager.partitions_to_remove if each.topic_id == topic_image.id]
+        if partitions:
+            self._manager.keep_partitions(partitions)
 
     def _assign(self, partitions: Iterable[Partition]) -> None:
         leaders: list[TieredReplica] = []
         followers: list[TieredReplica] = []
         for partition in partitions:
-            known = _topic_id_partition(partition)
+            topic_id_partition = _topic_id_partition(partition)
             if not partition.log.remote_log_enabled:
                 if partition.log.config.remote_storage_enable:
-                    self._untiered[partition.topic_partition] = known
+                    self._untiered[partition.topic_partition] = topic_id_partition
                 continue
             self._untiered.pop(partition.topic_partition, None)
-            self._tiered[partition.topic_partition] = known
-            replica = TieredReplica(known, partition.log, partition.leader_epoch)
+            self._tiered[partition.topic_partition] = topic_id_partition
+            replica = TieredReplica(topic_id_partition, partition.log, partition.leader_epoch)
             (followers if partition.leader is None else leaders).append(replica)
         if leaders or followers:
             self._manager.on_leadership_change(leaders, followers)
 
     def _remove(self, name: TopicPartition) -> TopicIdPartition | None:
-        untiered = self._untiered.pop(name, None)
-        return self._tiered.pop(name, untiered)
+        """Remove a partition and return it with its topic id; None if it has no remote data."""
+        untiered_partition = self._untiered.pop(name, None)
+        return self._tiered.pop(name, untiered_partition)
 
     def _is_placed_here(self, partition: TopicIdPartition, image: MetadataImage) -> bool:
         partition_image = image.topics_by_id[partition.topic_id].partitions.get(partition.partition)
@@ -135,8 +142,8 @@ class RemoteRoles:
 
 
 def _is_tiering_enabled(topic: str, image: MetadataImage) -> bool:
-    own = image.configs.get((ResourceType.TOPIC, topic), {})
-    return own.get("remote.storage.enable", "").lower() == "true"
+    topic_configs = image.configs.get((ResourceType.TOPIC, topic), {})
+    return topic_configs.get("remote.storage.enable", "").lower() == "true"
 
 
 def _topic_id_partition(partition: Partition) -> TopicIdPartition:

@@ -17,19 +17,20 @@ def log_manager_settings(config: BrokerConfig) -> RemoteLogManagerSettings:
 
     If only the older key of the follower pool's size is set, it applies (KIP-1157).
     """
-    replaced: dict[str, int] = {}
+    replacements: dict[str, int] = {}
     if _OLD_FOLLOWER_KEY in config.explicit and _FOLLOWER_KEY not in config.explicit:
-        replaced["remote_log_manager_follower_thread_pool_size"] = config.remote_log_manager_thread_pool_size
-    return projection(config, RemoteLogManagerSettings, **replaced)
+        follower_threads = config.remote_log_manager_thread_pool_size
+        replacements["remote_log_manager_follower_thread_pool_size"] = follower_threads
+    return projection(config, RemoteLogManagerSettings, **replacements)
 
 
 def storage_manager_values(config: BrokerConfig) -> dict[str, str]:
-    """Return the keys of the storage manager (`rsm.config.`), without the prefix."""
+    """Return the configs of the storage manager (`rsm.config.`) by key, without the prefix."""
     return _without_prefix(config, config.remote_log_storage_manager_impl_prefix)
 
 
 def metadata_manager_values(config: BrokerConfig) -> dict[str, str]:
-    """Return the keys of the metadata manager (`rlmm.config.`), without the prefix."""
+    """Return the configs of the metadata manager (`rlmm.config.`) by key, without the prefix."""
     return _without_prefix(config, config.remote_log_metadata_manager_impl_prefix)
 
 

@@ -1,7 +1,7 @@
 """Tiered storage of one node: storage manager, metadata manager, RemoteLogManager and reader.
 
-create      create the configured managers in a thread; nothing connects yet, so that a broker starts while
-            its object store is unreachable
+create      create the configured managers in a thread; nothing connects yet, so that a broker starts
+            while its object store is unreachable
 subscribe   apply changes of partition roles, topic configs and dynamic broker configs from now on
 start       when the listeners accept: the metadata manager reads its topic in the background (KIP-1197)
 close       end tasks, metadata, storage and index cache, each within its timeout
@@ -52,7 +52,7 @@ from tidelog.storage.disk.files import FileSystem
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,9 @@ class TieredStorage:
             try:
                 cache.load()
             except OSError as error:
-                _log.error("Cannot load the index cache %s: %s", cache.directory, error)
+                logger.error(
+                    "Cannot load the index cache %s: %s; starting with an empty cache", cache.directory, error
+                )
             return storage, cache
 
         loop = asyncio.get_running_loop()
@@ -180,15 +182,15 @@ class TieredStorage:
         A node that stops before it marks the deletion in the remote metadata leaves no record of it. If all
         nodes do so, only their log directories show the deletion. A repeated deletion has no effect.
         """
-        deleted = [
+        deleted_partitions = [
             TopicIdPartition(topic_id, *name)
             for name, topic_id in dict.fromkeys(retired_partitions)
             if topic_id not in image.topics_by_id
         ]
-        self.manager.stop_partitions(deleted, deletes_remote=True)
+        self.manager.stop_partitions(deleted_partitions, deletes_remote=True)
 
     def start(self) -> None:
-        """Start the managers; the listeners of the node accept connections now."""
+        """Start the managers, after the listeners of the node have begun to accept connections."""
         report_remote(self._ports.metrics, self.manager, self.reader, self.index_cache)
         self._ports.metrics.add_purgatories(self.access.fetches, self.access.list_offsets)
         self.metadata.start()
@@ -222,7 +224,7 @@ class TieredStorage:
         self.access.list_offsets.force_all()
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Close all parts within about twice `timeout_s`; abandon hanging requests to the object store."""
+        """Close all parts, each within `timeout_s`; abandon requests to the object store that hang."""
         self.roles.close()
         await self.manager.close(timeout_s)
         self._auxiliary_pool.close()
@@ -240,10 +242,11 @@ class TieredStorage:
         loop.run_in_executor(self._ports.executor, self.index_cache.remove_partition, partition)
 
 
-async def _close_within(timeout_s: float, work: Awaitable[object], what: str) -> None:
+async def _close_within(timeout_s: float, closing: Awaitable[object], part: str) -> None:
+    """Wait until a part is closed; log a failure or a timeout, after which its threads are abandoned."""
     try:
-        await asyncio.wait_for(work, timeout_s)
+        await asyncio.wait_for(closing, timeout_s)
     except TimeoutError:
-        _log.warning("Cannot close %s within %g s", what, timeout_s)
+        logger.warning("Cannot close %s within %g s; abandoning it", part, timeout_s)
     except Exception:
-        _log.exception("Cannot close %s", what)
+        logger.exception("Cannot close %s", part)

@@ -101,7 +101,7 @@ class RemoteLogManager:
         return self._context.copy_quota
 
     @property
-    def removing(self) -> frozenset[TopicIdPartition]:
+    def partitions_to_remove(self) -> frozenset[TopicIdPartition]:
         """The partitions whose remote data this node is deleting."""
         return self._remover.partitions
 

@@ -22,10 +22,10 @@ from tidelog.remote.tasks.replica import TieredReplica
 
 
 class RecordingManager:
-    """Writes down what it is told; `removing` is what it is asked for."""
+    """Records its calls; `partitions_to_remove` has the pending deletions."""
 
-    def __init__(self, removing: Iterable[TopicIdPartition] = ()) -> None:
-        self.removing = frozenset(removing)
+    def __init__(self, partitions_to_remove: Iterable[TopicIdPartition] = ()) -> None:
+        self.partitions_to_remove = frozenset(partitions_to_remove)
         self.kept: list[TopicIdPartition] = []
         self.stopped: list[tuple[TopicIdPartition, bool]] = []
         self.leader_partitions: list[TopicIdPartition] = []

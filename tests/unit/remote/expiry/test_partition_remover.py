@@ -88,11 +88,13 @@ async def test_a_leader_that_replays_a_finished_deletion_deletes_nothing_newer()
     sealed_segments(log, 3)
     restarted.manager.start()
     restarted.manager.on_leadership_change([replica(log)], [])
-    await eventually(lambda: PARTITION in restarted.manager.removing)
+    await eventually(lambda: PARTITION in restarted.manager.partitions_to_remove)
     restarted.metadata.store.apply(step(FINISHED))
     restarted.metadata.held_back.clear()
     restarted.metadata.on_partition_leadership_changes((PARTITION,), ())
-    await eventually(lambda: not restarted.manager.removing and log.remote_border.is_remote_log_known)
+    await eventually(
+        lambda: not restarted.manager.partitions_to_remove and log.remote_border.is_remote_log_known
+    )
     assert len(restarted.finished()) == 3
     assert len(restarted.tier.copies) == 3
     await restarted.close()
@@ -129,7 +131,7 @@ async def test_a_deletion_taken_over_spares_segments_written_after_it_ended() ->
     log.update_config(TIERED)
     await eventually(lambda: not leading.metadata.partition_deletions() and len(leading.finished()) == 3)
     door.set()
-    await eventually(lambda: not helping.manager.removing)
+    await eventually(lambda: not helping.manager.partitions_to_remove)
     assert len(leading.finished()) == 3
     assert len(leading.tier.copies) == 3
     await leading.close()
@@ -145,10 +147,10 @@ async def test_a_pending_deletion_ends_when_the_topic_is_tiered_again_elsewhere(
     await eventually(lambda: len(site.finished()) == 2)
     site.metadata.failure = RemoteMetadataError("the metadata topic is unavailable")
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
-    assert site.manager.removing == {PARTITION}
+    assert site.manager.partitions_to_remove == {PARTITION}
     # The deletion has not begun when the partition is tiered again elsewhere; its leader continues copying.
     site.manager.keep_partitions([PARTITION])
-    await eventually(lambda: not site.manager.removing)
+    await eventually(lambda: not site.manager.partitions_to_remove)
     site.metadata.failure = None
     await loop_iterations(60)
     assert not site.metadata.partition_deletions()
@@ -188,7 +190,7 @@ async def test_remote_segments_stay_when_a_topic_is_tiered_again_before_its_dele
     assert copy.highest_offset_in_remote_storage == 19
     counted_on = {each.remote_log_segment_id.id for each in following.listed() if each.state == 1}
     door.set()
-    await eventually(lambda: (20, 29) in leading.finished() and not leading.manager.removing)
+    await eventually(lambda: (20, 29) in leading.finished() and not leading.manager.partitions_to_remove)
     assert counted_on <= set(leading.tier.copies)
     assert not leading.metadata.partition_deletions()
     await following.close()
@@ -206,7 +208,7 @@ async def test_a_node_without_contact_to_the_controller_starts_no_deletion() -> 
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     await remains(lambda: len(site.finished()) == 2 and not site.metadata.partition_deletions(), 0.1)
     site.is_confirmed = True
-    await eventually(lambda: not site.tier.copies and not site.manager.removing)
+    await eventually(lambda: not site.tier.copies and not site.manager.partitions_to_remove)
     await site.close()
 
 
@@ -223,8 +225,8 @@ async def test_a_topic_tiered_and_untiered_at_once_loses_its_remote_segments(lea
     here = [replica(log, epoch=1)]
     site.manager.on_leadership_change(*((here, []) if leads else ([], here)))
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
-    assert site.manager.removing == {PARTITION}
-    await eventually(lambda: not site.tier.copies and not site.manager.removing)
+    assert site.manager.partitions_to_remove == {PARTITION}
+    await eventually(lambda: not site.tier.copies and not site.manager.partitions_to_remove)
     await site.close()
 
 
@@ -246,6 +248,6 @@ async def test_deletion_of_a_topic_continues_past_segments_that_cannot_be_delete
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     await eventually(lambda: site.tier.copies.keys() == locked)
     locked.clear()
-    await eventually(lambda: not site.manager.removing)
+    await eventually(lambda: not site.manager.partitions_to_remove)
     assert not site.tier.copies
     await site.close()

@@ -174,10 +174,10 @@ async def test_a_topic_deleted_during_a_copy_leaves_no_objects() -> None:
     site.manager.on_leadership_change([replica(log)], [])
     await eventually(entered.is_set)
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
-    assert site.manager.removing == {PARTITION}
+    assert site.manager.partitions_to_remove == {PARTITION}
     assert not site.manager.is_assigned(PARTITION)
     door.set()
-    await eventually(lambda: not site.manager.removing)
+    await eventually(lambda: not site.manager.partitions_to_remove)
     assert site.tier.copies == {}
     states = [event.state for event in site.events.events if isinstance(event, RemotePartitionDeleteMetadata)]
     assert states == list(RemotePartitionDeleteState)
@@ -210,7 +210,7 @@ async def test_a_recreated_topic_keeps_its_own_segments() -> None:
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     new_log = site.log(2, directory="/data/again/events-0")
     site.manager.on_leadership_change([replica(new_log, 0, again)], [])
-    await eventually(lambda: not site.manager.removing and len(site.finished(again)) == 2)
+    await eventually(lambda: not site.manager.partitions_to_remove and len(site.finished(again)) == 2)
     assert len(site.tier.copies) == 2
     await site.close()
 
@@ -247,7 +247,7 @@ async def test_an_interrupted_deletion_is_resumed_by_the_node_that_began_it() ->
         restarted.metadata.on_record(event)
     restarted.clock.now_ms += 1_000_000
     restarted.manager.start()
-    await eventually(lambda: not restarted.tier.copies and not restarted.manager.removing)
+    await eventually(lambda: not restarted.tier.copies and not restarted.manager.partitions_to_remove)
     assert restarted.metadata.partition_deletions() == []
     await restarted.close()
 
@@ -262,7 +262,7 @@ async def test_a_deletion_of_another_node_is_not_taken_over_at_once() -> None:
     site.manager.start()
     await asyncio.sleep(0)
     await eventually(lambda: site.metadata.partition_deletions() == [mark])
-    assert site.manager.removing == frozenset()
+    assert site.manager.partitions_to_remove == frozenset()
     site.clock.now_ms += 2 * QUICK.remote_log_manager_task_interval_ms
     await eventually(lambda: site.metadata.partition_deletions() == [])
     await site.close()
@@ -279,7 +279,7 @@ async def test_a_follower_deletes_a_topic_when_the_leader_did_not() -> None:
     await eventually(lambda: len(leading.finished()) == 2)
     await leading.close()  # the leader is stopped when the topic is deleted
     following.manager.stop_partitions([PARTITION], deletes_remote=True)
-    await eventually(lambda: not following.manager.removing)
+    await eventually(lambda: not following.manager.partitions_to_remove)
     assert following.tier.copies == {}
     await following.close()
 
@@ -302,7 +302,7 @@ async def test_disabling_and_enabling_remote_storage_starts_from_an_empty_tier()
     sealed_segments(log, 1)
     site.manager.on_leadership_change([replica(log)], [])
     site.tier.faults.clear()
-    await eventually(lambda: site.finished() == [(30, 39)] and not site.manager.removing)
+    await eventually(lambda: site.finished() == [(30, 39)] and not site.manager.partitions_to_remove)
     assert len(site.tier.copies) == 1
     await site.close()
 
