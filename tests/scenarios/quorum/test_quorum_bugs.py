@@ -28,7 +28,7 @@ def test_kip_996_an_isolated_voter_does_not_raise_the_epoch() -> None:
 
 
 def test_kip_996_followers_with_a_live_leader_refuse_pre_votes() -> None:
-    holds("pre_vote", Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_HEARD)
+    holds("pre_vote", Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_ALIVE)
 
 
 def test_kafka_15489_a_leader_without_fetches_of_a_majority_resigns() -> None:

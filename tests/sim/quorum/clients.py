@@ -1,4 +1,4 @@
-"""Users of the quorum: clients that append, and an operator who changes voters."""
+"""Users of the quorum: a client that appends records, and an operator that changes the voters."""
 
 from __future__ import annotations
 
@@ -23,62 +23,62 @@ if TYPE_CHECKING:
 class Appender:
     """Appends numbered records at every node that believes to be leader."""
 
-    def __init__(self, world: SimulatedCluster) -> None:
-        self.world = world
-        self.appended = 0
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.append_count = 0
         self._schedule()
 
     def _schedule(self) -> None:
-        every = self.world.swarm.append_every
-        self.world.at(self.world.now + 1 + self.world.random.randrange(2 * every), self._append)
+        every = self.cluster.swarm.append_every
+        self.cluster.at(self.cluster.now + 1 + self.cluster.random.randrange(2 * every), self._append)
 
     def _append(self) -> None:
-        for node in self.world.leaders():
-            count = self.world.random.choice((1, 1, 1, 2, 5))
-            node.append([b"record-%d" % (self.appended + each) for each in range(count)])
-            self.appended += count
+        for node in self.cluster.leaders():
+            count = self.cluster.random.choice((1, 1, 1, 2, 5))
+            node.append([b"record-%d" % (self.append_count + each) for each in range(count)])
+            self.append_count += count
         self._schedule()
 
 
 class Operator:
-    """Changes the voter set at times, also twice at once, but always leaves a possible majority."""
+    """Changes the voter set at random times, sometimes twice at once; a majority always stays possible."""
 
-    def __init__(self, world: SimulatedCluster) -> None:
-        self.world = world
-        self.stopped = False
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self.cluster = cluster
+        self.is_stopped = False
         self.answers: list[int] = []
-        world.client_answers = self._answered
-        if world.swarm.voter_change_every:
+        cluster.client_answers = self._on_response
+        if cluster.swarm.voter_change_every:
             self._schedule()
 
     def _schedule(self) -> None:
-        every = self.world.swarm.voter_change_every
-        self.world.at(self.world.now + 1 + int(self.world.random.expovariate(1 / every)), self._change)
+        every = self.cluster.swarm.voter_change_every
+        self.cluster.at(self.cluster.now + 1 + int(self.cluster.random.expovariate(1 / every)), self._change)
 
     def _change(self) -> None:
-        if self.stopped:
+        if self.is_stopped:
             return
         self._schedule()
-        world, random = self.world, self.world.random
-        leaders = [node for node in world.leaders() if not node.paused]
+        cluster, random = self.cluster, self.cluster.random
+        leaders = [node for node in cluster.leaders() if not node.is_paused]
         if not leaders:
             return
         leader = random.choice(leaders)
-        if not world.is_dynamic:
+        if not cluster.is_dynamic:
             assert leader.quorum is not None
             leader.handle(UpgradeVoters(leader.quorum.epoch, []))
             return
         for _ in range(random.choice((1, 1, 1, 2))):
             assert leader.quorum is not None
             voters = leader.quorum.voters
-            ids = list(world.nodes)
-            node = world.nodes[random.choice(ids)]
-            here = voters.by_id.get(node.id)
-            if here is None:
-                self._propose(leader, voters.with_voter(world.voter(node.disk)), self._add(node))
-            elif here.key.directory_id != node.disk.directory_id or random.random() < 0.6:
+            ids = list(cluster.nodes)
+            node = cluster.nodes[random.choice(ids)]
+            voter = voters.by_id.get(node.id)
+            if voter is None:
+                self._propose(leader, voters.with_voter(cluster.voter(node.disk)), self._add(node))
+            elif voter.key.directory_id != node.disk.directory_id or random.random() < 0.6:
                 request = RemoveRaftVoterRequest(
-                    cluster_id=CLUSTER_ID, voter_id=node.id, voter_directory_id=here.key.wire_directory_id
+                    cluster_id=CLUSTER_ID, voter_id=node.id, voter_directory_id=voter.key.wire_directory_id
                 )
                 self._propose(leader, voters.without(node.id), request)
             else:
@@ -86,16 +86,16 @@ class Operator:
 
     def _propose(self, leader: SimNode, voters: VoterSet, request: ApiMessage) -> None:
         """Request a change if every possible result leaves a majority of live disks."""
-        world = self.world
+        cluster = self.cluster
         if not len(voters) or any(
-            not live_majority(world, each) for each in (voters, *possible_voter_sets(world))
+            not live_majority(cluster, each) for each in (voters, *possible_voter_sets(cluster))
         ):
             return
-        world.proposed_voter_sets = [*world.proposed_voter_sets[-3:], voters]
+        cluster.proposed_voter_sets = [*cluster.proposed_voter_sets[-3:], voters]
         source = Request(CLIENT, 0, 0, leader.id, request)
         leader.handle(RequestReceived(source, request))
 
-    def _answered(self, request: Request, message: Any) -> None:
+    def _on_response(self, request: Request, message: Any) -> None:
         self.answers.append(message.error_code)
 
     def _add(self, node: SimNode) -> ApiMessage:
@@ -106,9 +106,9 @@ class Operator:
             voter_directory_id=node.disk.directory_id,
             listeners=tuple(
                 Listener(name=each.listener_name, host=each.host, port=each.port)
-                for each in self.world.voter(node.disk).endpoints
+                for each in self.cluster.voter(node.disk).endpoints
             ),
-            ack_when_committed=self.world.random.random() < 0.7,
+            ack_when_committed=self.cluster.random.random() < 0.7,
         )
 
     def _update(self, leader: SimNode, node: SimNode) -> ApiMessage:
@@ -120,7 +120,7 @@ class Operator:
             voter_directory_id=node.disk.directory_id,
             listeners=tuple(
                 UpdatedListener(name=each.listener_name, host=each.host, port=each.port)
-                for each in self.world.voter(node.disk).endpoints
+                for each in self.cluster.voter(node.disk).endpoints
             ),
             k_raft_version_feature=KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
         )

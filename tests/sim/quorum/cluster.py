@@ -1,7 +1,7 @@
 """A cluster on virtual time: nodes, network, disks, one event queue, one source of randomness.
 
-Everything that happens is an entry of `_queue`, ordered by time and then by when it was put there. So a seed
-and the code say everything; `trace` is a checksum over what happened, to compare two runs.
+Every event is an entry of `_queue`, ordered by time and then by the order of insertion. A run therefore
+depends only on its seed and the code. `trace` is a checksum of all events, to compare two runs.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tests.sim.quorum.identity import CLUSTER_ID, endpoints_of
 from tests.sim.quorum.invariants import (
     AFTER_EVERY_STEP,
     History,
-    a_vote_is_given_once,
     leaders_load_no_snapshot,
+    votes_are_given_once,
 )
 from tests.sim.quorum.ledger import Ledger
 from tests.sim.quorum.memory_log import MemoryLog
@@ -49,23 +49,23 @@ class SimulatedCluster:
         seed: int,
         swarm: Swarm,
         disabled: frozenset[Safeguard] = frozenset(),
-        overlooked: frozenset[str] = frozenset(),
+        ignored_invariants: frozenset[str] = frozenset(),
     ) -> None:
-        """`disabled` safeguards and `overlooked` invariants are for tests of the simulator."""
+        """Create the nodes; `disabled` and `ignored_invariants` are for tests of the simulator."""
         self.seed = seed
         self.swarm = swarm
         self.random = Random(seed)
         self.now = 1_000
         self.steps = 0
         self.disabled = disabled
-        self.overlooked = overlooked
-        self.invariants = [each for each in AFTER_EVERY_STEP if each.__name__ not in overlooked]
+        self.ignored_invariants = ignored_invariants
+        self.invariants = [each for each in AFTER_EVERY_STEP if each.__name__ not in ignored_invariants]
         self.trace = 0
         self.log: list[str] | None = None
         self.network = Network(self)
         self.ledger = Ledger()
         self.history = History()
-        self.elected: dict[int, tuple[int, int]] = {}
+        self.elections: dict[int, tuple[int, int]] = {}
         self.disks: dict[tuple[int, UUID], Disk] = {}
         self.proposed_voter_sets: list[VoterSet] = []
         self.client_answers: Callable[[Request, Any], None] = lambda request, message: None
@@ -134,7 +134,7 @@ class SimulatedCluster:
         return disk
 
     def format(self, disk: Disk) -> None:
-        """Return what `tidelog storage format --initial-controllers` writes."""
+        """Write to `disk` what `tidelog storage format --initial-controllers` writes."""
         disk.log.snapshots[SnapshotId(0, 0)] = snapshot_bytes(self.first_voters, 0)
 
     def voter(self, disk: Disk) -> Voter:
@@ -166,7 +166,7 @@ class SimulatedCluster:
         return Quorum(config, node.disk.log, node.disk.record, node.clock())
 
     def leaders(self) -> list[SimNode]:
-        """Return the nodes that believe to be leader, ordered by id."""
+        """Return the nodes in the leader state, ordered by id; some may have an old epoch."""
         return [
             node
             for node in self.nodes.values()
@@ -182,8 +182,8 @@ class SimulatedCluster:
         voters = ledger.voters_before(offset)
         log.add_snapshot(snapshot_id, snapshot_bytes(voters, ledger.digest_before(offset)))
         if self.drop_log_at_snapshots or self.random.random() < 0.7:
-            known = [each for each in log.snapshots if each.end_offset > log.start_offset]
-            log.delete_before(self.random.choice(known))
+            later_snapshots = [each for each in log.snapshots if each.end_offset > log.start_offset]
+            log.delete_before(self.random.choice(later_snapshots))
 
     def persist_delay(self) -> int:
         """Return the duration of a disk write."""
@@ -221,7 +221,7 @@ class SimulatedCluster:
 
     # Observations
 
-    def stepped(self, node: SimNode, event: Event | None, effects: list[Effect]) -> None:
+    def on_step(self, node: SimNode, event: Event | None, effects: list[Effect]) -> None:
         """Record the events of a step and check all invariants."""
         quorum = node.quorum
         assert quorum is not None
@@ -236,34 +236,35 @@ class SimulatedCluster:
             self.log.append(f"{mark}\n    {event}" + "".join(f"\n    -> {effect}" for effect in effects))
         if type(event) is RequestReceived and isinstance(event.message, FetchRequest | FetchSnapshotRequest):
             assert isinstance(event.source, Request)
-            self.history.heard.setdefault(node.id, {})[event.source.sender] = self.now
+            self.history.fetch_times_ms.setdefault(node.id, {})[event.source.sender] = self.now
         for invariant in self.invariants:
             invariant(self, node)
         leaders_load_no_snapshot(self, node, effects)
 
-    def asked(self, node: SimNode, effect: Send) -> None:
+    def on_request(self, node: SimNode, effect: Send) -> None:
         """Record a request: a candidate that requests votes has voted for itself."""
         message = effect.message
         if isinstance(message, VoteRequest):
-            asked = message.topics[0].partitions[0]
-            if not asked.pre_vote:
+            vote_request = message.topics[0].partitions[0]
+            if not vote_request.pre_vote:
                 me = ReplicaKey(node.id, node.disk.directory_id)
-                a_vote_is_given_once(self, me, asked.replica_epoch, (node.id, node.disk.directory_id))
+                votes_are_given_once(self, me, vote_request.replica_epoch, (node.id, node.disk.directory_id))
 
-    def responded(self, node: SimNode, effect: Respond) -> None:
+    def on_response(self, node: SimNode, effect: Respond) -> None:
         """Record votes in a response and send it."""
         request, message = effect.source, effect.message
         assert isinstance(request, Request)
-        request.answers += 1
-        if request.answers > 1:
+        request.response_count += 1
+        if request.response_count > 1:
             raise Violation("requests_are_answered_once", f"node {node.id}: {request}")
         if request.sender < 0:
             self.client_answers(request, message)
             return
         if isinstance(message, VoteResponse) and isinstance(request.message, VoteRequest) and message.topics:
-            asked, told = request.message.topics[0].partitions[0], message.topics[0].partitions[0]
-            if told.vote_granted and not asked.pre_vote:
+            vote_request = request.message.topics[0].partitions[0]
+            vote_result = message.topics[0].partitions[0]
+            if vote_result.vote_granted and not vote_request.pre_vote:
                 voter = ReplicaKey(node.id, node.disk.directory_id)
-                candidate = (asked.replica_id, asked.replica_directory_id)
-                a_vote_is_given_once(self, voter, asked.replica_epoch, candidate)
+                candidate = (vote_request.replica_id, vote_request.replica_directory_id)
+                votes_are_given_once(self, voter, vote_request.replica_epoch, candidate)
         self.network.respond(request, message)

@@ -6,7 +6,7 @@ from tidelog.cluster.quorum.voter_set import Endpoint
 
 CLUSTER_ID = "simulated-cluster-id-1"
 CLIENT = -1
-"""Stands for the sender of what does not come from a node."""
+"""The sender id of requests of clients and operators."""
 FIRST_PORT = 9000
 
 

@@ -1,7 +1,7 @@
-"""What the cluster has promised: the entries that were committed, and the records that were acknowledged.
+"""The promises of the cluster: committed entries and acknowledged records.
 
-The ledger grows when a node's high watermark passes entries that nobody committed before, and everything
-that any node commits later is compared with it.
+The first node whose high watermark passes an entry adds it to the ledger. The entries that other nodes commit
+later are compared with it.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ class Ledger:
         """Check that a loaded snapshot contains committed data."""
         data = node.disk.log.snapshots[snapshot_id]
         expected = self.digest_before(snapshot_id.end_offset), self.epoch_before(snapshot_id.end_offset)
-        found = digest_of(data), snapshot_id.epoch
-        if expected != found:
+        actual = digest_of(data), snapshot_id.epoch
+        if expected != actual:
             raise Violation(
                 "snapshots_hold_committed_data",
-                f"node {node.id} loads {snapshot_id}: {found}, not {expected}",
+                f"node {node.id} loads {snapshot_id}: {actual}, not {expected}",
             )

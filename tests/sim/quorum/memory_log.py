@@ -1,8 +1,8 @@
 """The metadata log in memory, on a disk that loses unsynced changes.
 
-`batches` is what the process sees. `_journal` lists the changes since the last sync, oldest first, so that a
-power cut undoes the newest of them: a seeded prefix of the changes survives. Snapshots are whole files that
-are renamed into place, so they are there or not.
+`batches` are the contents as the process reads them. `_journal` has the changes since the last sync, oldest
+first. A power cut undoes the newest of them, so that a prefix of the changes survives. Snapshots are renamed
+into place when they are complete, so a snapshot either exists completely or not at all.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def split(data: bytes) -> list[StoredBatch]:
 
 
 class MemoryLog:
-    """`tidelog.cluster.quorum.log.RaftLog`; it belongs to one disk and survives the processes that use it."""
+    """Implements `tidelog.cluster.quorum.log.RaftLog`; the log of a disk, which survives processes."""
 
     def __init__(self) -> None:
         self.start_offset = 0
@@ -151,7 +151,7 @@ class MemoryLog:
         if position == 0:
             self._incoming = {snapshot_id: bytearray()}
         incoming = self._incoming[snapshot_id]
-        assert position == len(incoming), f"chunk at {position}, {len(incoming)} bytes are there"
+        assert position == len(incoming), f"chunk at {position} after {len(incoming)} bytes"
         incoming += chunk
 
     def finish_snapshot(self, snapshot_id: SnapshotId) -> bool:

@@ -1,4 +1,4 @@
-"""The bytes that the simulator itself writes and looks into: snapshots and voter sets."""
+"""Snapshots and voter sets that the simulator itself encodes and decodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIGEST = b"digest "
 
 
 def snapshot_bytes(voters: VoterSet | None, digest: int) -> bytes:
-    """A snapshot: header, voters of a dynamic quorum, one record for the state, footer."""
+    """Return a snapshot: header, voters of a dynamic quorum, one record for the state, footer."""
     version = 0 if voters is None else 1
     head = snapshot_header_batch(
         last_contained_log_timestamp=0,
@@ -32,7 +32,7 @@ def snapshot_bytes(voters: VoterSet | None, digest: int) -> bytes:
 
 
 def digest_of(snapshot: bytes) -> int:
-    """What `snapshot_bytes` was given."""
+    """Return the digest in a snapshot of `snapshot_bytes`."""
     for position, header in iterate_headers(snapshot):
         if not header.is_control:
             value = read_records(snapshot, position, header)[0].value
@@ -42,9 +42,9 @@ def digest_of(snapshot: bytes) -> int:
 
 
 def voters_in(batches: bytes) -> VoterSet | None:
-    """The last voter set that stands in the control batches among `batches`."""
-    found: VoterSet | None = None
+    """Return the last voter set in the control batches of `batches`; None if there is none."""
+    voters: VoterSet | None = None
     for _, message in control_messages(batches):
         if isinstance(message, VotersRecord):
-            found = VoterSet.from_record(message)
-    return found
+            voters = VoterSet.from_record(message)
+    return voters

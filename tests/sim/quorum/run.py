@@ -22,12 +22,12 @@ from tests.sim.quorum.violation import Violation
 from tidelog.cluster.quorum.follower import CommittedRecordsLost
 
 CHUNK = 50
-"""Seeds that a process takes at a time."""
+"""The number of seeds that a process runs at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one seed came to."""
+    """The result of one seed; equal for equal seeds."""
 
     seed: int
     trace: int
@@ -41,50 +41,58 @@ def run_seed(
     seed: int,
     swarm: Swarm | None = None,
     disabled: frozenset[Safeguard] = frozenset(),
-    overlooked: frozenset[str] = frozenset(),
+    ignored_invariants: frozenset[str] = frozenset(),
     *,
     log: bool = False,
 ) -> Outcome:
-    """One run: all faults, then none, and then everybody has to agree. Raises Violation."""
-    world = SimulatedCluster(seed, swarm or swarm_of(seed), disabled, overlooked)
+    """Run one seed: first with faults, then without, until all nodes agree. Raises Violation."""
+    cluster = SimulatedCluster(seed, swarm or swarm_of(seed), disabled, ignored_invariants)
     if log:
-        world.log = []
+        cluster.log = []
     try:
-        return _run(world)
+        return _run(cluster)
     except CommittedRecordsLost as lost:
         raise Violation("no_leader_lacks_committed_records", str(lost)) from lost
     finally:
-        if world.log is not None:
-            print("\n".join(world.log))
+        if cluster.log is not None:
+            print("\n".join(cluster.log))
 
 
-def _run(world: SimulatedCluster) -> Outcome:
-    world.start()
-    faults, appender, operator = Faults(world), Appender(world), Operator(world)
-    world.run_until(world.now + world.swarm.safety_ms)
+def _run(cluster: SimulatedCluster) -> Outcome:
+    cluster.start()
+    faults, appender, operator = Faults(cluster), Appender(cluster), Operator(cluster)
+    cluster.run_until(cluster.now + cluster.swarm.safety_ms)
     faults.stop()
-    operator.stopped = True
-    healed_at = world.now
-    if not world.run_until(healed_at + world.swarm.liveness_ms, lambda: _one_leads(world)):
-        raise Violation("the_quorum_recovers", f"no stable leader: {_describe(world)}")
-    appended, acknowledged = appender.appended, world.ledger.acknowledged
-    target = world.ledger.end_offset + 5
+    operator.is_stopped = True
+    healed_at = cluster.now
+    if not cluster.run_until(healed_at + cluster.swarm.liveness_ms, lambda: _one_leads(cluster)):
+        raise Violation("the_quorum_recovers", f"no stable leader: {_describe(cluster)}")
+    append_count, acknowledged = appender.append_count, cluster.ledger.acknowledged
+    target = cluster.ledger.end_offset + 5
     wanted = acknowledged + 3
-    if not world.run_until(healed_at + world.swarm.liveness_ms, lambda: _all_reached(world, target, wanted)):
+    if not cluster.run_until(
+        healed_at + cluster.swarm.liveness_ms, lambda: _all_reached(cluster, target, wanted)
+    ):
         raise Violation(
             "the_quorum_recovers",
-            f"not all reach {target}: {_describe(world)}, appended {appended}, acknowledged {acknowledged}",
+            f"not all nodes reach {target}: {_describe(cluster)}, "
+            f"appended {append_count}, acknowledged {acknowledged}",
         )
-    for node in world.nodes.values():
+    for node in cluster.nodes.values():
         assert node.quorum is not None and node.quorum.describe(node.clock()) is not None
-    epochs = max(node.quorum.epoch for node in world.nodes.values() if node.quorum is not None)
+    epochs = max(node.quorum.epoch for node in cluster.nodes.values() if node.quorum is not None)
     return Outcome(
-        world.seed, world.trace, world.steps, epochs, world.ledger.acknowledged, world.now - healed_at
+        cluster.seed,
+        cluster.trace,
+        cluster.steps,
+        epochs,
+        cluster.ledger.acknowledged,
+        cluster.now - healed_at,
     )
 
 
-def _one_leads(world: SimulatedCluster) -> bool:
-    leaders = world.leaders()
+def _one_leads(cluster: SimulatedCluster) -> bool:
+    leaders = cluster.leaders()
     if len(leaders) != 1:
         return False
     leader = leaders[0].quorum
@@ -92,21 +100,21 @@ def _one_leads(world: SimulatedCluster) -> bool:
     return all(
         node.quorum is not None
         and (node.quorum.epoch, node.quorum.leader_id) == (leader.epoch, leaders[0].id)
-        for node in world.nodes.values()
+        for node in cluster.nodes.values()
     )
 
 
-def _all_reached(world: SimulatedCluster, target: int, acknowledged: int) -> bool:
-    """Every node has committed up to `target`, and so many records are acknowledged.
+def _all_reached(cluster: SimulatedCluster, target: int, acknowledged: int) -> bool:
+    """Return whether all nodes have committed up to `target`, and enough records are acknowledged.
 
-    That all nodes have the same is seen to after every step.
+    The invariants after every step check that the nodes have equal entries.
     """
-    return world.ledger.acknowledged >= acknowledged and all(
-        node.disk.log.high_watermark >= target for node in world.nodes.values()
+    return cluster.ledger.acknowledged >= acknowledged and all(
+        node.disk.log.high_watermark >= target for node in cluster.nodes.values()
     )
 
 
-def _describe(world: SimulatedCluster) -> str:
+def _describe(cluster: SimulatedCluster) -> str:
     def of(node: SimNode) -> str:
         log, quorum = node.disk.log, node.quorum
         offsets = f"log {log.start_offset}-{log.high_watermark}-{log.end_offset}"
@@ -118,16 +126,16 @@ def _describe(world: SimulatedCluster) -> str:
             f"{offsets}, voters {voters}"
         )
 
-    return "; ".join(of(node) for node in world.nodes.values())
+    return "; ".join(of(node) for node in cluster.nodes.values())
 
 
 def replay_command(seed: int) -> str:
-    """How a failed seed is run again."""
+    """Return the command that replays a failed seed."""
     return f"python -m tests.sim.quorum.run {seed} --log"
 
 
 def check_seed(seed: int) -> Outcome:
-    """Run a seed; one in a hundred twice, to see that it runs the same. The failure says how to replay it."""
+    """Run a seed, and one in a hundred twice to check that runs are equal; the failure has the command."""
     try:
         outcome = run_seed(seed)
         if seed % 100 == 0 and run_seed(seed) != outcome:
@@ -138,7 +146,7 @@ def check_seed(seed: int) -> Outcome:
 
 
 def run_chunk(seeds: Sequence[int]) -> list[Outcome | str]:
-    """Run seeds; those that fail are reported as text."""
+    """Run seeds and return their outcomes; the outcome of a failed seed is its message."""
     results: list[Outcome | str] = []
     for seed in seeds:
         try:
@@ -149,13 +157,13 @@ def run_chunk(seeds: Sequence[int]) -> list[Outcome | str]:
 
 
 def chunks(first: int, count: int) -> Iterator[range]:
-    """`count` seeds from `first` on, in portions."""
+    """Yield `count` seeds from `first` on in chunks."""
     for start in range(first, first + count, CHUNK):
         yield range(start, min(start + CHUNK, first + count))
 
 
 def main() -> int:
-    """The command line."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seed", nargs="?", type=int, help="replay this seed")
     parser.add_argument("--log", action="store_true", help="print every event and effect of the replay")

@@ -1,4 +1,4 @@
-"""The rules of the quorum that simulations leave out one at a time, to see that each of them is needed."""
+"""The rules of the quorum that simulations remove one at a time, to show that each of them is needed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tidelog.protocol.ids import Offset
 
 @unique
 class Safeguard(Enum):
-    """One rule each; the value says what it demands."""
+    """The rules; each value states the rule."""
 
-    PRE_VOTE = "a voter asks for pre-votes before it raises the epoch (KIP-996)"
-    PRE_VOTE_REJECTED_WHILE_LEADER_IS_HEARD = "a follower of a live leader grants no pre-vote (KIP-996)"
+    PRE_VOTE = "a voter requests pre-votes before it raises the epoch (KIP-996)"
+    PRE_VOTE_REJECTED_WHILE_LEADER_IS_ALIVE = "a follower of a live leader grants no pre-vote (KIP-996)"
     CHECK_QUORUM = "a leader that a majority has not fetched from resigns (KAFKA-15489)"
     VOTE_DURABLE_BEFORE_ANSWER = "epoch and vote are durable before a message depends on them"
     LOG_FLUSHED_BEFORE_ACKNOWLEDGE = "records are durable before a replica counts for them"
@@ -95,14 +95,14 @@ class _WithSeveralVotes(QuorumRules):
 
 
 class _WithAnyDirectory(QuorumRules):
-    def is_same_directory(self, known: UUID | None, other: UUID | None) -> bool:
+    def is_same_directory(self, expected: UUID | None, other: UUID | None) -> bool:
         return True
 
 
 NO_TICKET = -1
 _ABLATIONS: dict[Safeguard, type[QuorumRules]] = {
     Safeguard.PRE_VOTE: _WithoutPreVote,
-    Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_HEARD: _WithPreVotesForAll,
+    Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_ALIVE: _WithPreVotesForAll,
     Safeguard.CHECK_QUORUM: _WithoutCheckQuorum,
     Safeguard.VOTE_DURABLE_BEFORE_ANSWER: _WithoutDurableVote,
     Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE: _WithoutFlush,

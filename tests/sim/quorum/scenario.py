@@ -1,29 +1,33 @@
-"""Runs scenarios: text files that say who does what, and in which state the nodes then are.
+"""Runs scenarios of the quorum: text files with actions and the expected states of the nodes.
 
 Nodes are numbers. A line is one of:
 
-    # why                                a comment
-    cluster 3 voters 1 observer static   first; or `dynamic`: voters stand in the log; `... snapshot every 5`
+    # text                               a comment
+    cluster 3 voters 1 observer static   the first line; or `dynamic`: the log has the voters;
+                                         optionally `... snapshot every 5`
     start all / start 0 1
-    elect 0                              nobody else's requests for votes arrive until node 0 leads
-    for 5 s                              let time pass
-    cut 0 from 1 2 / mute 0 to 1 2       both directions, one direction
-    heal                                 all of them
-    forget 0                             the disk, of the same directory id, is empty: what was synced is lost
-    until 0 halts                        the process ends by itself, for it lacks trust in the leader
+    elect 0                              only the vote requests of node 0 are delivered until it is the leader
+    for 5 s                              advance the time
+    cut 0 from 1 2 / mute 0 to 1 2       drop messages in both directions, in one direction
+    heal                                 deliver all messages again
+    forget 0                             the disk loses all data, also synced data, and keeps its directory id
+    until 0 halts                        advance the time until the process stops because the leader lacks
+                                         committed records
     crash 0 / power off 0 / wipe 0 / pause 0 / resume 0 / resign 0
-    append 3 at 0                        three batches of one record
-    add 3 at 0 / remove 2 at 0           an operator asks node 0 to change the voters ...
-    upgrade at 0                         an operator has node 0 write the static voters to the log
-    answered NONE                        ... the answer to the oldest request; `nothing`: there is none yet
-    ask 1 for a vote for 0 in epoch 7 with log 4 of epoch 2   or `a pre-vote`, `for 0 with another disk` ...
-    answered granted / answered refused                       ... a request that nobody sent
-    until 0 LEADER epoch 2               let time pass until the node is in that state
-    > 0 LEADER epoch 2                   now it is; what is not said is not looked at; `all` for every node
+    append 3 at 0                        append three batches of one record
+    add 3 at 0 / remove 2 at 0           send node 0 a request of an operator to change the voters
+    upgrade at 0                         let node 0 write the static voters to the log
+    ask 1 for a vote for 0 in epoch 7 with log 4 of epoch 2
+                                         send node 1 a vote request; also `a pre-vote`, or
+                                         `for 0 with another disk`
+    answered NONE                        expect this error code in the oldest response; `nothing`: no response
+    answered granted / answered refused  expect this vote in the oldest response
+    until 0 LEADER epoch 2               advance the time until the node is in this state
+    > 0 LEADER epoch 2                   expect this state now; `all` is every node
 
-After the number stand, in any order: a state (LEADER ...), `epoch 2`, `of 1` (its leader, or `none`),
-`log 0-4-5` (start, high watermark, end), `voters 0,1,2`, `stopped`. Time is virtual, latency is 1 ms, and a
-disk takes 1 ms at most.
+A state has any of these parts, in any order: the name of the state (LEADER ...), `epoch 2`, `of 1` (the
+leader, or `none`), `log 0-4-5` (start, high watermark, end), `voters 0,1,2`, `stopped`. Other parts are not
+checked. Time is virtual, the latency is 1 ms, and a disk write takes at most 1 ms.
 """
 
 from __future__ import annotations
@@ -53,17 +57,17 @@ CALM = Swarm(latency_max=1, persist_max=1, tick_late_max=1, safety_ms=0)
 
 
 class Scenario:
-    """One text, run line by line."""
+    """One scenario; its lines are run in order."""
 
     def __init__(self, text: str, disabled: frozenset[Safeguard] = frozenset()) -> None:
         self.lines = text.splitlines()
         self.disabled = disabled
-        self.world: SimulatedCluster
+        self.cluster: SimulatedCluster
         self.answers: list[ApiMessage] = []
         self.records = 0
 
     def run(self) -> None:
-        """All lines; AssertionError names the line that does not hold."""
+        """Run all lines. Raises AssertionError with the failed line and the states of all nodes."""
         for number, line in enumerate(self.lines, 1):
             line = line.split("#")[0].strip()
             if not line:
@@ -71,27 +75,29 @@ class Scenario:
             try:
                 self._do(line)
             except Exception as error:
-                raise AssertionError(f"line {number}: {line}\n{error!r}\n{self._everybody()}") from error
+                raise AssertionError(f"line {number}: {line}\n{error!r}\n{self._all_states()}") from error
 
     def _do(self, line: str) -> None:
-        for pattern, action in _VERBS:
-            found = re.fullmatch(pattern, line)
-            if found is not None:
-                action(self, *found.groups())
+        for pattern, action in _ACTIONS:
+            match = re.fullmatch(pattern, line)
+            if match is not None:
+                action(self, *match.groups())
                 return
-        raise ValueError("this line is not understood")
+        raise ValueError("no action has this form")
 
-    def _everybody(self) -> str:
-        return "\n".join(f"> {node.id} {describe(node)}" for node in self.world.nodes.values())
+    def _all_states(self) -> str:
+        return "\n".join(f"> {node.id} {describe(node)}" for node in self.cluster.nodes.values())
 
     def _nodes(self, text: str) -> list[SimNode]:
         if text == "all":
-            return list(self.world.nodes.values())
-        return [self.world.nodes[int(each)] for each in re.split(r"[ ,]+", text.strip())]
+            return list(self.cluster.nodes.values())
+        return [self.cluster.nodes[int(each)] for each in re.split(r"[ ,]+", text.strip())]
 
-    # Verbs.
+    # Actions
 
-    def cluster(self, voters: str, observers: str | None, mode: str, snapshot_records: str | None) -> None:
+    def create_cluster(
+        self, voters: str, observers: str | None, mode: str, snapshot_records: str | None
+    ) -> None:
         swarm = Swarm(
             voters=int(voters),
             observers=int(observers or 0),
@@ -101,9 +107,9 @@ class Scenario:
             persist_max=1,
             tick_late_max=1,
         )
-        self.world = SimulatedCluster(0, swarm, self.disabled)
-        self.world.drop_log_at_snapshots = True
-        self.world.client_answers = lambda request, message: self.answers.append(message)
+        self.cluster = SimulatedCluster(0, swarm, self.disabled)
+        self.cluster.drop_log_at_snapshots = True
+        self.cluster.client_answers = lambda request, message: self.answers.append(message)
 
     def start(self, nodes: str) -> None:
         for node in self._nodes(nodes):
@@ -111,12 +117,12 @@ class Scenario:
 
     def elect(self, name: str) -> None:
         (chosen,) = self._nodes(name)
-        self.world.network.may_stand = chosen.id
+        self.cluster.network.only_candidate = chosen.id
         self.until(f"{name} LEADER")
-        self.world.network.may_stand = None
+        self.cluster.network.only_candidate = None
 
     def wait(self, seconds: str) -> None:
-        self.world.run_until(self.world.now + round(float(seconds) * 1000))
+        self.cluster.run_until(self.cluster.now + round(float(seconds) * 1000))
 
     def cut(self, some: str, others: str) -> None:
         self.mute(some, others)
@@ -124,10 +130,10 @@ class Scenario:
 
     def mute(self, some: str, others: str) -> None:
         for a in self._nodes(some):
-            self.world.network.cut |= {(a.id, b.id) for b in self._nodes(others)}
+            self.cluster.network.cut_links |= {(a.id, b.id) for b in self._nodes(others)}
 
     def heal(self) -> None:
-        self.world.network.cut.clear()
+        self.cluster.network.cut_links.clear()
 
     def crash(self, nodes: str) -> None:
         for node in self._nodes(nodes):
@@ -141,7 +147,7 @@ class Scenario:
         for node in self._nodes(nodes):
             if node.quorum is not None:
                 node.stop(power_lost=True)
-            node.disk = self.world.new_disk(node.id)
+            node.disk = self.cluster.new_disk(node.id)
             node.disk.is_replacement = True
 
     def upgrade(self, name: str) -> None:
@@ -151,21 +157,22 @@ class Scenario:
 
     def forget(self, nodes: str) -> None:
         for node in self._nodes(nodes):
-            empty = self.world.new_disk(node.id)
-            del self.world.disks[node.id, empty.directory_id]
+            empty = self.cluster.new_disk(node.id)
+            del self.cluster.disks[node.id, empty.directory_id]
             empty.directory_id = node.disk.directory_id
-            node.disk = self.world.disks[node.id, empty.directory_id] = empty
-        # The quorum promises nothing when disks lie, but nobody may drop what it knows to be committed.
-        self.world.invariants = [committed_entries_are_not_truncated]
+            node.disk = self.cluster.disks[node.id, empty.directory_id] = empty
+        # The quorum guarantees nothing after the loss of synced data. Still, no node may truncate entries
+        # below its own high watermark.
+        self.cluster.invariants = [committed_entries_are_not_truncated]
 
     def halts(self, name: str) -> None:
         (node,) = self._nodes(name)
         try:
-            self.world.run_until(self.world.now + WAIT_MAX_MS)
+            self.cluster.run_until(self.cluster.now + WAIT_MAX_MS)
         except CommittedRecordsLost:
             node.stop(power_lost=False)
         else:
-            raise AssertionError(f"node {node.id} goes on")
+            raise AssertionError(f"node {node.id} has not stopped after {WAIT_MAX_MS} ms")
 
     def pause(self, nodes: str) -> None:
         for node in self._nodes(nodes):
@@ -201,10 +208,10 @@ class Scenario:
         self._request(at, request)
 
     def remove(self, name: str, at: str) -> None:
-        """The voter as the asked node knows it, whatever disk the node has now."""
-        (asked,) = self._nodes(at)
-        assert asked.quorum is not None
-        key = asked.quorum.voters.by_id[int(name)].key
+        """Remove the voter as the node `at` knows it, even if the voter has another disk now."""
+        (receiver,) = self._nodes(at)
+        assert receiver.quorum is not None
+        key = receiver.quorum.voters.by_id[int(name)].key
         request = RemoveRaftVoterRequest(
             cluster_id=CLUSTER_ID, voter_id=key.id, voter_directory_id=key.wire_directory_id
         )
@@ -213,20 +220,20 @@ class Scenario:
     def ask_for_vote(
         self, at: str, pre: str, candidate: str, disk: str | None, epoch: str, offset: str, last_epoch: str
     ) -> None:
-        (asked,) = self._nodes(at)
+        (receiver,) = self._nodes(at)
         (node,) = self._nodes(candidate)
-        directory = self.world.new_disk(node.id).directory_id if disk else node.disk.directory_id
+        directory = self.cluster.new_disk(node.id).directory_id if disk else node.disk.directory_id
         partition = RequestPartitionData(
             replica_epoch=int(epoch),
             replica_id=node.id,
             replica_directory_id=directory,
-            voter_directory_id=asked.disk.directory_id,
+            voter_directory_id=receiver.disk.directory_id,
             last_offset_epoch=int(last_epoch),
             last_offset=int(offset),
             pre_vote=bool(pre),
         )
         topic = RequestTopicData(topic_name="__cluster_metadata", partitions=(partition,))
-        self._request(at, VoteRequest(cluster_id=CLUSTER_ID, voter_id=asked.id, topics=(topic,)))
+        self._request(at, VoteRequest(cluster_id=CLUSTER_ID, voter_id=receiver.id, topics=(topic,)))
 
     def _request(self, at: str, request: ApiMessage) -> None:
         (node,) = self._nodes(at)
@@ -237,7 +244,7 @@ class Scenario:
         if expected == "nothing":
             assert not self.answers, self.answers
             return
-        self.world.run_until(self.world.now + WAIT_MAX_MS, lambda: bool(self.answers))
+        self.cluster.run_until(self.cluster.now + WAIT_MAX_MS, lambda: bool(self.answers))
         assert self.answers, "no answer"
         answer = self.answers.pop(0)
         if isinstance(answer, VoteResponse):
@@ -247,16 +254,16 @@ class Scenario:
             assert ErrorCode(answer.error_code).name == expected, answer  # type: ignore[attr-defined]
 
     def until(self, expected: str) -> None:
-        assert self.world.run_until(self.world.now + WAIT_MAX_MS, lambda: self._mismatch(expected) is None), (
-            self._mismatch(expected)
-        )
+        assert self.cluster.run_until(
+            self.cluster.now + WAIT_MAX_MS, lambda: self._mismatch(expected) is None
+        ), self._mismatch(expected)
 
     def expect(self, expected: str) -> None:
         mismatch = self._mismatch(expected)
         assert mismatch is None, mismatch
 
     def _mismatch(self, expected: str) -> str | None:
-        """What is not as the text says; None when everything is."""
+        """Return the first difference from the expected state; None if there is none."""
         name, _, rest = expected.partition(" ")
         for node in self._nodes(name):
             now = describe(node)
@@ -267,7 +274,7 @@ class Scenario:
 
 
 def describe(node: SimNode) -> str:
-    """The state of a node as scenarios write it."""
+    """Return the state of a node in the format of scenarios."""
     log, quorum = node.disk.log, node.quorum
     offsets = f"log {log.start_offset}-{log.high_watermark}-{log.end_offset}"
     if quorum is None:
@@ -282,10 +289,10 @@ def run_scenario(path: Path, disabled: frozenset[Safeguard] = frozenset()) -> No
     Scenario(path.read_text(), disabled).run()
 
 
-_VERBS: tuple[tuple[str, Callable[..., Any]], ...] = (
+_ACTIONS: tuple[tuple[str, Callable[..., Any]], ...] = (
     (
         r"cluster (\d) voters?(?: (\d) observers?)? (static|dynamic)(?: snapshot every (\d+))?",
-        Scenario.cluster,
+        Scenario.create_cluster,
     ),
     (r"start (.+)", Scenario.start),
     (r"elect (\d)", Scenario.elect),

@@ -1,7 +1,7 @@
-"""What one seed does: the shape of the cluster, how bad network and disks are, how often which fault happens.
+"""The plan of one seed: the size of the cluster, the quality of network and disks, and the rates of faults.
 
-A seed switches each kind of fault on or off and draws its rate, so that some seeds are all partitions, some
-all crashes, and a few are calm: faults that never stop hide what needs a quiet moment.
+A seed enables or disables each kind of fault and chooses its rate. Some seeds have only partitions, some only
+crashes, and a few have no faults: continuous faults can hide a bug that needs a quiet moment.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ class Voters(Enum):
 
     STATIC = "controller.quorum.voters"
     DYNAMIC = "a snapshot at offset 0 names the voters (KIP-853)"
-    UPGRADED = "static ones, which an operator has written to the log"
+    UPGRADED = "static voters, which an operator writes to the log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Swarm:
-    """The plan of one run. Times in ms; `…_every` is the mean time between two faults, 0 for never."""
+    """The plan of one run. Times are in ms; `…_every` is the mean time between two faults, 0 for never."""
 
     voters: int = 3
     observers: int = 0
@@ -33,37 +33,37 @@ class Swarm:
     drop: float = 0.0
     duplicate: float = 0.0
     late: float = 0.0
-    """Share of messages that come much later than others, up to `late_max`."""
+    """The share of messages that arrive much later than others, up to `late_max`."""
     late_max: int = 3_000
     persist_max: int = 5
     slow_persist: float = 0.0
-    """Share of fsyncs that take up to a second."""
+    """The share of fsyncs that take up to a second."""
     tick_late_max: int = 5
     append_every: int = 150
 
     partition_every: int = 0
     one_way: float = 0.3
-    """Share of partitions that cut one direction only."""
+    """The share of network partitions that drop messages in one direction only."""
     partition_max: int = 5_000
     isolate_every: int = 0
-    """One voter that does not lead is cut off for long, from all others or from the leader alone."""
+    """A follower is isolated for a long time, from all other nodes or only from the leader."""
     steady: bool = False
-    """No fault gives reason to elect anew: a leader that all voters follow must stay."""
+    """No fault justifies an election: a leader that all voters follow must stay leader."""
     crash_every: int = 0
     crash_leader: float = 0.4
-    """Share of faults of one node that hit a leader."""
+    """The share of faults of one node that affect a leader."""
     down_max: int = 3_000
     lose_unsynced: float = 0.5
-    """Share of crashes that lose power; the others only kill the process."""
+    """The share of crashes that are power failures; the others only kill the process."""
     pause_every: int = 0
     pause_max: int = 4_000
     wipe_every: int = 0
     voter_change_every: int = 0
     auto_join: bool = False
-    """Nodes that are no voters ask to become some (KIP-1186)."""
+    """Observers request to become voters (KIP-1186)."""
     resign_every: int = 0
     snapshot_records: int = 0
-    """A node makes a snapshot after so many committed records, 0 for never."""
+    """The number of committed records after which a node writes a snapshot, 0 for never."""
 
     election_timeout: int = 1_000
     fetch_timeout: int = 2_000
@@ -71,17 +71,17 @@ class Swarm:
     fetch_max_bytes: int = 1_000_000
     snapshot_chunk: int = 1_000_000
     join_steps: bool = False
-    """The shell joins the effects of all events that waited for one fsync."""
+    """A node processes all events that waited for an fsync as one step, with one fsync."""
     through_codec: bool = False
     """Every message is encoded and decoded."""
 
     def healed(self) -> Swarm:
-        """The same cluster on a good day."""
+        """Return the same plan with a reliable network and fast disks."""
         return replace(self, drop=0.0, duplicate=0.0, late=0.0, slow_persist=0.0)
 
 
 def swarm_of(seed: int) -> Swarm:
-    """The plan of `seed`."""
+    """Return the plan of `seed`."""
     random = Random(seed * 2 + 1)
 
     def often(probability: float, low: int, high: int) -> int:

@@ -55,7 +55,7 @@ class Ablation:
 
     faults: Swarm
     violated: tuple[str, ...]
-    overlooked: frozenset[str] = frozenset()
+    ignored_invariants: frozenset[str] = frozenset()
 
 
 LOST = ("committed_data_agrees", "committed_entries_are_not_truncated", "no_leader_lacks_committed_records")
@@ -63,12 +63,12 @@ ABLATIONS = {
     # An isolated voter returns with a higher epoch and ends a leader that all others follow.
     Safeguard.PRE_VOTE: Ablation(CUT_FOLLOWERS, ("steady_leaders_stay",)),
     # The same, if it was isolated only from the leader: the others elect it.
-    Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_HEARD: Ablation(CUT_FOLLOWERS, ("steady_leaders_stay",)),
+    Safeguard.PRE_VOTE_REJECTED_WHILE_LEADER_IS_ALIVE: Ablation(CUT_FOLLOWERS, ("steady_leaders_stay",)),
     # An isolated leader stays leader forever.
-    Safeguard.CHECK_QUORUM: Ablation(CUTS, ("leaders_are_heard_by_a_majority",)),
+    Safeguard.CHECK_QUORUM: Ablation(CUTS, ("leaders_get_fetches_of_a_majority",)),
     # A power failure loses the vote, and the node votes for another candidate.
     Safeguard.VOTE_DURABLE_BEFORE_ANSWER: Ablation(
-        QUICK_RESTARTS, ("a_vote_is_given_once", "one_leader_per_epoch"), frozenset(("epochs_never_go_back",))
+        QUICK_RESTARTS, ("votes_are_given_once", "one_leader_per_epoch"), frozenset(("epochs_never_go_back",))
     ),
     # Committed records are lost after a power failure of the nodes that acknowledged them.
     Safeguard.LOG_FLUSHED_BEFORE_ACKNOWLEDGE: Ablation(
@@ -81,7 +81,7 @@ ABLATIONS = {
     # A leader has two uncommitted voter sets without a common majority.
     Safeguard.ONE_VOTER_CHANGE_AT_A_TIME: Ablation(CHANGES, ("voters_change_one_at_a_time",)),
     # Two candidates get the same vote.
-    Safeguard.ONE_VOTE_PER_EPOCH: Ablation(CRASHES, ("a_vote_is_given_once", "one_leader_per_epoch")),
+    Safeguard.ONE_VOTE_PER_EPOCH: Ablation(CRASHES, ("votes_are_given_once", "one_leader_per_epoch")),
     # A voter that lost its disk counts with records that it no longer has.
     Safeguard.DIRECTORY_ID_CHECKED: Ablation(
         WIPES, ("committed_entries_are_on_a_majority", "leaders_have_a_majority_of_votes", *LOST)
@@ -101,7 +101,7 @@ def test_without_a_safeguard_the_simulator_finds_a_violation(safeguard: Safeguar
     ablation = ABLATIONS[safeguard]
     for seed in range(SEEDS):
         try:
-            run_seed(seed, ablation.faults, frozenset((safeguard,)), ablation.overlooked)
+            run_seed(seed, ablation.faults, frozenset((safeguard,)), ablation.ignored_invariants)
         except Violation as violation:
             if violation.invariant == "the_quorum_recovers":
                 continue

@@ -56,12 +56,12 @@ class QuorumRules:
         """Return whether the voter has not voted in this epoch yet."""
         return vote is None and state is not State.CANDIDATE
 
-    def is_same_directory(self, known: UUID | None, other: UUID | None) -> bool:
+    def is_same_directory(self, expected: UUID | None, other: UUID | None) -> bool:
         """Return whether two replicas of one node have the same log directory (KIP-853).
 
-        `known` is None for a voter whose directory id is not known yet; every directory matches it.
+        `expected` is None for a voter whose directory id is not known yet; every directory matches it.
         """
-        return known is None or known == other
+        return expected is None or expected == other
 
     def persist_vote(self, outbox: Outbox, record: QuorumRecord) -> None:
         """Make epoch and vote durable before any message that depends on them."""
