@@ -55,7 +55,6 @@ NOT_NAMES_OF_OBJECTS = {
 }
 
 UNCHECKED_NAMES = (
-    "tests/harness/",
     "tests/integration/",
     "tests/interop/",
     "tests/kafka/",

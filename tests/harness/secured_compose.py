@@ -75,8 +75,8 @@ def run(folder: Path) -> None:
     assert consume(administrator, written) == list(range(written))
 
     step("a wrong password and another authority are refused")
-    refused = {**administrator, "sasl.password": "wrong"}
-    assert produce_errors(refused) == {KafkaError._AUTHENTICATION}
+    wrong_credentials = {**administrator, "sasl.password": "wrong"}
+    assert produce_errors(wrong_credentials) == {KafkaError._AUTHENTICATION}
     other_authority = Authority.create().write(folder / "other-ca.pem")
     assert produce_errors({**administrator, "ssl.ca.location": str(other_authority)}) == {KafkaError._SSL}
 
@@ -107,6 +107,7 @@ def run(folder: Path) -> None:
 
 
 def step(text: str) -> None:
+    """Print the name of the next step."""
     print(f"\n== {text}", flush=True)
 
 
@@ -136,10 +137,10 @@ def wait_for_whole_cluster(client_file: Path) -> None:
     """Wait until three brokers are known, and all partitions have all replicas in sync."""
 
     def is_whole() -> bool:
-        found = tidelog("cluster", "info", "--json", "--command-config", str(client_file))
-        if found.exit_code:
+        result = tidelog("cluster", "info", "--json", "--command-config", str(client_file))
+        if result.exit_code:
             return False
-        state = json.loads(found.stdout)
+        state = json.loads(result.stdout)
         return (len(state["brokers"]), state["without_leader"], state["under_replicated"]) == (3, 0, 0)
 
     wait_until(is_whole, "three brokers with all replicas in sync", timeout_s=DEADLINE_S)
@@ -165,23 +166,23 @@ def consume(options: dict[str, Any], count: int) -> list[int]:
     """Return the numbers in the topic, sorted; wait until there are at least `count`."""
     consumer = Consumer({**options, "group.id": "none", "enable.auto.commit": False})
     consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
-    found: list[int] = []
+    numbers: list[int] = []
 
     def is_complete() -> bool:
         for message in consumer.consume(10_000, timeout=1.0):
             assert message.error() is None, message.error()
-            found.append(int(message.value()))
-        return len(found) >= count
+            numbers.append(int(message.value()))
+        return len(numbers) >= count
 
     try:
         wait_until(is_complete, f"{count} records", timeout_s=DEADLINE_S)
     finally:
         consumer.close()
-    return sorted(found)
+    return sorted(numbers)
 
 
 def produce_errors(options: dict[str, Any]) -> set[int]:
-    """Return the errors that a producer reports, without consequences of others; there must be one."""
+    """Produce a record that must fail; return the errors, except those that follow from others."""
     codes: set[int] = set()
 
     def on_error(error: KafkaError) -> None:
@@ -202,9 +203,9 @@ def produce_errors(options: dict[str, Any]) -> set[int]:
         return bool(causes())
 
     wait_until(has_cause, "an error of the producer", timeout_s=DEADLINE_S)
-    found = causes()
+    errors = causes()
     producer.purge()
-    return found
+    return errors
 
 
 def check_metrics(folder: Path) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.harness.failover import firewall
-from tests.harness.failover.faults import CUTS, FaultKind
+from tests.harness.failover.faults import NETWORK_FAULTS, FaultKind
 from tests.harness.failover.run import FailoverRun, Options, Outcome, figures
 from tests.harness.soak.checker import Anomaly
 from tests.support.paths import ROOT
@@ -35,10 +35,10 @@ def table_of(outcome: Outcome, kinds: tuple[FaultKind, ...]) -> Table:
         "commits answered": f"{findings.commits:,}",
     }
     for kind in kinds:
-        taken = outcome.led_seconds(kind)
-        if taken:
+        durations_s = outcome.new_leader_times_s(kind)
+        if durations_s:
             rows[f"{kind.name}: new leaders after, s, median / maximum"] = (
-                f"{taken[len(taken) // 2]:.2f} / {taken[-1]:.2f}"
+                f"{durations_s[len(durations_s) // 2]:.2f} / {durations_s[-1]:.2f}"
             )
     for name, value in rows.items():
         table.add_row(name, value)
@@ -60,19 +60,23 @@ def main() -> int:
     parser.add_argument("--secure", action="store_true", help="SASL_SSL on every listener, and an authorizer")
     parser.add_argument("--keep", metavar="FOLDER", help="leave data, logs and history here")
     parser.add_argument("kinds", nargs="*", choices=[[], *names], help="kinds of faults; default: all")
-    given = parser.parse_args()
-    kinds = tuple(FaultKind[name.upper()] for name in given.kinds) or tuple(FaultKind)
+    arguments = parser.parse_args()
+    kinds = tuple(FaultKind[name.upper()] for name in arguments.kinds) or tuple(FaultKind)
     console = Console()
-    if CUTS & set(kinds) and (reason := firewall.why_not()) is not None:
+    if NETWORK_FAULTS & set(kinds) and (reason := firewall.reason_not_available()) is not None:
         console.print(f"SKIPPED: isolation of nodes: {reason}", style="yellow")
-        kinds = tuple(kind for kind in kinds if kind not in CUTS)
+        kinds = tuple(kind for kind in kinds if kind not in NETWORK_FAULTS)
     options = Options(
-        seconds=given.seconds, rate=given.rate, seed=given.seed, kinds=kinds, is_secured=given.secure
+        seconds=arguments.seconds,
+        rate=arguments.rate,
+        seed=arguments.seed,
+        kinds=kinds,
+        is_secured=arguments.secure,
     )
     # Log lines of clients about stopped brokers are expected, and not shown.
     logging.disable(logging.ERROR)
     with tempfile.TemporaryDirectory(prefix="tidelog-failover-") as temporary:
-        folder = Path(given.keep or temporary)
+        folder = Path(arguments.keep or temporary)
         folder.mkdir(exist_ok=True)
         run = FailoverRun(options, folder, lambda text: console.print(text, highlight=False))
         outcome = asyncio.run(run.run())

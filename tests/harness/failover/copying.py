@@ -13,8 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.harness.failover.observer import ClusterObserver
 from tests.harness.failover.secured import allow_load, create_cluster
-from tests.harness.failover.watch import Watch
 from tests.harness.soak.copies import PARTITIONS, SOURCE, TARGET, Copies
 from tidelog.clients.admin.admin import Admin, NewTopic
 from tidelog.local_cluster.client_settings import ClientSettings
@@ -25,8 +25,8 @@ from tidelog.protocol.errors import KafkaError
 _NODES = 3
 _QUIET_S = 3.0
 _PAUSE_S = 8.0
-_WHOLE_WITHIN_S = 60.0
-_COPIED_WITHIN_S = 600.0
+_IN_SYNC_WITHIN_S = 60.0
+_COMPLETE_WITHIN_S = 600.0
 
 
 async def main() -> int:
@@ -44,12 +44,12 @@ async def main() -> int:
         cluster = create_cluster(Path(folder) / "cluster", _NODES, QUICK_TIMEOUTS, is_secured=options.secure)
         try:
             await asyncio.to_thread(cluster.start)
-            wrong = await _copy(cluster, options, await allow_load(cluster))
+            problems = await _copy(cluster, options, await allow_load(cluster))
         finally:
             for node in cluster.nodes.values():
                 node.kill()
-    print("\n".join(wrong) or f"{options.records} records were copied exactly once")
-    return 1 if wrong else 0
+    print("\n".join(problems) or f"{options.records} records were copied exactly once")
+    return 1 if problems else 0
 
 
 async def _copy(cluster: LocalCluster, options: argparse.Namespace, clients: ClientSettings) -> list[str]:
@@ -73,17 +73,17 @@ async def _copy(cluster: LocalCluster, options: argparse.Namespace, clients: Cli
         pause_s=0.01,
         records_per_transaction=options.per_transaction,
     )
-    faults = _lose_nodes(cluster, options.faults, random.Random(options.seed))
-    return await copies.run_during(faults, _COPIED_WITHIN_S)
+    faults = _fail_nodes(cluster, options.faults, random.Random(options.seed))
+    return await copies.run_during(faults, _COMPLETE_WITHIN_S)
 
 
-async def _lose_nodes(cluster: LocalCluster, count: int, rng: random.Random) -> None:
+async def _fail_nodes(cluster: LocalCluster, count: int, rng: random.Random) -> None:
     """Kill, stop or pause one node after another, and restart it."""
-    watch = Watch(cluster, TARGET)
+    observer = ClusterObserver(cluster, TARGET)
     for _ in range(count):
         await asyncio.sleep(_QUIET_S)
         node_id, kind = rng.choice(sorted(cluster.nodes)), rng.choice(("kill", "stop", "pause"))
-        began = time.monotonic()
+        start_s = time.monotonic()
         node = cluster.nodes[node_id]
         if kind == "pause":
             node.pause()
@@ -95,9 +95,9 @@ async def _lose_nodes(cluster: LocalCluster, count: int, rng: random.Random) -> 
             else:
                 await asyncio.to_thread(cluster.stop, [node_id])
             await asyncio.to_thread(cluster.start, [node_id])
-        await watch.until_whole(_WHOLE_WITHIN_S)
+        await observer.wait_until_in_sync(_IN_SYNC_WITHIN_S)
         print(
-            f"{kind} of node {node_id}: all replicas in sync after {time.monotonic() - began:.1f} s",
+            f"{kind} of node {node_id}: all replicas in sync after {time.monotonic() - start_s:.1f} s",
             flush=True,
         )
 

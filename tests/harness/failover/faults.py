@@ -18,14 +18,16 @@ class FaultKind(Enum):
     KILL = "kill -9, and start again"
     PAUSE = "SIGSTOP, and SIGCONT"
     RESTART = "clean stop, and start again"
-    ROLL = "every node, one after the other: clean stop, and start again"
-    CUT = "isolated from all other nodes"
-    DEAF = "receives nothing from other nodes, but they receive its packets"
-    MUTE = "receives from other nodes, but they receive nothing from it"
-    ADRIFT = "isolated from the other controllers, but not from brokers"
+    ROLLING_RESTART = "clean stop and start of every node, one after the other"
+    ISOLATION = "isolated from all other nodes"
+    INBOUND_LOSS = "packets from other nodes to it are lost"
+    OUTBOUND_LOSS = "packets from it to other nodes are lost"
+    CONTROLLER_ISOLATION = "isolated from the other controllers, but not from brokers"
 
 
-CUTS = frozenset({FaultKind.CUT, FaultKind.DEAF, FaultKind.MUTE, FaultKind.ADRIFT})
+NETWORK_FAULTS = frozenset(
+    {FaultKind.ISOLATION, FaultKind.INBOUND_LOSS, FaultKind.OUTBOUND_LOSS, FaultKind.CONTROLLER_ISOLATION}
+)
 
 
 class Target(Enum):
@@ -44,14 +46,19 @@ class Fault:
     seconds: float
 
 
-def schedule(seed: int, kinds: Sequence[FaultKind], *, least_s: float, most_s: float) -> Iterator[Fault]:
-    """Yield faults without end: every kind with every target before a repetition, in an order by `seed`."""
-    chance = random.Random(seed)
+def schedule(
+    seed: int, kinds: Sequence[FaultKind], *, duration_s_min: float, duration_s_max: float
+) -> Iterator[Fault]:
+    """Yield faults without end; each pair of kind and target occurs once before any occurs again.
+
+    `seed` determines the order and the durations.
+    """
+    randomness = random.Random(seed)
     pairs = list(itertools.product(kinds, (Target.CONTROLLER, Target.LEADER)))
     while True:
-        chance.shuffle(pairs)
+        randomness.shuffle(pairs)
         for kind, target in pairs:
-            yield Fault(kind, target, chance.uniform(least_s, most_s))
+            yield Fault(kind, target, randomness.uniform(duration_s_min, duration_s_max))
 
 
 class Faults:
@@ -69,16 +76,16 @@ class Faults:
                 self._cluster.kill(node_id)
             case FaultKind.PAUSE:
                 node.pause()
-            case FaultKind.RESTART | FaultKind.ROLL:
+            case FaultKind.RESTART | FaultKind.ROLLING_RESTART:
                 self._cluster.stop([node_id])
             case _:
-                self._cut(kind, node_id)
+                self._isolate(kind, node_id)
 
     def end(self, kind: FaultKind, node_id: int) -> None:
         """Repair the fault; do not wait for all replicas to be in sync."""
         node = self._cluster.nodes[node_id]
         match kind:
-            case FaultKind.KILL | FaultKind.RESTART | FaultKind.ROLL:
+            case FaultKind.KILL | FaultKind.RESTART | FaultKind.ROLLING_RESTART:
                 node.start()
             case FaultKind.PAUSE:
                 node.resume()
@@ -86,16 +93,16 @@ class Faults:
                 assert self._firewall is not None
                 self._firewall.heal()
 
-    def _cut(self, kind: FaultKind, node_id: int) -> None:
+    def _isolate(self, kind: FaultKind, node_id: int) -> None:
         assert self._firewall is not None, "isolation of nodes needs the firewall"
         own = self._cluster.layout.node(node_id)
         for other in self._cluster.layout.nodes:
             if other.node_id == node_id:
                 continue
-            if kind in (FaultKind.CUT, FaultKind.DEAF):
+            if kind in (FaultKind.ISOLATION, FaultKind.INBOUND_LOSS):
                 self._firewall.drop(other.host, own.host)
-            if kind in (FaultKind.CUT, FaultKind.MUTE):
+            if kind in (FaultKind.ISOLATION, FaultKind.OUTBOUND_LOSS):
                 self._firewall.drop(own.host, other.host)
-            if kind is FaultKind.ADRIFT:
+            if kind is FaultKind.CONTROLLER_ISOLATION:
                 self._firewall.drop(own.host, other.host, other.controller_port)
                 self._firewall.drop(other.host, own.host, own.controller_port)

@@ -14,14 +14,14 @@ from typing import Final
 CHAIN: Final = "TIDELOG-FAULTS"
 
 
-def why_not() -> str | None:
-    """Return the reason why this machine cannot isolate nodes; None if it can."""
+def reason_not_available() -> str | None:
+    """Return the reason why nodes cannot be isolated on this machine; None if they can."""
     if os.geteuid() != 0:
         return "isolation of nodes needs root"
     if shutil.which("iptables") is None:
         return "iptables is not installed"
-    tried = subprocess.run(["iptables", "-w", "-S", "INPUT"], capture_output=True, text=True, check=False)
-    return None if tried.returncode == 0 else f"iptables does not work here: {tried.stderr.strip()}"
+    result = subprocess.run(["iptables", "-w", "-S", "INPUT"], capture_output=True, text=True, check=False)
+    return None if result.returncode == 0 else f"iptables does not work here: {result.stderr.strip()}"
 
 
 class Firewall:

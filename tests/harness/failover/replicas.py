@@ -12,19 +12,19 @@ from pathlib import Path
 CHUNK_BYTES = 1 << 20
 
 
-def differences(data_folders: Iterable[Path], topic: str, partitions: int) -> list[str]:
+def find_differences(data_folders: Iterable[Path], topic: str, partitions: int) -> list[str]:
     """Return one line for every partition whose replicas differ, with size and digest of each."""
     folders = list(data_folders)
-    found = []
+    lines = []
     for index in range(partitions):
         digests = {folder: _digest(folder / f"{topic}-{index}") for folder in folders}
         present = {folder: digest for folder, digest in digests.items() if digest is not None}
         if len(set(present.values())) > 1:
-            shown = "; ".join(
+            replicas = "; ".join(
                 f"{folder.parent.name}: {size} B {text}" for folder, (size, text) in present.items()
             )
-            found.append(f"{topic}-{index}: {shown}")
-    return found
+            lines.append(f"{topic}-{index}: {replicas}")
+    return lines
 
 
 def _digest(directory: Path) -> tuple[int, str] | None:

@@ -1,6 +1,6 @@
 """One failover run: the mixed load, faults one after the other, and the result of the checker.
 
-start 3 nodes -> load -> [ fault -> new leaders? -> repair -> all in sync? ] ... -> last reading
+start 3 nodes -> load -> [ fault -> new leaders? -> repair -> all in sync? ] ... -> final reading
 -> clean stop -> replicas equal? -> result
 """
 
@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tests.harness.failover.faults import CUTS, Fault, FaultKind, Faults, Target, schedule
+from tests.harness.failover.faults import NETWORK_FAULTS, Fault, FaultKind, Faults, Target, schedule
 from tests.harness.failover.firewall import Firewall
-from tests.harness.failover.replicas import differences
+from tests.harness.failover.observer import ClusterObserver
+from tests.harness.failover.replicas import find_differences
 from tests.harness.failover.secured import allow_load, create_cluster
-from tests.harness.failover.watch import Watch
 from tests.harness.soak.checker import Findings, check
 from tests.harness.soak.history import History, read_history
 from tests.harness.soak.load import MixedLoad
@@ -51,21 +51,21 @@ class Options:
     partitions: int = 6
     kinds: tuple[FaultKind, ...] = tuple(FaultKind)
     seed: int = 1
-    fault_least_s: float = 1.0
-    fault_most_s: float = 6.0
-    whole_within_s: float = 60.0
-    led_within_s: float = 20.0
+    fault_s_min: float = 1.0
+    fault_s_max: float = 6.0
+    in_sync_within_s: float = 60.0
+    new_leaders_within_s: float = 20.0
     is_secured: bool = False
 
 
 @dataclass(slots=True)
 class FaultOutcome:
-    """The effect of one fault; `led_s` is None if the fault ended before leaders had to move."""
+    """The effect of one fault; `new_leaders_s` is None if the fault ended before leaders had to move."""
 
     fault: Fault
     node_id: int
-    led_s: float | None
-    whole_s: float
+    new_leaders_s: float | None
+    in_sync_s: float
 
 
 @dataclass(slots=True)
@@ -77,9 +77,13 @@ class Outcome:
     elapsed_s: float
     problems: list[str] = field(default_factory=list)
 
-    def led_seconds(self, *kinds: FaultKind) -> list[float]:
+    def new_leader_times_s(self, *kinds: FaultKind) -> list[float]:
         """Return the times in which partitions of the node had no other leader, in ascending order."""
-        return sorted(one.led_s for one in self.faults if one.led_s is not None and one.fault.kind in kinds)
+        return sorted(
+            one.new_leaders_s
+            for one in self.faults
+            if one.new_leaders_s is not None and one.fault.kind in kinds
+        )
 
 
 Progress = Callable[[str], None]
@@ -91,24 +95,24 @@ class FailoverRun:
     def __init__(self, options: Options, directory: Path, progress: Progress) -> None:
         self._options = options
         self._progress = progress
-        needs_cuts = bool(CUTS & set(options.kinds))
-        hosts = [f"127.0.0.{FIRST_HOST + index}" for index in range(NODES)] if needs_cuts else []
+        needs_firewall = bool(NETWORK_FAULTS & set(options.kinds))
+        hosts = [f"127.0.0.{FIRST_HOST + index}" for index in range(NODES)] if needs_firewall else []
         self.cluster = create_cluster(
             directory / "cluster", NODES, SETTINGS, is_secured=options.is_secured, hosts=hosts
         )
         self._history = History(directory / "history.jsonl")
-        self._watch = Watch(self.cluster, TOPIC)
-        self._needs_cuts = needs_cuts
+        self._observer = ClusterObserver(self.cluster, TOPIC)
+        self._needs_firewall = needs_firewall
         self._outcomes: list[FaultOutcome] = []
         self._problems: list[str] = []
 
     async def run(self) -> Outcome:
         """Run; raise TimeoutError if the cluster does not recover from a fault by itself."""
-        began = time.monotonic()
+        start_s = time.monotonic()
         options, cluster = self._options, self.cluster
         with ExitStack() as stack:
-            firewall = stack.enter_context(Firewall()) if self._needs_cuts else None
-            stack.callback(self._end_all)
+            firewall = stack.enter_context(Firewall()) if self._needs_firewall else None
+            stack.callback(self._kill_all_nodes)
             seconds = await asyncio.to_thread(cluster.start)
             self._progress(f"{NODES} nodes ready after {seconds:.1f} s")
             await self._create_topic()
@@ -119,21 +123,21 @@ class FailoverRun:
                 rate=options.rate,
                 partitions=options.partitions,
             )
-            await load.run_during(self._do_faults(Faults(cluster, firewall)))
+            await load.run_during(self._inject_faults(Faults(cluster, firewall)))
             self._progress("reading all records")
             await load.read_everything()
-            await self._watch.until_whole(options.whole_within_s)
+            await self._observer.wait_until_in_sync(options.in_sync_within_s)
             await asyncio.to_thread(cluster.stop)
         self._history.close()
-        outcome = Outcome(check(read_history(self._history.path)), self._outcomes, time.monotonic() - began)
-        outcome.problems += self._problems + self._judge(outcome.findings)
+        outcome = Outcome(check(read_history(self._history.path)), self._outcomes, time.monotonic() - start_s)
+        outcome.problems += self._problems + self._find_problems(outcome.findings)
         return outcome
 
-    def _judge(self, findings: Findings) -> list[str]:
+    def _find_problems(self, findings: Findings) -> list[str]:
         folders = [self.cluster.layout.data_folder(node) for node in self.cluster.nodes]
         problems = [f"{each.anomaly.value}: {each.text}" for each in findings.violations]
         problems += [
-            f"replicas differ: {line}" for line in differences(folders, TOPIC, self._options.partitions)
+            f"replicas differ: {line}" for line in find_differences(folders, TOPIC, self._options.partitions)
         ]
         if findings.acknowledged == 0 or findings.commits == 0:
             problems.append("nothing was acknowledged or committed")
@@ -142,70 +146,73 @@ class FailoverRun:
     async def _create_topic(self) -> None:
         async with Admin(**self.cluster.node_client_settings().tidelog) as admin:
             await admin.create_topic(TOPIC, self._options.partitions, NODES, configs=TOPIC_CONFIG)
-        await self._watch.until_whole(self._options.whole_within_s)
+        await self._observer.wait_until_in_sync(self._options.in_sync_within_s)
 
-    async def _do_faults(self, faults: Faults) -> None:
+    async def _inject_faults(self, faults: Faults) -> None:
         options = self._options
         end = time.monotonic() + options.seconds
         await asyncio.sleep(2.0)
         for fault in schedule(
-            options.seed, options.kinds, least_s=options.fault_least_s, most_s=options.fault_most_s
+            options.seed,
+            options.kinds,
+            duration_s_min=options.fault_s_min,
+            duration_s_max=options.fault_s_max,
         ):
             if time.monotonic() > end:
                 return
-            await self._do(faults, fault)
+            await self._inject(faults, fault)
 
-    async def _do(self, faults: Faults, fault: Fault) -> None:
-        first = await self._choose(fault.target)
+    async def _inject(self, faults: Faults, fault: Fault) -> None:
+        first = await self._choose_node(fault.target)
         nodes = [first]
-        if fault.kind is FaultKind.ROLL:
+        if fault.kind is FaultKind.ROLLING_RESTART:
             nodes += [node_id for node_id in self.cluster.nodes if node_id != first]
         for node_id in nodes:
-            await self._do_to(node_id, faults, fault)
+            await self._inject_into_node(node_id, faults, fault)
 
-    async def _do_to(self, node_id: int, faults: Faults, fault: Fault) -> None:
+    async def _inject_into_node(self, node_id: int, faults: Faults, fault: Fault) -> None:
         self._history.add(str(node_id), "kill" if fault.kind is FaultKind.KILL else "fault", "ok")
-        began = time.monotonic()
+        start_s = time.monotonic()
         await asyncio.to_thread(faults.begin, fault.kind, node_id)
-        led_s = None
+        new_leaders_s = None
         try:
             if self._moves_leaders(fault):
-                await self._watch.until_led_without(node_id, self._options.led_within_s)
-                led_s = time.monotonic() - began
-                await asyncio.sleep(max(0.0, fault.seconds - led_s))
+                await self._observer.wait_until_led_without(node_id, self._options.new_leaders_within_s)
+                new_leaders_s = time.monotonic() - start_s
+                await asyncio.sleep(max(0.0, fault.seconds - new_leaders_s))
             else:
                 await asyncio.sleep(fault.seconds)
         except TimeoutError:
             self._problems.append(f"{fault.kind.name} of node {node_id}: its partitions have no other leader")
         finally:
             await asyncio.to_thread(faults.end, fault.kind, node_id)
-        whole_s = await self._watch.until_whole(self._options.whole_within_s)
-        self._outcomes.append(FaultOutcome(fault, node_id, led_s, whole_s))
-        led = "" if led_s is None else f"new leaders after {led_s:.2f} s, "
+        in_sync_s = await self._observer.wait_until_in_sync(self._options.in_sync_within_s)
+        self._outcomes.append(FaultOutcome(fault, node_id, new_leaders_s, in_sync_s))
+        leaders = "" if new_leaders_s is None else f"new leaders after {new_leaders_s:.2f} s, "
         self._progress(
-            f"{len(self._outcomes):3} {fault.kind.name:8} node {node_id} ({fault.target.value}): {led}"
-            f"all in sync {whole_s:.2f} s after its end"
+            f"{len(self._outcomes):3} {fault.kind.name:20} node {node_id} ({fault.target.value}): {leaders}"
+            f"all in sync {in_sync_s:.2f} s after its end"
         )
 
     @staticmethod
     def _moves_leaders(fault: Fault) -> bool:
         """Return whether leaders must move: only if a node is stopped or unreachable for some seconds."""
-        if fault.kind in (FaultKind.KILL, FaultKind.RESTART, FaultKind.ROLL):
+        if fault.kind in (FaultKind.KILL, FaultKind.RESTART, FaultKind.ROLLING_RESTART):
             return True
-        return fault.kind is not FaultKind.DEAF and fault.seconds > 4.0
+        return fault.kind is not FaultKind.INBOUND_LOSS and fault.seconds > 4.0
 
-    async def _choose(self, target: Target) -> int:
-        controller = await self._watch.controller()
+    async def _choose_node(self, target: Target) -> int:
+        controller = await self._observer.controller()
         if target is Target.CONTROLLER and controller is not None:
             return controller
-        seen = await self._watch.seen()
-        led = Counter(seen.leaders.values() if seen is not None else ())
+        topic_state = await self._observer.topic_state()
+        leader_counts = Counter(topic_state.leaders.values() if topic_state is not None else ())
         others = [node for node in self.cluster.nodes if node != controller]
         # Alternating nodes if they lead equally many partitions.
         others = others[len(self._outcomes) % len(others) :] + others
-        return max(others, key=lambda node: led[node])
+        return max(others, key=lambda node: leader_counts[node])
 
-    def _end_all(self) -> None:
+    def _kill_all_nodes(self) -> None:
         for node in self.cluster.nodes.values():
             node.kill()
 
@@ -223,10 +230,11 @@ def figures(outcome: Outcome, kinds: Sequence[FaultKind]) -> str:
             "in_log": findings.in_log,
             "polled": findings.polled,
             "commits": findings.commits,
-            "led_elsewhere_s": {
-                kind.name: [round(seconds, 3) for seconds in outcome.led_seconds(kind)] for kind in kinds
+            "new_leaders_s": {
+                kind.name: [round(seconds, 3) for seconds in outcome.new_leader_times_s(kind)]
+                for kind in kinds
             },
-            "whole_again_s": sorted(round(one.whole_s, 3) for one in outcome.faults),
+            "in_sync_s": sorted(round(one.in_sync_s, 3) for one in outcome.faults),
             "problems": outcome.problems,
         },
         indent=2,

@@ -180,10 +180,10 @@ class Target:
             )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        found = _ADDRESS.search(line)
-        if found is None:
+        match = _ADDRESS.search(line)
+        if match is None:
             raise TargetError(f"the broker printed {line!r} instead of its address\n{self.log()}")
-        self.port = int(found[2])
+        self.port = int(match[2])
 
     def _key_store(self) -> Path:
         path = self.directory / "broker.pem"
@@ -280,12 +280,12 @@ class Target:
                 text = response.read().decode()
         except urllib.error.URLError as error:
             raise OSError(f"{url}: {error.reason}") from error
-        found: dict[str, float] = defaultdict(float)
+        totals: dict[str, float] = defaultdict(float)
         for line in text.splitlines():
             if not line.startswith("#"):
                 name, _, value = line.rpartition(" ")
-                found[name.partition("{")[0]] += float(value)
-        return found
+                totals[name.partition("{")[0]] += float(value)
+        return totals
 
     def log(self) -> str:
         """Return the broker's log, which has warnings and errors only."""

@@ -21,28 +21,28 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.harness.quotas", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="duration of each measurement")
     parser.add_argument("--rate", type=int, default=2**20, help="the quota in bytes per second")
-    given = parser.parse_args()
-    table = Table(title=f"Rates under a quota of {given.rate:,} bytes per second")
+    arguments = parser.parse_args()
+    table = Table(title=f"Rates under a quota of {arguments.rate:,} bytes per second")
     for name in ("quota", "sustained", "of the quota", "average", "throttle events"):
         table.add_column(name, justify="right")
     is_accurate = True
     with EmbeddedCluster() as cluster:
         servers = cluster.bootstrap_servers
-        produce(servers, "read", 600, max_bytes=int(given.rate * (given.seconds + 2 * WARM_UP_S)))
+        produce(servers, "read", 600, max_bytes=int(arguments.rate * (arguments.seconds + 2 * WARM_UP_S)))
         for key, measure, topic in (
             ("producer_byte_rate", produce, "written"),
             ("consumer_byte_rate", consume, "read"),
         ):
-            set_quotas(servers, {key: given.rate})
-            achieved = measure(servers, topic, given.seconds, warm_up_s=WARM_UP_S)
-            ratio = achieved.sustained_rate / given.rate
+            set_quotas(servers, {key: arguments.rate})
+            throughput = measure(servers, topic, arguments.seconds, warm_up_s=WARM_UP_S)
+            ratio = throughput.sustained_rate / arguments.rate
             is_accurate = is_accurate and abs(ratio - 1) <= TOLERANCE
             table.add_row(
                 key,
-                f"{achieved.sustained_rate:,.0f}",
+                f"{throughput.sustained_rate:,.0f}",
                 f"{ratio:.3f}",
-                f"{achieved.rate:,.0f}",
-                str(len(achieved.throttle_times_s)),
+                f"{throughput.rate:,.0f}",
+                str(len(throughput.throttle_times_s)),
             )
             set_quotas(servers, {key: None})
     Console().print(table)

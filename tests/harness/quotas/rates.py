@@ -13,13 +13,13 @@ from confluent_kafka import Consumer, Message, Producer, ThrottleEvent, TopicPar
 
 from tidelog.clients.admin.admin import Admin
 
-CLIENT_ID: Final = "measured"
+CLIENT_ID: Final = "rate-measurement"
 VALUE: Final = bytes(10_000)
 
 
 @dataclass
-class Achieved:
-    """The bytes of a client's records, the time, and the throttle events that librdkafka has reported."""
+class Throughput:
+    """The bytes of a client's records, the elapsed time, and the throttle times from librdkafka."""
 
     size_bytes: int = 0
     elapsed_s: float = 0.0
@@ -65,54 +65,54 @@ def set_quotas(servers: str, quotas: Mapping[str, float | None], client_id: str 
 
 def produce(
     servers: str, topic: str, duration_s: float, *, max_bytes: int | None = None, warm_up_s: float = 0
-) -> Achieved:
+) -> Throughput:
     """Produce for `duration_s` after `warm_up_s`, or until `max_bytes` are acknowledged."""
-    achieved = Achieved()
+    throughput = Throughput()
 
     def on_delivery(error: object, message: Message) -> None:
         assert error is None, error
-        if began_s <= monotonic() <= ends_s:
-            achieved.add(len(VALUE))
+        if start_s <= monotonic() <= end_s:
+            throughput.add(len(VALUE))
 
     producer = Producer(
         {
-            **_common(servers, achieved),
+            **_common(servers, throughput),
             "linger.ms": 10,
             "batch.size": 100_000,
             "queue.buffering.max.kbytes": 2_000,
             "message.timeout.ms": 600_000,
         }
     )
-    began_s = monotonic() + warm_up_s
-    ends_s = began_s + duration_s
-    while monotonic() < ends_s and (max_bytes is None or achieved.size_bytes < max_bytes):
+    start_s = monotonic() + warm_up_s
+    end_s = start_s + duration_s
+    while monotonic() < end_s and (max_bytes is None or throughput.size_bytes < max_bytes):
         try:
             producer.produce(topic, VALUE, on_delivery=on_delivery)
             producer.poll(0)
         except BufferError:
             producer.poll(0.01)
-    achieved.elapsed_s = monotonic() - began_s
+    throughput.elapsed_s = monotonic() - start_s
     producer.purge()
-    return achieved
+    return throughput
 
 
-def consume(servers: str, topic: str, duration_s: float, *, warm_up_s: float = 0) -> Achieved:
+def consume(servers: str, topic: str, duration_s: float, *, warm_up_s: float = 0) -> Throughput:
     """Consume from the beginning for `duration_s` after `warm_up_s`."""
-    achieved = Achieved()
+    throughput = Throughput()
     consumer = Consumer(
-        {**_common(servers, achieved), "group.id": "measured", "queued.max.messages.kbytes": 200}
+        {**_common(servers, throughput), "group.id": CLIENT_ID, "queued.max.messages.kbytes": 200}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
-    began_s = monotonic() + warm_up_s
-    while monotonic() < began_s + duration_s:
+    start_s = monotonic() + warm_up_s
+    while monotonic() < start_s + duration_s:
         message = consumer.poll(0.1)
-        if message is not None and message.error() is None and monotonic() >= began_s:
+        if message is not None and message.error() is None and monotonic() >= start_s:
             value = message.value()
-            achieved.add(len(value) if value is not None else 0)
-    achieved.elapsed_s = monotonic() - began_s
+            throughput.add(len(value) if value is not None else 0)
+    throughput.elapsed_s = monotonic() - start_s
     consumer.close()
-    return achieved
+    return throughput
 
 
-def _common(servers: str, achieved: Achieved) -> dict[str, Any]:
-    return {"bootstrap.servers": servers, "client.id": CLIENT_ID, "throttle_cb": achieved.on_throttle}
+def _common(servers: str, throughput: Throughput) -> dict[str, Any]:
+    return {"bootstrap.servers": servers, "client.id": CLIENT_ID, "throttle_cb": throughput.on_throttle}

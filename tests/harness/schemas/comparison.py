@@ -22,7 +22,7 @@ def compare(definition: Definition, ours: Mapping[str, type[Message]]) -> list[s
             lines.setdefault("flexible in one of the two only", []).append(version)
         for line in _differences(definition.layout(version), our_layout(message, version), ""):
             lines.setdefault(line, []).append(version)
-    return [f"{definition.name} {_ranges(found)}: {line}" for line, found in lines.items()]
+    return [f"{definition.name} {_ranges(versions)}: {line}" for line, versions in lines.items()]
 
 
 def _versions(definition: Definition) -> range:
@@ -49,10 +49,10 @@ def _differences(kafka: Layout, ours: Layout, path: str) -> Iterator[str]:
         yield from _differences(its.fields, own.fields, f"{path}{name}.")
 
 
-def _ranges(found: list[int]) -> str:
+def _ranges(versions: list[int]) -> str:
     """Return versions as text: [0, 1, 2, 5] is "v0-2, v5"."""
     parts: list[list[int]] = []
-    for version in found:
+    for version in versions:
         if parts and parts[-1][-1] == version - 1:
             parts[-1].append(version)
         else:

@@ -105,13 +105,13 @@ class Definition:
 def our_layout(message: type[Struct], version: int) -> Layout:
     """Return the wire layout of our declaration of `message` in `version`."""
     hints = get_type_hints(message, include_extras=True)
-    found = []
+    layout_fields = []
     for field in fields(message):  # type: ignore[arg-type]
         hint = hints[field.name]
         kind = get_args(hint)[1] if get_origin(hint) is Annotated else None
         if isinstance(kind, Kind) and version in kind.present:
-            found.append(_our_field(field.name, field.default, kind, version))
-    return _in_wire_order(found)
+            layout_fields.append(_our_field(field.name, field.default, kind, version))
+    return _in_wire_order(layout_fields)
 
 
 def flexible_in(message: type[Message], version: int) -> bool:
@@ -139,9 +139,11 @@ def _our_field(name: str, default: object, kind: Kind, version: int) -> Field:
     )
 
 
-def _in_wire_order(found: list[Field]) -> Layout:
-    untagged = [field for field in found if field.tag is None]
-    tagged = sorted((field for field in found if field.tag is not None), key=lambda field: field.tag or 0)
+def _in_wire_order(layout_fields: list[Field]) -> Layout:
+    untagged = [field for field in layout_fields if field.tag is None]
+    tagged = sorted(
+        (field for field in layout_fields if field.tag is not None), key=lambda field: field.tag or 0
+    )
     return (*untagged, *tagged)
 
 
@@ -150,18 +152,18 @@ def _snake(name: str) -> str:
 
 
 def _json_default(field: dict[str, Any], kind: str, is_array: bool) -> str:
-    given = field.get("default")
-    if given == "null":
+    json_value = field.get("default")
+    if json_value == "null":
         return "null"
     if is_array or kind == "struct":
         return "empty"
-    if given in (None, ""):
+    if json_value in (None, ""):
         return _ZERO.get(kind, "0")
     if kind == "string":
-        return repr(given)
+        return repr(json_value)
     if kind == "bool":
-        return str(str(given).lower() == "true")
-    return str(float(given)) if kind == "float64" else str(int(str(given), 0))
+        return str(str(json_value).lower() == "true")
+    return str(float(json_value)) if kind == "float64" else str(int(str(json_value), 0))
 
 
 def _our_default(default: object, kind: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.harness.soak.broker import BrokerDied
+from tests.harness.soak.broker import UnexpectedExitError
 from tests.harness.soak.checker import Anomaly
 from tests.harness.soak.run import MEBIBYTE, Options, Outcome, SoakRun, as_json
 from tests.support.paths import ROOT
@@ -59,9 +59,9 @@ def main() -> int:
     )
     parser.add_argument("--quiet", type=float, default=None, help="seconds of load after the last kill")
     parser.add_argument("--rate", type=float, default=defaults.rate, help="records a second per producer")
-    given = parser.parse_args()
-    quiet_s = given.seconds / 5 if given.quiet is None else given.quiet
-    options = Options(given.seconds, given.kill_every, quiet_s, given.rate)
+    arguments = parser.parse_args()
+    quiet_s = arguments.seconds / 5 if arguments.quiet is None else arguments.quiet
+    options = Options(arguments.seconds, arguments.kill_every, quiet_s, arguments.rate)
     console = Console()
     # Log lines of clients about a killed broker are expected, and not shown.
     logging.disable(logging.ERROR)
@@ -69,7 +69,7 @@ def main() -> int:
         run = SoakRun(options, Path(directory), lambda text: console.print(text, highlight=False))
         try:
             outcome = asyncio.run(run.run())
-        except BrokerDied as error:
+        except UnexpectedExitError as error:
             console.print(f"the broker ended by itself: {error}", style="red")
             return 1
     console.print(table_of(outcome))

@@ -22,7 +22,7 @@ SETTINGS = {
 _ADDRESS = re.compile(r"127\.0\.0\.1:(\d+)")
 
 
-class BrokerDied(Exception):
+class UnexpectedExitError(Exception):
     """The broker ended or failed to start without being killed."""
 
 
@@ -43,7 +43,7 @@ class KillableBroker:
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> float:
-        """Start the broker, wait until it serves, and return the seconds."""
+        """Start the broker, wait until it accepts connections, and return the duration in seconds."""
         began = time.monotonic()
         values = {**self._settings, "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
         command = [sys.executable, "-m", "tidelog.broker"]
@@ -52,10 +52,10 @@ class KillableBroker:
             self._process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        found = _ADDRESS.search(line)
-        if found is None:
-            raise BrokerDied(f"start {self.starts + 1} printed {line!r}:\n{self.last_lines()}")
-        self.port = int(found[1])
+        match = _ADDRESS.search(line)
+        if match is None:
+            raise UnexpectedExitError(f"start {self.starts + 1} printed {line!r}:\n{self.last_lines()}")
+        self.port = int(match[1])
         self.starts += 1
         self.started_at = time.monotonic()
         return self.started_at - began
@@ -64,11 +64,11 @@ class KillableBroker:
         """Send SIGKILL."""
         process = self._require()
         if process.poll() is not None:
-            raise BrokerDied(
+            raise UnexpectedExitError(
                 f"the broker ended with the exit code {process.returncode}:\n{self.last_lines()}"
             )
         process.kill()
-        self._reap(process)
+        self._close(process)
 
     def stop(self) -> None:
         """Stop the broker, or kill it if it does not stop."""
@@ -80,7 +80,7 @@ class KillableBroker:
             process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
-        self._reap(process)
+        self._close(process)
 
     def resident_bytes(self) -> int:
         """Return the resident memory."""
@@ -101,7 +101,7 @@ class KillableBroker:
         return self._process
 
     @staticmethod
-    def _reap(process: subprocess.Popen[str]) -> None:
+    def _close(process: subprocess.Popen[str]) -> None:
         process.wait()
         if process.stdout is not None:
             process.stdout.close()

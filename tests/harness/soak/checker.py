@@ -99,7 +99,7 @@ class Checker:
         self._groups: dict[str, _Group] = {}
         self._positions: dict[tuple[str, int], int] = {}
         self._starts: dict[tuple[str, int], int] = {}
-        self._before_question: dict[str, dict[int, int]] = {}
+        self._committed_before_query: dict[str, dict[int, int]] = {}
 
     def feed(self, event: Event) -> None:
         """Process the next event."""
@@ -109,20 +109,20 @@ class Checker:
                 self._sent.setdefault((int(event.process), partition), []).append((first, last))
                 self._findings.sent += last - first + 1
             case "send", "ok":
-                self._acknowledged(int(event.process), event.value)
+                self._on_acknowledgement(int(event.process), event.value)
             case "send", "info":
                 self._findings.unknown += len(event.value)
             case "assign", "ok":
-                self._assigned(event.process, event.value)
+                self._on_assignment(event.process, event.value)
             case "poll", "ok":
-                self._polled(event.process, *event.value)
+                self._on_poll(event.process, *event.value)
             case "commit", _:
-                self._commit(_group_of(event.process), event.type, event.value)
+                self._on_commit(_group_of(event.process), event.type, event.value)
             case "committed", "invoke":
                 group = self._groups.setdefault(_group_of(event.process), _Group())
-                self._before_question[event.process] = dict(group.acknowledged)
+                self._committed_before_query[event.process] = dict(group.acknowledged)
             case "committed", "ok":
-                self._committed(event.process, dict(event.value))
+                self._on_committed_offsets(event.process, dict(event.value))
             case "kill", "ok":
                 self._findings.kills += 1
 
@@ -131,7 +131,7 @@ class Checker:
 
     # ---- records
 
-    def _acknowledged(self, producer: int, acknowledged: list[tuple[int, int, int]]) -> None:
+    def _on_acknowledgement(self, producer: int, acknowledged: list[tuple[int, int, int]]) -> None:
         for number, partition, offset in acknowledged:
             log = self._partition(partition)
             log.grow_to(offset + 1)
@@ -140,16 +140,16 @@ class Checker:
         self._findings.acknowledged += len(acknowledged)
 
     def _place(self, log: _Partition, partition: int, offset: int, value: int) -> None:
-        there = log.values[offset]
-        if there == _UNKNOWN:
+        existing = log.values[offset]
+        if existing == _UNKNOWN:
             log.values[offset] = value
-        elif there != value:
+        elif existing != value:
             self._findings.add(
                 Anomaly.TWO_VALUES,
-                f"partition {partition} offset {offset}: {_show(there)} and {_show(value)}",
+                f"partition {partition} offset {offset}: {_show(existing)} and {_show(value)}",
             )
 
-    def _polled(self, reader: str, partition: int, first: int, values: list[tuple[int, int]]) -> None:
+    def _on_poll(self, reader: str, partition: int, first: int, values: list[tuple[int, int]]) -> None:
         expected = self._positions.get((reader, partition))
         if expected is None:
             self._check_start(reader, partition, first)
@@ -173,46 +173,46 @@ class Checker:
 
     # ---- groups
 
-    def _assigned(self, reader: str, partitions: list[int]) -> None:
+    def _on_assignment(self, reader: str, partitions: list[int]) -> None:
         acknowledged = self._groups.setdefault(_group_of(reader), _Group()).acknowledged
         for partition in partitions:
             self._positions.pop((reader, partition), None)
             self._starts[reader, partition] = acknowledged.get(partition, 0)
 
     def _check_start(self, reader: str, partition: int, first: int) -> None:
-        least = self._starts.get((reader, partition), 0)
+        lower_bound = self._starts.get((reader, partition), 0)
         group = self._groups.get(_group_of(reader), _Group())
-        most = max(group.requested.get(partition, 0), least)
-        where = f"{reader} started partition {partition} at {first}, committed: {least}"
-        if first < least:
+        upper_bound = max(group.requested.get(partition, 0), lower_bound)
+        where = f"{reader} started partition {partition} at {first}, committed: {lower_bound}"
+        if first < lower_bound:
             self._findings.add(Anomaly.RESUMED_EARLY, where)
-        elif first > most:
-            self._findings.add(Anomaly.RESUMED_LATE, f"{where} or at most {most}")
+        elif first > upper_bound:
+            self._findings.add(Anomaly.RESUMED_LATE, f"{where} or at most {upper_bound}")
 
-    def _commit(self, name: str, type: str, offsets: list[tuple[int, int]]) -> None:
+    def _on_commit(self, name: str, type: str, offsets: list[tuple[int, int]]) -> None:
         group = self._groups.setdefault(name, _Group())
-        known = {"invoke": group.requested, "ok": group.acknowledged}.get(type)
-        if known is None:
+        largest = {"invoke": group.requested, "ok": group.acknowledged}.get(type)
+        if largest is None:
             return
         for partition, offset in offsets:
-            known[partition] = max(known.get(partition, 0), offset)
+            largest[partition] = max(largest.get(partition, 0), offset)
         self._findings.commits += type == "ok"
 
-    def _committed(self, process: str, found: dict[int, int]) -> None:
+    def _on_committed_offsets(self, process: str, offsets: dict[int, int]) -> None:
         group = self._groups[_group_of(process)]
-        for partition, least in self._before_question.pop(process).items():
-            offset = found.get(partition)
-            if offset is None or offset < least:
+        for partition, lower_bound in self._committed_before_query.pop(process).items():
+            offset = offsets.get(partition)
+            if offset is None or offset < lower_bound:
                 self._findings.add(
                     Anomaly.COMMIT_LOST,
-                    f"{process} partition {partition}: {offset}, committed before: {least}",
+                    f"{process} partition {partition}: {offset}, committed before: {lower_bound}",
                 )
-        for partition, offset in found.items():
-            most = group.requested.get(partition, 0)
-            if offset > most:
+        for partition, offset in offsets.items():
+            upper_bound = group.requested.get(partition, 0)
+            if offset > upper_bound:
                 self._findings.add(
                     Anomaly.COMMIT_INVENTED,
-                    f"{process} partition {partition}: {offset}, requested at most: {most}",
+                    f"{process} partition {partition}: {offset}, requested at most: {upper_bound}",
                 )
 
     # ---- the end
@@ -232,7 +232,7 @@ class Checker:
                 )
 
     def _check_writers(self) -> None:
-        seen: set[int] = set()
+        earlier_values: set[int] = set()
         ranges = {key: _numbers(spans) for key, spans in self._sent.items()}
         for partition, log in sorted(self._partitions.items()):
             last: dict[int, int] = {}
@@ -243,11 +243,11 @@ class Checker:
                 producer, number = value >> _NUMBER_BITS, value & (1 << _NUMBER_BITS) - 1
                 where = f"partition {partition} offset {offset}: {_show(value)}"
                 self._check_sent(ranges, producer, number, partition, where)
-                if value in seen:
+                if value in earlier_values:
                     self._findings.add(Anomaly.DUPLICATE, where)
                 elif number < last.get(producer, -1):
                     self._findings.add(Anomaly.DISORDER, f"{where} after number {last[producer]}")
-                seen.add(value)
+                earlier_values.add(value)
                 last[producer] = max(number, last.get(producer, -1))
 
     def _check_sent(
@@ -260,7 +260,7 @@ class Checker:
     ) -> None:
         if number in ranges.get((producer, partition), ()):
             return
-        elsewhere = any(number in numbers for (who, _), numbers in ranges.items() if who == producer)
+        elsewhere = any(number in numbers for (sender, _), numbers in ranges.items() if sender == producer)
         self._findings.add(Anomaly.MISPLACED if elsewhere else Anomaly.INVENTED, where)
 
 

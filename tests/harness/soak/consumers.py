@@ -21,10 +21,10 @@ POLL_S = 0.5
 MOST_PER_POLL = 1000
 
 
-def note_records(
+def record_polls(
     history: History, reader: str, partition: int, records: list[tuple[int, bytes | None]]
 ) -> None:
-    """Record (offset, value) of one partition as polls of consecutive offsets."""
+    """Add the records of one partition to the history as polls of consecutive offsets."""
     run: list[tuple[int, int]] = []
     first = records[0][0]
     for offset, value in records:
@@ -36,12 +36,12 @@ def note_records(
 
 
 def by_partition(messages: Iterable[Any]) -> dict[int, list[tuple[int, bytes | None]]]:
-    """Return confluent-kafka's messages as (offset, value) by partition."""
-    found: dict[int, list[tuple[int, bytes | None]]] = {}
+    """Group the messages of confluent-kafka by partition; return their offsets and values."""
+    records: dict[int, list[tuple[int, bytes | None]]] = {}
     for message in messages:
         if message.error() is None:
-            found.setdefault(message.partition(), []).append((message.offset(), message.value()))
-    return found
+            records.setdefault(message.partition(), []).append((message.offset(), message.value()))
+    return records
 
 
 async def run_confluent(
@@ -60,7 +60,7 @@ async def run_confluent(
         history.add("reader-confluent", "assign", "ok", list(range(partitions)))
         while not stop.is_set():
             for partition, records in by_partition(consumer.consume(MOST_PER_POLL, POLL_S)).items():
-                note_records(history, "reader-confluent", partition, records)
+                record_polls(history, "reader-confluent", partition, records)
         consumer.close()
 
     await asyncio.to_thread(work)
@@ -79,14 +79,14 @@ async def run_aiokafka(
     consumer.assign([AioTopicPartition(topic, index) for index in range(partitions)])
     history.add("reader-aiokafka", "assign", "ok", list(range(partitions)))
     while not stop.is_set():
-        polled = await consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=MOST_PER_POLL)
-        for place, records in polled.items():
-            found = [(record.offset, record.value) for record in records]
-            note_records(history, "reader-aiokafka", place.partition, found)
+        batches = await consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=MOST_PER_POLL)
+        for topic_partition, records in batches.items():
+            values = [(record.offset, record.value) for record in records]
+            record_polls(history, "reader-aiokafka", topic_partition.partition, values)
     await consumer.stop()
 
 
-async def run_own(
+async def run_tidelog(
     clients: ClientSettings, topic: str, history: History, partitions: int, stop: threading.Event
 ) -> None:
     """Read with our own consumer until `stop` is set."""
@@ -94,12 +94,12 @@ async def run_own(
         consumer.assign([(topic, index) for index in range(partitions)])
         history.add("reader-own", "assign", "ok", list(range(partitions)))
         while not stop.is_set():
-            for place, records in (await consumer.poll(int(POLL_S * 1000), MOST_PER_POLL)).items():
-                found = [(record.offset, record.value) for record in records]
-                note_records(history, "reader-own", place.partition, found)
+            for topic_partition, records in (await consumer.poll(int(POLL_S * 1000), MOST_PER_POLL)).items():
+                values = [(record.offset, record.value) for record in records]
+                record_polls(history, "reader-own", topic_partition.partition, values)
 
 
-READERS = (run_confluent, run_aiokafka, run_own)
+READERS = (run_confluent, run_aiokafka, run_tidelog)
 
 
 def read_everything(clients: ClientSettings, topic: str, history: History, partitions: int) -> int:
@@ -110,17 +110,17 @@ def read_everything(clients: ClientSettings, topic: str, history: History, parti
         "enable.auto.commit": False,
     }
     consumer = ConfluentConsumer(settings)
-    places = [ConfluentTopicPartition(topic, index, 0) for index in range(partitions)]
-    ends = {place.partition: consumer.get_watermark_offsets(place, timeout=30)[1] for place in places}
-    consumer.assign(places)
+    topic_partitions = [ConfluentTopicPartition(topic, index, 0) for index in range(partitions)]
+    ends = {each.partition: consumer.get_watermark_offsets(each, timeout=30)[1] for each in topic_partitions}
+    consumer.assign(topic_partitions)
     history.add(FINAL_READER, "assign", "ok", list(range(partitions)))
     missing = {partition for partition, end in ends.items() if end > 0}
     idle_polls = 0
     while missing and idle_polls < 40:
-        found = by_partition(consumer.consume(MOST_PER_POLL, POLL_S))
-        idle_polls = 0 if found else idle_polls + 1
-        for partition, records in found.items():
-            note_records(history, FINAL_READER, partition, records)
+        records_by_partition = by_partition(consumer.consume(MOST_PER_POLL, POLL_S))
+        idle_polls = 0 if records_by_partition else idle_polls + 1
+        for partition, records in records_by_partition.items():
+            record_polls(history, FINAL_READER, partition, records)
             if records[-1][0] + 1 >= ends[partition]:
                 missing.discard(partition)
     consumer.close()

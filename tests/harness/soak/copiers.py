@@ -16,14 +16,14 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 
 _FAILS_EVERY = 5
-QUICK: dict[str, Any] = {
+SHORT_TIMEOUTS: dict[str, Any] = {
     "request_timeout_ms": 3_000,
     "retry_backoff_max_ms": 200,
     "reconnect_backoff_max_ms": 200,
 }
 
 
-def transformed(value: bytes) -> bytes:
+def copy_of(value: bytes) -> bytes:
     """Return the value of a record's copy."""
     return b"copy of " + value
 
@@ -57,17 +57,17 @@ class Copier:
         """Copy until cancelled."""
         while True:
             with suppress(KafkaError):
-                await self._live()
+                await self._copy_until_error()
             await asyncio.sleep(0.05)
 
-    async def _live(self) -> None:
+    async def _copy_until_error(self) -> None:
         async with (
             Producer(
                 **self.clients.tidelog,
                 transactional_id=self.name,
                 delivery_timeout_ms=10_000,
                 max_block_ms=15_000,
-                **QUICK,
+                **SHORT_TIMEOUTS,
             ) as producer,
             Consumer(
                 **self.clients.tidelog,
@@ -78,7 +78,7 @@ class Copier:
                 session_timeout_ms=6_000,
                 heartbeat_interval_ms=500,
                 max_poll_records=self.records_per_transaction,
-                **QUICK,
+                **SHORT_TIMEOUTS,
             ) as consumer,
         ):
             await producer.init_transactions()
@@ -97,38 +97,39 @@ class Copier:
     async def _copy(self, producer: Producer, consumer: Consumer, records: Records) -> None:
         """Copy all records in one transaction, with their offsets."""
         self._number += 1
-        sent: list[tuple[int, int, DeliveryFuture]] = []
+        deliveries: list[tuple[int, int, DeliveryFuture]] = []
         positions: dict[TopicPartition, OffsetAndMetadata | int] = {}
         async with producer.transaction():
-            for where, found in records.items():
-                for record in found:
-                    number = len(sent)
-                    self._note("send", "invoke", [self._number, where.partition, number])
-                    value = transformed(record.value or b"")
+            for topic_partition, polled_records in records.items():
+                next_offset = polled_records[-1].offset + 1
+                for record in polled_records:
+                    number = len(deliveries)
+                    self._record_event("send", "invoke", [self._number, topic_partition.partition, number])
+                    value = copy_of(record.value or b"")
                     headers = (("by", f"{self.name}/{self._number}/{number}".encode()),)
                     delivery = await producer.send(
-                        self.target, value, headers=headers, partition=where.partition
+                        self.target, value, headers=headers, partition=topic_partition.partition
                     )
-                    sent.append((number, where.partition, delivery))
-                positions[where] = found[-1].offset + 1
-                self._note("offset", "invoke", [self._number, where.partition, found[-1].offset + 1])
+                    deliveries.append((number, topic_partition.partition, delivery))
+                positions[topic_partition] = next_offset
+                self._record_event("offset", "invoke", [self._number, topic_partition.partition, next_offset])
             await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
             if self._number % _FAILS_EVERY == _FAILS_EVERY - 1:
                 await producer.flush()
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "deliberate failure")
-            self._note("commit", "invoke", self._number)
-        for number, partition, delivery in sent:
+            self._record_event("commit", "invoke", self._number)
+        for number, partition, delivery in deliveries:
             offset = delivery.result().offset
             if offset >= 0:
-                self._note("send", "ok", [self._number, partition, number, offset])
-        self._note("commit", "ok", self._number)
+                self._record_event("send", "ok", [self._number, partition, number, offset])
+        self._record_event("commit", "ok", self._number)
 
     async def _rewind(self, consumer: Consumer) -> None:
         """Continue from the committed offsets of the partitions that the member still has."""
         committed = await consumer.committed(consumer.assignment())
-        for where, at in committed.items():
+        for topic_partition, committed_offset in committed.items():
             with suppress(KafkaError):
-                consumer.seek(where, 0 if at is None else at.offset)
+                consumer.seek(topic_partition, 0 if committed_offset is None else committed_offset.offset)
 
-    def _note(self, f: str, type: str, value: object) -> None:
+    def _record_event(self, f: str, type: str, value: object) -> None:
         self.events.append(Event(self.name, f, type, value))

@@ -1,11 +1,11 @@
-"""One group with members of three libraries that commit the offsets they read, across all restarts."""
+"""One group with members of three libraries that commit their positions, across all restarts."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -16,7 +16,7 @@ from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as ConfluentTopicPartition
 
-from tests.harness.soak.consumers import MOST_PER_POLL, POLL_S, by_partition, note_records
+from tests.harness.soak.consumers import MOST_PER_POLL, POLL_S, by_partition, record_polls
 from tests.harness.soak.history import History
 from tidelog import Consumer
 from tidelog.clients.groups.rebalance_listener import NoListener
@@ -26,54 +26,54 @@ from tidelog.protocol.ids import TopicPartition
 
 GROUP = "soak-group"
 COMMIT_EVERY_S = 1.0
-QUESTION_EVERY_S = 2.0
+QUERY_EVERY_S = 2.0
 SESSION_TIMEOUT_MS = 20_000
 
 
-class Commits:
-    """The read and uncommitted offsets of a member."""
+class CommitRecorder:
+    """Records a member's polls and commits in the history, and schedules its commits."""
 
     def __init__(self, history: History, process: str) -> None:
         self._history = history
         self._process = process
         self._next: dict[int, int] = {}
-        self._due = time.monotonic() + COMMIT_EVERY_S
+        self._next_commit_s = time.monotonic() + COMMIT_EVERY_S
 
-    def read(self, partition: int, records: list[tuple[int, bytes | None]]) -> None:
+    def on_records(self, partition: int, records: list[tuple[int, bytes | None]]) -> None:
         """Record polled records."""
-        note_records(self._history, self._process, partition, records)
+        record_polls(self._history, self._process, partition, records)
         self._next[partition] = records[-1][0] + 1
 
-    def assigned(self, partitions: Sequence[int]) -> None:
+    def on_assignment(self, partitions: Sequence[int]) -> None:
         """Record assigned partitions."""
         self._history.add(self._process, "assign", "ok", list(partitions))
 
-    def revoked(self, partitions: Sequence[int]) -> None:
+    def on_revocation(self, partitions: Sequence[int]) -> None:
         """Record revoked partitions; they are read again from the committed offsets."""
         for partition in partitions:
             self._next.pop(partition, None)
 
-    def begin(self) -> list[tuple[int, int]]:
-        """Return the offsets to commit now, usually none."""
+    def begin_commit(self) -> list[tuple[int, int]]:
+        """Return the offsets to commit now; empty between two commits."""
         now = time.monotonic()
-        if now < self._due or not self._next:
+        if now < self._next_commit_s or not self._next:
             return []
-        self._due = now + COMMIT_EVERY_S
+        self._next_commit_s = now + COMMIT_EVERY_S
         offsets = sorted(self._next.items())
         self._history.add(self._process, "commit", "invoke", offsets)
         return offsets
 
-    def end(self, offsets: list[tuple[int, int]], *, is_ok: bool) -> None:
+    def end_commit(self, offsets: list[tuple[int, int]], *, is_ok: bool) -> None:
         """Record the result of the commit."""
         self._history.add(self._process, "commit", "ok" if is_ok else "info", offsets)
 
 
 async def run_confluent(clients: ClientSettings, topic: str, history: History, stop: threading.Event) -> None:
     """Run a member of librdkafka until `stop` is set."""
-    commits = Commits(history, f"{GROUP}/confluent")
+    recorder = CommitRecorder(history, f"{GROUP}/confluent")
 
-    def numbers(places: list[Any]) -> list[int]:
-        return [place.partition for place in places]
+    def numbers(topic_partitions: list[Any]) -> list[int]:
+        return [each.partition for each in topic_partitions]
 
     def work() -> None:
         consumer = ConfluentConsumer(
@@ -90,38 +90,38 @@ async def run_confluent(clients: ClientSettings, topic: str, history: History, s
         )
         consumer.subscribe(
             [topic],
-            on_assign=lambda _, places: commits.assigned(numbers(places)),
-            on_revoke=lambda _, places: commits.revoked(numbers(places)),
+            on_assign=lambda _, topic_partitions: recorder.on_assignment(numbers(topic_partitions)),
+            on_revoke=lambda _, topic_partitions: recorder.on_revocation(numbers(topic_partitions)),
         )
         while not stop.is_set():
             for partition, records in by_partition(consumer.consume(MOST_PER_POLL, POLL_S)).items():
-                commits.read(partition, records)
-            if offsets := commits.begin():
-                places = [ConfluentTopicPartition(topic, partition, offset) for partition, offset in offsets]
+                recorder.on_records(partition, records)
+            if offsets := recorder.begin_commit():
+                topic_partitions = [ConfluentTopicPartition(topic, *entry) for entry in offsets]
                 try:
-                    done = consumer.commit(offsets=places, asynchronous=False)
-                    commits.end(offsets, is_ok=all(place.error is None for place in done))
+                    results = consumer.commit(offsets=topic_partitions, asynchronous=False)
+                    recorder.end_commit(offsets, is_ok=all(each.error is None for each in results))
                 except KafkaException:
-                    commits.end(offsets, is_ok=False)
+                    recorder.end_commit(offsets, is_ok=False)
         consumer.close()
 
     await asyncio.to_thread(work)
 
 
 class _AioListener(ConsumerRebalanceListener):  # type: ignore[misc]
-    def __init__(self, commits: Commits) -> None:
-        self._commits = commits
+    def __init__(self, recorder: CommitRecorder) -> None:
+        self._recorder = recorder
 
     def on_partitions_assigned(self, assigned: set[Any]) -> None:
-        self._commits.assigned([place.partition for place in assigned])
+        self._recorder.on_assignment([each.partition for each in assigned])
 
     def on_partitions_revoked(self, revoked: set[Any]) -> None:
-        self._commits.revoked([place.partition for place in revoked])
+        self._recorder.on_revocation([each.partition for each in revoked])
 
 
 async def run_aiokafka(clients: ClientSettings, topic: str, history: History, stop: threading.Event) -> None:
     """Run a member of aiokafka until `stop` is set."""
-    commits = Commits(history, f"{GROUP}/aiokafka")
+    recorder = CommitRecorder(history, f"{GROUP}/aiokafka")
     consumer = AIOKafkaConsumer(
         **clients.aiokafka,
         group_id=GROUP,
@@ -130,37 +130,37 @@ async def run_aiokafka(clients: ClientSettings, topic: str, history: History, st
         partition_assignment_strategy=(RangePartitionAssignor,),
         session_timeout_ms=SESSION_TIMEOUT_MS,
     )
-    consumer.subscribe([topic], listener=_AioListener(commits))
+    consumer.subscribe([topic], listener=_AioListener(recorder))
     await consumer.start()
     while not stop.is_set():
-        polled = await consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=MOST_PER_POLL)
-        for place, records in polled.items():
-            commits.read(place.partition, [(record.offset, record.value) for record in records])
-        if offsets := commits.begin():
+        batches = await consumer.getmany(timeout_ms=int(POLL_S * 1000), max_records=MOST_PER_POLL)
+        for topic_partition, records in batches.items():
+            recorder.on_records(topic_partition.partition, _offsets_and_values(records))
+        if offsets := recorder.begin_commit():
             try:
                 await consumer.commit({AioTopicPartition(topic, part): offset for part, offset in offsets})
-                commits.end(offsets, is_ok=True)
+                recorder.end_commit(offsets, is_ok=True)
             except AioKafkaError:
-                commits.end(offsets, is_ok=False)
+                recorder.end_commit(offsets, is_ok=False)
     await consumer.stop()
 
 
-class _OwnListener(NoListener):
-    def __init__(self, commits: Commits) -> None:
-        self._commits = commits
+class _TidelogListener(NoListener):
+    def __init__(self, recorder: CommitRecorder) -> None:
+        self._recorder = recorder
 
     def on_partitions_assigned(self, partitions: Sequence[TopicPartition]) -> None:
-        self._commits.assigned([place.partition for place in partitions])
+        self._recorder.on_assignment([each.partition for each in partitions])
 
     def on_partitions_revoked(self, partitions: Sequence[TopicPartition]) -> None:
-        self._commits.revoked([place.partition for place in partitions])
+        self._recorder.on_revocation([each.partition for each in partitions])
 
     on_partitions_lost = on_partitions_revoked
 
 
-async def run_own(clients: ClientSettings, topic: str, history: History, stop: threading.Event) -> None:
+async def run_tidelog(clients: ClientSettings, topic: str, history: History, stop: threading.Event) -> None:
     """Run a member of our own client until `stop` is set."""
-    commits = Commits(history, f"{GROUP}/own")
+    recorder = CommitRecorder(history, f"{GROUP}/own")
     async with Consumer(
         **clients.tidelog,
         group_id=GROUP,
@@ -169,37 +169,41 @@ async def run_own(clients: ClientSettings, topic: str, history: History, stop: t
         partition_assignment_strategy=("range",),
         session_timeout_ms=SESSION_TIMEOUT_MS,
     ) as consumer:
-        consumer.subscribe([topic], listener=_OwnListener(commits))
+        consumer.subscribe([topic], listener=_TidelogListener(recorder))
         while not stop.is_set():
-            for place, records in (await consumer.poll(int(POLL_S * 1000), MOST_PER_POLL)).items():
-                commits.read(place.partition, [(record.offset, record.value) for record in records])
-            if offsets := commits.begin():
+            for topic_partition, records in (await consumer.poll(int(POLL_S * 1000), MOST_PER_POLL)).items():
+                recorder.on_records(topic_partition.partition, _offsets_and_values(records))
+            if offsets := recorder.begin_commit():
                 try:
                     await consumer.commit({TopicPartition(topic, part): offset for part, offset in offsets})
-                    commits.end(offsets, is_ok=True)
+                    recorder.end_commit(offsets, is_ok=True)
                 except KafkaError:
-                    commits.end(offsets, is_ok=False)
+                    recorder.end_commit(offsets, is_ok=False)
 
 
-async def ask_committed(
+async def query_committed_offsets(
     clients: ClientSettings, topic: str, history: History, partitions: int, stop: threading.Event
 ) -> None:
     """Query the group's committed offsets regularly from outside, until `stop` is set, and once more."""
-    process = f"{GROUP}/question"
-    places = [TopicPartition(topic, index) for index in range(partitions)]
+    process = f"{GROUP}/query"
+    topic_partitions = [TopicPartition(topic, index) for index in range(partitions)]
     async with Consumer(**clients.tidelog, group_id=GROUP, enable_auto_commit=False) as consumer:
         is_last = False
         while not is_last:
             is_last = stop.is_set()
             history.add(process, "committed", "invoke")
             try:
-                found = await consumer.committed(places)
+                offsets = await consumer.committed(topic_partitions)
             except KafkaError:
                 continue
-            answer = [(place.partition, at.offset) for place, at in found.items() if at is not None]
-            history.add(process, "committed", "ok", answer)
+            entries = [(key.partition, entry.offset) for key, entry in offsets.items() if entry is not None]
+            history.add(process, "committed", "ok", entries)
             if not is_last:
-                await asyncio.sleep(QUESTION_EVERY_S)
+                await asyncio.sleep(QUERY_EVERY_S)
 
 
-MEMBERS = (run_confluent, run_aiokafka, run_own)
+def _offsets_and_values(records: Iterable[Any]) -> list[tuple[int, bytes | None]]:
+    return [(record.offset, record.value) for record in records]
+
+
+MEMBERS = (run_confluent, run_aiokafka, run_tidelog)

@@ -31,14 +31,14 @@ class MixedLoad:
 
     async def run_during(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the load until `work` ends; an error of `work` or of the load ends both."""
-        writing, reading = self._writing(), self._reading()
+        producer_tasks, reader_tasks = self._start_producers(), self._start_readers()
         try:
-            await _while_none_fails([*writing, *reading], work)
+            await _run_until_failure([*producer_tasks, *reader_tasks], work)
             self._stop_producers.set()
-            await asyncio.gather(*writing)
+            await asyncio.gather(*producer_tasks)
             await asyncio.sleep(LAST_READS_S)
             self._stop_readers.set()
-            await asyncio.gather(*reading)
+            await asyncio.gather(*reader_tasks)
         finally:
             self.stop()
 
@@ -48,18 +48,18 @@ class MixedLoad:
         self._stop_readers.set()
 
     async def read_everything(self) -> int:
-        """Read the topic once from its start, as the history's last reader; return the number of records."""
+        """Read the topic once from its start, as the history's final reader; return the number of records."""
         return await asyncio.to_thread(
             consumers.read_everything, self._clients, self._topic, self._history, self._partitions
         )
 
-    def _writing(self) -> list[asyncio.Task[None]]:
+    def _start_producers(self) -> list[asyncio.Task[None]]:
         return [
             asyncio.create_task(
                 run(
                     self._clients,
                     self._topic,
-                    producers.Notes(self._history, number),
+                    producers.DeliveryRecorder(self._history, number),
                     codec,
                     self._rate,
                     self._partitions,
@@ -69,17 +69,17 @@ class MixedLoad:
             for number, (run, codec) in enumerate(producers.LOADS)
         ]
 
-    def _reading(self) -> list[asyncio.Task[None]]:
+    def _start_readers(self) -> list[asyncio.Task[None]]:
         clients, topic, history, stop = self._clients, self._topic, self._history, self._stop_readers
-        works = [
+        loads = [
             *(run(clients, topic, history, self._partitions, stop) for run in consumers.READERS),
             *(run(clients, topic, history, stop) for run in group_members.MEMBERS),
-            group_members.ask_committed(clients, topic, history, self._partitions, stop),
+            group_members.query_committed_offsets(clients, topic, history, self._partitions, stop),
         ]
-        return [asyncio.create_task(work) for work in works]
+        return [asyncio.create_task(work) for work in loads]
 
 
-async def _while_none_fails(tasks: list[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+async def _run_until_failure(tasks: list[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
     main = asyncio.ensure_future(work)
     await asyncio.wait([main, *tasks], return_when=asyncio.FIRST_COMPLETED)
     for task in (main, *tasks):

@@ -19,37 +19,37 @@ from tidelog.local_cluster.client_settings import ClientSettings
 
 CHUNKS_PER_S = 20
 FLUSH_TIMEOUT_S = 60.0
-NOTE_EVERY = 200
+DELIVERIES_PER_EVENT = 200
 
 
-class Notes:
-    """Records the events of one producer in the history, deliveries in groups; not thread-safe."""
+class DeliveryRecorder:
+    """Records the sends and deliveries of one producer in the history; not thread-safe."""
 
     def __init__(self, history: History, number: int) -> None:
         self.number = number
         self._history = history
         self._process = str(number)
-        self._delivered: list[tuple[int, int, int]] = []
+        self._deliveries: list[tuple[int, int, int]] = []
 
-    def sending(self, partition: int, first: int, count: int) -> None:
+    def on_send(self, partition: int, first: int, count: int) -> None:
         """Record that these numbers are sent to `partition` next."""
         self._history.add(self._process, "send", "invoke", (partition, first, first + count - 1))
 
-    def delivered(self, number: int, partition: int, offset: int) -> None:
+    def on_delivery(self, number: int, partition: int, offset: int) -> None:
         """Record an acknowledgement."""
-        self._delivered.append((number, partition, offset))
-        if len(self._delivered) >= NOTE_EVERY:
+        self._deliveries.append((number, partition, offset))
+        if len(self._deliveries) >= DELIVERIES_PER_EVENT:
             self.flush()
 
-    def failed(self, number: int) -> None:
+    def on_failure(self, number: int) -> None:
         """Record a failed delivery."""
         self._history.add(self._process, "send", "info", (number,))
 
     def flush(self) -> None:
         """Write the deliveries that were not written yet."""
-        if self._delivered:
-            self._history.add(self._process, "send", "ok", self._delivered)
-            self._delivered = []
+        if self._deliveries:
+            self._history.add(self._process, "send", "ok", self._deliveries)
+            self._deliveries = []
 
 
 def chunks(rate: float, partitions: int) -> Iterable[tuple[int, int, int]]:
@@ -59,23 +59,23 @@ def chunks(rate: float, partitions: int) -> Iterable[tuple[int, int, int]]:
         yield index % partitions, index * count, count
 
 
-class _Pace:
-    """The time of the next chunk; after a pause of the broker it continues from the present time."""
+class _ChunkTimer:
+    """Schedules chunks at a constant rate; after a pause of the broker it continues from the present time."""
 
     def __init__(self) -> None:
-        self._due = time.monotonic()
+        self._next_chunk_s = time.monotonic()
 
     def advance(self) -> None:
-        self._due = max(self._due + 1 / CHUNKS_PER_S, time.monotonic() - 1.0)
+        self._next_chunk_s = max(self._next_chunk_s + 1 / CHUNKS_PER_S, time.monotonic() - 1.0)
 
     def wait_s(self) -> float:
-        return max(self._due - time.monotonic(), 0.0)
+        return max(self._next_chunk_s - time.monotonic(), 0.0)
 
 
 async def run_confluent(
     clients: ClientSettings,
     topic: str,
-    notes: Notes,
+    recorder: DeliveryRecorder,
     codec: str,
     rate: float,
     partitions: int,
@@ -94,30 +94,30 @@ async def run_confluent(
     )
 
     def delivery_of(number: int) -> Callable[[Any, Any], None]:
-        def note(error: Any, message: Any) -> None:
+        def report(error: Any, message: Any) -> None:
             if error is None:
-                notes.delivered(number, message.partition(), message.offset())
+                recorder.on_delivery(number, message.partition(), message.offset())
             else:
-                notes.failed(number)
+                recorder.on_failure(number)
 
-        return note
+        return report
 
     def work() -> None:
-        pace = _Pace()
+        timer = _ChunkTimer()
         for partition, first, count in chunks(rate, partitions):
             if stop.is_set():
                 break
-            notes.sending(partition, first, count)
+            recorder.on_send(partition, first, count)
             for number in range(first, first + count):
-                value = value_of(notes.number, number)
+                value = value_of(recorder.number, number)
                 producer.produce(topic, value, partition=partition, on_delivery=delivery_of(number))
-            pace.advance()
+            timer.advance()
             # A poll that reports deliveries returns early.
-            while (wait_s := pace.wait_s()) > 0:
+            while (wait_s := timer.wait_s()) > 0:
                 producer.poll(wait_s)
             producer.poll(0)
         producer.flush(FLUSH_TIMEOUT_S)
-        notes.flush()
+        recorder.flush()
 
     await asyncio.to_thread(work)
 
@@ -128,7 +128,7 @@ Send = Callable[[bytes, int], Awaitable["asyncio.Future[Any]"]]
 async def _run_asyncio(
     send: Send,
     flush: Callable[[], Awaitable[Any]],
-    notes: Notes,
+    recorder: DeliveryRecorder,
     rate: float,
     partitions: int,
     stop: threading.Event,
@@ -136,34 +136,34 @@ async def _run_asyncio(
     """Produce with an asyncio library; the two libraries differ in names only."""
 
     def delivery_of(number: int) -> Callable[[asyncio.Future[Any]], None]:
-        def note(future: asyncio.Future[Any]) -> None:
+        def report(future: asyncio.Future[Any]) -> None:
             if future.cancelled() or future.exception() is not None:
-                notes.failed(number)
+                recorder.on_failure(number)
             else:
-                written = future.result()
-                notes.delivered(number, written.partition, written.offset)
+                metadata = future.result()
+                recorder.on_delivery(number, metadata.partition, metadata.offset)
 
-        return note
+        return report
 
-    pace = _Pace()
+    timer = _ChunkTimer()
     for partition, first, count in chunks(rate, partitions):
         if stop.is_set():
             break
-        notes.sending(partition, first, count)
+        recorder.on_send(partition, first, count)
         for number in range(first, first + count):
-            future = await send(value_of(notes.number, number), partition)
+            future = await send(value_of(recorder.number, number), partition)
             future.add_done_callback(delivery_of(number))
-        pace.advance()
-        await asyncio.sleep(pace.wait_s())
+        timer.advance()
+        await asyncio.sleep(timer.wait_s())
     await asyncio.wait_for(flush(), FLUSH_TIMEOUT_S)
     await asyncio.sleep(0)
-    notes.flush()
+    recorder.flush()
 
 
 async def run_aiokafka(
     clients: ClientSettings,
     topic: str,
-    notes: Notes,
+    recorder: DeliveryRecorder,
     codec: str,
     rate: float,
     partitions: int,
@@ -183,15 +183,15 @@ async def run_aiokafka(
         return future
 
     try:
-        await _run_asyncio(send, producer.flush, notes, rate, partitions, stop)
+        await _run_asyncio(send, producer.flush, recorder, rate, partitions, stop)
     finally:
         await producer.stop()
 
 
-async def run_own(
+async def run_tidelog(
     clients: ClientSettings,
     topic: str,
-    notes: Notes,
+    recorder: DeliveryRecorder,
     codec: str,
     rate: float,
     partitions: int,
@@ -203,7 +203,7 @@ async def run_own(
         async def send(value: bytes, partition: int) -> asyncio.Future[Any]:
             return await producer.send(topic, value, partition=partition)
 
-        await _run_asyncio(send, producer.flush, notes, rate, partitions, stop)
+        await _run_asyncio(send, producer.flush, recorder, rate, partitions, stop)
 
 
 LOADS = (
@@ -211,7 +211,7 @@ LOADS = (
     (run_confluent, "lz4"),
     (run_aiokafka, "gzip"),
     (run_aiokafka, "snappy"),
-    (run_own, "none"),
-    (run_own, "zstd"),
+    (run_tidelog, "none"),
+    (run_tidelog, "zstd"),
 )
 """The producers of a run: library and codec."""

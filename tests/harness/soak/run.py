@@ -1,4 +1,4 @@
-"""One soak run: the load, the kills, the last reading, and the result of the checker."""
+"""One soak run: the load, the kills, the final reading, and the result of the checker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SAMPLE_EVERY_S = 0.5
 TOPIC_CONFIG = {"segment.bytes": str(16 * MEBIBYTE), "message.timestamp.type": "CreateTime"}
 # The start of Python and the first requests load code and fill pools; growth is measured afterwards.
 WARM_UP_S = 15.0
-JUDGED_FROM_S = 45.0
+GROWTH_CHECK_S_MIN = 45.0
 
 RESIDENT_BYTES_MAX = 256 * MEBIBYTE
 GROWTH_PER_MINUTE_MAX = 4 * MEBIBYTE
@@ -69,7 +69,7 @@ class Outcome:
         """Return the largest sample."""
         return max((sample.resident_bytes for sample in self.samples), default=0)
 
-    def judge(self, options: Options) -> None:
+    def evaluate(self, options: Options) -> None:
         """Add the failures of the run to `problems`."""
         for violation in self.findings.violations:
             self.problems.append(f"{violation.anomaly.value}: {violation.text}")
@@ -78,7 +78,7 @@ class Outcome:
             self.problems.append("nothing was acknowledged or committed")
         if self.peak_bytes > RESIDENT_BYTES_MAX:
             self.problems.append(f"resident memory reached {self.peak_bytes / MEBIBYTE:.0f} MiB")
-        if options.quiet_s >= JUDGED_FROM_S and self.growth_quiet > GROWTH_PER_MINUTE_MAX:
+        if options.quiet_s >= GROWTH_CHECK_S_MIN and self.growth_quiet > GROWTH_PER_MINUTE_MAX:
             self.problems.append(f"resident memory grows by {self.growth_quiet / MEBIBYTE:.1f} MiB a minute")
         if options.seconds >= 300 and self.growth_over_starts > GROWTH_PER_MINUTE_MAX:
             self.problems.append(
@@ -100,11 +100,11 @@ class SoakRun:
         self._samples: list[Sample] = []
         self._start_seconds: list[float] = []
         self._is_up = False
-        self._began = 0.0
+        self._start_s = 0.0
 
     async def run(self) -> Outcome:
         """Run; raise BrokerDied if the broker ends by itself."""
-        self._began = time.monotonic()
+        self._start_s = time.monotonic()
         try:
             self._start_broker()
             await self._create_topic()
@@ -115,7 +115,7 @@ class SoakRun:
                 rate=self._options.rate,
                 partitions=self._options.partitions,
             )
-            await load.run_during(self._sampled())
+            await load.run_during(self._kill_and_sample())
             self._progress("reading all records")
             count = await load.read_everything()
         finally:
@@ -127,20 +127,20 @@ class SoakRun:
             self._samples,
             self._start_seconds,
             self._broker.failures(),
-            time.monotonic() - self._began,
+            time.monotonic() - self._start_s,
         )
-        outcome.judge(self._options)
+        outcome.evaluate(self._options)
         return outcome
 
-    async def _sampled(self) -> None:
+    async def _kill_and_sample(self) -> None:
         """Kill the broker repeatedly, and sample its memory meanwhile."""
         sampling = asyncio.create_task(self._sample())
         try:
-            await self._kills()
+            await self._kill_repeatedly()
         finally:
             sampling.cancel()
 
-    async def _kills(self) -> None:
+    async def _kill_repeatedly(self) -> None:
         options = self._options
         end = time.monotonic() + options.seconds
         while (left_s := end - time.monotonic()) > 0:
@@ -174,7 +174,7 @@ class SoakRun:
                     Sample(
                         self._broker.starts,
                         now - self._broker.started_at,
-                        now - self._began,
+                        now - self._start_s,
                         self._broker.resident_bytes(),
                     )
                 )
@@ -182,7 +182,7 @@ class SoakRun:
     def _report(self) -> None:
         resident = self._samples[-1].resident_bytes / MEBIBYTE if self._samples else 0
         self._progress(
-            f"{time.monotonic() - self._began:5.0f} s  kill {self._broker.starts - 1}, "
+            f"{time.monotonic() - self._start_s:5.0f} s  kill {self._broker.starts - 1}, "
             f"restarted in {self._start_seconds[-1]:.2f} s, {resident:.0f} MiB before"
         )
 

@@ -35,11 +35,11 @@ class Anomaly(Enum):
     """The kinds of violations, as in the report."""
 
     LOST = "a record that was acknowledged in a committed transaction is missing"
-    TORN = "a part of a transaction is missing"
+    INCOMPLETE = "a part of a transaction is missing"
     ABORTED_READ = "a record of an aborted transaction was read as committed"
     EARLY_READ = "a record was read as committed before its commit was requested"
-    PAST_STABLE = "a committed record was read beyond the last stable offset"
-    STABLE_FELL = "the last stable offset decreased"
+    BEYOND_STABLE_OFFSET = "a committed record was read beyond the last stable offset"
+    STABLE_OFFSET_DECREASED = "the last stable offset decreased"
     DUPLICATE = "a record is stored twice"
     DISORDER = "records of one producer are not in the order they were sent"
     TWO_VALUES = "two values were read at one offset"
@@ -81,7 +81,7 @@ class TransactionChecker:
     def __init__(self) -> None:
         self.violations: list[Violation] = []
         self.transactions: dict[Name, _Transaction] = defaultdict(_Transaction)
-        self._at: dict[tuple[int, int], tuple[str, int, int]] = {}
+        self._values: dict[tuple[int, int], tuple[str, int, int]] = {}
         self._highest: dict[tuple[str, int], int] = {}
         self._stable: dict[int, int] = {}
         self._committed: dict[int, int] = {}
@@ -108,7 +108,7 @@ class TransactionChecker:
             case "abort", "ok":
                 self.transactions[Name(event.process, event.value)].is_committed = False
             case "poll", "ok":
-                self._polled(event.process, *event.value)
+                self._on_poll(event.process, *event.value)
             case "stable", "ok":
                 self._on_stable_offset(event.process, *event.value)
             case "committed", "ok":
@@ -118,9 +118,9 @@ class TransactionChecker:
     def finish(self) -> list[Violation]:
         """Return the violations after the last event."""
         for name, transaction in self.transactions.items():
-            self._judge(name, transaction)
-        self._judge_order()
-        self._judge_offsets()
+            self._check_transaction(name, transaction)
+        self._check_order()
+        self._check_offsets()
         return self.violations
 
     def _add(self, anomaly: Anomaly, text: str) -> None:
@@ -128,13 +128,13 @@ class TransactionChecker:
 
     # --- during the history ---
 
-    def _polled(self, reader: str, partition: int, records: Iterable[tuple[int, str, int, int]]) -> None:
+    def _on_poll(self, reader: str, partition: int, records: Iterable[tuple[int, str, int, int]]) -> None:
         for offset, producer, number, record in records:
             name = Name(producer, number)
             value = (producer, number, record)
-            known = self._at.setdefault((partition, offset), value)
-            if known != value:
-                self._add(Anomaly.TWO_VALUES, f"{partition}@{offset}: {known} and {value}")
+            first_value = self._values.setdefault((partition, offset), value)
+            if first_value != value:
+                self._add(Anomaly.TWO_VALUES, f"{partition}@{offset}: {first_value} and {value}")
             transaction = self.transactions.get(name)
             if transaction is None or record not in transaction.sent:
                 self._add(Anomaly.INVENTED, f"{partition}@{offset}: {value}")
@@ -154,17 +154,20 @@ class TransactionChecker:
 
     def _on_stable_offset(self, reader: str, partition: int, offset: int) -> None:
         if offset < self._stable.get(partition, 0):
-            self._add(Anomaly.STABLE_FELL, f"{partition}: {self._stable[partition]}, then {offset}")
+            self._add(
+                Anomaly.STABLE_OFFSET_DECREASED, f"{partition}: {self._stable[partition]}, then {offset}"
+            )
         self._stable[partition] = max(offset, self._stable.get(partition, 0))
         if self._highest.get((reader, partition), -1) >= offset:
             highest = self._highest[reader, partition]
             self._add(
-                Anomaly.PAST_STABLE, f"{reader} read {partition}@{highest}, last stable offset: {offset}"
+                Anomaly.BEYOND_STABLE_OFFSET,
+                f"{reader} read {partition}@{highest}, last stable offset: {offset}",
             )
 
     # --- at the end ---
 
-    def _judge(self, name: Name, transaction: _Transaction) -> None:
+    def _check_transaction(self, name: Name, transaction: _Transaction) -> None:
         read = transaction.read
         for record, places in read.items():
             if len(places) > 1:
@@ -174,26 +177,26 @@ class TransactionChecker:
             return
         missing = transaction.sent.keys() - read.keys()
         if read and missing:
-            self._add(Anomaly.TORN, f"{name}: {sorted(read)} were read, {sorted(missing)} are missing")
+            self._add(Anomaly.INCOMPLETE, f"{name}: {sorted(read)} were read, {sorted(missing)} are missing")
         if transaction.is_committed:
             lost = transaction.acknowledged.keys() - read.keys()
             if lost:
                 self._add(Anomaly.LOST, f"{name}: {sorted(lost)}")
 
-    def _judge_order(self) -> None:
+    def _check_order(self) -> None:
         """Check that each producer's transactions, and their records, are in order within a partition."""
-        seen: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
+        placements: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
         for name, transaction in self.transactions.items():
             for record, places in transaction.read.items():
                 for partition, offset in places:
-                    seen[name.producer, partition].append((offset, name.number, record))
-        for (producer, partition), records in seen.items():
+                    placements[name.producer, partition].append((offset, name.number, record))
+        for (producer, partition), records in placements.items():
             records.sort()
             order = [(number, record) for _, number, record in records]
             if order != sorted(order):
                 self._add(Anomaly.DISORDER, f"producer {producer} in partition {partition}: {order}")
 
-    def _judge_offsets(self) -> None:
+    def _check_offsets(self) -> None:
         """Check that a group's committed offset is that of one of its last transactions.
 
         It is not the last one if another's commit was requested after its own was acknowledged. Commits

@@ -24,7 +24,7 @@ MEGA = 1e6
 
 def figures(outcome: Outcome) -> dict[str, str]:
     """Return the figures as a table."""
-    created = outcome.topics_created_s or [0.0]
+    creation_times_s = outcome.topics_created_s or [0.0]
     return {
         "run, s": f"{outcome.elapsed_s:.0f}",
         "records acknowledged": f"{outcome.acknowledged:,}",
@@ -36,9 +36,11 @@ def figures(outcome: Outcome) -> dict[str, str]:
         "  by kind": ", ".join(f"{kind} {count}" for kind, count in sorted(outcome.faults.items())),
         "outages": f"{outcome.outages}",
         "kill -9": f"{outcome.kills}",
-        "topics created, s, median / maximum": f"{statistics.median(created):.2f} / {max(created):.2f}",
+        "topics created, s, median / maximum": (
+            f"{statistics.median(creation_times_s):.2f} / {max(creation_times_s):.2f}"
+        ),
         "largest backlog, MB": f"{outcome.largest_backlog_bytes / MEGA:.0f}",
-        "backlog copied after, s": f"{outcome.drained_s:.1f}",
+        "backlog copied after, s": f"{outcome.drain_s:.1f}",
         "errors reported to readers": f"{outcome.read_errors}",
         "problems": f"{len(outcome.problems)}",
     }
@@ -50,7 +52,7 @@ def main() -> int:
     defaults = Options()
     parser.add_argument("--megabytes", type=float, default=defaults.total_bytes / MEGA, help="MB to tier")
     parser.add_argument(
-        "--faults", type=int, default=defaults.least_faults, help="minimum number of faults of requests"
+        "--faults", type=int, default=defaults.faults_min, help="minimum number of faults of requests"
     )
     parser.add_argument(
         "--rate", type=float, default=defaults.bytes_per_s / MEGA, help="MB per second that are written"
@@ -58,13 +60,13 @@ def main() -> int:
     parser.add_argument("--kill-every", type=float, default=defaults.kill_every_s, help="seconds")
     parser.add_argument("--seed", type=int, default=defaults.seed, help="seed of faults and kills")
     parser.add_argument("--keep", metavar="FOLDER", help="leave data and logs here")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     options = Options(
-        total_bytes=int(given.megabytes * MEGA),
-        least_faults=given.faults,
-        bytes_per_s=given.rate * MEGA,
-        kill_every_s=given.kill_every,
-        seed=given.seed,
+        total_bytes=int(arguments.megabytes * MEGA),
+        faults_min=arguments.faults,
+        bytes_per_s=arguments.rate * MEGA,
+        kill_every_s=arguments.kill_every,
+        seed=arguments.seed,
     )
     console = Console()
     logging.disable(logging.ERROR)
@@ -73,7 +75,7 @@ def main() -> int:
         tempfile.TemporaryDirectory(prefix="tidelog-tier-soak-") as temporary,
         Progress(*columns, console=console, transient=True) as bar,
     ):
-        folder = Path(given.keep or temporary)
+        folder = Path(arguments.keep or temporary)
         folder.mkdir(exist_ok=True)
         task = bar.add_task("starting", total=None)
         outcome = TierSoak(

@@ -1,4 +1,4 @@
-"""Faults of the object store: continuous faults of single requests, and outages from time to time."""
+"""Faults of the object store: continuous faults of single requests, and repeated outages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.s3.fault_proxy import (
     truncate,
 )
 
-SINGLE: Final[tuple[tuple[Fault, str | None], ...]] = (
+SINGLE_REQUEST_FAULTS: Final[tuple[tuple[Fault, str | None], ...]] = (
     (server_error(), None),
     (server_error(503, "ServiceUnavailable"), None),
     (slow_down(), None),
@@ -34,48 +34,51 @@ SINGLE: Final[tuple[tuple[Fault, str | None], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Weather:
-    """The frequency of faults: the share of affected requests, and long outages."""
+class FaultFrequency:
+    """The share of affected requests, and the interval and the duration of outages."""
 
     share: float = 0.12
     outage_every_s: float = 20.0
     outage_s: float = 8.0
 
 
-class Storm(threading.Thread):
-    """Makes the store unavailable from time to time, alternately by refused connections and by silence."""
+class FaultScheduler(threading.Thread):
+    """Injects faults of single requests and outages.
 
-    def __init__(self, proxy: FaultProxy, weather: Weather, seed: int) -> None:
-        super().__init__(name="storm", daemon=True)
+    Outages are alternately refused connections and requests without a response.
+    """
+
+    def __init__(self, proxy: FaultProxy, fault_frequency: FaultFrequency, seed: int) -> None:
+        super().__init__(name="fault-scheduler", daemon=True)
         self.outages = 0
         self._proxy = proxy
-        self._weather = weather
+        self._frequency = fault_frequency
         self._random = Random(seed)
-        self._is_over = threading.Event()
+        self._stop_event = threading.Event()
 
     def run(self) -> None:
-        """Run until `end`."""
-        self._drizzle()
-        while not self._is_over.wait(self._weather.outage_every_s * self._random.uniform(0.6, 1.4)):
+        """Inject faults until `end`."""
+        self._inject_single_faults()
+        while not self._stop_event.wait(self._frequency.outage_every_s * self._random.uniform(0.6, 1.4)):
             self.outages += 1
             if self.outages % 2:
                 self._proxy.go_down()
-                self._is_over.wait(self._weather.outage_s)
+                self._stop_event.wait(self._frequency.outage_s)
                 self._proxy.come_back()
             else:
                 self._proxy.clear()
                 self._proxy.inject(silence())
-                self._is_over.wait(self._weather.outage_s)
+                self._stop_event.wait(self._frequency.outage_s)
                 self._proxy.clear()
-                self._drizzle()
+                self._inject_single_faults()
 
     def end(self) -> None:
         """End all faults."""
-        self._is_over.set()
+        self._stop_event.set()
         self.join()
         self._proxy.clear()
 
-    def _drizzle(self) -> None:
-        for fault, method in SINGLE:
-            share = self._weather.share / len(SINGLE)
+    def _inject_single_faults(self) -> None:
+        for fault, method in SINGLE_REQUEST_FAULTS:
+            share = self._frequency.share / len(SINGLE_REQUEST_FAULTS)
             self._proxy.inject(fault, method=method, probability=share)

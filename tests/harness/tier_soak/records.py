@@ -15,7 +15,7 @@ import confluent_kafka
 VALUE_BYTES: Final = 16_000
 _NOISE: Final = Random(405).randbytes(1 << 20)
 _POLL_S: Final = 5.0
-_MOST_PER_POLL: Final = 500
+_POLL_RECORDS_MAX: Final = 500
 
 
 def value_of(topic: str, number: int) -> bytes:
@@ -49,10 +49,10 @@ class Writer(threading.Thread):
 
     def run(self) -> None:
         """Write all records."""
-        due = time.monotonic()
+        next_send_s = time.monotonic()
         for number in range(self.total):
-            due += self._pause_s
-            time.sleep(max(0.0, due - time.monotonic()))
+            next_send_s += self._pause_s
+            time.sleep(max(0.0, next_send_s - time.monotonic()))
             self._produce(number)
         self._producer.flush(300)
         if self.acknowledged != self.total:
@@ -61,8 +61,8 @@ class Writer(threading.Thread):
             )
 
     def _produce(self, number: int) -> None:
-        def delivered(error: object, message: confluent_kafka.Message) -> None:
-            self.latencies_s.append(time.monotonic() - began)
+        def on_delivery(error: object, message: confluent_kafka.Message) -> None:
+            self.latencies_s.append(time.monotonic() - start_s)
             if error is not None:
                 self.problems.append(f"{self.topic}: record {number} was not acknowledged: {error}")
             elif message.offset() != number:
@@ -71,10 +71,10 @@ class Writer(threading.Thread):
                 self.acknowledged += 1
 
         while True:
-            began = time.monotonic()
+            start_s = time.monotonic()
             try:
                 self._producer.produce(
-                    self.topic, value_of(self.topic, number), partition=0, on_delivery=delivered
+                    self.topic, value_of(self.topic, number), partition=0, on_delivery=on_delivery
                 )
                 break
             except BufferError:
@@ -107,7 +107,7 @@ class Reader(threading.Thread):
         """Read up to the end; add every error to `problems`."""
         self._consumer.assign([confluent_kafka.TopicPartition(self.topic, 0, 0)])
         while self.position < self._end and not self.problems:
-            count = min(_MOST_PER_POLL, self._end - self.position)
+            count = min(_POLL_RECORDS_MAX, self._end - self.position)
             for message in self._consumer.consume(count, min(_POLL_S, 0.002 * count + 0.2)):
                 self._check(message)
         self._consumer.close()

@@ -18,7 +18,7 @@ from typing import Any, Final
 import boto3
 
 from tests.harness.failover.run import SETTINGS
-from tests.harness.tier_soak.faults import Storm, Weather
+from tests.harness.tier_soak.faults import FaultFrequency, FaultScheduler
 from tests.harness.tier_soak.records import Reader, Writer
 from tests.support.s3.fault_proxy import FaultProxy, fault_proxy
 from tests.support.s3.server_process import s3_server_process
@@ -39,7 +39,7 @@ TOPIC_CONFIG: Final = {
     "retention.ms": "-1",
     "min.insync.replicas": "2",
 }
-HASTY: Final = {
+SHORT_INTERVALS: Final = {
     "remote.log.manager.task.interval.ms": "500",
     "remote.log.manager.task.retry.backoff.ms": "100",
     "remote.log.manager.task.retry.backoff.max.ms": "2000",
@@ -51,8 +51,8 @@ HASTY: Final = {
     "rsm.config.storage.s3.connect.timeout": "1000",
     "rsm.config.fetch.chunk.cache.size": str(8 << 20),
 }
-DRAINED_WITHIN_S: Final = 300.0
-LOOK_EVERY_S: Final = 1.0
+DRAIN_TIMEOUT_S: Final = 300.0
+CHECK_EVERY_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ class Options:
     """The options of a run; bytes are those of values, before replication."""
 
     total_bytes: int = 5_000_000_000
-    least_faults: int = 2_000
+    faults_min: int = 2_000
     bytes_per_s: float = 8_000_000
     topics: int = 4
     kill_every_s: float = 25.0
-    weather: Weather = field(default_factory=Weather)
+    fault_frequency: FaultFrequency = field(default_factory=FaultFrequency)
     seed: int = 1
 
 
@@ -82,14 +82,14 @@ class Outcome:
     outages: int = 0
     kills: int = 0
     topics_created_s: list[float] = field(default_factory=list)
-    drained_s: float = 0.0
+    drain_s: float = 0.0
     largest_backlog_bytes: int = 0
     read_errors: int = 0
     problems: list[str] = field(default_factory=list)
 
 
 Progress = Callable[[str, int, int], None]
-"""Called with the present step, its progress and its total."""
+"""Callback with the present step, its progress and its total."""
 
 
 class TierSoak:
@@ -105,23 +105,23 @@ class TierSoak:
 
     def run(self) -> Outcome:
         """Run all steps."""
-        began = time.monotonic()
+        start_s = time.monotonic()
         with ExitStack() as stack:
             self._endpoint = stack.enter_context(s3_server_process(BUCKET))
             proxy = stack.enter_context(fault_proxy(self._endpoint, self._options.seed))
-            stack.callback(self._end_all)
+            stack.callback(self._kill_all_nodes)
             self._start(proxy)
-            storm = Storm(proxy, self._options.weather, self._options.seed)
-            storm.start()
-            self._load(proxy)
+            fault_scheduler = FaultScheduler(proxy, self._options.fault_frequency, self._options.seed)
+            fault_scheduler.start()
+            self._write_under_faults(proxy)
             self._read_all("reading under faults", proxy)
-            storm.end()
-            self._outcome.outages = storm.outages
-            self._drain()
+            fault_scheduler.end()
+            self._outcome.outages = fault_scheduler.outages
+            self._wait_until_copied()
             self._read_all("reading again", proxy)
             self._check_bucket()
             self._outcome.faults, self._outcome.requests = dict(proxy.faults), sum(proxy.requests.values())
-        self._outcome.elapsed_s = time.monotonic() - began
+        self._outcome.elapsed_s = time.monotonic() - start_s
         return self._outcome
 
     # --- steps ---
@@ -137,14 +137,14 @@ class TierSoak:
             "aws.secret.access.key": "testing",
         }
         store = {f"rsm.config.storage.{key}": value for key, value in s3.items()}
-        settings = tiered_settings(self._folder, NODES, {**SETTINGS, **store, **HASTY})
+        settings = tiered_settings(self._folder, NODES, {**SETTINGS, **store, **SHORT_INTERVALS})
         self.cluster = LocalCluster.create(self._folder / "cluster", NODES, settings=settings)
         self.cluster.start()
         self._audit = TierAudit(self.cluster.bootstrap_servers, self._folder)
         for number in range(self._options.topics):
             self._create(f"soak-{number}", TOPIC_CONFIG)
 
-    def _load(self, proxy: FaultProxy) -> None:
+    def _write_under_faults(self, proxy: FaultProxy) -> None:
         options, servers = self._options, self.cluster.bootstrap_servers
         share = options.total_bytes // options.topics
         writers = [Writer(servers, topic, share, options.bytes_per_s / options.topics) for topic in self._ids]
@@ -152,34 +152,34 @@ class TierSoak:
         for thread in (*writers, *readers):
             thread.start()
         next_kill = time.monotonic() + options.kill_every_s
-        made = 0
+        checks = 0
         while any(writer.is_alive() for writer in writers):
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CHECK_EVERY_S)
             done = sum(writer.acknowledged for writer in writers)
             self._progress(
                 f"writing, {sum(proxy.faults.values())} faults", done, sum(w.total for w in writers)
             )
             self._check_borders(writers)
-            made += 1
-            if made % 5 == 0:
-                self._time_creation(f"made-{made}")
+            checks += 1
+            if checks % 5 == 0:
+                self._measure_topic_creation(f"created-{checks}")
             if time.monotonic() > next_kill:
                 self._kill_one()
                 next_kill = time.monotonic() + options.kill_every_s
         self._totals = {writer.topic: writer.total for writer in writers}
         for reader in readers:
-            reader.join(DRAINED_WITHIN_S)
+            reader.join(DRAIN_TIMEOUT_S)
             if reader.is_alive() or reader.position < self._totals[reader.topic]:
                 self._outcome.problems.append(
                     f"{reader.topic}: the tail reader stopped at offset {reader.position}"
                 )
-            self._take(reader)
+            self._add_figures_of(reader)
         for writer in writers:
             self._outcome.acknowledged += writer.acknowledged
             self._outcome.problems += writer.problems[:5]
 
     def _read_all(self, what: str, proxy: FaultProxy) -> None:
-        """Read from offset 0, repeatedly until there were enough faults if there are any."""
+        """Read all topics from offset 0; while faults are injected, repeat until there are `faults_min`."""
         while True:
             readers = [
                 Reader(self.cluster.bootstrap_servers, topic, total) for topic, total in self._totals.items()
@@ -187,27 +187,27 @@ class TierSoak:
             for reader in readers:
                 reader.start()
             while any(reader.is_alive() for reader in readers):
-                time.sleep(LOOK_EVERY_S)
+                time.sleep(CHECK_EVERY_S)
                 faults = sum(proxy.faults.values())
                 done = sum(reader.position for reader in readers)
                 self._progress(f"{what}, {faults} faults", done, sum(self._totals.values()))
             for reader in readers:
-                self._take(reader)
-            is_fair = what == "reading again"
-            if is_fair or self._outcome.problems or sum(proxy.faults.values()) >= self._options.least_faults:
+                self._add_figures_of(reader)
+            has_enough_faults = sum(proxy.faults.values()) >= self._options.faults_min
+            if what == "reading again" or self._outcome.problems or has_enough_faults:
                 return
 
-    def _drain(self) -> None:
-        began = time.monotonic()
-        while time.monotonic() < began + DRAINED_WITHIN_S:
+    def _wait_until_copied(self) -> None:
+        start_s = time.monotonic()
+        while time.monotonic() < start_s + DRAIN_TIMEOUT_S:
             borders = [self._borders(topic) for topic in self._ids]
             left = sum(self._backlog(each) for each in borders if each is not None)
             self._progress(f"backlog {left / 1e6:.0f} MB", 0, 0)
             if all(each is not None and self._backlog(each) <= 1.1 * SEGMENT_BYTES for each in borders):
-                self._outcome.drained_s = time.monotonic() - began
+                self._outcome.drain_s = time.monotonic() - start_s
                 return
-            time.sleep(LOOK_EVERY_S / 4)
-        self._outcome.problems.append(f"the backlog was not copied within {DRAINED_WITHIN_S:g} s")
+            time.sleep(CHECK_EVERY_S / 4)
+        self._outcome.problems.append(f"the backlog was not copied within {DRAIN_TIMEOUT_S:g} s")
 
     def _check_bucket(self) -> None:
         client = boto3.client(
@@ -217,13 +217,13 @@ class TierSoak:
             aws_secret_access_key="testing",
             region_name="us-east-1",
         )
-        deadline = time.monotonic() + DRAINED_WITHIN_S
+        deadline = time.monotonic() + DRAIN_TIMEOUT_S
         while True:
             problems = self._differences(client)
             if not problems or time.monotonic() > deadline:
                 self._outcome.problems += problems
                 return
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(CHECK_EVERY_S)
 
     def _differences(self, client: Any) -> list[str]:
         """Return unexpected and missing objects in the bucket, and offsets that are not covered once."""
@@ -239,18 +239,18 @@ class TierSoak:
             self._outcome.segments += len(segments)
             self._outcome.tiered_bytes += sum(each.segment_size_bytes for each in segments)
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
-        found = {entry["Key"] for page in pages for entry in page.get("Contents", [])}
-        problems += [f"orphan in the bucket: {key}" for key in sorted(found - expected)[:5]]
-        problems += [f"missing in the bucket: {key}" for key in sorted(expected - found)[:5]]
+        keys = {entry["Key"] for page in pages for entry in page.get("Contents", [])}
+        problems += [f"orphan in the bucket: {key}" for key in sorted(keys - expected)[:5]]
+        problems += [f"missing in the bucket: {key}" for key in sorted(expected - keys)[:5]]
         return problems
 
     def _require_covered(self, segments: list[RemoteLogSegmentMetadata], borders: Borders) -> None:
-        reached = borders.log_start
+        next_offset = borders.log_start
         for each in segments:
             assert each.state.name == "COPY_SEGMENT_FINISHED", f"{each.state.name} at {each.start_offset}"
-            assert each.start_offset <= reached, f"no segment holds {reached}"
-            reached = max(reached, each.end_offset + 1)
-        assert reached == borders.tiered_end, f"end of the tier: {reached}, {borders}"
+            assert each.start_offset <= next_offset, f"no segment holds {next_offset}"
+            next_offset = max(next_offset, each.end_offset + 1)
+        assert next_offset == borders.tiered_end, f"end of the tier: {next_offset}, {borders}"
 
     # --- single steps ---
 
@@ -263,15 +263,15 @@ class TierSoak:
 
         self._ids[topic] = asyncio.run(create())
 
-    def _time_creation(self, topic: str) -> None:
+    def _measure_topic_creation(self, topic: str) -> None:
         async def create() -> None:
             async with Admin(self.cluster.bootstrap_servers) as admin:
                 await admin.create_topic(topic, 1, NODES, configs=TOPIC_CONFIG)
 
-        began = time.monotonic()
+        start_s = time.monotonic()
         with suppress(KafkaError):  # the controller was just killed; the next creation is measured
             asyncio.run(create())
-            self._outcome.topics_created_s.append(time.monotonic() - began)
+            self._outcome.topics_created_s.append(time.monotonic() - start_s)
 
     def _kill_one(self) -> None:
         self._outcome.kills += 1
@@ -302,11 +302,11 @@ class TierSoak:
     def _backlog(borders: Borders) -> int:
         return (borders.end - borders.tiered_end) * 16_100
 
-    def _take(self, reader: Reader) -> None:
+    def _add_figures_of(self, reader: Reader) -> None:
         self._outcome.read_bytes += reader.position * 16_000
         self._outcome.read_errors += reader.errors
         self._outcome.problems += reader.problems[:5]
 
-    def _end_all(self) -> None:
+    def _kill_all_nodes(self) -> None:
         for node in self.cluster.nodes.values():
             node.kill()

@@ -302,4 +302,4 @@ def test_a_commit_after_a_refused_record_is_detected_as_partial(
     is_v2: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TransactionManager, "on_batch_failed", lambda *_, **__: None)
-    assert Anomaly.TORN in first_anomalies(is_v2)
+    assert Anomaly.INCOMPLETE in first_anomalies(is_v2)

@@ -7,25 +7,25 @@ from pathlib import Path
 import pytest
 
 from tests.harness.failover import firewall
-from tests.harness.failover.faults import CUTS, FaultKind
+from tests.harness.failover.faults import NETWORK_FAULTS, FaultKind
 from tests.harness.failover.run import FailoverRun, Options
 
 KINDS = {
     "crashes and restarts": (FaultKind.KILL, FaultKind.RESTART),
     "pauses": (FaultKind.PAUSE,),
-    "cuts": tuple(sorted(CUTS, key=lambda kind: kind.name)),
+    "isolation": tuple(sorted(NETWORK_FAULTS, key=lambda kind: kind.name)),
 }
 RUNS = [
     pytest.param("crashes and restarts"),
     pytest.param("pauses", marks=pytest.mark.long),
-    pytest.param("cuts", marks=pytest.mark.long),
+    pytest.param("isolation", marks=pytest.mark.long),
 ]
 
 
 @pytest.mark.parametrize("name", RUNS)
 async def test_acknowledged_records_survive_faults_of_a_cluster_under_load(name: str, tmp_path: Path) -> None:
     kinds = KINDS[name]
-    if CUTS & set(kinds) and (reason := firewall.why_not()) is not None:
+    if NETWORK_FAULTS & set(kinds) and (reason := firewall.reason_not_available()) is not None:
         pytest.skip(f"cannot cut connections between nodes on this machine: {reason}")
     messages: list[str] = []
     run = FailoverRun(Options(seconds=25, rate=60, kinds=kinds), tmp_path, messages.append)
@@ -38,7 +38,9 @@ async def test_acknowledged_records_survive_faults_of_a_cluster_under_load(name:
 @pytest.mark.long
 async def test_a_rolling_restart_under_load_causes_only_retries(tmp_path: Path) -> None:
     messages: list[str] = []
-    run = FailoverRun(Options(seconds=15, rate=60, kinds=(FaultKind.ROLL,)), tmp_path, messages.append)
+    run = FailoverRun(
+        Options(seconds=15, rate=60, kinds=(FaultKind.ROLLING_RESTART,)), tmp_path, messages.append
+    )
     outcome = await run.run()
     assert outcome.problems == [], "\n".join([*outcome.problems, *messages])
     assert {each.node_id for each in outcome.faults} == {1, 2, 3}

@@ -8,7 +8,7 @@ from typing import Any, cast
 import confluent_kafka
 import pytest
 
-from tests.harness.tier_soak.faults import Weather
+from tests.harness.tier_soak.faults import FaultFrequency
 from tests.harness.tier_soak.records import VALUE_BYTES, Reader, value_of
 from tests.harness.tier_soak.run import Options, TierSoak
 
@@ -19,16 +19,16 @@ def test_each_record_is_read_once_from_a_faulty_store_while_nodes_are_killed(
 ) -> None:
     options = Options(
         total_bytes=12_000_000,
-        least_faults=5,
+        faults_min=5,
         bytes_per_s=1_500_000,
         topics=2,
         kill_every_s=5.0,
-        weather=Weather(share=0.15, outage_every_s=3.0, outage_s=2.0),
+        fault_frequency=FaultFrequency(share=0.15, outage_every_s=3.0, outage_s=2.0),
     )
     outcome = TierSoak(options, tmp_path / "soak", lambda *_: None).run()
     assert outcome.problems == []
     assert outcome.acknowledged == 2 * (options.total_bytes // 2 // VALUE_BYTES)
-    assert outcome.kills and outcome.outages and sum(outcome.faults.values()) >= options.least_faults
+    assert outcome.kills and outcome.outages and sum(outcome.faults.values()) >= options.faults_min
     assert outcome.tiered_bytes > 0.5 * options.total_bytes
 
 

@@ -90,7 +90,7 @@ DAMAGES: list[tuple[str, Anomaly, Damage]] = [
     ),
     (
         "one partition lacks its part of a transaction",
-        Anomaly.TORN,
+        Anomaly.INCOMPLETE,
         final(1, [[0, "a", 0, 1], [6, "b", 0, 0]]),
     ),
     (
@@ -113,12 +113,12 @@ DAMAGES: list[tuple[str, Anomaly, Damage]] = [
     ),
     (
         "a reader reads beyond the last stable offset",
-        Anomaly.PAST_STABLE,
+        Anomaly.BEYOND_STABLE_OFFSET,
         put(Event("reader", "stable", "ok", [0, 1]), ("reader", "stable", [0, 3])),
     ),
     (
         "the last stable offset decreases",
-        Anomaly.STABLE_FELL,
+        Anomaly.STABLE_OFFSET_DECREASED,
         put(Event("reader", "stable", "ok", [0, 4]), (FINAL_READER, "committed", [0, 10])),
     ),
     (
