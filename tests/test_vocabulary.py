@@ -61,7 +61,6 @@ UNCHECKED_NAMES = (
     "tests/model/",
     "tests/packaging/",
     "tests/scenarios/",
-    "tests/sim/",
     "tests/spark/",
     "tests/unit/base/",
     "tests/unit/benchmarks/",
@@ -73,7 +72,7 @@ UNCHECKED_NAMES = (
 )
 """Folders whose names of objects are not reviewed yet."""
 
-UNCHECKED = ("tests/unit/broker/", "tests/sim/", "tests/model/")
+UNCHECKED = ("tests/unit/broker/", "tests/model/")
 """Folders whose texts are not reviewed yet."""
 
 

@@ -1,6 +1,6 @@
 """One simulated broker: the real Partition, fetch reading and follower state machine with a SimLog.
 
-What is not of the partition (sockets, the metadata log, heartbeats) is played by `world`.
+The simulated cluster replaces sockets, the metadata log and heartbeats.
 """
 
 from __future__ import annotations
@@ -73,39 +73,39 @@ class OnePartition:
 class SimBroker:
     """A broker that is running or stopped; only its disk `log` survives a stop."""
 
-    def __init__(self, broker_id: int, world: SimulatedCluster) -> None:
+    def __init__(self, broker_id: int, cluster: SimulatedCluster) -> None:
         self.id = broker_id
-        self.world = world
-        self.log = SimLog(world.swarm.min_insync_replicas)
-        self.log.remote_log_enabled = world.swarm.tiered
+        self.cluster = cluster
+        self.log = SimLog(cluster.swarm.min_insync_replicas)
+        self.log.remote_log_enabled = cluster.swarm.tiered
         self.epoch = broker_id
         self.clean_epoch: int | None = None
-        """What a clean shutdown has left on the disk."""
+        """The broker epoch that the last clean shutdown wrote to the disk; None without one."""
         self.is_up = True
         self.incarnation = 0
         self.paused_until_ms = 0
-        self.applied = -1
-        """The version of the metadata that it follows."""
+        self.applied_version = -1
+        """The version of the applied metadata."""
         self._boot()
 
     def _boot(self) -> None:
         self.view: dict[int, BrokerImage] = {}
-        self.tier = RemoteLogView() if self.world.swarm.tiered else None
+        self.tier = RemoteLogView() if self.cluster.swarm.tiered else None
         self.fetcher: FollowerFetcher | None = None
         self.leader_id = NO_LEADER
         self.request_id = 0
-        """Of the request under way, 0 for none."""
+        """The number of the request in flight, 0 for none."""
         leadership = Leadership(
             self.id,
-            clock=self.world,
+            clock=self.cluster,
             brokers=lambda: self.view,
             own_epoch=lambda: self.epoch,
-            lag_time_max_ms=self.world.swarm.lag_time_max_ms,
+            lag_time_max_ms=self.cluster.swarm.lag_time_max_ms,
         )
         leadership.updates = self
         self.partition = Partition(PARTITION, TOPIC_ID, cast(Any, self.log), leadership)
-        self.produced: list[tuple[int, str]] = []
-        """Required offset and value of what waits for acks=all."""
+        self.pending_produces: list[tuple[int, str]] = []
+        """Required offset and value of each record that waits for acks=all."""
 
     # -- start and stop
 
@@ -120,29 +120,29 @@ class SimBroker:
         self.incarnation += 1
         self.paused_until_ms = 0
         self.epoch = UNREGISTERED
-        self.applied = -1
+        self.applied_version = -1
         self._boot()
 
     # -- metadata
 
     def apply(self, version: int) -> None:
         """Apply the metadata up to a version; versions in between may be skipped."""
-        placed, brokers = self.world.controller.versions[version]
-        self.applied = version
+        partition_image, brokers = self.cluster.controller.versions[version]
+        self.applied_version = version
         self.view = brokers
         partition = self.partition
-        if placed.leader == self.id:
-            partition.make_leader(placed)
+        if partition_image.leader == self.id:
+            partition.make_leader(partition_image)
             self._follow(NO_LEADER)
-        elif partition.make_follower(placed):
-            self._follow(placed.leader)
+        elif partition.make_follower(partition_image):
+            self._follow(partition_image.leader)
 
     def _follow(self, leader: int) -> None:
         if leader == NO_LEADER:
             self.fetcher, self.leader_id, self.request_id = None, NO_LEADER, 0
             return
         if leader != self.leader_id or self.fetcher is None:
-            swarm = self.world.swarm
+            swarm = self.cluster.swarm
             settings = FollowerSettings(
                 replica_id=self.id,
                 partition_max_bytes=swarm.fetch_max_entries,
@@ -154,41 +154,43 @@ class SimBroker:
             self.fetcher = FollowerFetcher(settings, tier=self.tier, fetch_version=swarm.fetch_version)
             self.fetcher.prefer_last_tiered_offset(swarm.last_tiered_offset)
             self.leader_id, self.request_id = leader, 0
-            self.world.fetch_soon(self)
+            self.cluster.fetch_soon(self)
         self.perform(self.fetcher.add(PARTITION, TOPIC_ID, self.partition.leader_epoch, cast(Any, self.log)))
 
     # -- responses of the leader
 
-    def answer(self, request: ApiMessage, sender_epoch: int) -> ApiMessage:
+    def respond(self, request: ApiMessage, sender_epoch: int) -> ApiMessage:
         """Return the response to a follower whose broker epoch was `sender_epoch` at the request."""
         if isinstance(request, FetchRequest):
-            return self._answer_fetch(request, sender_epoch)
+            return self._fetch_response(request, sender_epoch)
         if isinstance(request, OffsetForLeaderEpochRequest):
             handler = OffsetForLeaderEpochHandler(
                 cast(Any, OnePartition(self.partition)), authorizer=ALLOW_EVERYTHING
             )
             return run_steps(handler.handle(cast(Any, None), request))
         assert isinstance(request, ListOffsetsRequest)
-        return self._answer_offsets(request)
+        return self._offsets_response(request)
 
-    def _answer_fetch(self, request: FetchRequest, sender_epoch: int) -> FetchResponse:
-        (asked,) = request.topics[0].partitions
+    def _fetch_response(self, request: FetchRequest, sender_epoch: int) -> FetchResponse:
+        (requested_partition,) = request.topics[0].partitions
         state = request.replica_state
         replica = state.replica_id if state.replica_id >= 0 else request.replica_id
         limits = FetchLimits(
             replica, FetchIsolation.LOG_END, 1, request.max_bytes, replica_epoch=sender_epoch
         )
-        wanted = FetchPartition(
+        fetch_partition = FetchPartition(
             TOPIC,
             TOPIC_ID,
             0,
-            asked.current_leader_epoch,
-            asked.fetch_offset,
-            asked.last_fetched_epoch,
-            asked.log_start_offset,
-            asked.partition_max_bytes,
+            requested_partition.current_leader_epoch,
+            requested_partition.fetch_offset,
+            requested_partition.last_fetched_epoch,
+            requested_partition.log_start_offset,
+            requested_partition.partition_max_bytes,
         )
-        ((_, result),) = read_partitions(cast(Any, OnePartition(self.partition)), [wanted], limits).results
+        ((_, result),) = read_partitions(
+            cast(Any, OnePartition(self.partition)), [fetch_partition], limits
+        ).results
         diverging = result.diverging_epoch
         data = PartitionData(
             error_code=result.error_code,
@@ -203,19 +205,21 @@ class SimBroker:
             responses=(FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=(data,)),)
         )
 
-    def _answer_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        (asked,) = request.topics[0].partitions
+    def _offsets_response(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        (requested_partition,) = request.topics[0].partitions
         code, offset, epoch = ErrorCode.NONE, -1, None
         try:
-            self.partition.require_leader(asked.current_leader_epoch)
-            offset = self._offset_of(asked.timestamp)
+            self.partition.require_leader(requested_partition.current_leader_epoch)
+            offset = self._offset_of(requested_partition.timestamp)
             epoch = self.log.leader_epochs.epoch_for_offset(offset)
         except KafkaError as error:
             code = error.code
-        answer = ListOffsetsPartitionResponse(
+        partition_response = ListOffsetsPartitionResponse(
             error_code=code, offset=offset, leader_epoch=-1 if epoch is None else epoch
         )
-        return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name=TOPIC, partitions=(answer,)),))
+        return ListOffsetsResponse(
+            topics=(ListOffsetsTopicResponse(name=TOPIC, partitions=(partition_response,)),)
+        )
 
     def _offset_of(self, timestamp: int) -> int:
         log = self.log
@@ -228,7 +232,7 @@ class SimBroker:
 
     def propose(self, partition: LeaderPartition, proposal: IsrProposal, /) -> None:
         """Propose an ISR change to the controller."""
-        self.world.send_proposal(self, self.partition, proposal)
+        self.cluster.send_proposal(self, self.partition, proposal)
 
     # -- actions of the follower
 
@@ -243,23 +247,23 @@ class SimBroker:
                 log.append_as_follower(entries)
                 log.advance_high_watermark(action.high_watermark)
                 log.advance_log_start_offset(action.log_start_offset)
-                self.world.ledger.appended(self.id, log, len(entries))
+                self.cluster.ledger.on_append(self.id, log, len(entries))
             elif isinstance(action, Truncate):
-                self.world.ledger.truncated(self.id, log, action.offset)
+                self.cluster.ledger.on_truncation(self.id, log, action.offset)
                 log.truncate_to(action.offset)
             elif isinstance(action, RestartAt):
-                is_too_early = action.offset > log.log_end_offset or self.world.swarm.tiered
-                assert is_too_early, "only a log that ends too early begins anew"
+                is_too_early = action.offset > log.log_end_offset or self.cluster.swarm.tiered
+                assert is_too_early, "only a log that ends too early is restarted at an offset"
                 log.restart_at(action.offset)
             elif isinstance(action, RestartFromRemote):
                 log.restart_from_remote(action)
-                self.world.tier.builds += 1
+                self.cluster.tier.restart_count += 1
             elif isinstance(action, FetchAuxiliary):
-                self.world.tier.fetch(self, action)
+                self.cluster.tier.fetch(self, action)
                 continue
             else:
                 continue
-            self.world.trace(f"{self.id}: {_text(action)}")
+            self.cluster.trace(f"{self.id}: {_text(action)}")
             self.fetcher.on_action_performed(action)
 
 

@@ -1,8 +1,8 @@
 """One partition's replicas on virtual time: events from a heap, randomness from one seed.
 
-A heap of (time, number, event); each event may put others on it. Requests have a way there and a way
-back, each of which may be cut, lost, slow, or slow enough to be overtaken. After every event the ledger
-looks whether all still holds.
+Events are in a heap of (time, number, event); each event may schedule others. A request and its response are
+separate messages, each of which may be dropped, lost or delayed, also behind later ones. After every event
+the ledger checks the invariants.
 """
 
 from __future__ import annotations
@@ -94,21 +94,21 @@ class SimulatedCluster:
         self.log: list[str] = []
         self.is_traced = False
         self.is_calm = False
-        """Nothing is lost or slow any more."""
+        """No message is lost or slow."""
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._number = 0
         self._request_number = 0
-        self.cut: set[tuple[int, int]] = set()
-        """Directions in which nothing arrives."""
+        self.cut_links: set[tuple[int, int]] = set()
+        """The (sender, receiver) pairs whose messages are dropped."""
         replicas = tuple(range(swarm.replicas))
         self.controller = SimController(
             replicas, swarm.min_insync_replicas, swarm.unclean_elections, rules_off
         )
-        self.heard_ms = dict.fromkeys(replicas, 0)
+        self.heartbeat_ms = dict.fromkeys(replicas, 0)
         self.ledger = Ledger(self)
         self.tier = SimTier(self)
         self.brokers = [SimBroker(broker_id, self) for broker_id in replicas]
-        self._unclean_seen = 0
+        self._checked_unclean_elections = 0
 
     # -- clock
 
@@ -157,9 +157,9 @@ class SimulatedCluster:
             self.now_ms, _, event = heapq.heappop(self._heap)
             event()
             self.events += 1
-            if self.controller.unclean != self._unclean_seen:
-                self._unclean_seen = self.controller.unclean
-                self.ledger.unclean_election()
+            if self.controller.unclean_election_count != self._checked_unclean_elections:
+                self._checked_unclean_elections = self.controller.unclean_election_count
+                self.ledger.on_unclean_election()
             self.ledger.check()
             if done is not None and done():
                 return True
@@ -171,7 +171,7 @@ class SimulatedCluster:
     def _transit(self, source: int, target: int) -> int | None:
         """Return the latency of a message; None if it is lost."""
         rng, swarm = self.rng, self.swarm
-        if (source, target) in self.cut:
+        if (source, target) in self.cut_links:
             return None
         if self.is_calm:
             return 1
@@ -198,9 +198,9 @@ class SimulatedCluster:
         if request is None or broker.epoch == UNREGISTERED:
             self.on(broker, 10, lambda: self._fetch_round(broker, fetcher))
             return
-        self._ask(broker, fetcher, request)
+        self._send_request(broker, fetcher, request)
 
-    def _ask(self, broker: SimBroker, fetcher: object, request: ApiMessage) -> None:
+    def _send_request(self, broker: SimBroker, fetcher: object, request: ApiMessage) -> None:
         self._request_number += 1
         number = broker.request_id = self._request_number
         leader, epoch = self.brokers[broker.leader_id], broker.epoch
@@ -208,7 +208,7 @@ class SimulatedCluster:
         def is_awaited() -> bool:
             return broker.request_id == number and broker.fetcher is fetcher
 
-        def lose() -> None:
+        def time_out() -> None:
             if is_awaited():
                 broker.request_id = 0
                 assert broker.fetcher is not None
@@ -218,24 +218,24 @@ class SimulatedCluster:
                     broker.fetcher.on_query_failed(self.now_ms)
                 self._fetch_round(broker, fetcher)
 
-        def answer() -> None:
-            response = leader.answer(request, epoch)
-            back = self._transit(leader.id, broker.id)
-            if back is not None:
-                self.on(broker, back, lambda: arrive(response))
+        def respond() -> None:
+            response = leader.respond(request, epoch)
+            response_latency_ms = self._transit(leader.id, broker.id)
+            if response_latency_ms is not None:
+                self.on(broker, response_latency_ms, lambda: arrive(response))
 
         def arrive(response: ApiMessage) -> None:
             if is_awaited():
                 broker.request_id = 0
-                self._answered(broker, response)
+                self._on_response(broker, response)
                 self.on(broker, self.rng.randint(0, 6), lambda: self._fetch_round(broker, fetcher))
 
-        self.on(broker, REQUEST_TIMEOUT_MS, lose)
-        there = self._transit(broker.id, leader.id)
-        if there is not None and leader.is_up:
-            self.on(leader, there, answer)
+        self.on(broker, REQUEST_TIMEOUT_MS, time_out)
+        request_latency_ms = self._transit(broker.id, leader.id)
+        if request_latency_ms is not None and leader.is_up:
+            self.on(leader, request_latency_ms, respond)
 
-    def _answered(self, broker: SimBroker, response: ApiMessage) -> None:
+    def _on_response(self, broker: SimBroker, response: ApiMessage) -> None:
         core = broker.fetcher
         assert core is not None
         if isinstance(response, FetchResponse):
@@ -252,28 +252,28 @@ class SimulatedCluster:
         """Send AlterPartition until it gets a response."""
         epoch = broker.epoch
 
-        def ask() -> None:
+        def send() -> None:
             if broker.partition is not partition or partition.pending_isr is not proposal:
                 return
-            there = self._transit(broker.id, CONTROLLER)
-            if there is not None:
-                self.later(there, decide)
-            self.on(broker, REQUEST_TIMEOUT_MS, ask)
+            request_latency_ms = self._transit(broker.id, CONTROLLER)
+            if request_latency_ms is not None:
+                self.later(request_latency_ms, decide)
+            self.on(broker, REQUEST_TIMEOUT_MS, send)
 
         def decide() -> None:
-            answer = self.controller.alter_partition(broker.id, epoch, proposal)
-            text = answer.isr if isinstance(answer, CommittedIsr) else answer.name
-            self.trace(f"controller: {broker.id} wants {[m[0] for m in proposal.members]}: {text}")
+            result = self.controller.alter_partition(broker.id, epoch, proposal)
+            text = result.isr if isinstance(result, CommittedIsr) else result.name
+            self.trace(f"controller: {broker.id} requests {[m[0] for m in proposal.members]}: {text}")
             self.publish()
-            back = self._transit(CONTROLLER, broker.id)
-            if back is not None:
-                self.on(broker, back, lambda: hear(answer))
+            response_latency_ms = self._transit(CONTROLLER, broker.id)
+            if response_latency_ms is not None:
+                self.on(broker, response_latency_ms, lambda: receive(result))
 
-        def hear(answer: CommittedIsr | ErrorCode) -> None:
+        def receive(result: CommittedIsr | ErrorCode) -> None:
             if broker.partition is partition:
-                partition.on_isr_response(proposal, answer)
+                partition.on_isr_response(proposal, result)
 
-        ask()
+        send()
 
     def publish(self) -> None:
         """Deliver changed metadata to the brokers, each with its own delay."""
@@ -283,35 +283,35 @@ class SimulatedCluster:
     def publish_to(self, broker: SimBroker) -> None:
         """Deliver the missing metadata to a broker."""
         newest = len(self.controller.versions) - 1
-        if broker.is_up and broker.epoch != UNREGISTERED and broker.applied != newest:
+        if broker.is_up and broker.epoch != UNREGISTERED and broker.applied_version != newest:
             lag_ms = 1 if self.is_calm else self.rng.randint(1, self.swarm.metadata_lag_ms)
             self.on(broker, lag_ms, lambda: self._apply(broker))
 
     def _apply(self, broker: SimBroker) -> None:
         newest = len(self.controller.versions) - 1
-        if (CONTROLLER, broker.id) in self.cut or broker.applied == newest:
+        if (CONTROLLER, broker.id) in self.cut_links or broker.applied_version == newest:
             return
-        first = broker.applied + 1
-        # The registration is what a broker waits for before it does anything.
+        first = broker.applied_version + 1
+        # A broker begins with the metadata that has its registration.
         while self.controller.versions[first].brokers[broker.id].epoch != broker.epoch:
             first += 1
         target = newest if self.is_calm else self.rng.choice((first, newest))
         broker.apply(target)
-        self.trace(f"{broker.id}: metadata {target}: {self._placed(target)}")
+        self.trace(f"{broker.id}: metadata {target}: {self._describe_partition(target)}")
         if target != newest:
             self.on(broker, 2, lambda: self._apply(broker))
 
-    def _placed(self, version: int) -> str:
-        placed = self.controller.versions[version].placed
+    def _describe_partition(self, version: int) -> str:
+        partition_image = self.controller.versions[version].partition_image
         return (
-            f"leader {placed.leader} epoch {placed.leader_epoch} isr {placed.isr} "
-            f"elr {placed.eligible_leader_replicas}"
+            f"leader {partition_image.leader} epoch {partition_image.leader_epoch} isr {partition_image.isr} "
+            f"elr {partition_image.eligible_leader_replicas}"
         )
 
     # -- producers
 
     def produce(self, value: str) -> None:
-        """Send a record to a broker that believes to be leader, with acks=all."""
+        """Send a record with acks=all to a broker in the leader state, which may have an old epoch."""
         leaders = [b for b in self.brokers if b.is_up and b.partition.leader is not None]
         if not leaders:
             return
@@ -322,21 +322,21 @@ class SimulatedCluster:
                 info = broker.partition.append(value, -1, self.now_ms)  # type: ignore[arg-type]
             except KafkaError:
                 return
-            self.ledger.appended(broker.id, broker.log, 1)
-            broker.produced.append((info.last_offset + 1, value))
+            self.ledger.on_append(broker.id, broker.log, 1)
+            broker.pending_produces.append((info.last_offset + 1, value))
 
         self.on(broker, 1, append)
 
     def _answer_producers(self, broker: SimBroker) -> None:
-        if not broker.produced:
+        if not broker.pending_produces:
             return
-        # The ledger must record the high watermark before anyone relies on it.
+        # The ledger must record the high watermark before a record is acknowledged because of it.
         self.ledger.check()
         waiting = []
-        for required, value in broker.produced:
+        for required, value in broker.pending_produces:
             code = broker.partition.commit_outcome(required)
             if code is None:
                 waiting.append((required, value))
             elif code is ErrorCode.NONE:
                 self.ledger.acknowledge(value, required - 1)
-        broker.produced = waiting
+        broker.pending_produces = waiting

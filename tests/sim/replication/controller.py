@@ -1,7 +1,7 @@
 """An abstract controller of one partition: registration, fencing, AlterPartition, elections.
 
-It keeps the rules of Kafka's controller with eligible leader replicas (KIP-966), in the smallest form.
-Each change makes a version of the metadata, which brokers apply in order, each at its own pace.
+It implements the rules of Kafka's controller with eligible leader replicas (KIP-966) in their simplest form.
+Each change creates a version of the metadata. Brokers apply the versions in order, with different delays.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from tidelog.protocol.errors import ErrorCode
 class Rule(Enum):
     """The controller's rules that tests disable."""
 
-    FENCED_STAY_OUT = "KIP-841: a fenced or stopping broker is not let into the ISR"
-    BROKER_EPOCHS_CHECKED = "KIP-903: another incarnation than the registered one is not let into the ISR"
-    UNCLEAN_SHUTDOWN_LEAVES = "KIP-966: who did not stop cleanly leaves ISR and ELR"
-    PARTITION_EPOCH_CHECKED = "KIP-497: a change on top of an old partition epoch is refused"
+    FENCED_STAY_OUT = "KIP-841: a fenced or stopping broker cannot join the ISR"
+    BROKER_EPOCHS_CHECKED = "KIP-903: only the registered incarnation of a broker can join the ISR"
+    UNCLEAN_SHUTDOWN_LEAVES = "KIP-966: a broker that did not stop cleanly leaves ISR and ELR"
+    PARTITION_EPOCH_CHECKED = "KIP-497: a change based on an old partition epoch is refused"
     LEADER_EPOCH_CHECKED = "a leader of an earlier epoch changes nothing"
 
 
-class Version(NamedTuple):
+class MetadataVersion(NamedTuple):
     """The metadata after one change."""
 
-    placed: PartitionImage
+    partition_image: PartitionImage
     brokers: dict[int, BrokerImage]
 
 
@@ -41,19 +41,19 @@ class SimController:
     min_insync_replicas: int
     unclean_elections: bool = False
     disabled: frozenset[Rule] = frozenset()
-    versions: list[Version] = field(default_factory=list)
+    versions: list[MetadataVersion] = field(default_factory=list)
     brokers: dict[int, BrokerImage] = field(default_factory=dict)
-    unclean: int = 0
-    """How many unclean elections there were."""
+    unclean_election_count: int = 0
+    """The number of unclean elections."""
 
     def __post_init__(self) -> None:
-        self.placed = PartitionImage(replicas=self.replicas, isr=self.replicas)
+        self.partition_image = PartitionImage(replicas=self.replicas, isr=self.replicas)
         for broker in self.replicas:
             self.brokers[broker] = BrokerImage(
                 id=broker, epoch=broker, incarnation_id=UUID(int=broker), endpoints={}, fenced=False
             )
         self._next_broker_epoch = 100
-        self.placed = replace(self.placed, leader=self.replicas[0])
+        self.partition_image = replace(self.partition_image, leader=self.replicas[0])
         self._publish()
 
     @property
@@ -62,7 +62,7 @@ class SimController:
         return min(self.min_insync_replicas, len(self.replicas))
 
     def _publish(self) -> None:
-        self.versions.append(Version(self.placed, dict(self.brokers)))
+        self.versions.append(MetadataVersion(self.partition_image, dict(self.brokers)))
 
     def is_active(self, broker: int) -> bool:
         """Return whether the broker may be leader."""
@@ -72,16 +72,20 @@ class SimController:
 
     def register(self, broker: int, previous_epoch: int | None) -> int:
         """Register a broker; `previous_epoch` is that of its clean shutdown, None without one."""
-        known = self.brokers[broker]
-        stopped_cleanly = previous_epoch == known.epoch
+        registration = self.brokers[broker]
+        stopped_cleanly = previous_epoch == registration.epoch
         self._next_broker_epoch += 1
         epoch = self._next_broker_epoch
         self.brokers[broker] = replace(
-            known, epoch=epoch, incarnation_id=UUID(int=epoch), fenced=True, in_controlled_shutdown=False
+            registration,
+            epoch=epoch,
+            incarnation_id=UUID(int=epoch),
+            fenced=True,
+            in_controlled_shutdown=False,
         )
-        isr = tuple(b for b in self.placed.isr if b != broker)
+        isr = tuple(b for b in self.partition_image.isr if b != broker)
         if not stopped_cleanly and Rule.UNCLEAN_SHUTDOWN_LEAVES not in self.disabled:
-            self._change(isr, lost=broker)
+            self._change(isr, lost_broker=broker)
         else:
             self._change(isr)
         return epoch
@@ -89,35 +93,39 @@ class SimController:
     def fence(self, broker: int) -> None:
         """Fence a broker with an expired session."""
         self.brokers[broker] = replace(self.brokers[broker], fenced=True)
-        self._change(tuple(b for b in self.placed.isr if b != broker))
+        self._change(tuple(b for b in self.partition_image.isr if b != broker))
 
     def unfence(self, broker: int) -> None:
         """Unfence a broker that has applied the metadata."""
         self.brokers[broker] = replace(self.brokers[broker], fenced=False)
-        self._change(self.placed.isr)
+        self._change(self.partition_image.isr)
 
     def begin_shutdown(self, broker: int) -> None:
         """Start a controlled shutdown: the broker loses leadership and leaves the ISR."""
         self.brokers[broker] = replace(self.brokers[broker], in_controlled_shutdown=True)
-        self._change(tuple(b for b in self.placed.isr if b != broker))
+        self._change(tuple(b for b in self.partition_image.isr if b != broker))
 
     def move_leader(self, broker: int) -> bool:
         """Elect another ISR member as a preferred election does."""
-        if broker not in self.placed.isr or not self.is_active(broker) or broker == self.placed.leader:
+        if (
+            broker not in self.partition_image.isr
+            or not self.is_active(broker)
+            or broker == self.partition_image.leader
+        ):
             return False
         self._set(leader=broker)
         return True
 
     # -- the partition
 
-    def _change(self, isr: tuple[int, ...], lost: int | None = None) -> None:
+    def _change(self, isr: tuple[int, ...], lost_broker: int | None = None) -> None:
         """Set a new ISR, and a leader from it if the current one left it."""
-        placed = self.placed
+        partition_image = self.partition_image
         eligible: tuple[int, ...] = ()
         if len(isr) < self.minimum:
-            former = (*placed.isr, *placed.eligible_leader_replicas)
-            eligible = tuple(b for b in dict.fromkeys(former) if b not in isr and b != lost)
-        leader = placed.leader
+            former = (*partition_image.isr, *partition_image.eligible_leader_replicas)
+            eligible = tuple(b for b in dict.fromkeys(former) if b not in isr and b != lost_broker)
+        leader = partition_image.leader
         if leader not in isr or not self.is_active(leader):
             leader = next((b for b in self.replicas if b in isr and self.is_active(b)), NO_LEADER)
         if leader == NO_LEADER:
@@ -128,7 +136,7 @@ class SimController:
         if leader == NO_LEADER and self.unclean_elections:
             leader = next((b for b in self.replicas if self.is_active(b)), NO_LEADER)
             if leader != NO_LEADER:
-                self.unclean += 1
+                self.unclean_election_count += 1
                 isr, eligible = (leader,), ()
         self._set(isr=isr, eligible=eligible, leader=leader)
 
@@ -139,7 +147,7 @@ class SimController:
         eligible: tuple[int, ...] | None = None,
         leader: int | None = None,
     ) -> None:
-        before = self.placed
+        before = self.partition_image
         after = replace(
             before,
             isr=before.isr if isr is None else isr,
@@ -148,7 +156,7 @@ class SimController:
         )
         if after != before:
             is_election = after.leader != before.leader
-            self.placed = replace(
+            self.partition_image = replace(
                 after,
                 leader_epoch=before.leader_epoch + is_election,
                 partition_epoch=before.partition_epoch + 1,
@@ -158,7 +166,7 @@ class SimController:
     def elect_any(self) -> None:
         """Elect any replica; the operator accepts the loss of records."""
         before, self.unclean_elections = self.unclean_elections, True
-        self._change(self.placed.isr)
+        self._change(self.partition_image.isr)
         self.unclean_elections = before
 
     def alter_partition(
@@ -170,26 +178,29 @@ class SimController:
             return refused
         isr = tuple(member.broker_id for member in proposal.members)
         self._change(isr)
-        placed = self.placed
-        if placed.leader != sender:
+        partition_image = self.partition_image
+        if partition_image.leader != sender:
             return ErrorCode.NEW_LEADER_ELECTED
         return CommittedIsr(
-            leader=placed.leader,
-            leader_epoch=placed.leader_epoch,
-            partition_epoch=placed.partition_epoch,
-            isr=placed.isr,
+            leader=partition_image.leader,
+            leader_epoch=partition_image.leader_epoch,
+            partition_epoch=partition_image.partition_epoch,
+            isr=partition_image.isr,
         )
 
     def _why_refused(self, sender: int, sender_epoch: int, proposal: IsrProposal) -> ErrorCode | None:
-        placed, off = self.placed, self.disabled
+        partition_image, off = self.partition_image, self.disabled
         if sender_epoch != self.brokers[sender].epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if Rule.LEADER_EPOCH_CHECKED not in off:
-            if proposal.leader_epoch < placed.leader_epoch or placed.leader != sender:
+            if proposal.leader_epoch < partition_image.leader_epoch or partition_image.leader != sender:
                 return ErrorCode.FENCED_LEADER_EPOCH
-        elif placed.leader == NO_LEADER:
+        elif partition_image.leader == NO_LEADER:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if Rule.PARTITION_EPOCH_CHECKED not in off and proposal.partition_epoch != placed.partition_epoch:
+        if (
+            Rule.PARTITION_EPOCH_CHECKED not in off
+            and proposal.partition_epoch != partition_image.partition_epoch
+        ):
             return ErrorCode.INVALID_UPDATE_VERSION
         for member, epoch in proposal.members:
             if Rule.FENCED_STAY_OUT not in off and not self.is_active(member):

@@ -1,21 +1,20 @@
 """Invariants after every event, and acknowledgements to clients.
 
-Committed is what any replica's high watermark has passed. As long as all elections were clean:
+A record is committed when the high watermark of any replica has passed it. While all elections are clean:
 
-    1. an offset has one committed value, for ever
-    2. a record is committed only once min.insync.replicas replicas have had it
-    3. every member of the ISR that is up has all that is committed
-    4. so has the leader, also when it comes from the eligible leader replicas
-    5. nothing below a high watermark is cut
-    6. what was acknowledged is committed
+    1. an offset has one committed value, which never changes
+    2. a record is committed only after min.insync.replicas replicas have had it
+    3. every running member of the ISR has all committed records
+    4. the leader has all committed records, also if it was an eligible leader replica
+    5. no record below a high watermark is truncated
+    6. every acknowledged record is committed
 
-After an unclean election the first ones may be broken; then the replicas still have to end equal.
+After an unclean election invariants 1 to 6 are not checked; at the end all replicas must still be equal.
 
-Of a tiered log, once all has come to rest:
+At the end of a run with a tiered log:
 
-    7. leader epochs and producers of every replica are the leader's
-    8. every replica can give every record from the log start on, from its disk or out of the tier, and
-       gives what was committed
+    7. leader epochs and producers of every replica are equal to the leader's
+    8. every replica can return every committed record from the log start on, from its disk or from the tier
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ class Violation(AssertionError):
 class Ledger:
     """Observes one run."""
 
-    def __init__(self, world: SimulatedCluster) -> None:
-        self._world = world
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
         self.committed: list[Entry] = []
         self.acknowledged: dict[str, int] = {}
         self._holders: dict[tuple[int, Entry], int] = {}
-        """Which replicas ever had an entry at an offset, as bits."""
+        """The replicas that ever had an entry at an offset, as bits."""
         self._high_watermarks: dict[int, int] = {}
         self.deleted_to = 0
-        """Up to where clients have ever asked a leader to delete; not all replicas may hear of it."""
+        """The highest offset to which clients have deleted records; replicas may have a lower log start."""
         self.is_strict = True
 
     # -- events
 
-    def appended(self, broker: int, log: SimLog, count: int) -> None:
+    def on_append(self, broker: int, log: SimLog, count: int) -> None:
         """Record that a replica appended `count` entries."""
         end = log.log_end_offset
         for offset in range(end - count, end):
@@ -59,12 +58,12 @@ class Ledger:
             key = (offset, entry)
             self._holders[key] = self._holders.get(key, 0) | 1 << broker
 
-    def truncated(self, broker: int, log: SimLog, offset: int) -> None:
+    def on_truncation(self, broker: int, log: SimLog, offset: int) -> None:
         """Record that a replica is about to truncate its log at `offset`."""
         if self.is_strict and offset < min(log.high_watermark, log.log_end_offset):
-            self._violated(f"broker {broker} cuts to {offset}, its high watermark is {log.high_watermark}")
+            self._fail(f"broker {broker} truncates to {offset} below its high watermark {log.high_watermark}")
 
-    def restarted(self, broker: int) -> None:
+    def on_restart(self, broker: int) -> None:
         """Record that a replica restarted and its high watermark may be lower."""
         self._high_watermarks.pop(broker, None)
 
@@ -72,9 +71,9 @@ class Ledger:
         """Record an acknowledgement to a client."""
         self.acknowledged[value] = offset
         if self.is_strict and (offset >= len(self.committed) or self.committed[offset].value != value):
-            self._violated(f"{value} at {offset} was acknowledged and is not committed")
+            self._fail(f"{value} at {offset} was acknowledged and is not committed")
 
-    def unclean_election(self) -> None:
+    def on_unclean_election(self) -> None:
         """Record an unclean election, which may lose records."""
         self.is_strict = False
 
@@ -84,93 +83,91 @@ class Ledger:
         """Check all invariants after an event."""
         if not self.is_strict:
             return
-        world = self._world
-        for broker in world.brokers:
-            self._follow_high_watermark(broker.id, broker.log)
-        placed = world.controller.placed
-        for member in placed.isr:
-            broker = world.brokers[member]
-            # A stopped or unregistered one will leave the ISR with what it lost.
-            if broker.is_up and broker.epoch == world.controller.brokers[member].epoch:
-                self._has_all("ISR member", member, broker.log)
-        leader = placed.leader
+        cluster = self._cluster
+        for broker in cluster.brokers:
+            self._check_high_watermark(broker.id, broker.log)
+        partition_image = cluster.controller.partition_image
+        for member in partition_image.isr:
+            broker = cluster.brokers[member]
+            # A stopped or unregistered broker may have lost records; it will leave the ISR.
+            if broker.is_up and broker.epoch == cluster.controller.brokers[member].epoch:
+                self._require_all_committed("ISR member", member, broker.log)
+        leader = partition_image.leader
         if leader != NO_LEADER:
-            broker = world.brokers[leader]
-            if broker.is_up and broker.epoch == world.controller.brokers[leader].epoch:
-                self._has_all("leader", leader, broker.log)
+            broker = cluster.brokers[leader]
+            if broker.is_up and broker.epoch == cluster.controller.brokers[leader].epoch:
+                self._require_all_committed("leader", leader, broker.log)
 
-    def _follow_high_watermark(self, broker: int, log: SimLog) -> None:
+    def _check_high_watermark(self, broker: int, log: SimLog) -> None:
         before = self._high_watermarks.get(broker, log.base)
         now = log.high_watermark
         if now <= before:
             return
         self._high_watermarks[broker] = now
         if log.base > len(self.committed):
-            self._violated(f"broker {broker} begins at {log.base}, {len(self.committed)} were committed")
+            self._fail(f"broker {broker} begins at {log.base}, {len(self.committed)} were committed")
         for offset in range(max(before, log.base), now):
             entry = log.entry(offset)
             assert entry is not None
             if offset < len(self.committed):
                 if self.committed[offset] != entry:
-                    self._violated(
+                    self._fail(
                         f"broker {broker} has {entry} at {offset} below its high watermark {now}, "
                         f"committed was {self.committed[offset]}"
                     )
                 continue
             if offset > len(self.committed):
-                self._violated(f"broker {broker} jumps to {now}, {len(self.committed)} were committed")
+                self._fail(f"broker {broker} jumps to {now}, {len(self.committed)} were committed")
             holders = self._holders.get((offset, entry), 0).bit_count()
-            if holders < self._world.controller.minimum:
-                self._violated(f"broker {broker} commits {entry} at {offset}, which {holders} replicas have")
+            if holders < self._cluster.controller.minimum:
+                self._fail(f"broker {broker} commits {entry} at {offset}, which {holders} replicas have")
             self.committed.append(entry)
 
-    def _has_all(self, role: str, broker: int, log: SimLog) -> None:
+    def _require_all_committed(self, role: str, broker: int, log: SimLog) -> None:
         start, committed = log.base, self.committed
         if log.entries[: len(committed) - start] == committed[start:]:
             return
         missing = next(o for o in range(start, len(committed)) if log.entry(o) != committed[o])
-        self._violated(
+        self._fail(
             f"{role} {broker} has {log.entry(missing)} at {missing}, committed was {committed[missing]}"
         )
 
     def check_end(self) -> None:
         """Check the state after all faults are repaired."""
-        world = self._world
-        placed = world.controller.placed
-        if set(placed.isr) != set(placed.replicas):
-            self._violated(f"the ISR is {placed.isr} at the end")
-        leader = world.brokers[placed.leader].log
-        if self.is_strict and world.swarm.tiered and leader.log_start_offset > self.deleted_to:
-            self._violated(
-                f"the log starts at {leader.log_start_offset}, deleted was up to {self.deleted_to}"
-            )
-        for broker in world.brokers:
+        cluster = self._cluster
+        partition_image = cluster.controller.partition_image
+        if set(partition_image.isr) != set(partition_image.replicas):
+            self._fail(f"the ISR is {partition_image.isr} at the end")
+        leader = cluster.brokers[partition_image.leader].log
+        if self.is_strict and cluster.swarm.tiered and leader.log_start_offset > self.deleted_to:
+            self._fail(f"the log starts at {leader.log_start_offset}, deleted was up to {self.deleted_to}")
+        for broker in cluster.brokers:
             log = broker.log
             start = max(log.base, leader.base)
             if log.entries[start - log.base :] != leader.entries[start - leader.base :]:
-                self._violated(f"broker {broker.id} has {log.entries[-5:]}, the leader {leader.entries[-5:]}")
+                self._fail(f"broker {broker.id} has {log.entries[-5:]}, the leader {leader.entries[-5:]}")
             if log.high_watermark != leader.log_end_offset:
-                self._violated(f"broker {broker.id} is at {log.high_watermark} of {leader.log_end_offset}")
-            if world.swarm.tiered:
-                self._check_past(broker, leader)
+                self._fail(f"broker {broker.id} is at {log.high_watermark} of {leader.log_end_offset}")
+            if cluster.swarm.tiered:
+                self._check_tiered_log(broker, leader)
         if not self.is_strict:
             return
         for value, offset in self.acknowledged.items():
             entry = leader.entry(offset)
-            if entry is None and world.swarm.tiered:
-                entry = world.tier.value_at(world.brokers[placed.leader], offset)
-            if world.swarm.tiered and offset < self.deleted_to:
+            if entry is None and cluster.swarm.tiered:
+                entry = cluster.tier.value_at(cluster.brokers[partition_image.leader], offset)
+            if cluster.swarm.tiered and offset < self.deleted_to:
                 continue
             if offset >= leader.log_start_offset and (entry is None or entry.value != value):
-                self._violated(f"{value} at {offset} was acknowledged and is gone")
+                self._fail(f"{value} at {offset} was acknowledged and is lost")
 
-    def _check_past(self, broker: SimBroker, leader: SimLog) -> None:
+    def _check_tiered_log(self, broker: SimBroker, leader: SimLog) -> None:
         log = broker.log
         start = max(log.log_start_offset, leader.log_start_offset, self.deleted_to)
         end = log.log_end_offset
         epochs, expected = (each.leader_epochs.entries_in_range(start, end) for each in (log, leader))
         if epochs != expected:
-            self._violated(f"broker {broker.id} has epochs {epochs}, the leader {expected}")
+            self._fail(f"broker {broker.id} has epochs {epochs}, the leader {expected}")
         if not self.is_strict:
             return
         producers, expected_producers = (
@@ -178,15 +175,15 @@ class Ledger:
             for each in (log, leader)
         )
         if producers != expected_producers:
-            self._violated(f"broker {broker.id} has producers {producers}, the leader {expected_producers}")
+            self._fail(f"broker {broker.id} has producers {producers}, the leader {expected_producers}")
         if log.log_start_offset > max(self.deleted_to, leader.log_start_offset):
-            self._violated(f"broker {broker.id} starts at {log.log_start_offset}, the leader before that")
+            self._fail(f"broker {broker.id} starts at {log.log_start_offset}, the leader before that")
         for offset in range(start, log.base):
-            found = self._world.tier.value_at(broker, offset)
-            if found != self.committed[offset]:
-                self._violated(
-                    f"broker {broker.id} gives {found} at {offset}, committed was {self.committed[offset]}"
+            entry = self._cluster.tier.value_at(broker, offset)
+            if entry != self.committed[offset]:
+                self._fail(
+                    f"broker {broker.id} gives {entry} at {offset}, committed was {self.committed[offset]}"
                 )
 
-    def _violated(self, text: str) -> None:
+    def _fail(self, text: str) -> None:
         raise Violation(text)

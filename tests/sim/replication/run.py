@@ -24,9 +24,9 @@ class Outcome(NamedTuple):
     committed: int
     acknowledged: int
     elections: int
-    unclean: int
+    unclean_elections: int
     digest: int
-    builds: int = 0
+    remote_restarts: int = 0
 
 
 def run_seed(
@@ -48,39 +48,39 @@ def _run_seed(
 ) -> Outcome:
     rng = Random(seed)
     kind = Swarm.with_tier if tiered else Swarm.of
-    world = SimulatedCluster(rng, swarm or kind(rng), rules_off=rules_off)
-    world.is_traced = trace
-    faults = Faults(world)
+    cluster = SimulatedCluster(rng, swarm or kind(rng), rules_off=rules_off)
+    cluster.is_traced = trace
+    faults = Faults(cluster)
     try:
         faults.start()
-        world.run_until(world.swarm.chaos_ms)
+        cluster.run_until(cluster.swarm.chaos_ms)
         faults.heal_for_good()
-        if not world.run_until(world.now_ms + RECOVERY_MS // 10, faults.has_recovered):
+        if not cluster.run_until(cluster.now_ms + RECOVERY_MS // 10, faults.has_recovered):
             # All eligible replicas may have lost their disks: then only the operator can help.
-            if world.controller.placed.leader < 0:
-                world.controller.elect_any()
-                world.publish()
-            if not world.run_until(world.now_ms + RECOVERY_MS, faults.has_recovered):
-                raise Violation(f"no recovery: {world.controller.placed}")
-        world.ledger.check_end()
+            if cluster.controller.partition_image.leader < 0:
+                cluster.controller.elect_any()
+                cluster.publish()
+            if not cluster.run_until(cluster.now_ms + RECOVERY_MS, faults.has_recovered):
+                raise Violation(f"no recovery: {cluster.controller.partition_image}")
+        cluster.ledger.check_end()
     except (Violation, AssertionError) as error:
         error.args = (
-            f"seed {seed}, {world.now_ms} ms: {error}\nreplay: python -m tests.sim.replication.run {seed}"
+            f"seed {seed}, {cluster.now_ms} ms: {error}\nreplay: python -m tests.sim.replication.run {seed}"
             + (" tiered" if tiered else ""),
         )
         if trace:
-            error.add_note("\n".join(world.log[-60:]))
+            error.add_note("\n".join(cluster.log[-60:]))
         raise
-    logs = [(b.log.base, b.log.entries, b.log.leader_epochs.entries) for b in world.brokers]
+    logs = [(b.log.base, b.log.entries, b.log.leader_epochs.entries) for b in cluster.brokers]
     return Outcome(
         seed,
-        world.events,
-        len(world.ledger.committed),
-        len(world.ledger.acknowledged),
-        world.controller.placed.leader_epoch,
-        world.controller.unclean,
+        cluster.events,
+        len(cluster.ledger.committed),
+        len(cluster.ledger.acknowledged),
+        cluster.controller.partition_image.leader_epoch,
+        cluster.controller.unclean_election_count,
         zlib.crc32(repr(logs).encode()),
-        world.tier.builds,
+        cluster.tier.restart_count,
     )
 
 

@@ -24,7 +24,7 @@ from tidelog.protocol.ids import NO_LEADER_EPOCH
 
 
 class Safeguard(Enum):
-    """One rule each; the value is its source."""
+    """The rules; each value has the source and the rule."""
 
     # The leader's
     EPOCH_START_BEFORE_JOINING = "KAFKA-7128: a follower joins the ISR only at the leader's epoch start"
@@ -32,24 +32,26 @@ class Safeguard(Enum):
     FENCED_STAY_OUT = "KIP-841: a fenced or stopping broker does not join the ISR"
     BROKER_EPOCH_BEFORE_JOINING = "KIP-903: only the incarnation that fetched joins the ISR"
     STALE_INCARNATION_REFUSED = "KIP-903: a fetch of an earlier incarnation is refused"
-    MIN_ISR_FOR_HIGH_WATERMARK = "KIP-966: the high watermark rests while the ISR is too small"
-    EXPANSION_COUNTS_AT_ONCE = "KIP-497: who is about to join holds the high watermark already"
-    SHRINK_COUNTS_WHEN_COMMITTED = "KIP-497: who is about to leave holds the high watermark still"
+    MIN_ISR_FOR_HIGH_WATERMARK = "KIP-966: the high watermark does not advance while the ISR is too small"
+    EXPANSION_COUNTS_AT_ONCE = "KIP-497: a proposed ISR member limits the high watermark at once"
+    SHRINK_COUNTS_WHEN_COMMITTED = "KIP-497: a removed ISR member limits the high watermark until the commit"
     LEADER_EPOCH_FENCING = "KIP-320: requests of another leader epoch are refused"
-    EPOCH_NOTED_ON_ELECTION = "KIP-279: a leader notes its epoch before it has any record"
-    POSITIONS_OF_ONE_EPOCH = "what a leader knows of followers ends with the epoch, when another led since"
+    EPOCH_NOTED_ON_ELECTION = "KIP-279: a leader assigns its epoch before it has any record"
+    POSITIONS_OF_ONE_EPOCH = "a leader forgets the positions of followers if another leader was elected since"
 
     # The follower's
-    TRUNCATION_BY_EPOCH = "KIP-101: a follower cuts by leader epoch, not to its high watermark"
+    TRUNCATION_BY_EPOCH = "KIP-101: a follower truncates by leader epoch, not to its high watermark"
     TRUNCATION_BEFORE_FETCHING = "KIP-279: a follower looks for divergence at every new leader epoch"
-    EPOCHS_ITERATED = "KIP-279: a follower asks again while the leader names epochs it does not know"
-    REMOTE_AUXILIARY_BUILT = "KIP-405: a follower takes epochs and producers of what it skips from the tier"
-    REMOTE_SEGMENT_COMPARED = "a follower begins behind a remote segment only if the leader has all of it"
-    REMOTE_CUT_REBUILDS = "a cut below what is local takes the past from the tier anew"
+    EPOCHS_ITERATED = "KIP-279: a follower asks again while the leader returns epochs that it lacks"
+    REMOTE_AUXILIARY_BUILT = (
+        "KIP-405: a follower fetches epochs and producers of skipped records from the tier"
+    )
+    REMOTE_SEGMENT_COMPARED = "a follower starts after a remote segment only if the leader has all of it"
+    REMOTE_CUT_REBUILDS = "a truncation below the local log start fetches the state from the tier again"
 
 
 SafeguardSet: TypeAlias = frozenset[Safeguard]
-"""Those that are left out."""
+"""The removed rules."""
 
 NONE_DISABLED: Final[SafeguardSet] = frozenset()
 
@@ -77,7 +79,7 @@ def _shrink_at_once(leader: LeaderState, log_end_offset: int, now_ms: int) -> Is
 def _restart_without_remote_past(
     builder: AuxBuilder, partition: Any, build: Any, offset: int, epoch: int, now_ms: int
 ) -> RestartAt:
-    return RestartAt(partition, offset, "without what the tier knows of the past")
+    return RestartAt(partition, offset, "without the auxiliary state in the tier")
 
 
 def _cut_once(log: Any, leader_epoch: int, leader_end_offset: int) -> TruncationState:

@@ -1,10 +1,8 @@
 """A replica's log in memory, with entries instead of batches, and a synced part.
 
-Who wrote what stands for the producers' state: a value is of producer `producer_of(value)`.
-The log offers what `tidelog.broker.partitions.partition.Partition`, `tidelog.broker.fetching.fetch_read` and
-the follower's state
-machine use of
-a PartitionLog.
+The last offset of each producer replaces the producer state; the producer of a value is `producer_of(value)`.
+The log has the operations of PartitionLog that `tidelog.broker.partitions.partition.Partition`,
+`tidelog.broker.fetching.fetch_read` and the follower's state machine use.
 """
 
 from __future__ import annotations
@@ -47,21 +45,21 @@ class Entries(list[Entry]):
 
 
 class SimProducers:
-    """Verifies no transactions."""
+    """Replaces ProducerStateManager; there are no verifications of transactions."""
 
     def forget_verifications(self) -> None:
-        """See ProducerStateManager."""
+        """Do nothing."""
 
 
 class SimRemoteBorder:
-    """Ignores reports about the tier."""
+    """Replaces RemoteBorder; reports about the tier are ignored."""
 
     def forget(self) -> None:
-        """See RemoteBorder."""
+        """Do nothing."""
 
 
 class SimLog:
-    """The log of one replica. What is below `synced_end` survives a crash; leader epochs always do."""
+    """The log of one replica. Entries below `synced_end` survive a crash; leader epochs always survive."""
 
     def __init__(self, min_insync_replicas: int) -> None:
         self.producers = SimProducers()
@@ -69,9 +67,9 @@ class SimLog:
         self.config = log_config(min_insync_replicas=min_insync_replicas)
         self.log_start_offset = 0
         self.entries: list[Entry] = []
-        """From `base` on."""
+        """The local entries, from offset `base` on."""
         self.base = 0
-        """The first offset that is local."""
+        """The first local offset."""
         self.producers_at_base: dict[int, int] = {}
         """The last offset of each producer below `base`."""
         self.leader_epochs = LeaderEpochCache()
@@ -103,10 +101,10 @@ class SimLog:
 
     def last_offsets_of_producers(self, end: int | None = None) -> dict[int, int]:
         """Return the last offset of each producer below `end`, or of all."""
-        found = dict(self.producers_at_base)
+        offsets = dict(self.producers_at_base)
         for index, entry in enumerate(self.entries[: None if end is None else end - self.base]):
-            found[producer_of(entry.value)] = self.base + index
-        return found
+            offsets[producer_of(entry.value)] = self.base + index
+        return offsets
 
     def producers_at(self, end: int) -> bytes:
         """Return the same as a snapshot."""
@@ -158,9 +156,9 @@ class SimLog:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not in this log")
         first = offset - self.base
         end = len(self.entries) if upper_bound is None else upper_bound - self.base
-        found = Entries(self.entries[first : min(first + max_bytes, end)])
+        entries = Entries(self.entries[first : min(first + max_bytes, end)])
         return SimpleNamespace(
-            records=found or None,
+            records=entries or None,
             high_watermark=self.high_watermark,
             last_stable_offset=self.high_watermark,
             log_start_offset=self.log_start_offset,
@@ -254,5 +252,5 @@ class SimLog:
 
     @contextmanager
     def storage_errors(self, _: str) -> Iterator[None]:
-        """This disk does not fail."""
+        """Run the block; this disk does not fail."""
         yield

@@ -1,6 +1,6 @@
-"""Each rule of replication is left out once: the simulator finds what breaks, within 300 seeds.
+"""Without each rule of replication, the simulator finds a violation within 300 seeds.
 
-Those that it takes a particular order of events for are left out in `tests/scenarios`.
+`tests/scenarios` removes the rules whose violation needs a particular order of events.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.sim.replication.safeguards import Safeguard
 
 SEEDS_MAX = 300
 
-# The seed at which to begin saves time in CI; from 0 on it is found just as well.
+# The first seed of each search. It only saves time: a search from seed 0 also finds the violation.
 FOUND_BY_SIMULATION = {
     Safeguard.EPOCH_START_BEFORE_JOINING: 0,
     Safeguard.HIGH_WATERMARK_BEFORE_JOINING: 0,

@@ -1,8 +1,9 @@
 """A remote tier in the simulation: shared objects, and metadata that each broker reads with a delay.
 
-Leaders, and who takes itself for one, upload what is committed, with boundaries of their own; so segments
-overlap, and after unclean elections they contradict each other. Replicas delete from their disks what is in
-the tier, as far as they have heard and by their own leader epochs. Metadata is kept by the real cache.
+Leaders, also those of earlier epochs, copy committed entries with boundaries of their own. Therefore
+segments overlap, and after unclean elections they contradict each other. Replicas delete local entries that
+are in the tier, according to the metadata that they have read and their own leader epochs. The metadata cache
+is the real one.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SEGMENT_MAX_ENTRIES = 6
 OVERLAP_MAX_ENTRIES = 2
 
 
-class Stored(NamedTuple):
+class StoredSegment(NamedTuple):
     """The objects of one segment."""
 
     entries: tuple[Entry, ...]
@@ -54,7 +55,7 @@ class RemoteLogView:
     def __init__(self) -> None:
         self.store = PartitionMetadataStore()
         self.store.open(TIERED)
-        self.heard = 0
+        self.read_count = 0
 
     def find_segment(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: int, offset: int
@@ -76,36 +77,38 @@ class RemoteLogView:
 class SimTier:
     """Objects and metadata records. `is_down`: nothing can be read or written."""
 
-    def __init__(self, world: SimulatedCluster) -> None:
-        self._world = world
-        self.objects: dict[UUID, Stored] = {}
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self.objects: dict[UUID, StoredSegment] = {}
         self.events: list[RemoteLogEvent] = []
         self.is_down = False
-        self.builds = 0
-        """How often a follower has begun anew with what is here."""
+        self.restart_count = 0
+        """How often a follower has restarted its log with the state from the tier."""
         self._uploads = 0
 
     # -- metadata
 
     def listen(self, broker: SimBroker) -> None:
         """Start reading the metadata from the first record."""
-        known = broker.tier
-        assert known is not None
+        view = broker.tier
+        assert view is not None
 
-        def hear() -> None:
-            for event in self.events[known.heard :]:
-                known.store.apply(event)
-            known.heard = len(self.events)
-            known.store.mark_ready(TIERED)
-            self._world.on(broker, 1 if self._world.is_calm else self._world.rng.randint(1, 60), hear)
+        def read_new_records() -> None:
+            for event in self.events[view.read_count :]:
+                view.store.apply(event)
+            view.read_count = len(self.events)
+            view.store.mark_ready(TIERED)
+            self._cluster.on(
+                broker, 1 if self._cluster.is_calm else self._cluster.rng.randint(1, 60), read_new_records
+            )
 
-        self._world.on(broker, self._world.rng.randint(1, 150), hear)
+        self._cluster.on(broker, self._cluster.rng.randint(1, 150), read_new_records)
 
     # -- leaders
 
     def upload(self, broker: SimBroker) -> None:
         """Copy the next segment, as a leader that may have been deposed without knowing."""
-        rng, log = self._world.rng, broker.log
+        rng, log = self._cluster.rng, broker.log
         if broker.partition.leader is None or broker.tier is None or not broker.tier.store.is_ready(TIERED):
             return
         start = broker.tier.highest_offset(log) + 1 - rng.randint(0, OVERLAP_MAX_ENTRIES)
@@ -120,31 +123,31 @@ class SimTier:
             end_offset=end - 1,
             max_timestamp_ms=0,
             broker_id=broker.id,
-            event_timestamp_ms=self._world.now_ms,
+            event_timestamp_ms=self._cluster.now_ms,
             segment_size_bytes=end - start,
             segment_leader_epochs=tuple(
                 EpochStart(*e) for e in log.leader_epochs.entries_in_range(start, end)
             ),
         )
-        stored = Stored(
+        stored = StoredSegment(
             tuple(log.entries[start - log.base : end - log.base]),
             tuple(log.leader_epochs.entries_in_range(log.log_start_offset, end)),
             log.producers_at(end),
         )
         self.events.append(metadata)
-        self._world.trace(f"{broker.id}: uploads {start}..{end - 1}, {metadata.segment_leader_epochs}")
+        self._cluster.trace(f"{broker.id}: uploads {start}..{end - 1}, {metadata.segment_leader_epochs}")
 
         def finish() -> None:
             if not self.is_down:
                 self.objects[metadata.remote_log_segment_id.id] = stored
-                self._follow(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, broker)
+                self._append_update(metadata, RemoteLogSegmentState.COPY_SEGMENT_FINISHED, broker)
 
-        self._world.on(broker, rng.randint(1, 80), finish)
+        self._cluster.on(broker, rng.randint(1, 80), finish)
 
     def expire(self, broker: SimBroker) -> None:
-        """Delete segments below the log start, and let a log that lacks its first ones start behind them.
+        """Delete segments below the log start, and raise the log start to the first readable offset.
 
-        A former leader may have had a higher log start, and deleted what this one still counts on.
+        A former leader may have had a higher log start, and may have deleted segments of this log.
         """
         if broker.partition.leader is None or broker.tier is None or not broker.tier.store.is_ready(TIERED):
             return
@@ -156,16 +159,16 @@ class SimTier:
         for metadata in listed:
             is_whole = metadata.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
             if is_whole and metadata.end_offset < log.log_start_offset:
-                self._follow(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, broker)
-                self._follow(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, broker)
+                self._append_update(metadata, RemoteLogSegmentState.DELETE_SEGMENT_STARTED, broker)
+                self._append_update(metadata, RemoteLogSegmentState.DELETE_SEGMENT_FINISHED, broker)
                 self.objects.pop(metadata.remote_log_segment_id.id, None)
 
-    def _follow(
+    def _append_update(
         self, metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, broker: SimBroker
     ) -> None:
         self.events.append(
             RemoteLogSegmentMetadataUpdate(
-                metadata.remote_log_segment_id, self._world.now_ms, state, broker.id
+                metadata.remote_log_segment_id, self._cluster.now_ms, state, broker.id
             )
         )
 
@@ -178,20 +181,20 @@ class SimTier:
             return
         end = min(broker.tier.highest_offset(log) + 1, log.high_watermark)
         if end > log.base:
-            log.delete_local(self._world.rng.randint(log.base, end))
+            log.delete_local(self._cluster.rng.randint(log.base, end))
 
     def fetch(self, broker: SimBroker, action: FetchAuxiliary) -> None:
         """Return the auxiliary state of a segment for a follower."""
         core, segment = broker.fetcher, action.segment
         assert core is not None and isinstance(segment, RemoteLogSegmentMetadata)
 
-        def answer() -> None:
+        def respond() -> None:
             if broker.fetcher is not core:
                 return
-            now_ms = self._world.now_ms
+            now_ms = self._cluster.now_ms
             stored = self.objects.get(segment.remote_log_segment_id.id)
             if self.is_down or stored is None:
-                core.on_auxiliary_failed(action, "the tier does not answer", now_ms)
+                core.on_auxiliary_failed(action, "the tier does not respond", now_ms)
                 return
             restart = core.on_auxiliary_fetched(
                 action, stored.leader_epochs, stored.producer_snapshot, now_ms
@@ -199,7 +202,7 @@ class SimTier:
             if restart is not None:
                 broker.perform([restart])
 
-        self._world.on(broker, self._world.rng.randint(1, 100), answer)
+        self._cluster.on(broker, self._cluster.rng.randint(1, 100), respond)
 
     def value_at(self, broker: SimBroker, offset: int) -> Entry | None:
         """Return the value that a reader gets from `broker` for a remote offset."""

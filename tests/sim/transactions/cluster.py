@@ -1,10 +1,10 @@
 """A transaction coordinator, partitions and a network on virtual time, all from one seed.
 
-The coordinator is the real core; its log loses in a crash what was not committed. Partitions have the real
-producer state of a log: epochs, coordinator epochs, verification before the first record, markers that may
-come twice. Requests and responses are lost, doubled, and may come long after their sender has given up. Up to
-transaction.version 1 ends and markers do not come late, because nothing tells them from those of the next
-transaction.
+The coordinator is the real core; a crash loses the uncommitted records of its log. Partitions have the real
+producer state of a log: epochs, coordinator epochs, verification before the first record, and repeated
+markers. The network loses and duplicates messages, and may deliver them long after their timeout. Up to
+transaction.version 1 it does not delay EndTxn requests and markers, because a late one cannot be
+distinguished from that of the next transaction.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ UPKEEP_MS = 50
 MARKER_RETRY_MS = 40
 TRANSACTION_VERSION_2 = 2
 
-Answer = Callable[[object], None]
+OnResponse = Callable[[object], None]
 Command = Callable[[TransactionCoordinator], tuple[object, Writes[TransactionRecord]]]
 
 
@@ -80,38 +80,38 @@ class SimulatedCluster:
 
 
 class Partition:
-    """A partition with the real producer state of a log; `ended` maps transactions to whether they committed.
+    """A partition with the real producer state of a log; `outcomes` has whether each transaction committed.
 
-    Records have no sequences, as a coordinator's; one that is sent again is recognized by its number.
+    Records have no sequences, as those of a coordinator; the number of a record identifies a repeated one.
     """
 
-    def __init__(self, world: SimulatedCluster, name: TopicPartition, coordinator: Coordinator) -> None:
+    def __init__(self, cluster: SimulatedCluster, name: TopicPartition, coordinator: Coordinator) -> None:
         self.name = name
-        self.ended: dict[int, bool] = {}
-        self._world = world
+        self.outcomes: dict[int, bool] = {}
+        self._cluster = cluster
         self._coordinator = coordinator
         disk = CrashFileSystem()
         disk.makedirs("/log")
         self._state = ProducerStateManager(name, disk, "/log", PRODUCER_ID_EXPIRATION_MS)
         self._open: defaultdict[int, list[int]] = defaultdict(list)
-        self._seen: set[tuple[ProducerIdAndEpoch, int]] = set()
+        self._record_keys: set[tuple[ProducerIdAndEpoch, int]] = set()
 
-    def produce(self, producer: ProducerIdAndEpoch, number: int, version: int, answer: Answer) -> None:
+    def produce(self, producer: ProducerIdAndEpoch, number: int, version: int, respond: OnResponse) -> None:
         """Append the record of a transaction after its coordinator verified it."""
-        if (producer, number) in self._seen:
-            answer(ErrorCode.NONE)
+        if (producer, number) in self._record_keys:
+            respond(ErrorCode.NONE)
             return
         try:
             verification = self._state.begin_verification(
-                *producer, -1, self._world.now_ms, supports_epoch_bump=version >= TRANSACTION_VERSION_2
+                *producer, -1, self._cluster.now_ms, supports_epoch_bump=version >= TRANSACTION_VERSION_2
             )
         except KafkaError as error:
-            answer(error.code)
+            respond(error.code)
             return
         if verification is None:
-            answer(self._append(producer, number, NO_VERIFICATION))
+            respond(self._append(producer, number, NO_VERIFICATION))
         else:
-            self._verify(producer, number, version, verification, answer)
+            self._verify(producer, number, version, verification, respond)
 
     def _verify(
         self,
@@ -119,21 +119,21 @@ class Partition:
         number: int,
         version: int,
         verification: Verification,
-        answer: Answer,
+        respond: OnResponse,
     ) -> None:
-        def verified(error: object) -> None:
-            answer(self._append(producer, number, verification) if error is ErrorCode.NONE else error)
+        def finish(error: object) -> None:
+            respond(self._append(producer, number, verification) if error is ErrorCode.NONE else error)
 
-        def ask() -> None:
-            def answered(error: object) -> None:
-                self._world.deliver(lambda: verified(error), may_be_late=False)
+        def request() -> None:
+            def on_response(error: object) -> None:
+                self._cluster.deliver(lambda: finish(error), may_be_late=False)
 
             if version >= TRANSACTION_VERSION_2:
-                self._coordinator.add(number_id(number), producer, self.name, version, answered)
+                self._coordinator.add(number_id(number), producer, self.name, version, on_response)
             else:
-                self._coordinator.verify(number_id(number), producer, self.name, answered)
+                self._coordinator.verify(number_id(number), producer, self.name, on_response)
 
-        self._world.deliver(ask)
+        self._cluster.deliver(request)
 
     def _append(self, producer: ProducerIdAndEpoch, number: int, verification: Verification) -> ErrorCode:
         header, offset = data_header(*producer, -1, transactional=True), self._state.map_end_offset
@@ -141,11 +141,11 @@ class Partition:
             self._state.check_transactional(header, offset, AppendOrigin.COORDINATOR, verification)
         except KafkaError as error:
             return error.code
-        if (producer, number) not in self._seen:
+        if (producer, number) not in self._record_keys:
             self._state.update(header, offset)
             self._state.update_map_end_offset(offset + 1)
             self._open[producer.producer_id].append(number)
-            self._seen.add((producer, number))
+            self._record_keys.add((producer, number))
         return ErrorCode.NONE
 
     def mark(self, marking: PreparedTransaction) -> ErrorCode:
@@ -154,7 +154,7 @@ class Partition:
             marker_header(marking.producer_id, marking.producer_epoch),
             self._state.map_end_offset,
         )
-        marker = EndTransactionMarker(not marking.is_commit, marking.coordinator_epoch, self._world.now_ms)
+        marker = EndTransactionMarker(not marking.is_commit, marking.coordinator_epoch, self._cluster.now_ms)
         version = marking.transaction_version
         try:
             self._state.check(header, offset, AppendOrigin.COORDINATOR, marker, transaction_version=version)
@@ -162,11 +162,11 @@ class Partition:
             return error.code
         completed = self._state.update(header, offset, marker, transaction_version=version)
         self._state.update_map_end_offset(offset + 1)
-        ended = self._open.pop(marking.producer_id, [])
-        assert (completed is not None) == bool(ended), f"{completed} ended {ended}"
+        numbers = self._open.pop(marking.producer_id, [])
+        assert (completed is not None) == bool(numbers), f"{completed} ended {numbers}"
         if completed is not None:
             self._state.transactions.complete(completed)
-            self.ended.update(dict.fromkeys(ended, marking.is_commit))
+            self.outcomes.update(dict.fromkeys(numbers, marking.is_commit))
         return ErrorCode.NONE
 
     @property
@@ -178,11 +178,11 @@ class Partition:
 class Coordinator:
     """The real core with a log that commits with a delay or loses records in a crash."""
 
-    def __init__(self, world: SimulatedCluster, version: int, timeout_ms: int) -> None:
+    def __init__(self, cluster: SimulatedCluster, version: int, timeout_ms: int) -> None:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.core: TransactionCoordinator | None = None
         self.crashes = 0
-        self._world = world
+        self._cluster = cluster
         self._version = version
         self._config = transaction_config(transaction_max_timeout_ms=timeout_ms)
         self._log: list[TransactionRecord] = []
@@ -200,9 +200,9 @@ class Coordinator:
             core.replay(record, offset)
         self._committed = len(self._log)
         core.advance(self._committed)
-        for writes in core.finish_loading(self._world.moment()):
+        for writes in core.finish_loading(self._cluster.moment()):
             self._perform(core, writes)
-        self._world.after(UPKEEP_MS, lambda: self._timeouts(core))
+        self._cluster.after(UPKEEP_MS, lambda: self._timeouts(core))
 
     def crash(self, down_ms: int) -> None:
         if self.core is None:
@@ -210,17 +210,17 @@ class Coordinator:
         self.crashes += 1
         self.core.resign()
         self.core = None
-        del self._log[self._world.rng.randint(self._committed, len(self._log)) :]
-        self._world.after(down_ms, self.start)
+        del self._log[self._cluster.rng.randint(self._committed, len(self._log)) :]
+        self._cluster.after(down_ms, self.start)
 
     def _timeouts(self, core: TransactionCoordinator) -> None:
         if self.core is core:
-            for writes in (*core.tick(self._world.moment()), *core.abort_timed_out(self._world.moment())):
+            for writes in (*core.tick(self._cluster.moment()), *core.abort_timed_out(self._cluster.moment())):
                 self._perform(core, writes)
-            self._world.after(UPKEEP_MS, lambda: self._timeouts(core))
+            self._cluster.after(UPKEEP_MS, lambda: self._timeouts(core))
 
     def _perform(
-        self, core: TransactionCoordinator, writes: Writes[TransactionRecord], done: Answer | None = None
+        self, core: TransactionCoordinator, writes: Writes[TransactionRecord], done: OnResponse | None = None
     ) -> None:
         for record in writes.records:
             self._log.append(record)
@@ -233,42 +233,42 @@ class Coordinator:
             self._committed = max(self._committed, end)
             core.advance(end)
             if writes.follow_up is not None:
-                self._perform(core, writes.follow_up(ErrorCode.NONE, self._world.moment()))
+                self._perform(core, writes.follow_up(ErrorCode.NONE, self._cluster.moment()))
             if done is not None:
                 done(ErrorCode.NONE)
 
         if writes.records:
-            self._world.after(self._world.rng.randint(1, 25), commit)
+            self._cluster.after(self._cluster.rng.randint(1, 25), commit)
         elif done is not None:
             done(ErrorCode.NONE)
 
     # Requests
 
-    def _ask(
+    def _execute(
         self,
-        answer: Answer,
+        respond: OnResponse,
         command: Callable[[TransactionCoordinator], tuple[object, Writes[TransactionRecord]]],
     ) -> None:
         core = self.core
         if core is None:
-            answer(ErrorCode.NOT_COORDINATOR)
+            respond(ErrorCode.NOT_COORDINATOR)
             return
         try:
             reply, writes = command(core)
         except KafkaError as error:
-            answer(error.code)
+            respond(error.code)
             return
-        self._perform(core, writes, lambda _: answer(reply))
+        self._perform(core, writes, lambda _: respond(reply))
 
-    def init(self, transactional_id: str, answer: Answer) -> None:
-        def replied(reply: object) -> None:
-            answer(ErrorCode.CONCURRENT_TRANSACTIONS if reply == ProducerIdAndEpoch() else reply)
+    def init(self, transactional_id: str, respond: OnResponse) -> None:
+        def on_reply(reply: object) -> None:
+            respond(ErrorCode.CONCURRENT_TRANSACTIONS if reply == ProducerIdAndEpoch() else reply)
 
         timeout_ms = self._config.transaction_max_timeout_ms
-        self._ask(
-            replied,
+        self._execute(
+            on_reply,
             lambda core: core.init_producer(
-                transactional_id, timeout_ms, None, next(self._new_ids), self._world.moment()
+                transactional_id, timeout_ms, None, next(self._new_ids), self._cluster.moment()
             ),
         )
 
@@ -278,22 +278,26 @@ class Coordinator:
         producer: ProducerIdAndEpoch,
         partition: TopicPartition,
         version: int,
-        answer: Answer,
+        respond: OnResponse,
     ) -> None:
         def command(core: TransactionCoordinator) -> tuple[object, Writes[TransactionRecord]]:
-            moment = self._world.moment()
+            moment = self._cluster.moment()
             outcome = core.add_partitions(transactional_id, producer, (partition,), version, moment)
             return ErrorCode.NONE, outcome.writes
 
-        self._ask(answer, command)
+        self._execute(respond, command)
 
     def verify(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, partition: TopicPartition, answer: Answer
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partition: TopicPartition,
+        respond: OnResponse,
     ) -> None:
         def command(core: TransactionCoordinator) -> tuple[object, Writes[TransactionRecord]]:
             return core.verify_partitions(transactional_id, producer, (partition,))[partition], Writes()
 
-        self._ask(answer, command)
+        self._execute(respond, command)
 
     def end(
         self,
@@ -301,12 +305,12 @@ class Coordinator:
         producer: ProducerIdAndEpoch,
         is_commit: bool,
         version: int,
-        answer: Answer,
+        respond: OnResponse,
     ) -> None:
-        self._ask(
-            answer,
+        self._execute(
+            respond,
             lambda core: core.end_transaction(
-                transactional_id, producer, is_commit, version, next(self._new_ids), self._world.moment()
+                transactional_id, producer, is_commit, version, next(self._new_ids), self._cluster.moment()
             ),
         )
 
@@ -319,27 +323,28 @@ class Coordinator:
     def _send_marker(self, marking: PreparedTransaction, partition: TopicPartition) -> None:
         """Send a marker until it gets a response, while this coordinator is the current one."""
         core = self.core
-        is_answered: list[bool] = []
+        is_acknowledged = False
 
-        def answered(error: ErrorCode) -> None:
-            if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED or is_answered:
+        def on_response(error: ErrorCode) -> None:
+            nonlocal is_acknowledged
+            if error is ErrorCode.TRANSACTION_COORDINATOR_FENCED or is_acknowledged:
                 return
-            is_answered.append(True)
+            is_acknowledged = True
             if self.core is core and core is not None:
-                self._perform(core, core.on_markers_written(marking, (partition,), self._world.moment()))
+                self._perform(core, core.on_markers_written(marking, (partition,), self._cluster.moment()))
 
         def arrive() -> None:
             error = self.partitions[partition].mark(marking)
-            self._world.deliver(lambda: answered(error))
+            self._cluster.deliver(lambda: on_response(error))
 
         def attempt() -> None:
-            if not is_answered and self.core is core:
+            if not is_acknowledged and self.core is core:
                 may_be_late = marking.transaction_version >= TRANSACTION_VERSION_2
-                self._world.deliver(arrive, may_be_late=may_be_late)
-                self._world.after(MARKER_RETRY_MS, attempt)
+                self._cluster.deliver(arrive, may_be_late=may_be_late)
+                self._cluster.after(MARKER_RETRY_MS, attempt)
 
         # The core may be in the middle of a step.
-        self._world.after(0, attempt)
+        self._cluster.after(0, attempt)
 
 
 def number_id(number: int) -> str:

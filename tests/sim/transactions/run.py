@@ -1,7 +1,8 @@
 """Runs seeds: `python -m tests.sim.transactions.run SEED [VERSION]` replays one.
 
-Four producers, two of each transactional id, go on for a while under crashes and a bad network, fencing each
-other; then all is calm. In the end every transaction is whole or not there, none is open, and no id waits.
+Four producers, two of each transactional id, run transactions and fence each other while the coordinator
+crashes and the network loses messages. Then the faults stop. In the end every transaction is committed or
+aborted as a whole, no transaction is open, and no transactional id waits.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import NamedTuple
 
 from tests.sim.transactions.cluster import (
     TRANSACTION_VERSION_2,
-    Answer,
     Coordinator,
+    OnResponse,
     Partition,
     SimulatedCluster,
     Violation,
@@ -30,14 +31,14 @@ TIMEOUT_MS = 2_000
 REQUEST_TIMEOUT_MS = 150
 PARTITIONS = [TopicPartition("tides", index) for index in range(3)]
 
-_AGAIN = {
+RETRIABLE_ERRORS = {
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.CONCURRENT_TRANSACTIONS,
     ErrorCode.NOT_ENOUGH_REPLICAS,
     None,
 }
 
-Call = Callable[[Answer], None]
+Call = Callable[[OnResponse], None]
 Steps = Generator[Call, object, object]
 
 
@@ -64,119 +65,125 @@ class Outcome(NamedTuple):
 class Producer:
     """One producer instance; restarts when it was fenced or gave up."""
 
-    def __init__(self, run: Run, transactional_id: str) -> None:
+    def __init__(self, run: SimulationRun, transactional_id: str) -> None:
         self._run = run
         self._id = transactional_id
-        self._steps = self._live()
-        self._step(None)
+        self._steps = self._run_transactions()
+        self._continue(None)
 
-    def _step(self, answer: object) -> None:
-        """Continue with a response; None if none arrived in time."""
+    def _continue(self, response: object) -> None:
+        """Continue with a response; None after a timeout."""
         try:
-            call = self._steps.send(answer)
+            call = self._steps.send(response)
         except StopIteration:
             return
-        is_over: list[bool] = []
+        has_continued = False
 
-        def once(found: object) -> None:
-            if not is_over:
-                is_over.append(True)
-                self._step(found)
+        def continue_once(response: object) -> None:
+            nonlocal has_continued
+            if not has_continued:
+                has_continued = True
+                self._continue(response)
 
-        world = self._run.world
-        call(lambda found: world.deliver(lambda: once(found), may_be_late=False))
-        world.after(REQUEST_TIMEOUT_MS, lambda: once(None))
+        cluster = self._run.cluster
+        call(lambda response: cluster.deliver(lambda: continue_once(response), may_be_late=False))
+        cluster.after(REQUEST_TIMEOUT_MS, lambda: continue_once(None))
 
-    def _live(self) -> Steps:
-        while not self._run.world.is_calm:
-            producer = yield from self._until(lambda answer: self._run.coordinator.init(self._id, answer))
+    def _run_transactions(self) -> Steps:
+        while not self._run.cluster.is_calm:
+            producer = yield from self._request(lambda respond: self._run.coordinator.init(self._id, respond))
             if not isinstance(producer, ProducerIdAndEpoch):
                 continue
-            while isinstance(producer, ProducerIdAndEpoch) and not self._run.world.is_calm:
+            while isinstance(producer, ProducerIdAndEpoch) and not self._run.cluster.is_calm:
                 producer = yield from self._transaction(producer)
         return None
 
-    def _until(self, request: Call, *, may_be_late: bool = True) -> Steps:
+    def _request(self, request: Call, *, may_be_late: bool = True) -> Steps:
         """Retry a request until its response is final, or a few times."""
-        world = self._run.world
+        cluster = self._run.cluster
         for _ in range(30):
-            found = yield lambda answer: world.deliver(lambda: request(answer), may_be_late=may_be_late)
-            if found not in _AGAIN:
-                return found
-            yield lambda answer: world.after(world.rng.randint(5, 40), lambda: answer(ErrorCode.NONE))
+            response = yield lambda respond: cluster.deliver(
+                lambda: request(respond), may_be_late=may_be_late
+            )
+            if response not in RETRIABLE_ERRORS:
+                return response
+            yield lambda respond: cluster.after(cluster.rng.randint(5, 40), lambda: respond(ErrorCode.NONE))
         return None
 
     def _transaction(self, producer: ProducerIdAndEpoch) -> Steps:
-        """The producer's id and epoch after it; something else when it has to begin anew."""
+        """Run a transaction; return the producer's id and epoch after it, or None if it must restart."""
         run, version = self._run, self._run.version
         transaction = run.new_transaction(self._id)
         is_good = True
         for index in transaction.partitions:
-            found = yield from self._write(producer, transaction, index)
-            if found is ErrorCode.INVALID_TXN_STATE:
-                raise Violation(f"a legal client gets {found.name} in {transaction}")
-            if found is ErrorCode.NONE:
+            response = yield from self._write(producer, transaction, index)
+            if response is ErrorCode.INVALID_TXN_STATE:
+                raise Violation(f"a legal client gets {response.name} in {transaction}")
+            if response is ErrorCode.NONE:
                 transaction.acknowledged.add(index)
-            elif found in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED) or run.world.chance(
-                0.3
-            ):
+            elif response in (
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                ErrorCode.PRODUCER_FENCED,
+            ) or run.cluster.chance(0.3):
                 return None
             else:
                 is_good = False
-        if run.world.chance(0.05):
+        if run.cluster.chance(0.05):
             return None
-        is_commit = is_good and run.world.rng.random() < 0.7
+        is_commit = is_good and run.cluster.rng.random() < 0.7
         if is_commit:
             transaction.outcome = "unknown"
-        found = yield from self._until(
-            lambda answer: run.coordinator.end(self._id, producer, is_commit, version, answer),
+        response = yield from self._request(
+            lambda respond: run.coordinator.end(self._id, producer, is_commit, version, respond),
             may_be_late=version >= TRANSACTION_VERSION_2,
         )
-        if not isinstance(found, ProducerIdAndEpoch):
+        if not isinstance(response, ProducerIdAndEpoch):
             return None
         if is_commit:
             transaction.outcome = "committed"
-        return found if version >= TRANSACTION_VERSION_2 else producer
+        return response if version >= TRANSACTION_VERSION_2 else producer
 
     def _write(self, producer: ProducerIdAndEpoch, transaction: Transaction, index: int) -> Steps:
         run, version = self._run, self._run.version
         if version < TRANSACTION_VERSION_2:
-            added = yield from self._until(
-                lambda answer: run.coordinator.add(self._id, producer, PARTITIONS[index], version, answer)
+            error = yield from self._request(
+                lambda respond: run.coordinator.add(self._id, producer, PARTITIONS[index], version, respond)
             )
-            if added is not ErrorCode.NONE:
-                return added
+            if error is not ErrorCode.NONE:
+                return error
         partition = run.partitions[index]
-        found = yield from self._until(
-            lambda answer: partition.produce(producer, transaction.number, version, answer)
+        response = yield from self._request(
+            lambda respond: partition.produce(producer, transaction.number, version, respond)
         )
-        return found
+        return response
 
 
-class Run:
-    """One seed."""
+class SimulationRun:
+    """The cluster and the producers of one seed."""
 
     def __init__(self, seed: int, version: int) -> None:
-        self.world = SimulatedCluster(seed)
+        self.cluster = SimulatedCluster(seed)
         self.version = version
-        self.coordinator = Coordinator(self.world, version, TIMEOUT_MS)
-        self.partitions = [Partition(self.world, name, self.coordinator) for name in PARTITIONS]
+        self.coordinator = Coordinator(self.cluster, version, TIMEOUT_MS)
+        self.partitions = [Partition(self.cluster, name, self.coordinator) for name in PARTITIONS]
         self.coordinator.partitions.update(zip(PARTITIONS, self.partitions, strict=True))
         self.transactions: list[Transaction] = []
         self._next = {"id-0": 0, "id-1": 1}
         for transactional_id in ("id-0", "id-1") * 2:
             Producer(self, transactional_id)
-        self.world.after(500, self._crash)
+        self.cluster.after(500, self._crash)
 
     def _crash(self) -> None:
-        if not self.world.is_calm:
-            self.coordinator.crash(self.world.rng.randint(1, 200))
-            self.world.after(self.world.rng.randint(20, 1_200), self._crash)
+        if not self.cluster.is_calm:
+            self.coordinator.crash(self.cluster.rng.randint(1, 200))
+            self.cluster.after(self.cluster.rng.randint(20, 1_200), self._crash)
 
     def new_transaction(self, transactional_id: str) -> Transaction:
         number = self._next[transactional_id]
         self._next[transactional_id] += 2
-        partitions = self.world.rng.sample(range(len(PARTITIONS)), self.world.rng.randint(1, len(PARTITIONS)))
+        partitions = self.cluster.rng.sample(
+            range(len(PARTITIONS)), self.cluster.rng.randint(1, len(PARTITIONS))
+        )
         transaction = Transaction(number, partitions)
         self.transactions.append(transaction)
         return transaction
@@ -187,7 +194,7 @@ class Run:
                 raise Violation(f"{partition.name}: transactions {partition.open_records} hang")
         for transaction in self.transactions:
             number = transaction.number
-            visible = {index for index, each in enumerate(self.partitions) if each.ended.get(number)}
+            visible = {index for index, each in enumerate(self.partitions) if each.outcomes.get(number)}
             whole = set(transaction.partitions)
             allowed: dict[str, list[set[int]]] = {
                 "committed": [whole],
@@ -203,22 +210,22 @@ class Run:
                 or entry.committed_metadata is None
                 or entry.committed_metadata.state not in STATES_WITHOUT_TRANSACTION
             ):
-                raise Violation(f"{entry.committed_metadata} has not come to rest")
+                raise Violation(f"{entry.committed_metadata} is still pending")
 
 
 def run_seed(seed: int, *, version: int = TRANSACTION_VERSION_2) -> Outcome:
     """Run one seed; Violation names the seed."""
-    run = Run(seed, version)
+    run = SimulationRun(seed, version)
     try:
-        run.world.run_until(CHAOS_MS)
-        run.world.is_calm = True
-        run.world.run_until(CHAOS_MS + CALM_MS)
+        run.cluster.run_until(CHAOS_MS)
+        run.cluster.is_calm = True
+        run.cluster.run_until(CHAOS_MS + CALM_MS)
         run.check()
     except AssertionError as error:
         raise Violation(f"seed {seed}, version {version}: {error}") from error
     outcomes = [transaction.outcome for transaction in run.transactions]
     return Outcome(
-        run.world.events,
+        run.cluster.events,
         outcomes.count("committed"),
         outcomes.count("aborted"),
         outcomes.count("unknown"),

@@ -14,7 +14,7 @@ from tidelog.protocol.ids import Offset
 
 
 class Safeguard(Enum):
-    """One rule each."""
+    """The rules; each value states the rule."""
 
     CURRENT_EPOCH_TO_END = "a repeated EndTxn with the previous epoch does not end the next transaction"
     PREPARED_IS_COMPLETED = "a new coordinator writes the markers of prepared transactions"
