@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -13,6 +12,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from tests.kafka.kafka_node import WITHIN_S, Engine, Node
 from tests.kafka.secured_cluster import KAFKAS, OURS, SecuredCluster, password_of
+from tests.kafka.secured_work import (
+    commit_and_abort,
+    create_transactional_topic,
+    replicate_in_both_directions,
+    tier_with_metadata_at_both_kinds,
+)
 from tests.support.waiting import wait_until
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.security import AclBinding
@@ -23,7 +28,6 @@ from tidelog.protocol.errors import KafkaError as OwnError
 from tidelog.protocol.ids import TopicPartition as Place
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE
 
-METADATA_TOPIC = "__remote_log_metadata"
 PREFIXED, DENY = PatternType.PREFIXED, PermissionType.DENY
 TOPIC, GROUP = AclResourceType.TOPIC, AclResourceType.GROUP
 TRANSACTIONAL_ID = AclResourceType.TRANSACTIONAL_ID
@@ -157,17 +161,7 @@ def decisions(secured: SecuredCluster, node: Node, user: str, topic: str, new: s
 
 
 def test_records_are_replicated_in_both_directions(secured: SecuredCluster) -> None:
-    secured.clients.create_topic("replicated", [[OURS, KAFKAS], [KAFKAS, OURS]])
-    values = [f"value {number}" for number in range(1000)]
-    secured.clients.produce("replicated", values, 2)
-    assert sorted(secured.clients.read("replicated", 1000, 2)) == sorted(values)
-    for index in range(2):
-
-        def replicas(index: int = index) -> set[bytes]:
-            return {node.log_bytes(f"replicated-{index}") for node in secured.brokers}
-
-        wait_until(lambda: len(replicas()) == 1, timeout_s=WITHIN_S)
-        assert len(replicas().pop()) > 5_000
+    replicate_in_both_directions(secured)
 
 
 @pytest.mark.parametrize("engine", list(Engine))
@@ -231,19 +225,7 @@ def test_transactions_need_permission_and_commit_over_brokers_of_both_kinds(
     secured: SecuredCluster, coordinator: int
 ) -> None:
     topic, name = f"in-transactions-{coordinator}", f"transactional-{coordinator}"
-    clients = secured.clients
-    clients.create_topic(topic, [[OURS, KAFKAS], [KAFKAS, OURS]])
-    if coordinator == OURS:
-        clients.create_topic("__transaction_state", [[OURS, KAFKAS]], cleanup_policy="compact")
-    else:
-        stopped = secured.cluster.nodes[OURS]
-        secured.cluster.stop(stopped)
-        clients.wait_for_leader_other_than(stopped, "__transaction_state")
-        secured.cluster.start(stopped)
-        clients.wait_for_brokers(OURS, KAFKAS)
-        clients.wait_until_whole(topic)
-        clients.wait_until_whole("__transaction_state")
-    assert clients.leader("__transaction_state").number == coordinator
+    create_transactional_topic(secured, topic, coordinator)
     options = {
         **secured.librdkafka("bob"),
         "bootstrap.servers": secured.cluster.bootstrap_servers,
@@ -254,52 +236,10 @@ def test_transactions_need_permission_and_commit_over_brokers_of_both_kinds(
     assert refused == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
     grant(secured, TRANSACTIONAL_ID, name, AclOperation.WRITE, user="bob")
     grant(secured, TOPIC, topic, AclOperation.WRITE, user="bob")
-    producer = Producer(options)
-    producer.init_transactions(WITHIN_S)
-    for outcome in (producer.commit_transaction, producer.abort_transaction):
-        producer.begin_transaction()
-        for number in range(50):
-            producer.produce(topic, f"{outcome.__name__} {number}", partition=number % 2)
-        producer.flush(WITHIN_S)
-        outcome(WITHIN_S)
-    # The default of librdkafka is read_committed.
-    assert sorted(clients.read(topic, 50, 2)) == sorted(f"commit_transaction {n}" for n in range(50))
+    commit_and_abort(secured, Producer(options), topic)
 
 
 def test_metadata_of_remote_segments_is_written_to_and_read_from_a_broker_of_apache_kafka(
     secured: SecuredCluster,
 ) -> None:
-    clients, ours = secured.clients, secured.node(Engine.TIDELOG)
-    clients.create_topic(
-        "tiered",
-        [[OURS]],
-        remote_storage_enable="true",
-        segment_bytes=str(1 << 20),
-        retention_ms="-1",
-        local_retention_ms="-1",
-        local_retention_bytes="1",
-    )
-
-    def write_and_tier(first: int) -> list[str]:
-        values = [
-            f"{number:06} {random.Random(number).randbytes(500).hex()}"
-            for number in range(first, first + 3000)
-        ]
-        clients.produce("tiered", values)
-        wait_until(lambda: len(list((ours.directory / "tiered-0").glob("*.log"))) == 1, timeout_s=WITHIN_S)
-        return values
-
-    written = write_and_tier(0)
-    secured.cluster.stop(ours)
-    clients.wait_for_leader_other_than(ours, METADATA_TOPIC)
-    secured.cluster.start(ours)
-    clients.wait_for_brokers(OURS, KAFKAS)
-    clients.wait_until_whole(METADATA_TOPIC)
-    assert clients.read("tiered", len(written)) == written
-    # Apache Kafka's broker is the leader of the metadata partition now.
-    written += write_and_tier(len(written))
-    assert clients.read("tiered", len(written)) == written
-    wait_until(
-        lambda: len({node.log_bytes(f"{METADATA_TOPIC}-0") for node in secured.brokers}) == 1,
-        timeout_s=WITHIN_S,
-    )
+    tier_with_metadata_at_both_kinds(secured)

@@ -22,6 +22,7 @@ from tidelog.security.oauthbearer.key_set import ALGORITHMS
 ISSUER, AUDIENCE = "https://issuer.example", "tidelog"
 SECRET = "canary-client-secret"
 KEYS_PATH, TOKEN_PATH = "/keys", "/token"
+_GENERATING = threading.Lock()
 
 
 @cache
@@ -44,7 +45,9 @@ class SigningKey:
     @property
     def private(self) -> RSAKey | ECKey:
         """The private key."""
-        return _generated(self.number, self.algorithm)
+        # Threads that generate it at the same time would get different keys.
+        with _GENERATING:
+            return _generated(self.number, self.algorithm)
 
     def public(self) -> dict[str, Any]:
         """The entry of the key set."""
