@@ -18,6 +18,7 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import InitialVoter, NewCluster, format_directories
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.node.wiring.node_context import NodeFailure
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.quorum import Quorum
@@ -47,6 +48,8 @@ class QuorumNodes:
         self.ports = dict(zip(ids, free_ports(len(list(ids))), strict=True))
         self.disks = {node_id: CrashFileSystem() for node_id in self.ports}
         self.running: dict[int, BrokerNode] = {}
+        self.failures: dict[int, NodeFailure] = {}
+        """The failure of the last run of each node, which its process observes."""
         self.settings = {**QUICK, **(settings or {})}
         self.static = static
 
@@ -86,8 +89,9 @@ class QuorumNodes:
     async def start(self, *ids: int) -> None:
         """Start nodes, all by default."""
         for node_id in ids or self.ports:
+            failure = self.failures[node_id] = NodeFailure(node_id)
             self.running[node_id] = await BrokerNode.start(
-                self.config(node_id), fs=self.disks[node_id], cluster_id=CLUSTER_ID
+                self.config(node_id), fs=self.disks[node_id], cluster_id=CLUSTER_ID, failure=failure
             )
 
     async def stop(self, node_id: int) -> None:

@@ -22,6 +22,7 @@ from tidelog.broker.config.keys.remote import RemoteKeys
 from tidelog.broker.config.keys.security import SecurityKeys
 from tidelog.broker.config.keys.server import ServerKeys
 from tidelog.broker.config.listeners import Listener, SecurityProtocol, parse_listeners, parse_protocol_map
+from tidelog.broker.quotas.rate import Windows
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 BROKER: Final = "broker"
@@ -107,6 +108,16 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
         """The listeners for clients and brokers."""
         controllers = self._controller_names()
         return tuple(listener for listener in self.own_listeners if listener.name not in controllers)
+
+    @property
+    def quota_windows(self) -> Windows:
+        """The windows in which the rates of clients and of new connections are measured."""
+        return Windows(self.quota_window_num, self.quota_window_size_seconds * 1000)
+
+    @property
+    def controller_quota_windows(self) -> Windows:
+        """The windows in which the rate of partition changes is measured."""
+        return Windows(self.controller_quota_window_num, self.controller_quota_window_size_seconds * 1000)
 
     @property
     def metrics_address(self) -> str:

@@ -16,7 +16,6 @@ from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals
 from tidelog.broker.metadata.settings import controller_settings
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
-from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.quotas.subscription import on_changed_quotas
 from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
@@ -37,10 +36,7 @@ class Controller:
         authorizer: Authorizer,
     ) -> None:
         """Register the handlers with `dispatcher`, which serves the listeners for controllers."""
-        self.mutations = MutationQuotas(
-            clock,
-            Windows(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000),
-        )
+        self.mutations = MutationQuotas(clock, config.controller_quota_windows)
         store.subscribe(on_changed_quotas(self.mutations.update))
         self._services = ControllerServices(
             config=config,

@@ -10,6 +10,7 @@ from typing import Final
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.network.addresses import normalized_address
+from tidelog.broker.quotas.rate import Windows
 from tidelog.security.tls.server import TlsServer
 
 UNLIMITED: Final = 2**31 - 1
@@ -19,12 +20,12 @@ _CACHED_HOSTS_MAX: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkConfig:
-    """The broker-wide settings of the sockets; each field is Kafka's key with underscores.
+    """The broker-wide settings of the sockets; most fields are Kafka's keys with underscores.
 
     -1 has these meanings. A buffer size: the default of the operating system. The backlog: the longest accept
     queue that the system allows. `connections_max_idle_ms`: no limit. `queued_max_request_bytes`: requests
     are bounded by `max_large_request_bytes` instead. That key and `max_unsent_response_bytes` are Tidelog's.
-    `inter_broker_listener` is the name of a listener, or "" for none.
+    `inter_broker_listener` is the name of a listener, or "" for none. `quota_windows` is quota.window.*.
     """
 
     socket_request_max_bytes: int
@@ -40,8 +41,7 @@ class NetworkConfig:
     max_large_request_bytes: int
     max_unsent_response_bytes: int
     max_connection_creation_rate: int
-    quota_window_num: int
-    quota_window_size_seconds: int
+    quota_windows: Windows
     inter_broker_listener: str
 
 

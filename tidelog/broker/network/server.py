@@ -22,7 +22,6 @@ from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.broker.network.turns import Turns
 from tidelog.broker.quotas.connection_rates import ConnectionRates
-from tidelog.broker.quotas.rate import Windows
 
 logger = logging.getLogger(__name__)
 
@@ -44,8 +43,7 @@ class NetworkServer:
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.loop = asyncio.get_running_loop()
         self.quota = ConnectionQuota(config)
-        windows = Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
-        self.connection_rates = ConnectionRates(windows, config.max_connection_creation_rate)
+        self.connection_rates = ConnectionRates(config.quota_windows, config.max_connection_creation_rate)
         self.counters = NetworkCounters()
         self.spare_memory = SpareMemory()
         self.watcher = SocketWatcher(self.loop, self.clock)

@@ -34,7 +34,6 @@ can connect when all partitions are open, so the first response is correct.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +54,6 @@ from tidelog.broker.node.wiring.quorum_part import QuorumPart, start_quorum
 from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.node.wiring.stages import STOP_TIMEOUT_S, Stage, Stages
 from tidelog.broker.observability.metrics import BrokerMetrics
-from tidelog.broker.observability.metrics_endpoint import MetricsEndpoint
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
@@ -107,8 +105,7 @@ class BrokerNode:
             quorum = await start_quorum(context, stages)
             broker: BrokerPart | None = None
             if config.is_broker:
-                starting = start_broker(context, quorum, stages)
-                broker = await context.failure.cancel_on_failure(starting)
+                broker = await context.failure.cancel_on_failure(start_broker(context, quorum, stages))
                 logs = broker.services.logs
                 context.observability.health_checks.append(
                     lambda: None if logs.directories.online else "every log directory is offline"
@@ -145,24 +142,14 @@ class BrokerNode:
         return self._quorum.raft
 
     @property
-    def failure_event(self) -> asyncio.Event:
-        """The event that is set when this node has failed and must be stopped; the reason is logged."""
-        return self._context.failure.event
-
-    @property
     def metrics(self) -> BrokerMetrics:
         """The metrics of this node."""
         return self._context.metrics
 
-    @property
-    def metrics_endpoint(self) -> MetricsEndpoint | None:
-        """The endpoint for metrics and health; None if metrics.port is not set."""
-        return self._context.observability.endpoint
-
     # ---- addresses
 
     def bound_port(self, listener: str | None = None) -> int:
-        """Return the bound port of a listener, by default the first; for listeners with port 0."""
+        """Return the bound port of a listener, by default of the first one; it differs from port 0."""
         ports = {
             **({} if self._broker is None else self._broker.network.ports),
             **self._quorum.listeners.ports(),
@@ -188,7 +175,7 @@ async def _create_context(
 ) -> NodeContext:
     """Prepare and lock the directories, and create the threads and the metrics."""
     randomness = SYSTEM_RANDOMNESS
-    identity = _identity(config, fs, cluster_id, randomness)
+    identity = _prepare_directories(config, fs, cluster_id, randomness)
     locks = DirectoryLocks(fs, identity.directory_ids)
     await stages.start(Stage(name="directories", stop=[locks.release]))
     threads = NodeThreads()
@@ -214,7 +201,7 @@ async def _create_context(
     )
 
 
-def _identity(
+def _prepare_directories(
     config: BrokerConfig, fs: FileSystem, cluster_id: str | None, randomness: Randomness
 ) -> NodeIdentity:
     metadata = config.metadata_log_directory

@@ -1,4 +1,4 @@
-"""The process of one broker: its arguments, signals and exit codes."""
+"""The process of one node: its arguments, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import uvloop
 
@@ -23,18 +23,18 @@ from tidelog.broker.observability.logging_setup import configure_logging
 from tidelog.protocol.errors import KafkaError
 from tidelog.storage.disk.errors import CorruptFile
 
-EXIT_CONFIG = 2
-EXIT_START = 1
-EXIT_FAILED = 3
+EXIT_START: Final = 1
+EXIT_CONFIG: Final = 2
+EXIT_FAILED: Final = 3
 
-SWITCH_INTERVAL_S = 0.0005
+SWITCH_INTERVAL_S: Final = 0.0005
 """The longest time that another thread keeps the interpreter lock; Python's default is 5 ms.
 
 The event loop acquires the lock several times for each request, while threads copy to a remote store.
 """
 
-GARBAGE_THRESHOLDS = (2_000, 10, 100)
-"""Thresholds of the garbage collector, see `gc.set_threshold`; Python's defaults are 700, 10, 10.
+GARBAGE_THRESHOLDS: Final = (2_000, 10, 100)
+"""Thresholds of the garbage collector (`gc.set_threshold`); Python's defaults are 700, 10, 10.
 
 A request with 100,000 elements allocates so many objects that the defaults start several full collections.
 Each of them blocks the loop for up to 70 ms. Young collections stay frequent and take about 2 ms.
@@ -48,13 +48,16 @@ def load_config(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
 
 
 Addresses: TypeAlias = Sequence[tuple[str, str, int]]
+"""Name, host and port of each listener."""
+
 Announcement: TypeAlias = Callable[[BrokerConfig, Addresses], None]
+"""Called once, when the node serves clients."""
 
 
 def announce_ready(config: BrokerConfig, addresses: Addresses) -> None:
     """Print the addresses of the broker in one line on standard output."""
-    listed = ", ".join(f"{name}://{host}:{port}" for name, host, port in addresses)
-    print(f"broker {config.node_id} is ready on {listed}", flush=True)
+    text = ", ".join(f"{name}://{host}:{port}" for name, host, port in addresses)
+    print(f"broker {config.node_id} is ready on {text}", flush=True)
 
 
 async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -> bool:
@@ -64,34 +67,34 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_requested.set)
     failure = NodeFailure(config.node_id)
-    ends = [loop.create_task(event.wait()) for event in (stop_requested, failure.event)]
-    node = await _start(config, failure, ends)
+    end_tasks = [loop.create_task(event.wait()) for event in (stop_requested, failure.event)]
+    node = await _start(config, failure, end_tasks)
     if node is not None:
         # The objects of the start are permanent. A garbage collection of them, mainly of the models of an S3
         # client, would block the loop for 40 ms.
         gc.freeze()
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         announce(config, tuple(node.addresses()))
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(end_tasks, return_when=asyncio.FIRST_COMPLETED)
         await node.stop()
-    for end in ends:
-        end.cancel()
+    for task in end_tasks:
+        task.cancel()
     return not failure.event.is_set()
 
 
 async def _start(
-    config: BrokerConfig, failure: NodeFailure, ends: Sequence[asyncio.Task[bool]]
+    config: BrokerConfig, failure: NodeFailure, end_tasks: Sequence[asyncio.Task[bool]]
 ) -> BrokerNode | None:
-    """Return the started node; None if one of `ends` is done first, because a start may wait for a quorum."""
+    """Return the started node; None if one of `end_tasks` ends first: a start may wait for a quorum."""
     cluster_id = os.environ.get(CLUSTER_ID_VARIABLE)
-    starting = asyncio.get_running_loop().create_task(
+    start_task = asyncio.get_running_loop().create_task(
         BrokerNode.start(config, cluster_id=cluster_id, failure=failure)
     )
-    await asyncio.wait((starting, *ends), return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():
-        starting.cancel()
+    await asyncio.wait((start_task, *end_tasks), return_when=asyncio.FIRST_COMPLETED)
+    if not start_task.done():
+        start_task.cancel()
     try:
-        return await starting
+        return await start_task
     except asyncio.CancelledError:
         return None
 

@@ -93,7 +93,7 @@ def test_a_rate_of_0_allows_one_connection_in_each_window() -> None:
 
 @on_both_loops
 async def test_a_connection_above_the_broker_rate_is_delayed() -> None:
-    config = network_config(max_connection_creation_rate=1, quota_window_num=1)
+    config = network_config(max_connection_creation_rate=1, quota_windows=Windows(1, 1_000))
     async with serving(config=config) as served:
         served.server.connection_rates._windows = Windows(1, 50)
         began_s = monotonic()

@@ -124,7 +124,7 @@ async def test_a_node_with_a_failed_disk_stops_and_others_continue() -> None:
         with pytest.raises(KafkaError) as error:
             await nodes.store(leader).submit(touch)
         assert error.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert broken.failure_event.is_set()
+        assert nodes.failures[leader].event.is_set()
         await broken.abandon()
         del nodes.running[leader]
         await nodes.set("a", "1")
@@ -148,7 +148,7 @@ async def test_invalid_requests_of_an_unknown_node_do_not_end_the_quorum() -> No
         vote = await nodes.ask(leader, VoteRequest(cluster_id="other"), VoteResponse)
         assert vote.error_code == ErrorCode.INVALID_REQUEST
         await nodes.set("a", "1")
-        assert not nodes.running[leader].failure_event.is_set()
+        assert not nodes.failures[leader].event.is_set()
 
 
 @on_both_loops

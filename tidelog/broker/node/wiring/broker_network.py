@@ -17,7 +17,6 @@ from tidelog.broker.node.wiring.network_settings import listener_config, network
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
 from tidelog.broker.quotas.address_quotas import AddressQuotas
-from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.quotas.request_quotas import RequestQuotas
 from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.request_guard import RequestGuard
@@ -48,9 +47,7 @@ class BrokerNetwork:
             context.threads.housekeeping,
         )
         self.channel = RequestChannel(config.queued_max_requests)
-        self.quotas = RequestQuotas(
-            context.clock, Windows(config.quota_window_num, config.quota_window_size_seconds * 1000)
-        )
+        self.quotas = RequestQuotas(context.clock, config.quota_windows)
         self.dispatcher = Dispatcher(
             self.channel,
             context.metrics.requests,
@@ -87,7 +84,7 @@ class BrokerNetwork:
         await self.server.start()
 
     def apply(self, config: BrokerConfig) -> None:
-        """Apply changed connection limits, certificates, users, mechanisms and own credentials."""
+        """Apply changed connection limits, certificates, users, mechanisms and credentials of this node."""
         self._authentication.apply(config)
         self._context.peers.apply(config)
         self._limits.apply(config)

@@ -125,19 +125,7 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
     producer_ids = ProducerIds(
         general, config.node_id, lambda: broker.membership.lifecycle.broker_epoch, context.clock
     )
-    ports = CoordinatorPorts(
-        replicas=logs.replicas,
-        image=lambda: store.image,
-        fetch_purgatory=purgatories.fetch,
-        timers=purgatories.timers,
-        clock=context.clock,
-        randomness=context.randomness,
-        lease=broker.membership.lease,
-        brokers=channels.markers,
-        producer_ids=producer_ids,
-        slices=context.slices,
-    )
-    coordinators = Coordinators(config, ports)
+    coordinators = _create_coordinators(broker, purgatories, channels, producer_ids)
     await stages.start(Stage(name="coordinators", stop=[coordinators.stop]))
     stage = Stage(
         name="connections",
@@ -164,6 +152,25 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
     )
 
 
+def _create_coordinators(
+    broker: _RegisteredBroker, purgatories: Purgatories, channels: BrokerChannels, producer_ids: ProducerIds
+) -> Coordinators:
+    context, store = broker.context, broker.store
+    ports = CoordinatorPorts(
+        replicas=broker.logs.replicas,
+        image=lambda: store.image,
+        fetch_purgatory=purgatories.fetch,
+        timers=purgatories.timers,
+        clock=context.clock,
+        randomness=context.randomness,
+        lease=broker.membership.lease,
+        brokers=channels.markers,
+        producer_ids=producer_ids,
+        slices=context.slices,
+    )
+    return Coordinators(context.config, ports)
+
+
 async def _open_remote_storage(
     broker: _RegisteredBroker, purgatories: Purgatories, stages: Stages
 ) -> TieredStorage | None:
@@ -173,7 +180,7 @@ async def _open_remote_storage(
         return None
     from tidelog.broker.tier.tiered_storage import TieredStorage, TieredStoragePorts
 
-    usable = context.log_directory_ids
+    usable_directories = context.log_directory_ids
     ports = TieredStoragePorts(
         fs=context.fs,
         clock=context.clock,
@@ -181,7 +188,7 @@ async def _open_remote_storage(
         security=context.security_of(context.config.metadata_listener),
         metrics=context.metrics,
         executor=context.threads.housekeeping,
-        directory=next(path for path in context.config.log_directories if path in usable),
+        directory=next(path for path in context.config.log_directories if path in usable_directories),
         config=lambda: logs.dynamic_config.current,
         replicas=logs.replicas,
         create_purgatory=purgatories.create,
@@ -203,18 +210,10 @@ async def _open_remote_storage(
 
 
 async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Services, stages: Stages) -> None:
-    """Start the parts, report the broker as ready, and accept connections when it is unfenced."""
-    context, network, logs, remote = broker.context, broker.network, broker.logs, parts.remote
+    """Start the remaining parts, become unfenced, and accept connections."""
+    network, logs, remote = broker.network, broker.logs, parts.remote
     replication = _create_replication(broker, parts)
-    housekeeping = Housekeeping(
-        logs.manager,
-        logs.flusher,
-        context.threads.housekeeping,
-        parts.purgatories.timers,
-        context.clock,
-        context.config,
-        logs.replicas.check_isrs,
-    )
+    housekeeping = _create_housekeeping(broker, parts)
     subscriber = TopicSubscriber(services)
 
     def subscribe_to_metadata() -> None:
@@ -230,14 +229,8 @@ async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Servi
             remote.delete_data_of_deleted_topics(logs.manager.unused_partitions, broker.store.image)
             broker.store.subscribe(remote.on_configs_changed)
 
-    def report() -> None:
-        report_serving(context.metrics, network, logs, parts, services)
-        controller = broker.quorum.listeners.network
-        report_authentications(
-            context.metrics, (network.server,) if controller is None else (network.server, controller)
-        )
-        report_replicas(context.metrics, logs.replicas, replication.fetchers)
-        report_throttles(context.metrics, logs.throttles, context.clock)
+    def report_metrics() -> None:
+        _report_metrics(broker, parts, services, replication)
 
     accept: list[Action] = [network.start, *(() if remote is None else (remote.start,))]
     membership = broker.membership
@@ -253,13 +246,37 @@ async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Servi
         Stage(name="replication", start=[replication.start], stop=[replication.close]),
         Stage(
             name="membership",
-            start=[report, membership.lifecycle.become_unfenced],
+            start=[report_metrics, membership.lifecycle.become_unfenced],
             stop=[lambda: membership.leave(stages.stop_timeout_s)],
             abandon=[membership.lifecycle.close],
         ),
         Stage(name="accepting connections", start=accept),
     ):
         await stages.start(stage)
+
+
+def _report_metrics(
+    broker: _RegisteredBroker, parts: ServingParts, services: Services, replication: NodeReplication
+) -> None:
+    metrics, logs, server = broker.context.metrics, broker.logs, broker.network.server
+    report_serving(metrics, broker.network, logs, parts, services)
+    controller_server = broker.quorum.listeners.network
+    report_authentications(metrics, (server,) if controller_server is None else (server, controller_server))
+    report_replicas(metrics, logs.replicas, replication.fetchers)
+    report_throttles(metrics, logs.throttles, broker.context.clock)
+
+
+def _create_housekeeping(broker: _RegisteredBroker, parts: ServingParts) -> Housekeeping:
+    context, logs = broker.context, broker.logs
+    return Housekeeping(
+        logs.manager,
+        logs.flusher,
+        context.threads.housekeeping,
+        parts.purgatories.timers,
+        context.clock,
+        context.config,
+        logs.replicas.check_isrs,
+    )
 
 
 def _create_replication(broker: _RegisteredBroker, parts: ServingParts) -> NodeReplication:

@@ -23,7 +23,7 @@ class ControllerListeners:
         context: NodeContext,
         request_handler: Callable[[Listener, AuthenticationCounters], Callable[[Request], None]],
     ) -> None:
-        """Create the listeners; `request_handler` returns what handles the requests of a listener."""
+        """Create the listeners; `request_handler` returns the function that handles a listener's requests."""
         config = self._config = context.config
         self._context = context
         self._request_handler = request_handler

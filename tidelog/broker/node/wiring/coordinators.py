@@ -27,9 +27,7 @@ from tidelog.cluster.features import TRANSACTION_VERSION
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.ids import LeaderEpoch, TopicPartition
-
-_NO_EPOCH = -1
+from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,7 @@ class Coordinators:
 
     def _leader_epoch(self, partition: int) -> LeaderEpoch:
         replica = self._ports.replicas.partitions.get(TopicPartition(TRANSACTION_STATE_TOPIC, partition))
-        return _NO_EPOCH if replica is None else replica.leader_epoch
+        return NO_LEADER_EPOCH if replica is None else replica.leader_epoch
 
 
 def _offsets_topic(config: GroupConfig) -> StateTopic:

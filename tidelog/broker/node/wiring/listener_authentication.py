@@ -76,7 +76,7 @@ class ListenerAuthentication:
     def request_handler(
         self, listener: Listener, authentications: AuthenticationCounters
     ) -> Callable[[Request], None]:
-        """Return what handles each request of `listener`, whose counters are `authentications`."""
+        """Return the function that handles each request of `listener`; `authentications` are its counters."""
         if listener.security_protocol not in SASL_PROTOCOLS:
             return self._on_request
         context = self._context
@@ -89,25 +89,25 @@ class ListenerAuthentication:
             authentications=authentications,
         )
         validate_token = self._token_validation(config)
-        create = exchange_factory(config, self._sources, context.randomness, validate_token)
-        gate = SaslGate(config, create, ports)
+        create_exchange = exchange_factory(config, self._sources, context.randomness, validate_token)
+        gate = SaslGate(config, create_exchange, ports)
         self._gates[listener.name] = _OpenGate(gate, config, validate_token)
         return gate.handle
 
     def apply(self, config: BrokerConfig) -> None:
         """Use changed users and mechanisms for the next authentications."""
-        for name, opened in self._gates.items():
+        for name, open_gate in self._gates.items():
             try:
-                changed = changed_sasl_config(config, name, opened.config)
+                new_config = changed_sasl_config(config, name, open_gate.config)
             except ConfigError as error:
                 text = "Cannot change the authentication of listener %s: %s; keeping the old settings"
                 logger.error(text, name, error)
                 continue
-            if changed != opened.config:
-                opened.config = changed
-                randomness, validate_token = self._context.randomness, opened.validate_token
-                create = exchange_factory(changed, self._sources, randomness, validate_token)
-                opened.gate.reconfigure(changed, create)
+            if new_config != open_gate.config:
+                open_gate.config = new_config
+                randomness, validate_token = self._context.randomness, open_gate.validate_token
+                create_exchange = exchange_factory(new_config, self._sources, randomness, validate_token)
+                open_gate.gate.reconfigure(new_config, create_exchange)
 
     async def start(self) -> None:
         """Fetch the keys that verify tokens. Errors: ConfigError if a file has no keys."""

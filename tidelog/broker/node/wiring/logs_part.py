@@ -37,7 +37,7 @@ class LogsPart:
         lifecycle: BrokerLifecycle,
         on_config_changed: Callable[[BrokerConfig], None],
     ) -> None:
-        """`on_config_changed` is called with the new configuration when dynamic configs have changed."""
+        """Create the parts; `on_config_changed` is called with each new configuration of the broker."""
         config = context.config
         self._context = context
         self._store = store
@@ -79,14 +79,14 @@ class LogsPart:
         """Open every log in the directories, then create the partitions that are assigned to this broker."""
         now_ms = self._clock.wall_ms()
         # In a thread, because heartbeats and the metadata quorum must continue.
-        opening = asyncio.get_running_loop().run_in_executor(
+        open_future = asyncio.get_running_loop().run_in_executor(
             self._context.threads.housekeeping, self.manager.start, now_ms, self._log_config
         )
         try:
-            await asyncio.shield(opening)
+            await asyncio.shield(open_future)
         except asyncio.CancelledError:
             # Wait: logs that have not been checked yet must not be closed as complete.
-            await asyncio.wait([opening])
+            await asyncio.wait([open_future])
             raise
         self._report_failed_directories()
         image = self._store.image

@@ -1,4 +1,4 @@
-"""The broker as a broker of its cluster: registration, heartbeats, controlled shutdown, leadership lease."""
+"""The broker's membership in its cluster: registration, heartbeats, controlled shutdown, leadership lease."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from tidelog.broker.registration.broker_registration import previous_broker_epoc
 
 
 class ClusterMembership:
-    """A new incarnation of this broker: `join`, then `leave`, or `lifecycle.close` after a crash."""
+    """The membership of a new incarnation of this broker.
+
+    `join`, then `leave`; or `lifecycle.close` after a crash.
+    """
 
     def __init__(self, context: NodeContext, quorum: QuorumPart, advertised: Iterable[Listener]) -> None:
         """Read the previous broker epoch, which is deleted when the logs are opened."""

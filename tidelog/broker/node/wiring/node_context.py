@@ -56,16 +56,16 @@ class NodeFailure:
     async def cancel_on_failure(self, work: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Return the result of `work`; cancel it and raise KafkaError if the node fails first."""
         task = asyncio.ensure_future(work)
-        failed = asyncio.ensure_future(self.event.wait())
+        failure_task = asyncio.ensure_future(self.event.wait())
         try:
-            await asyncio.wait((task, failed), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, failure_task), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self.reason)
             return await task
         finally:
             task.cancel()
-            failed.cancel()
-            await asyncio.gather(task, failed, return_exceptions=True)
+            failure_task.cancel()
+            await asyncio.gather(task, failure_task, return_exceptions=True)
 
 
 class NodeThreads:
@@ -76,7 +76,7 @@ class NodeThreads:
         self.flush = ThreadPoolExecutor(_FLUSH_THREADS, thread_name_prefix="tidelog-flush")
         self.housekeeping = ThreadPoolExecutor(_HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
         # One thread, so that logs are created and removed in the order of the metadata.
-        self.log_work = ThreadPoolExecutor(1, thread_name_prefix="tidelog-make-logs")
+        self.log_work = ThreadPoolExecutor(1, thread_name_prefix="tidelog-log-work")
         # For work that would block the event loop too long: compression of large batches.
         self.slices = ThreadPoolExecutor(HEAVY_MAX, thread_name_prefix="tidelog-slices")
         # log.cleaner.threads is the number of threads that are used.
@@ -93,7 +93,7 @@ class NodeThreads:
 class NodeContext:
     """The configuration and identity of one node, and its ports to the operating system.
 
-    `directory_ids` has all usable directories by path, including that of the metadata log.
+    `directory_ids` has the ids of all usable directories by path, including that of the metadata log.
     """
 
     config: BrokerConfig
@@ -123,7 +123,9 @@ class NodeContext:
     def log_directory_ids(self) -> dict[str, UUID]:
         """The ids of the directories that contain partitions, by path."""
         directories = self.config.log_directories
-        return {path: found for path, found in self.directory_ids.items() if path in directories}
+        return {
+            path: directory_id for path, directory_id in self.directory_ids.items() if path in directories
+        }
 
     @cached_property
     def host_name(self) -> str:

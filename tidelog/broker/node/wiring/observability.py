@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeAlias
 
 from tidelog.base.clock import Clock
 from tidelog.broker.config.listener_tls import listener_tls_settings, uses_tls
@@ -13,7 +14,8 @@ from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.metrics_access import MetricsAccess
 from tidelog.broker.observability.metrics_endpoint import MetricsEndpoint
 
-HealthCheck = Callable[[], str | None]
+HealthCheck: TypeAlias = Callable[[], str | None]
+"""Returns the reason why the node is unhealthy, or None."""
 
 
 class NodeObservability:
@@ -23,7 +25,6 @@ class NodeObservability:
         self._config = config
         self.metrics = BrokerMetrics()
         self.health_checks: list[HealthCheck] = []
-        """Each returns the reason why the node is unhealthy, or None."""
         self.endpoint: MetricsEndpoint | None = None
         if config.metrics_port is not None:
             self.endpoint = MetricsEndpoint(self.metrics, self._unhealthy_reason, _access(config))
@@ -47,7 +48,7 @@ class NodeObservability:
 
 
 def _access(config: BrokerConfig) -> MetricsAccess:
-    """Return what the endpoint requires of its clients. Errors: ConfigError."""
+    """Return the requirements of the endpoint for its clients. Errors: ConfigError."""
     protocol = SecurityProtocol[config.metrics_security_protocol]
     listener = Listener("METRICS", config.metrics_address, config.metrics_port or 0, protocol)
     tls = listener_tls_settings(config, listener) if uses_tls(listener) else None

@@ -1,7 +1,7 @@
-"""How this node authenticates to the listeners of other nodes by SASL.
+"""Authenticates this node by SASL to the listeners of other nodes.
 
 All connections to a listener share their credentials. Listeners with the same settings of OAUTHBEARER share
-one login, and so the token. Changed settings are used for the next authentications.
+one login, and therefore the token. Changed settings are used for the next authentications.
 
 Source: LoginManager and SaslChannelBuilder of Apache Kafka 4.3.
 """
@@ -80,18 +80,18 @@ class PeerAuthentication:
         self._logins: list[tuple[LoginSettings, TokenLogin]] = []
 
     def authenticator(self, listener: str) -> Authenticator | None:
-        """Return what authenticates connections to `listener`; None without SASL.
+        """Return the authenticator of connections to `listener`; None without SASL.
 
         I/O: reads trust stores at the first call for a listener. Errors: ConfigError.
         """
-        found = self._peers.get(listener)
-        if found is None:
+        peer = self._peers.get(listener)
+        if peer is None:
             credentials = peer_credentials(self._config, listener)
             if credentials is None:
                 return None
-            found = self._peers[listener] = _Peer(PeerAuthenticator(), credentials)
-            self._use(found, token_retriever)
-        return found.authenticator
+            peer = self._peers[listener] = _Peer(PeerAuthenticator(), credentials)
+            self._use(peer, token_retriever)
+        return peer.authenticator
 
     def apply(self, config: BrokerConfig) -> None:
         """Use changed credentials and mechanisms for the next authentications."""
@@ -107,8 +107,10 @@ class PeerAuthentication:
                 peer.credentials = credentials
                 # Trust stores must not be read on the event loop while the node runs.
                 self._use(peer, DeferredRetriever)
-        in_use = [peer.credentials for peer in self._peers.values()]
-        self._logins = [each for each in self._logins if each[0] in in_use]
+        current_credentials = [peer.credentials for peer in self._peers.values()]
+        self._logins = [
+            (settings, login) for settings, login in self._logins if settings in current_credentials
+        ]
 
     def _use(self, peer: _Peer, create_retriever: CreateRetriever) -> None:
         credentials = peer.credentials
@@ -121,8 +123,8 @@ class PeerAuthentication:
 
     def _login(self, settings: LoginSettings, create_retriever: CreateRetriever) -> TokenLogin:
         """Return the login of `settings`, a new one if no other listener has the same settings."""
-        for each, login in self._logins:
-            if each == settings:
+        for login_settings, login in self._logins:
+            if login_settings == settings:
                 return login
         retriever = create_retriever(settings, self._environment)
         login = TokenLogin(retriever, settings.refresh, self._environment)

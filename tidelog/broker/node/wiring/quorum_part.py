@@ -20,7 +20,6 @@ from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.node.wiring.stages import Action, Stage, Stages
 from tidelog.broker.observability.authentication_metrics import report_authentications
 from tidelog.broker.quotas.metrics import report_mutation_quotas
-from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.quotas.request_quotas import EXEMPT_ON_CONTROLLERS, RequestQuotas
 from tidelog.broker.quotas.subscription import on_changed_quotas
 from tidelog.broker.registration.controller_registration import ControllerRegistration
@@ -52,16 +51,16 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     config = context.config
     channel = RequestChannel(config.queued_max_requests)
     await stages.start(Stage(name="controller requests", stop=[channel.close]))
-    standard = standard_authorizer(config, lambda: raft.store.is_caught_up)
-    authorizer: Authorizer = AllowEverything() if standard is None else standard
-    guard = RequestGuard(authorizer, CONTROLLER_OPERATIONS)
-    quotas = RequestQuotas(
-        context.clock,
-        Windows(config.quota_window_num, config.quota_window_size_seconds * 1000),
-        EXEMPT_ON_CONTROLLERS,
-    )
+    acl_authorizer = standard_authorizer(config, lambda: raft.store.is_caught_up)
+    authorizer: Authorizer = AllowEverything() if acl_authorizer is None else acl_authorizer
+    quotas = RequestQuotas(context.clock, config.quota_windows, EXEMPT_ON_CONTROLLERS)
     dispatcher = Dispatcher(
-        channel, context.metrics.requests, context.clock, context.slices, quotas=quotas, guard=guard
+        channel,
+        context.metrics.requests,
+        context.clock,
+        context.slices,
+        quotas=quotas,
+        guard=RequestGuard(authorizer, CONTROLLER_OPERATIONS),
     )
     # The image exists when the listeners start.
     authentication = ListenerAuthentication(context, lambda: raft.store.image, dispatcher.dispatch)
@@ -74,26 +73,19 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     endpoints = listeners.endpoints(context.host_name)
     raft = create_raft_node(context, endpoints)
     await stages.start(Stage(name="metadata log", stop=[raft.stop], abandon=[raft.abandon]))
-    if standard is not None:
-        raft.store.subscribe(standard.apply)
+    if acl_authorizer is not None:
+        raft.store.subscribe(acl_authorizer.apply)
     access = _create_access(context, raft, dispatcher, authorizer)
-    registration = ControllerRegistration(
-        access.general,
-        raft.store,
-        context.clock,
-        node_id=config.node_id,
-        incarnation_id=new_uuid(context.randomness),
-        listeners=config.advertised_controllers(context.host_name, listeners.ports()),
-    )
+    registration = _create_registration(context, raft, access, listeners)
     await stages.start(Stage(name="controller channels", stop=[registration.close, access.close]))
     if listeners.address_quotas is not None:
         raft.store.subscribe(on_changed_quotas(quotas.update))
         raft.store.subscribe(on_changed_quotas(listeners.address_quotas.update))
     _report(context, raft, listeners)
-    starts: list[Action] = [authentication.start, listeners.start, raft.start]
+    start_actions: list[Action] = [authentication.start, listeners.start, raft.start]
     if config.controller_listeners:
-        starts.append(registration.start)
-    await stages.start(Stage(name="quorum participation", start=starts))
+        start_actions.append(registration.start)
+    await stages.start(Stage(name="quorum participation", start=start_actions))
     return QuorumPart(
         listeners=listeners,
         endpoints=endpoints,
@@ -130,6 +122,19 @@ def _create_access(
     )
     raft.store.leadership.add_leader_change_listener(access.on_controller_changed)
     return access
+
+
+def _create_registration(
+    context: NodeContext, raft: RaftNode, access: ControllerAccess, listeners: ControllerListeners
+) -> ControllerRegistration:
+    return ControllerRegistration(
+        access.general,
+        raft.store,
+        context.clock,
+        node_id=context.config.node_id,
+        incarnation_id=new_uuid(context.randomness),
+        listeners=context.config.advertised_controllers(context.host_name, listeners.ports()),
+    )
 
 
 def _report(context: NodeContext, raft: RaftNode, listeners: ControllerListeners) -> None:

@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from tidelog.base.clock import Clock
 from tidelog.broker.metadata.leadership import ControllerLeadership
@@ -60,7 +60,11 @@ class ReplicaMachine(QuorumMachine, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaftConfig:
-    """`directory` is the log directory of the metadata log, `listeners` are the names for controllers."""
+    """The identity and the settings of a replica.
+
+    `directory` is the log directory of the metadata log. `listeners` are the names of the listeners for
+    controllers.
+    """
 
     node_id: BrokerId
     cluster_id: str
@@ -82,7 +86,7 @@ class RaftPorts:
     slices: Slices
 
 
-MachineFactory = Callable[[MetadataLog, QuorumRecord | None], ReplicaMachine]
+MachineFactory: TypeAlias = Callable[[MetadataLog, QuorumRecord | None], ReplicaMachine]
 
 
 class RaftNode:

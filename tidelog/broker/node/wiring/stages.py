@@ -104,7 +104,7 @@ class Stages:
     async def _end(self, actions_of: Callable[[Stage], Actions]) -> BaseException | None:
         """End every stage, even if some fail; return the first failure."""
         self._is_ending = True
-        first: BaseException | None = None
+        first_error: BaseException | None = None
         while self._started:
             stage = self._started.pop()
             for action in actions_of(stage):
@@ -113,8 +113,8 @@ class Stages:
                 except BaseException as error:
                     level = logging.DEBUG if isinstance(error, asyncio.CancelledError) else logging.ERROR
                     logger.log(level, "Error while ending stage %s of the node", stage.name, exc_info=error)
-                    first = first or error
-        return first
+                    first_error = first_error or error
+        return first_error
 
 
 async def _perform(action: Action) -> None:

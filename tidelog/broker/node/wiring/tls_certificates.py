@@ -39,7 +39,7 @@ CHECK_INTERVAL_S: Final = 10.0
 class Replacement(NamedTuple):
     """The new identity of a listener, and that of connections to the same listener of other nodes.
 
-    None if this node has no such listener, or does not connect to it.
+    Each is None if this node has no such listener, or does not connect to it.
     """
 
     server: ServerIdentity | None
@@ -62,7 +62,7 @@ class TlsCertificates:
         self._config = config
         self._node_tls = node_tls
         self._executor = executor
-        self._is_changed = asyncio.Event()
+        self._config_changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._problems: dict[str, str] = {}
         """The last problem of each listener, so that it is reported once."""
@@ -76,7 +76,7 @@ class TlsCertificates:
     def apply(self, config: BrokerConfig) -> None:
         """Use the settings of `config` from now on."""
         self._config = config
-        self._is_changed.set()
+        self._config_changed.set()
 
     async def close(self) -> None:
         """Replace no further certificate."""
@@ -98,12 +98,12 @@ class TlsCertificates:
         tls = self._server(listener.name)
         if tls is None:
             return await self._load_client(config, listener)
-        former, settings = tls.identity, listener_tls_settings(config, listener)
-        if settings == former.settings and await self._in_thread(file_versions, settings) == former.files:
+        former_server, settings = tls.identity, listener_tls_settings(config, listener)
+        if await self._is_current(former_server, settings):
             return None
         server = await self._in_thread(load_server_identity, settings)
         problem = certificate_change_problem(
-            former.certificate,
+            former_server.certificate,
             server.certificate,
             allows_dn=config.ssl_allow_dn_changes,
             allows_san=config.ssl_allow_san_changes,
@@ -111,37 +111,44 @@ class TlsCertificates:
         if problem is not None:
             assert settings.key_store is not None
             raise settings.key_store.content_error(problem)
-        client = self._node_tls.client(listener.name)
-        if client is None:
+        tls_client = self._node_tls.client(listener.name)
+        if tls_client is None:
             return Replacement(server, None)
-        new_client = await self._in_thread(load_client_identity, settings)
+        client = await self._in_thread(load_client_identity, settings)
         # Other nodes may have the former certificates or the new ones.
-        for one, other in ((server, client.identity), (former, new_client), (server, new_client)):
-            check_handshake(one, other)
-        return Replacement(server, new_client)
+        check_handshake(server, tls_client.identity)
+        check_handshake(former_server, client)
+        check_handshake(server, client)
+        return Replacement(server, client)
 
     async def _load_client(self, config: BrokerConfig, listener: Listener) -> Replacement | None:
         client = self._node_tls.client(listener.name)
         if client is None:
             return None
-        former, settings = client.identity, listener_tls_settings(config, listener)
-        if settings == former.settings and await self._in_thread(file_versions, settings) == former.files:
+        settings = listener_tls_settings(config, listener)
+        if await self._is_current(client.identity, settings):
             return None
         return Replacement(None, await self._in_thread(load_client_identity, settings))
 
+    async def _is_current(self, identity: ServerIdentity | ClientIdentity, settings: TlsSettings) -> bool:
+        """Return whether `identity` has these settings, and its files have not changed."""
+        if settings != identity.settings:
+            return False
+        return await self._in_thread(file_versions, settings) == identity.files
+
     def _server(self, name: str) -> TlsServer | None:
-        """Return the TLS of this node's listener; None if it has none of the name, or one without TLS."""
-        own = self._network.listeners.get(name)
-        return None if own is None else own.tls
+        """Return the TLS of this node's listener `name`; None if there is no such listener with TLS."""
+        listener = self._network.listeners.get(name)
+        return None if listener is None else listener.tls
 
     async def _run(self) -> None:
         while True:
             try:
                 async with asyncio.timeout(CHECK_INTERVAL_S):
-                    await self._is_changed.wait()
+                    await self._config_changed.wait()
             except TimeoutError:
                 pass
-            self._is_changed.clear()
+            self._config_changed.clear()
             for listener in self._listeners:
                 await self._update(listener)
 

@@ -36,10 +36,10 @@ class CoordinatorRoles:
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Unload the state of removed partitions; load the state of partitions whose leader is this node."""
-        for removed in changes.removed:
-            coordinator = self._coordinators.get(removed.topic)
+        for topic, index in changes.removed:
+            coordinator = self._coordinators.get(topic)
             if coordinator is not None:
-                coordinator.on_resignation(removed.partition)
+                coordinator.on_resignation(index)
         for partition in changes.leaders:
             topic, index = partition.topic_partition
             coordinator = self._coordinators.get(topic)
@@ -61,9 +61,9 @@ class TopicSubscriber:
             self._apply_topic(topic_name, coordinator, delta, image)
         for topic in delta.deleted_topics:
             for index in topic.partitions:
-                deleted = TopicPartition(topic.name, index)
-                services.fetch_purgatory.check_and_complete(deleted)
-                services.produce_purgatory.check_and_complete(deleted)
+                topic_partition = TopicPartition(topic.name, index)
+                services.fetch_purgatory.check_and_complete(topic_partition)
+                services.produce_purgatory.check_and_complete(topic_partition)
         if delta.deleted_topics:
             services.groups.on_topics_deleted({topic.name: topic.id for topic in delta.deleted_topics})
 
