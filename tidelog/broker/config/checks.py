@@ -24,7 +24,7 @@ METADATA_MANAGER_CLASSES: Final = (
 """Class names that select the built-in metadata manager."""
 
 AUTHORIZER_CLASS: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The only authorizer."""
+"""The only authorizer class that is allowed."""
 
 _LISTENER_LIMIT: Final = re.compile(r"listener\.name\.[^.]+\.max\.connections")
 _INT_MAX: Final = 2**31 - 1
@@ -39,17 +39,18 @@ def check_config(config: BrokerSettings) -> None:
 
 def check_listeners(config: BrokerSettings) -> None:
     """Raise ConfigError for listeners that contradict each other or cannot be served."""
-    listed = ",".join(config.listeners)
+    listeners_text = ",".join(config.listeners)
     if config.is_broker and not config.broker_listeners:
-        raise ConfigError("listeners", listed, "allowed is at least one that is not a controller's")
-    _listener_security(config)
+        allowed = "allowed is at least one that is not in controller.listener.names"
+        raise ConfigError("listeners", listeners_text, allowed)
+    _check_listener_security(config)
     names = [listener.name for listener in config.advertised("", {})]
     for listener in config.advertised("localhost", {}):
         if listener.host in ("0.0.0.0", "::"):
             allowed = "clients cannot connect to this address; set another one in advertised.listeners"
             raise ConfigError("advertised.listeners", listener, allowed)
         if listener.name not in {own.name for own in config.broker_listeners}:
-            allowed = f"allowed is a name that is among listeners, which are {listed}"
+            allowed = f"allowed is the name of one of listeners, which are {listeners_text}"
             raise ConfigError("advertised.listeners", listener, allowed)
     if config.is_broker and config.inter_broker_listener not in names:
         allowed = f"allowed is one of the advertised listeners: {', '.join(names)}"
@@ -59,7 +60,7 @@ def check_listeners(config: BrokerSettings) -> None:
         raise ConfigError("remote.log.metadata.manager.listener.name", config.metadata_listener, allowed)
 
 
-def _listener_security(config: BrokerSettings) -> None:
+def _check_listener_security(config: BrokerSettings) -> None:
     """Raise ConfigError for settings of TLS and SASL that are not allowed."""
     controllers = [config.listener_of_nodes(name.upper()) for name in config.controller_listener_names]
     for listener in (*config.own_listeners, *controllers):
@@ -69,24 +70,24 @@ def _listener_security(config: BrokerSettings) -> None:
     check_sasl(config)
 
 
-def _authorizer(config: BrokerSettings) -> None:
+def _check_authorizer(config: BrokerSettings) -> None:
     name = config.authorizer_class_name
     if name not in ("", AUTHORIZER_CLASS):
         raise ConfigError("authorizer.class.name", name, f"allowed is {AUTHORIZER_CLASS}, or nothing")
     for user in config.super_users.split(";"):
-        kind, _, user_name = user.strip().partition(":")
-        if user.strip() and not (kind and user_name):
+        principal_type, _, user_name = user.strip().partition(":")
+        if user.strip() and not (principal_type and user_name):
             raise ConfigError("super.users", user, "allowed are principals like User:name, separated by ;")
 
 
-def _node(config: BrokerSettings) -> None:
+def _check_node(config: BrokerSettings) -> None:
     if config.node_id < 0:
         raise ConfigError("node.id", "", "must be set to a number of at least 0")
     if config.broker_id not in (-1, config.node_id):
         raise ConfigError("broker.id", config.broker_id, f"must be the node.id, which is {config.node_id}")
 
 
-def _directories(config: BrokerSettings) -> None:
+def _check_directories(config: BrokerSettings) -> None:
     key = "log.dirs" if config.log_dirs is not None else "log.dir"
     directories = config.log_directories
     if not directories or not all(directories):
@@ -99,7 +100,7 @@ def _directories(config: BrokerSettings) -> None:
         raise ConfigError("cordoned.log.dirs", ",".join(cordoned), allowed)
 
 
-def _retention(config: BrokerSettings) -> None:
+def _check_retention(config: BrokerSettings) -> None:
     keys = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     for key in keys:
         value = config.values[key]
@@ -109,7 +110,7 @@ def _retention(config: BrokerSettings) -> None:
             return
 
 
-def _topic_defaults(config: BrokerSettings) -> None:
+def _check_topic_defaults(config: BrokerSettings) -> None:
     try:
         log_config_from(config.topic_defaults())
     except ConfigError as error:
@@ -121,14 +122,14 @@ def _broker_key(config: BrokerSettings, topic_key: str) -> str:
     return synonym.key if synonym is not None else topic_key
 
 
-def _network(config: BrokerSettings) -> None:
+def _check_network(config: BrokerSettings) -> None:
     if config.inter_broker_listener_name is not None and "security.inter.broker.protocol" in config.explicit:
         allowed = "allowed is this or security.inter.broker.protocol, not both"
         raise ConfigError("inter.broker.listener.name", config.inter_broker_listener_name, allowed)
-    queued = config.queued_max_request_bytes
-    if 0 < queued < config.socket_request_max_bytes:
+    queued_bytes = config.queued_max_request_bytes
+    if 0 < queued_bytes < config.socket_request_max_bytes:
         allowed = f"allowed is -1 or at least socket.request.max.bytes, {config.socket_request_max_bytes}"
-        raise ConfigError("queued.max.request.bytes", queued, allowed)
+        raise ConfigError("queued.max.request.bytes", queued_bytes, allowed)
     for key in (
         "socket.send.buffer.bytes",
         "socket.receive.buffer.bytes",
@@ -142,11 +143,11 @@ def _network(config: BrokerSettings) -> None:
     if 0 <= config.connections_max_idle_ms <= delay_ms:
         allowed = f"allowed is -1, or more than connection.failed.authentication.delay.ms, {delay_ms}"
         raise ConfigError("connections.max.idle.ms", config.connections_max_idle_ms, allowed)
-    _connection_overrides(config)
-    _listener_limits(config)
+    _check_connection_overrides(config)
+    _check_listener_limits(config)
 
 
-def _listener_limits(config: BrokerSettings) -> None:
+def _check_listener_limits(config: BrokerSettings) -> None:
     for key, text in config.explicit.items():
         if _LISTENER_LIMIT.fullmatch(key):
             count = text.strip()
@@ -154,7 +155,7 @@ def _listener_limits(config: BrokerSettings) -> None:
                 raise ConfigError(key, text, f"allowed is a 32-bit number from 1 to {_INT_MAX}")
 
 
-def _connection_overrides(config: BrokerSettings) -> None:
+def _check_connection_overrides(config: BrokerSettings) -> None:
     key = "max.connections.per.ip.overrides"
     for item in config.max_connections_per_ip_overrides.split(","):
         address, _, count = item.strip().rpartition(":")
@@ -167,14 +168,14 @@ def _connection_overrides(config: BrokerSettings) -> None:
         raise ConfigError("max.connections.per.ip", 0, allowed)
 
 
-def _compaction(config: BrokerSettings) -> None:
+def _check_compaction(config: BrokerSettings) -> None:
     threads, size_bytes = config.log_cleaner_threads, config.log_cleaner_dedupe_buffer_size
     if threads > 0 and size_bytes // threads <= _DEDUPE_BYTES_MIN:
         allowed = f"allowed is more than {_DEDUPE_BYTES_MIN} for each of log.cleaner.threads, {threads}"
         raise ConfigError("log.cleaner.dedupe.buffer.size", size_bytes, allowed)
 
 
-def _replication(config: BrokerSettings) -> None:
+def _check_replication(config: BrokerSettings) -> None:
     if config.replica_fetch_wait_max_ms > config.replica_socket_timeout_ms:
         allowed = f"allowed is at least replica.fetch.wait.max.ms, {config.replica_fetch_wait_max_ms}"
         raise ConfigError("replica.socket.timeout.ms", config.replica_socket_timeout_ms, allowed)
@@ -189,20 +190,20 @@ def _replication(config: BrokerSettings) -> None:
         raise ConfigError("default.replication.factor", config.default_replication_factor, allowed)
 
 
-def _groups(config: BrokerSettings) -> None:
-    _ordered(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
+def _check_groups(config: BrokerSettings) -> None:
+    _check_order(config, "group.min.session.timeout.ms", "group.max.session.timeout.ms")
     for kind in ("consumer", "share", "streams"):
         for setting in ("assignment.interval.ms", "heartbeat.interval.ms", "session.timeout.ms"):
-            lowest, highest = f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}"
-            _ordered(config, lowest, highest)
-            _ordered(config, lowest, f"group.{kind}.{setting}")
-            _ordered(config, f"group.{kind}.{setting}", highest)
+            lower_key, upper_key = f"group.{kind}.min.{setting}", f"group.{kind}.max.{setting}"
+            _check_order(config, lower_key, upper_key)
+            _check_order(config, lower_key, f"group.{kind}.{setting}")
+            _check_order(config, f"group.{kind}.{setting}", upper_key)
     if not 0 <= config.offsets_topic_compression_codec <= 4:
         allowed = "allowed is 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)"
         raise ConfigError("offsets.topic.compression.codec", config.offsets_topic_compression_codec, allowed)
 
 
-def _remote(config: BrokerSettings) -> None:
+def _check_remote(config: BrokerSettings) -> None:
     if not config.remote_log_storage_system_enable:
         return
     for key, allowed in (
@@ -214,22 +215,22 @@ def _remote(config: BrokerSettings) -> None:
             raise ConfigError(key, name, f"allowed is one of: {', '.join(allowed)}")
 
 
-def _ordered(config: BrokerSettings, lower: str, upper: str) -> None:
-    below, above = config.values[lower], config.values[upper]
-    assert isinstance(below, int) and isinstance(above, int)
-    if below > above:
-        raise ConfigError(lower, below, f"allowed is at most {upper}, {above}")
+def _check_order(config: BrokerSettings, lower_key: str, upper_key: str) -> None:
+    lower, upper = config.values[lower_key], config.values[upper_key]
+    assert isinstance(lower, int) and isinstance(upper, int)
+    if lower > upper:
+        raise ConfigError(lower_key, lower, f"allowed is at most {upper_key}, {upper}")
 
 
 _CHECKS: Final[tuple[Callable[[BrokerSettings], None], ...]] = (
-    _node,
-    _directories,
-    _retention,
-    _topic_defaults,
-    _network,
-    _compaction,
-    _replication,
-    _groups,
-    _remote,
-    _authorizer,
+    _check_node,
+    _check_directories,
+    _check_retention,
+    _check_topic_defaults,
+    _check_network,
+    _check_compaction,
+    _check_replication,
+    _check_groups,
+    _check_remote,
+    _check_authorizer,
 )

@@ -64,15 +64,15 @@ def check_broker_change(
     try:
         for key, text in configs.items():
             _check_value(config, key, text)
-        changed = changed_broker_config(config, image, name, configs)
+        new_config = changed_broker_config(config, image, name, configs)
         _check_listeners(config, configs)
-        _check_listener_keys(config, current, changed)
-        _check_sasl(config, current, changed)
-        _check_thread_counts(current, changed)
-        if changed.topic_defaults() != current.topic_defaults():
-            check_local_retention(log_config_from(changed.topic_defaults()))
+        _check_listener_keys(config, current, new_config)
+        _check_sasl(config, current, new_config)
+        _check_thread_counts(current, new_config)
+        if new_config.topic_defaults() != current.topic_defaults():
+            check_local_retention(log_config_from(new_config.topic_defaults()))
     except (ConfigError, KafkaError) as error:
-        raise _rejected(str(error)) from None
+        raise _invalid_request(str(error)) from None
 
 
 def _check_keys(name: str, configs: Iterable[str]) -> None:
@@ -84,7 +84,7 @@ def _check_keys(name: str, configs: Iterable[str]) -> None:
 
 def _reject(reason: str, keys: list[str]) -> None:
     if keys:
-        raise _rejected(f"{reason}: {', '.join(keys)}")
+        raise _invalid_request(f"{reason}: {', '.join(keys)}")
 
 
 def _check_value(config: BrokerConfig, key: str, text: str) -> None:
@@ -109,10 +109,10 @@ def _own_listeners(config: BrokerConfig) -> set[str]:
 def _check_classes(
     config: BrokerConfig, definition: ConfigDefinition, key: str, classes: Iterable[str]
 ) -> None:
-    """Reject names of Java classes, which cannot be loaded, except for defaults and those of the start."""
-    known = {*split_list(definition.default_text or ""), *split_list(config.explicit.get(key, ""))}
+    """Reject names of Java classes, which cannot be loaded, except for the default and the static value."""
+    allowed_names = {*split_list(definition.default_text or ""), *split_list(config.explicit.get(key, ""))}
     for name in classes:
-        if name not in known:
+        if name not in allowed_names:
             raise ConfigError(key, name, "a class of this name could not be found")
 
 
@@ -122,8 +122,8 @@ def changed_broker_config(
     """Return the settings that would apply after the change. Errors: ConfigError."""
     if name:
         return config.with_dynamic(usable_configs(image.cluster_configs(), of_one_broker=False), configs)
-    own = usable_configs(image.broker_configs(config.node_id), of_one_broker=True)
-    return config.with_dynamic(configs, own)
+    own_configs = usable_configs(image.broker_configs(config.node_id), of_one_broker=True)
+    return config.with_dynamic(configs, own_configs)
 
 
 def _check_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> None:
@@ -134,25 +134,28 @@ def _check_listeners(config: BrokerConfig, configs: Mapping[str, str]) -> None:
         raise ConfigError("listeners", text, allowed)
 
 
-def _check_listener_keys(config: BrokerConfig, current: BrokerConfig, changed: BrokerConfig) -> None:
+def _check_listener_keys(config: BrokerConfig, current: BrokerConfig, new_config: BrokerConfig) -> None:
     """Raise ConfigError if other keys of an open listener than certificates, limits and SASL would change.
 
     As in Kafka, this is checked if a key that listeners depend on changes.
     """
-    if not _different_keys(current, changed) & LISTENER_KEYS:
+    if not _different_keys(current, new_config) & LISTENER_KEYS:
         return
-    own, with_sasl = _own_listeners(current), {name.lower() for name in _sasl_listeners(current)}
-    for key in sorted(_different_keys(config, changed)):
+    own_listeners = _own_listeners(current)
+    sasl_listeners = {name.lower() for name in _sasl_listeners(current)}
+    for key in sorted(_different_keys(config, new_config)):
         listener, base = listener_and_base(key)
-        if listener in with_sasl and base.endswith(SASL_KEYS):
+        if listener in sasl_listeners and base.endswith(SASL_KEYS):
             continue
-        if listener in own and base not in LISTENER_SECURITY_KEYS | CLUSTER_WIDE_LISTENER_KEYS:
-            raise ConfigError(key, _shown(key, changed), "cannot change for a listener that is open")
-    protocols = {listener.name: listener.security_protocol for listener in changed.broker_listeners}
+        if listener in own_listeners and base not in LISTENER_SECURITY_KEYS | CLUSTER_WIDE_LISTENER_KEYS:
+            raise ConfigError(
+                key, _printable_value(key, new_config), "cannot change for a listener that is open"
+            )
+    protocols = {listener.name: listener.security_protocol for listener in new_config.broker_listeners}
     for each in current.broker_listeners:
         if protocols.get(each.name) != each.security_protocol:
             allowed = f"the protocol of listener {each.name} must stay {each.security_protocol.name}"
-            text = changed.listener_security_protocol_map
+            text = new_config.listener_security_protocol_map
             raise ConfigError("listener.security.protocol.map", text, allowed)
 
 
@@ -160,18 +163,20 @@ def _sasl_listeners(config: BrokerConfig) -> list[str]:
     return [each.name for each in config.broker_listeners if each.security_protocol in SASL_PROTOCOLS]
 
 
-def _check_sasl(config: BrokerConfig, current: BrokerConfig, changed: BrokerConfig) -> None:
+def _check_sasl(config: BrokerConfig, current: BrokerConfig, new_config: BrokerConfig) -> None:
     """Raise ConfigError if clients or nodes could not authenticate as the changed configs require."""
-    different, names = _different_keys(current, changed), _sasl_listeners(config)
-    with_sasl = {name.lower() for name in names}
-    for key in sorted(different):
+    changed_keys, names = _different_keys(current, new_config), _sasl_listeners(config)
+    sasl_listeners = {name.lower() for name in names}
+    for key in sorted(changed_keys):
         listener, base = listener_and_base(key)
-        if listener in with_sasl and _needs_restart(base):
-            raise ConfigError(key, _shown(key, changed), "cannot change for a listener that is open")
-    if any(key == PEER_MECHANISM_KEY or key.endswith(SASL_KEYS) for key in different):
-        check_sasl(changed)
+        if listener in sasl_listeners and _needs_restart(base):
+            raise ConfigError(
+                key, _printable_value(key, new_config), "cannot change for a listener that is open"
+            )
+    if any(key == PEER_MECHANISM_KEY or key.endswith(SASL_KEYS) for key in changed_keys):
+        check_sasl(new_config)
         for name in names:
-            changed_sasl_config(changed, name, sasl_listener_config(config, name))
+            changed_sasl_config(new_config, name, sasl_listener_config(config, name))
 
 
 def _needs_restart(base: str) -> bool:
@@ -180,8 +185,8 @@ def _needs_restart(base: str) -> bool:
     return name.startswith("sasl.") and not name.startswith("sasl.kerberos.") and not name.endswith(SASL_KEYS)
 
 
-def _shown(key: str, config: BrokerConfig) -> str | None:
-    """Return the value of a key as it may be shown."""
+def _printable_value(key: str, config: BrokerConfig) -> str | None:
+    """Return the value of a key for an error message, hidden if it is a secret."""
     definition = broker_definition(key)
     return HIDDEN_VALUE if definition is None else definition.shown(config.explicit.get(key, ""))
 
@@ -191,14 +196,14 @@ def _different_keys(config: BrokerConfig, other: BrokerConfig) -> set[str]:
     return {key for key in keys if config.explicit.get(key) != other.explicit.get(key)}
 
 
-def _check_thread_counts(current: BrokerConfig, changed: BrokerConfig) -> None:
+def _check_thread_counts(current: BrokerConfig, new_config: BrokerConfig) -> None:
     """Raise ConfigError if a number of threads would become less than half or more than double."""
     listener_keys = (f"listener.name.{name}.num.network.threads" for name in _own_listeners(current))
-    for key in (*THREAD_COUNT_KEYS, *(key for key in listener_keys if key in changed.explicit)):
-        old, new = _thread_count(current, key), _thread_count(changed, key)
+    for key in (*THREAD_COUNT_KEYS, *(key for key in listener_keys if key in new_config.explicit)):
+        old, new = _thread_count(current, key), _thread_count(new_config, key)
         lowest, highest = max(1, old // 2), max(1, old * 2)
         if new != old and not lowest <= new <= highest:
-            allowed = f"allowed is half to double of the current value {old}, {lowest} to {highest}"
+            allowed = f"allowed is {lowest} to {highest}, half to double the current value, {old}"
             raise ConfigError(key, new, allowed)
 
 
@@ -211,5 +216,5 @@ def _thread_count(config: BrokerConfig, key: str) -> int:
     return count
 
 
-def _rejected(text: str) -> KafkaError:
+def _invalid_request(text: str) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, text)

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from tidelog.base.config_definition import ConfigDefinition, ConfigError
+from tidelog.base.config_definition import HIDDEN_VALUE, ConfigDefinition, ConfigError
 from tidelog.broker.config.dynamic_keys import (
     DYNAMIC_KEYS,
     DYNAMIC_ONLY_CONFIGS,
@@ -34,18 +34,18 @@ BROKER_DEFINITIONS: Final[Mapping[str, ConfigDefinition]] = {**BROKER_CONFIGS, *
 """The definitions of all broker keys, static and dynamic."""
 
 # Kafka has no defaults for these keys.
-_ALWAYS_GIVEN: Final = ("node.id", "process.roles", "controller.listener.names")
+_REQUIRED_KEYS: Final = ("node.id", "process.roles", "controller.listener.names")
 _DEFAULT_TEXTS: Final = {
     key: text
     for key, definition in BROKER_CONFIGS.items()
-    if (text := definition.default_text) is not None and key not in _ALWAYS_GIVEN
+    if (text := definition.default_text) is not None and key not in _REQUIRED_KEYS
 }
 
 
 class DynamicBrokerConfig:
     """The current settings of a node, updated as a subscriber of the metadata.
 
-    `current` is replaced by each change, and `topic_defaults` with it. Do not store them elsewhere.
+    Each change replaces `current` and `topic_defaults`: read them when they are needed, do not store them.
     """
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -63,7 +63,7 @@ class DynamicBrokerConfig:
             return False
         self.current, problems = _effective(self.static, image)
         for problem in problems:
-            logger.error("cannot use a dynamic broker config, ignored: %s", problem)
+            logger.error("Ignoring a dynamic config of broker %s: %s", own, problem)
         self.topic_defaults = self.current.topic_defaults()
         return True
 
@@ -86,9 +86,9 @@ def _effective(config: BrokerConfig, image: MetadataImage) -> tuple[BrokerConfig
         (image.cluster_configs(), False),
         (image.broker_configs(config.node_id), True),
     ):
-        found = {key: _problem(key, text, of_one_broker) for key, text in configs.items()}
-        problems += filter(None, found.values())
-        layers.append({key: configs[key] for key, problem in found.items() if problem is None})
+        problem_by_key = {key: _problem(key, text, of_one_broker) for key, text in configs.items()}
+        problems += filter(None, problem_by_key.values())
+        layers.append({key: configs[key] for key, problem in problem_by_key.items() if problem is None})
     while True:
         try:
             return config.with_dynamic(*layers), problems
@@ -99,17 +99,18 @@ def _effective(config: BrokerConfig, image: MetadataImage) -> tuple[BrokerConfig
 
 
 def _problem(key: str, text: str, of_one_broker: bool) -> str | None:
-    """Return why a stored config cannot be used, None if it can."""
-    if key in BROKER_CONFIGS and key not in DYNAMIC_KEYS:
-        return f"{key} cannot change while the broker runs"
-    if key in LISTENER_SECURITY_KEYS:
-        return f"{key} is allowed only with the prefix of a listener"
-    if not of_one_broker and is_of_one_broker(key):
-        return f"{key} is set for all brokers; it is allowed only for single brokers"
+    """Return the reason why a stored config cannot be used; None if it can be used."""
     base = listener_and_base(key).base
-    definition = BROKER_DEFINITIONS.get(base) if base in DYNAMIC_KEYS else None
+    definition = BROKER_DEFINITIONS.get(base)
+    value = HIDDEN_VALUE if definition is None else definition.shown(text)
+    if key in BROKER_CONFIGS and key not in DYNAMIC_KEYS:
+        return str(ConfigError(key, value, "allowed is this key only in server.properties"))
+    if key in LISTENER_SECURITY_KEYS:
+        return str(ConfigError(key, value, f"allowed is only listener.name.<listener>.{key}"))
+    if not of_one_broker and is_of_one_broker(key):
+        return str(ConfigError(key, value, "allowed is this key only for a single broker, not for all"))
     try:
-        if definition is not None:
+        if definition is not None and base in DYNAMIC_KEYS:
             definition.parse(text)
     except ConfigError as error:
         return str(error)

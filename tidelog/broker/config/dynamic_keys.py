@@ -214,8 +214,10 @@ def is_of_one_broker(key: str) -> bool:
     return key in PER_BROKER_KEYS if listener is None else base not in CLUSTER_WIDE_LISTENER_KEYS
 
 
-def _rate(key: str, words: str) -> ConfigDefinition:
-    return ConfigDefinition(key=key, kind=ConfigKind.LONG, default=NO_LIMIT, documentation=words, minimum=0)
+def _rate(key: str, documentation: str) -> ConfigDefinition:
+    return ConfigDefinition(
+        key=key, kind=ConfigKind.LONG, default=NO_LIMIT, documentation=documentation, minimum=0
+    )
 
 
 DYNAMIC_ONLY_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(

@@ -6,6 +6,8 @@ Source: ChannelBuilders.channelBuilderConfigs of Apache Kafka 4.3.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.config.settings import BROKER_CONFIGS, BrokerSettings
@@ -18,9 +20,9 @@ from tidelog.security.tls.settings import (
     parse_tls_settings,
 )
 
-_MAPPING_RULES = "ssl.principal.mapping.rules"
-_CLIENT_AUTH = "ssl.client.auth"
-_BUILDER = "principal.builder.class"
+_MAPPING_RULES: Final = "ssl.principal.mapping.rules"
+_CLIENT_AUTH: Final = "ssl.client.auth"
+_BUILDER: Final = "principal.builder.class"
 
 
 def uses_tls(listener: Listener) -> bool:
@@ -36,7 +38,7 @@ def listener_tls_settings(config: BrokerSettings, listener: Listener) -> TlsSett
     """
     texts = {key: _text(config, listener, key) for key in TLS_KEYS | UNSUPPORTED_KEYS}
     if listener.security_protocol is SecurityProtocol.SASL_SSL:
-        texts[_CLIENT_AUTH] = config.explicit.get(_prefixed(listener, _CLIENT_AUTH))
+        texts[_CLIENT_AUTH] = config.explicit.get(_prefixed_key(listener, _CLIENT_AUTH))
     return parse_tls_settings(texts, _key_names(config, listener))
 
 
@@ -45,27 +47,29 @@ def listener_principal_mapper(config: BrokerSettings, listener: Listener) -> Pri
     builder = _text(config, listener, _BUILDER)
     if builder not in (None, BROKER_CONFIGS[_BUILDER].default):
         allowed = f"allowed is {BROKER_CONFIGS[_BUILDER].default}"
-        raise ConfigError(_name(config, listener, _BUILDER), builder, allowed)
+        raise ConfigError(_effective_key(config, listener, _BUILDER), builder, allowed)
     rules = _text(config, listener, _MAPPING_RULES)
-    return PrincipalMapper("DEFAULT" if rules is None else rules, _name(config, listener, _MAPPING_RULES))
+    return PrincipalMapper(
+        "DEFAULT" if rules is None else rules, _effective_key(config, listener, _MAPPING_RULES)
+    )
 
 
 def _text(config: BrokerSettings, listener: Listener, key: str) -> str | None:
     """Return the text of a key for one listener; None if it is not set."""
-    return config.explicit.get(_name(config, listener, key))
+    return config.explicit.get(_effective_key(config, listener, key))
 
 
 def _key_names(config: BrokerSettings, listener: Listener) -> KeyNames:
-    prefix = _prefixed(listener, "")
+    prefix = _prefixed_key(listener, "")
     keys = (key.removeprefix(prefix) for key in config.explicit if key.startswith(prefix))
     return KeyNames(prefix, frozenset(keys))
 
 
-def _name(config: BrokerSettings, listener: Listener, key: str) -> str:
+def _effective_key(config: BrokerSettings, listener: Listener, key: str) -> str:
     """Return the key that applies to a listener: with its prefix if that is set."""
-    prefixed = _prefixed(listener, key)
+    prefixed = _prefixed_key(listener, key)
     return prefixed if prefixed in config.explicit else key
 
 
-def _prefixed(listener: Listener, key: str) -> str:
+def _prefixed_key(listener: Listener, key: str) -> str:
     return f"listener.name.{listener.name.lower()}.{key}"

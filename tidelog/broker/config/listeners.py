@@ -3,7 +3,7 @@
 An empty host means every interface, and port 0 any free port. An IPv6 address is written in brackets. Names
 are compared in upper case, as in Kafka.
 
-Errors: ConfigError naming key and value. Source: Endpoint and SocketServerConfigs of 4.3.
+Errors: ConfigError with key and value. Source: Endpoint and SocketServerConfigs of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from tidelog.base.config_definition import ConfigError
 _LISTENER: Final = re.compile(
     r"([A-Za-z0-9_.\-]+)://(?:\[([0-9A-Za-z:.%\-]+)\]|([0-9A-Za-z._\-]*)):([0-9]{1,5})"
 )
-_FORM: Final = "allowed is NAME://host:port, where an IPv6 host is in brackets"
 _IPV4: Final = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 
 
 class SecurityProtocol(IntEnum):
-    """How a listener's connections are secured; the numbers are those of the metadata records."""
+    """The security protocol of a listener; the numbers are those of the metadata records."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -52,8 +51,8 @@ def parse_protocol_map(key: str, items: Iterable[str]) -> dict[str, SecurityProt
     for item in items:
         name, _, protocol = item.partition(":")
         if not name or protocol.strip().upper() not in SecurityProtocol.__members__:
-            known = ", ".join(SecurityProtocol.__members__)
-            raise ConfigError(key, item, f"allowed is NAME:PROTOCOL, where the protocol is one of: {known}")
+            names = ", ".join(SecurityProtocol.__members__)
+            raise ConfigError(key, item, f"allowed is NAME:PROTOCOL, where the protocol is one of: {names}")
         if name.strip().upper() in protocols:
             raise ConfigError(key, item, f"the listener {name.strip()} is listed twice")
         protocols[name.strip().upper()] = SecurityProtocol[protocol.strip().upper()]
@@ -78,7 +77,11 @@ def parse_listeners(
         for other in listeners:
             if other.name == listener.name:
                 raise ConfigError(key, item, f"the listener {listener.name} is listed twice, also as {other}")
-            if is_bound and other.port == listener.port != 0 and not _are_of_two_families(other, listener):
+            if (
+                is_bound
+                and other.port == listener.port != 0
+                and not _have_different_families(other, listener)
+            ):
                 raise ConfigError(key, item, f"port {listener.port} is used by {other}")
         listeners.append(listener)
     return tuple(listeners)
@@ -87,7 +90,8 @@ def parse_listeners(
 def _parse_listener(key: str, item: str, protocols: Mapping[str, SecurityProtocol]) -> Listener:
     match = _LISTENER.fullmatch(item)
     if match is None or int(match[4]) > 65_535:
-        raise ConfigError(key, item, f"{_FORM}, and the port is 0 to 65535")
+        allowed = "allowed is NAME://host:port, where an IPv6 host is in brackets, and the port is 0 to 65535"
+        raise ConfigError(key, item, allowed)
     name = match[1].upper()
     if name not in protocols:
         allowed = f"listener.security.protocol.map has no protocol for the listener {name}"
@@ -95,6 +99,7 @@ def _parse_listener(key: str, item: str, protocols: Mapping[str, SecurityProtoco
     return Listener(name, match[2] or match[3], int(match[4]), protocols[name])
 
 
-def _are_of_two_families(one: Listener, other: Listener) -> bool:
-    hosts = (one.host, other.host)
+def _have_different_families(listener: Listener, other: Listener) -> bool:
+    """Return whether one host is an IPv4 address, and the other one an IPv6 address."""
+    hosts = (listener.host, other.host)
     return any(_IPV4.fullmatch(host) for host in hosts) and any(":" in host for host in hosts)

@@ -2,8 +2,8 @@
 
 A later source replaces an earlier one: defaults, file, environment, overrides.
 
-I/O: none, apart from one warning per unknown key. Errors: ConfigError, one line with key,
-value and what is allowed.
+I/O: none, apart from one warning for each unknown key.
+Errors: ConfigError, one line with the key, the value and the allowed values.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class BrokerConfig(BrokerSettings):
         }
         config = cls(explicit)
         for key in config.unknown_keys:
-            logger.warning("unknown config key, ignored: %s", key)
+            # Without the value, because the key may be a misspelt password.
+            logger.warning(
+                "Ignoring unknown config %s; allowed are the keys of Apache Kafka 4.3 and Tidelog's own", key
+            )
         return config
 
     def with_dynamic(self, cluster_default: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:

@@ -1,12 +1,12 @@
 """The settings of OAUTHBEARER on one listener: how the tokens of clients are validated.
 
     sasl.server.callback.handler.class   signed or unsecured tokens; required
-    sasl.oauthbearer.jwks.endpoint.*     where the keys of the identity provider are
+    sasl.oauthbearer.jwks.endpoint.*     the address of the keys of the identity provider
     sasl.oauthbearer.expected.*          the audience and the issuer that a token must have
     sasl.oauthbearer.clock.skew.seconds, sasl.oauthbearer.scope.claim.name, sasl.oauthbearer.sub.claim.name
 
-A difference from Apache Kafka: there, unsecured tokens are accepted if no class is set. Here the class must
-be named, so that an incomplete configuration does not admit everyone (CVE-2026-33557).
+A difference from Apache Kafka, which accepts unsecured tokens if no class is set: here the class must be set,
+so that an incomplete configuration does not admit every client (CVE-2026-33557).
 
 Errors: ConfigError. Source: KIP-768; OAuthBearerValidatorCallbackHandler of Apache Kafka 4.3.1.
 """
@@ -70,7 +70,7 @@ OAuthBearerConfig = SignedTokenConfig | UnsecuredValidator
 def oauthbearer_config(
     config: BrokerSettings, listener: str, options: Mapping[str, str]
 ) -> OAuthBearerConfig:
-    """Return how `listener` validates tokens; `options` are those of its login module."""
+    """Return the validation of tokens on `listener`; `options` are those of its login module."""
     key = explicit_key(config, listener, OAUTHBEARER, _HANDLER) or _full_key(listener, _HANDLER)
     handler = config.explicit.get(key)
     if handler == UNSECURED_VALIDATOR:
@@ -95,15 +95,16 @@ def _signed_token_config(
     url = mechanism_value(config, listener, OAUTHBEARER, _URL)
     assert url is None or isinstance(url, str)
     endpoint = AllowedResources.of_environment(os.environ).endpoint(url_key, url)
-    backoff_ms, backoff_max_ms = (_positive(config, listener, key) for key in (_BACKOFF, _BACKOFF_MAX))
+    backoff_ms = _positive_number(config, listener, _BACKOFF)
+    backoff_max_ms = _positive_number(config, listener, _BACKOFF_MAX)
     if backoff_max_ms < backoff_ms:
-        raise ConfigError(_BACKOFF_MAX, backoff_max_ms, f"at least {_BACKOFF}={backoff_ms}")
+        raise ConfigError(_BACKOFF_MAX, backoff_max_ms, f"allowed is at least {_BACKOFF}, {backoff_ms}")
     return SignedTokenConfig(
         rules=_rules(config, listener),
         endpoint=endpoint,
         tls=parse_tls_settings({key: options.get(key) for key in TLS_KEYS}),
         refresh=KeyRefreshSettings(
-            refresh_ms=_positive(config, listener, _REFRESH),
+            refresh_ms=_positive_number(config, listener, _REFRESH),
             backoff_ms=backoff_ms,
             backoff_max_ms=backoff_max_ms,
         ),
@@ -116,7 +117,7 @@ def _rules(config: BrokerSettings, listener: str) -> TokenRules:
     skew_s = mechanism_value(config, listener, OAUTHBEARER, "sasl.oauthbearer.clock.skew.seconds")
     assert isinstance(audiences, tuple) and isinstance(skew_s, int)
     if skew_s < 0:
-        raise ConfigError("sasl.oauthbearer.clock.skew.seconds", skew_s, "at least 0")
+        raise ConfigError("sasl.oauthbearer.clock.skew.seconds", skew_s, "allowed is a number of at least 0")
     return TokenRules(
         expected_audiences=frozenset(audiences),
         expected_issuer=str(issuer).strip() if issuer is not None else None,
@@ -127,19 +128,19 @@ def _rules(config: BrokerSettings, listener: str) -> TokenRules:
 
 
 def _text(config: BrokerSettings, listener: str, key: str) -> str:
-    found = mechanism_value(config, listener, OAUTHBEARER, key)
-    assert isinstance(found, str)
-    if not found.strip():
-        raise ConfigError(key, found, "a text that is not empty")
-    return found.strip()
+    text = mechanism_value(config, listener, OAUTHBEARER, key)
+    assert isinstance(text, str)
+    if not text.strip():
+        raise ConfigError(key, text, "allowed is a text that is not empty")
+    return text.strip()
 
 
-def _positive(config: BrokerSettings, listener: str, key: str) -> int:
-    found = mechanism_value(config, listener, OAUTHBEARER, key)
-    assert isinstance(found, int)
-    if found < 1:
-        raise ConfigError(key, found, "at least 1")
-    return found
+def _positive_number(config: BrokerSettings, listener: str, key: str) -> int:
+    number = mechanism_value(config, listener, OAUTHBEARER, key)
+    assert isinstance(number, int)
+    if number < 1:
+        raise ConfigError(key, number, "allowed is a number of at least 1")
+    return number
 
 
 def _full_key(listener: str, key: str) -> str:

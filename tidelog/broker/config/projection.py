@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 PartT = TypeVar("PartT", bound="DataclassInstance")
 
 
-def projection(config: BrokerSettings, part: type[PartT], **replaced: Any) -> PartT:
+def projection(config: BrokerSettings, part: type[PartT], **replacements: Any) -> PartT:
     """Return a `part`: each field has the value of the attribute of `config` with its name.
 
-    `replaced` are the values of fields that differ from the configured ones.
+    `replacements` are the values of fields that differ from the configured ones.
     """
-    values = {field.name: getattr(config, field.name) for field in fields(part) if field.name not in replaced}
-    return part(**values, **replaced)
+    names = (field.name for field in fields(part) if field.name not in replacements)
+    return part(**{name: getattr(config, name) for name in names}, **replacements)

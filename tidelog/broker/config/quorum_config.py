@@ -7,7 +7,7 @@
 | controller        | voters or bootstrap servers   | a controller alone                            |
 | broker            | voters or bootstrap servers   | follows the metadata, never votes             |
 
-Errors: ConfigError naming key, value and what is allowed.
+Errors: ConfigError with the key, the value and the allowed values.
 Source: KafkaConfig.validateValues and QuorumConfig of Apache Kafka 4.3; KIP-853.
 """
 
@@ -43,7 +43,7 @@ def parse_voters(key: str, items: Iterable[str]) -> tuple[VoterAddress, ...]:
         number, at, address = item.strip().partition("@")
         if not (at and number.isascii() and number.isdigit() and int(number) < 2**31):
             raise ConfigError(key, item, "allowed is id@host:port, where the id is a number of at least 0")
-        voter = VoterAddress(int(number), *_address(key, item, address))
+        voter = VoterAddress(int(number), *_parse_address(key, item, address))
         if voter.id in voters:
             raise ConfigError(key, item, f"voter {voter.id} is listed twice")
         voters[voter.id] = voter
@@ -52,10 +52,10 @@ def parse_voters(key: str, items: Iterable[str]) -> tuple[VoterAddress, ...]:
 
 def parse_servers(key: str, items: Iterable[str]) -> tuple[tuple[str, int], ...]:
     """Parse `host:port` entries; an IPv6 host is written in brackets."""
-    return tuple(_address(key, item, item.strip()) for item in items)
+    return tuple(_parse_address(key, item, item.strip()) for item in items)
 
 
-def _address(key: str, item: str, text: str) -> tuple[str, int]:
+def _parse_address(key: str, item: str, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -87,17 +87,19 @@ def check_roles(config: BrokerSettings) -> None:
 
 
 def _check_controller(config: BrokerSettings, voters: tuple[VoterAddress, ...]) -> None:
-    listed, names = ",".join(config.listeners), ",".join(config.controller_listener_names)
+    listeners_text, names = ",".join(config.listeners), ",".join(config.controller_listener_names)
     if voters and config.node_id not in {voter.id for voter in voters}:
         allowed = f"must contain this node, {config.node_id}@host:port, because its role is controller"
         raise ConfigError(_VOTERS, ",".join(config.controller_quorum_voters), allowed)
     if not config.controller_listeners:
-        raise ConfigError("listeners", listed, f"allowed is at least one of {_NAMES}, which are {names}")
+        raise ConfigError(
+            "listeners", listeners_text, f"allowed is at least one of {_NAMES}, which are {names}"
+        )
     if not config.is_broker and config.broker_listeners:
         allowed = (
             f"{config.broker_listeners[0].name} is not in {_NAMES}, {names}, and the node is not a broker"
         )
-        raise ConfigError("listeners", listed, allowed)
+        raise ConfigError("listeners", listeners_text, allowed)
 
 
 def _check_broker(config: BrokerSettings, voters: tuple[VoterAddress, ...]) -> None:
@@ -113,7 +115,7 @@ def _check_broker(config: BrokerSettings, voters: tuple[VoterAddress, ...]) -> N
 def static_voters(config: BrokerSettings) -> VoterSet | None:
     """Return the voters of `controller.quorum.voters`, or this node if it is its own quorum.
 
-    None if the voters are stored in the metadata log and found through the bootstrap servers.
+    None if the voters are stored in the metadata log, and bootstrap servers return their addresses.
     """
     if config.has_own_quorum:
         return VoterSet.of([Voter(key=ReplicaKey(config.node_id))])

@@ -5,7 +5,7 @@
     connection.failed.authentication.delay.ms
     listener.name.<listener>.<mechanism>.sasl.jaas.config      the users of PLAIN, and the own credentials
     listener.name.<listener>.<mechanism>.connections.max.reauth.ms
-    sasl.mechanism.inter.broker.protocol                       with what a node authenticates to other nodes
+    sasl.mechanism.inter.broker.protocol                       the mechanism of connections to other nodes
     sasl.mechanism.controller.protocol
     listener.name.<listener>.oauthbearer.sasl.*                the tokens of OAUTHBEARER
 
@@ -55,12 +55,12 @@ _OAUTHBEARER_CLASSES: Final = (
 
 
 PeerCredentials: TypeAlias = SaslCredentials | LoginSettings
-"""With what a node authenticates to other nodes: PLAIN and SCRAM, or OAUTHBEARER."""
+"""The credentials of a node at other nodes: those of PLAIN and SCRAM, or those of OAUTHBEARER."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaslListenerConfig:
-    """How the clients of one listener authenticate.
+    """The authentication of the clients of one listener.
 
     `plain_users`: passwords by user. `reauthentication_ms`: the lifetime of a session by mechanism; 0 means
     no limit. `oauthbearer`: None if that mechanism is not enabled.
@@ -101,12 +101,12 @@ def changed_sasl_config(
 
     Errors: ConfigError, also if the settings of OAUTHBEARER would change.
     """
-    changed = sasl_listener_config(config, listener)
-    if changed.oauthbearer != former.oauthbearer:
+    new_config = sasl_listener_config(config, listener)
+    if new_config.oauthbearer != former.oauthbearer:
         key = f"listener.name.{listener.lower()}.{_MECHANISMS}"
         allowed = f"{OAUTHBEARER} and its settings cannot change for a listener that is open"
-        raise ConfigError(key, ",".join(changed.mechanisms), allowed)
-    return changed
+        raise ConfigError(key, ",".join(new_config.mechanisms), allowed)
+    return new_config
 
 
 def login_module(config: BrokerSettings, listener: str, mechanism: str) -> LoginModule | None:
@@ -138,7 +138,7 @@ def peer_mechanism(config: BrokerSettings, listener: str) -> str | None:
 
 
 def peer_credentials(config: BrokerSettings, listener: str) -> PeerCredentials | None:
-    """Return with what this node authenticates to a listener of other nodes; None without SASL.
+    """Return the credentials of this node at a listener of other nodes; None without SASL.
 
     The credentials of PLAIN and SCRAM are the options `username` and `password` of the JAAS config of the
     mechanism between nodes; with OAUTHBEARER, tokens are obtained as by a client.
@@ -196,13 +196,13 @@ def _check_peers(config: BrokerSettings) -> None:
     """Raise ConfigError unless this node can connect to the other nodes, and they to this one."""
     names = [config.inter_broker_listener, config.metadata_listener] if config.is_broker else []
     names += [name.upper() for name in config.controller_listener_names]
-    own = {listener.name for listener in config.own_listeners}
+    own_names = {listener.name for listener in config.own_listeners}
     for name in names:
         mechanism = peer_mechanism(config, name)
         if mechanism is None:
             continue
         peer_credentials(config, name)
-        if name not in own:
+        if name not in own_names:
             continue
         if mechanism in SCRAM_MECHANISMS and _has_several_voters(config, name):
             # Until there is a leader, no controller has the credentials of the others.
@@ -239,17 +239,14 @@ def check_sasl(config: BrokerSettings) -> None:
 
 def _mechanisms(config: BrokerSettings, listener: str) -> tuple[str, ...]:
     key = f"listener.name.{listener.lower()}.{_MECHANISMS}"
-    text = config.explicit.get(key)
-    if text is None:
-        key, found = _MECHANISMS, config.sasl_enabled_mechanisms
-    else:
-        parsed = BROKER_CONFIGS[_MECHANISMS].parse(text)
-        assert isinstance(parsed, tuple)
-        found = parsed
-    for mechanism in found or ("",):
+    if key not in config.explicit:
+        key = _MECHANISMS
+    mechanisms = listener_value(config, listener, _MECHANISMS)
+    assert isinstance(mechanisms, tuple)
+    for mechanism in mechanisms or ("",):
         if mechanism not in LOGIN_MODULES:
-            raise _unsupported(key, ",".join(found))
-    return tuple(dict.fromkeys(found))
+            raise _unsupported(key, ",".join(mechanisms))
+    return tuple(dict.fromkeys(mechanisms))
 
 
 def _unsupported(key: str, mechanisms: str) -> ConfigError:

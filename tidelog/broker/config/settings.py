@@ -29,7 +29,7 @@ BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 
 _THEMES: Final = (ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, RemoteKeys, SecurityKeys)
-_PASSED_ON: Final = ("listener.name.", "config.providers.")
+_FORWARDED_PREFIXES: Final = ("listener.name.", "config.providers.")
 LOOPBACK_ADDRESS: Final = "127.0.0.1"
 _UNLIMITED_TEXT: Final = "-1"
 
@@ -70,7 +70,7 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
 
     @property
     def metadata_log_directory(self) -> str:
-        """The directory that holds the metadata log."""
+        """The directory that contains the metadata log."""
         return self.metadata_log_dir or self.log_directories[0]
 
     @property
@@ -91,11 +91,11 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
 
     @property
     def inter_broker_listener(self) -> str:
-        """The name of the listener on which brokers reach each other."""
+        """The name of the listener to which other brokers connect."""
         return (self.inter_broker_listener_name or self.security_inter_broker_protocol).upper()
 
     def listener_of_nodes(self, name: str) -> Listener:
-        """Return a listener of other nodes with its security protocol; the address is not known."""
+        """Return a listener of other nodes with its security protocol, without an address."""
         return Listener(name, "", 0, self._protocols.get(name, SecurityProtocol.PLAINTEXT))
 
     @property
@@ -136,9 +136,10 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
         `host_name` replaces an empty host; `ports`, by listener name, replace port 0.
         """
         controllers = self._controller_names()
-        found = self.broker_listeners if self.advertised_listeners is None else self._explicit_advertised()
+        has_own_addresses = self.advertised_listeners is not None
+        listeners = self._explicit_advertised() if has_own_addresses else self.broker_listeners
         return tuple(
-            _completed(listener, host_name, ports) for listener in found if listener.name not in controllers
+            _with_address(each, host_name, ports) for each in listeners if each.name not in controllers
         )
 
     def advertised_controllers(self, host_name: str, ports: Mapping[str, int]) -> tuple[Listener, ...]:
@@ -146,7 +147,7 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
         advertised = {listener.name: listener for listener in self._explicit_advertised()}
         own = {listener.name: listener for listener in self.controller_listeners}
         return tuple(
-            _completed(advertised.get(name, own[name]), host_name, ports)
+            _with_address(advertised.get(name, own[name]), host_name, ports)
             for name in (name.upper() for name in self.controller_listener_names)
             if name in own
         )
@@ -203,14 +204,14 @@ class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys
 
     def _is_unknown(self, key: str) -> bool:
         prefixes = (
-            *_PASSED_ON,
+            *_FORWARDED_PREFIXES,
             self.remote_log_storage_manager_impl_prefix,
             self.remote_log_metadata_manager_impl_prefix,
         )
         return key not in BROKER_CONFIGS and not key.startswith(prefixes)
 
 
-def _completed(listener: Listener, host_name: str, ports: Mapping[str, int]) -> Listener:
+def _with_address(listener: Listener, host_name: str, ports: Mapping[str, int]) -> Listener:
     """Return `listener` with the host name and the port of the running node where it has none."""
     host, port = listener.host or host_name, listener.port or ports.get(listener.name, 0)
     return Listener(listener.name, host, port, listener.security_protocol)

@@ -1,1 +1,1 @@
-"""The keys of server.properties, one class per theme; `broker.config.BrokerConfig` inherits them all."""
+"""The keys of server.properties, one class per theme; `tidelog.broker.config.settings` combines them."""
