@@ -1,4 +1,4 @@
-"""The StandardAuthorizer compared with one that reads every entry for every decision."""
+"""The StandardAuthorizer compared with an authorizer that reads every entry for every decision."""
 
 from __future__ import annotations
 
@@ -77,10 +77,10 @@ def test_every_decision_equals_the_reference_authorizer_after_every_change(
     authorizer = StandardAuthorizer(
         SUPER_USERS, allows_without_entry=allows_without_entry, is_loaded=lambda: True
     )
-    known: Mapping[UUID, AccessControlEntryRecord] = {}
+    entries_by_id: Mapping[UUID, AccessControlEntryRecord] = {}
     for entries in changes:
-        known, former = by_id(entries), known
-        authorizer.update(known, {*former, *known})
+        entries_by_id, former_entries_by_id = by_id(entries), entries_by_id
+        authorizer.update(entries_by_id, {*former_entries_by_id, *entries_by_id})
         for principal in (*PRINCIPALS, "User:root"):
             client = Client(principal)
             for operation in (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS):

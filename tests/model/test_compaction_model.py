@@ -1,7 +1,7 @@
-"""Compaction against a naive model: for each key the last committed record, whatever the order of things.
+"""Compaction compared with a naive model: the last committed record of each key, after events in any order.
 
-What readers get is compared after every round: nobody misses a latest record, nobody sees a record that was
-not written, offsets rise, and what a second round over the same part leaves is the same.
+After every event the records that readers get are checked: no latest record is missing, all records were
+appended, and offsets increase.
 """
 
 from __future__ import annotations
@@ -113,14 +113,16 @@ class CompactionModel(RuleBasedStateMachine):
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     @invariant()
-    def readers_see_what_they_must(self) -> None:
+    def readers_get_the_latest_committed_records(self) -> None:
         for committed in (True, False):
             self._check(read_log(self.log, committed=committed), committed)
 
-    def _check(self, found: list[Record], committed: bool) -> None:
-        offsets = [record.offset for record in found]
+    def _check(self, records: list[Record], committed: bool) -> None:
+        offsets = [record.offset for record in records]
         assert offsets == sorted(set(offsets))
-        assert all(self.written[one.offset] == (one.timestamp, one.key, one.value) for one in found)
+        assert all(
+            self.written[record.offset] == (record.timestamp, record.key, record.value) for record in records
+        )
         if committed:
             assert not self.aborted.intersection(offsets)
         end = self.log.last_stable_offset if committed else self.log.high_watermark
@@ -128,7 +130,7 @@ class CompactionModel(RuleBasedStateMachine):
         for offset, (_, key, value) in self.written.items():
             if offset < end and offset not in self.aborted:
                 expected[key] = (offset, value)
-        latest = latest_of(one for one in found if one.offset not in self.aborted)
+        latest = latest_of(record for record in records if record.offset not in self.aborted)
         for key, (offset, value) in expected.items():
             # A tombstone may be removed together with all records of its key.
             assert latest.get(key, (offset, None)) == (offset, value)

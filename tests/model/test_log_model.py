@@ -78,7 +78,7 @@ class LogMachine(RuleBasedStateMachine):
         self.open_transaction_start: int | None = None
 
     def rows(self) -> list[Row]:
-        return [row for held in self.batches for row in held.rows if row[0] >= self.log_start]
+        return [row for model_batch in self.batches for row in model_batch.rows if row[0] >= self.log_start]
 
     # -- changes
 
@@ -149,7 +149,7 @@ class LogMachine(RuleBasedStateMachine):
 
     def cut(self, end: int) -> None:
         """Remove batches that extend beyond `end`."""
-        self.batches = [held for held in self.batches if held.next_offset <= end]
+        self.batches = [model_batch for model_batch in self.batches if model_batch.next_offset <= end]
         self.log_end = min(self.log_end, end)
         if self.batches:
             self.log_end = min(self.log_end, self.batches[-1].next_offset)
@@ -159,10 +159,10 @@ class LogMachine(RuleBasedStateMachine):
         self.follow_producers()
 
     def follow_producers(self) -> None:
-        known = self.log.producers.producers
-        self.sequences = {key: entry.last_sequence + 1 for key, entry in known.items()}
+        producers = self.log.producers.producers
+        self.sequences = {key: entry.last_sequence + 1 for key, entry in producers.items()}
         self.last_sent = None
-        self.open_transaction_start = known[2].transaction_first_offset if 2 in known else None
+        self.open_transaction_start = producers[2].transaction_first_offset if 2 in producers else None
 
     @rule(part=PART)
     def delete_records(self, part: float) -> None:
@@ -214,7 +214,7 @@ class LogMachine(RuleBasedStateMachine):
         self.cut_after_crash(end)
 
     def cut_after_crash(self, end: int) -> None:
-        self.batches = [held for held in self.batches if held.next_offset <= end]
+        self.batches = [model_batch for model_batch in self.batches if model_batch.next_offset <= end]
         self.log_end = end
         self.log.advance_high_watermark(end)
         self.follow_producers()
@@ -225,8 +225,8 @@ class LogMachine(RuleBasedStateMachine):
     def read(self, part: float, max_bytes: int, limit: float, at_least_one: bool) -> None:
         offset = self.log_start + round(part * (self.log_end - self.log_start))
         upper_bound = self.log_start + round(limit * (self.log_end - self.log_start))
-        wanted_bytes = [b.size_bytes for b in self.batches if offset < b.next_offset <= upper_bound]
-        assert self.log.readable_bytes(offset, upper_bound) == sum(wanted_bytes)
+        expected_sizes = [b.size_bytes for b in self.batches if offset < b.next_offset <= upper_bound]
+        assert self.log.readable_bytes(offset, upper_bound) == sum(expected_sizes)
         result = self.log.read(offset, max_bytes, upper_bound=upper_bound, at_least_one=at_least_one)
         readable = [b for b in self.batches if b.next_offset > offset and b.next_offset <= upper_bound]
         if result.records is None:
@@ -237,20 +237,20 @@ class LogMachine(RuleBasedStateMachine):
         assert headers[0].base_offset == readable[0].base_offset
         assert [header.base_offset for header in headers] == [b.base_offset for b in readable[: len(headers)]]
         assert len(data) <= max_bytes or len(headers) == 1
-        found = [
+        rows = [
             (record.offset, record.timestamp, (record.value or b"").decode())
             for position, header in iterate_headers(data)
             if not header.is_control
             for record in read_records(data, position, header)
         ]
-        wanted = [row for held in readable[: len(headers)] for row in held.rows if row[2]]
-        assert found == wanted
+        expected = [row for model_batch in readable[: len(headers)] for row in model_batch.rows if row[2]]
+        assert rows == expected
 
     @rule(timestamp=st.integers(NOW_MS - 60, NOW_MS + 200))
     def look_up_timestamp(self, timestamp: int) -> None:
-        place = run_steps(self.log.timestamps.first_record_from(timestamp))
-        wanted = next((row for row in self.rows() if row[1] >= timestamp), None)
-        assert (place and (place.offset, place.timestamp)) == (wanted and wanted[:2])
+        record = run_steps(self.log.timestamps.first_record_from(timestamp))
+        expected = next((row for row in self.rows() if row[1] >= timestamp), None)
+        assert (record and (record.offset, record.timestamp)) == (expected and expected[:2])
 
     @invariant()
     def offsets_agree(self) -> None:

@@ -37,10 +37,9 @@ def border_of(log: PartitionLog) -> tuple[int, int, int, list[EpochEntry]]:
 
 
 class TieredLogMachine(RuleBasedStateMachine):
-    """A log whose older records are copied, dropped, cut and deleted in any order.
+    """A log whose records are copied, deleted locally, truncated and deleted in any order.
 
-    `records` are epoch and value by offset, as the log's lineage has them; `remote` are those that were
-    copied.
+    `records` has epoch and value by offset in the log's lineage; `remote` has the copied records.
     """
 
     def __init__(self) -> None:
@@ -193,7 +192,7 @@ class TieredLogMachine(RuleBasedStateMachine):
             assert log.highest_offset_in_remote_storage == -1
 
     @invariant()
-    def every_offset_is_here_or_in_remote_storage(self) -> None:
+    def every_offset_is_local_or_in_remote_storage(self) -> None:
         log = self.log
         for offset in range(log.log_start_offset, log.local_log_start_offset):
             epoch, _ = self.records[offset]
@@ -205,16 +204,16 @@ class TieredLogMachine(RuleBasedStateMachine):
                 assert error.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE
             else:
                 raise AssertionError(f"offset {offset} was read below the local start")
-        found = {
+        local_values = {
             record.offset: (record.value or b"").decode()
             for record in all_records(log, log.local_log_start_offset)
             if record.offset >= log.local_log_start_offset
         }
-        local = range(log.local_log_start_offset, log.log_end_offset)
-        assert found == {offset: self.records[offset][1] for offset in local}
+        local_offsets = range(log.local_log_start_offset, log.log_end_offset)
+        assert local_values == {offset: self.records[offset][1] for offset in local_offsets}
 
     @invariant()
-    def what_is_said_to_be_remote_is(self) -> None:
+    def offsets_reported_as_remote_are_in_remote_storage(self) -> None:
         log = self.log
         for offset in range(log.log_start_offset, log.highest_offset_in_remote_storage + 1):
             assert self.remote.get(offset) == self.records[offset], offset

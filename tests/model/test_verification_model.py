@@ -1,8 +1,8 @@
-"""Every order of markers, verifications, responses and appends of two transactions in a row (KIP-890).
+"""Every order of markers, verifications, responses and appends of two consecutive transactions (KIP-890).
 
-Safety: no transaction hangs, and its own marker ends each record as the client knows it. Liveness: a legal
-client never gets an error that it cannot retry. `TIDELOG_FAULTS_AT_ONCE=4` explores all faults together,
-which takes minutes.
+Safety: no transaction hangs, and each record is ended by the marker of its own transaction, with the result
+that the client received. Liveness: a correct client never gets an error that it cannot retry.
+`TIDELOG_FAULTS_AT_ONCE=4` explores all faults together, which takes minutes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAULTS = [faults for count in range(FAULTS_AT_ONCE_MAX + 1) for faults in combin
 
 
 def scenario(versions: tuple[int, int], faults: tuple[Fault, ...], **options: object) -> Scenario:
-    """Repeated markers of version 0 end what they find."""
+    """Return a scenario; a repeated marker of version 0 may end a later transaction."""
     is_certain = versions[0] >= 2 or Fault.A_MARKER_IS_SENT_AGAIN not in faults
     return Scenario(versions, faults, ends_are_certain=is_certain, **options)  # type: ignore[arg-type]
 
@@ -38,10 +38,10 @@ def test_in_every_order_no_transaction_hangs_and_a_valid_client_continues(
 @pytest.mark.parametrize("versions", VERSIONS, ids=str)
 @pytest.mark.parametrize("fault", list(Fault), ids=lambda fault: fault.name)
 def test_in_every_order_no_offset_commit_hangs(versions: tuple[int, int], fault: Fault) -> None:
-    explored = scenario(versions, (fault,), origin=AppendOrigin.COORDINATOR)
-    # Without sequences nothing tells a late commit of version 0 from one of the next transaction.
-    is_certain = explored.ends_are_certain and versions != (0, 0)
-    explore(explored._replace(ends_are_certain=is_certain))
+    commit_scenario = scenario(versions, (fault,), origin=AppendOrigin.COORDINATOR)
+    # Without sequences a late commit of version 0 cannot be distinguished from one of the next transaction.
+    is_certain = commit_scenario.ends_are_certain and versions != (0, 0)
+    explore(commit_scenario._replace(ends_are_certain=is_certain))
 
 
 def test_a_late_duplicate_with_a_repeated_marker_leaves_no_hanging_transaction() -> None:

@@ -42,7 +42,7 @@ def epoch_line(text: str) -> tuple[str, int, int, str]:
     return letter, int(epoch), int(current or NO_EPOCH), expected
 
 
-def consumed(
+def consumer_result(
     replicas: Replicas, topic_id: UUID, partition: TopicPartition, offset: int, last: int, current: int
 ) -> str:
     """Return the record's value, an error's name, `epoch:offset` of a divergence, or `nothing`."""
@@ -71,7 +71,7 @@ def consumed(
     return "nothing"
 
 
-def end_of_epoch(replicas: Replicas, partition: TopicPartition, epoch: int, current: int) -> str:
+def epoch_end_result(replicas: Replicas, partition: TopicPartition, epoch: int, current: int) -> str:
     """Return the OffsetForLeaderEpoch response as `epoch:offset`, or an error's name."""
     requested = OffsetForLeaderPartition(
         partition=partition.partition, current_leader_epoch=current, leader_epoch=epoch

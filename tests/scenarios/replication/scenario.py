@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
-from tests.scenarios.replication.readers import consumed, consumer_line, end_of_epoch, epoch_line
+from tests.scenarios.replication.readers import consumer_line, consumer_result, epoch_end_result, epoch_line
 from tests.sim.replication.safeguards import NONE_DISABLED, SafeguardSet, without
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
@@ -58,7 +58,7 @@ from tests.support.replicas.replica_manager import Replicas
 from tests.support.replicas.replica_pair import LeaderConnection
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.replication.follower_log import apply_action
-from tidelog.cluster.image import NO_LEADER
+from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.cluster.replication.follower_aux import RemoteTier
 from tidelog.cluster.replication.follower_fetcher import FollowerFetcher, FollowerSettings
 from tidelog.cluster.replication.follower_state import (
@@ -93,7 +93,7 @@ _ROUNDS_MAX = 40
 
 
 class ScenarioBroker:
-    """One broker of a scenario, up or down."""
+    """One broker of a scenario, running or stopped."""
 
     def __init__(self, letter: str, scenario: Scenario) -> None:
         self.letter = letter
@@ -112,15 +112,15 @@ class ScenarioBroker:
         self._scenario = scenario
 
     @property
-    def up(self) -> Replicas:
-        """Return its parts; raise AssertionError while it is down."""
+    def running_replicas(self) -> Replicas:
+        """Return the replicas of the running broker; raise AssertionError if it is stopped."""
         assert self.replicas is not None, f"{self.letter} is down"
         return self.replicas
 
     @property
     def partition(self) -> Partition:
-        """Return its replica."""
-        return self.up.manager.partition(T0)
+        """Return the broker's replica of the partition."""
+        return self.running_replicas.manager.partition(T0)
 
     def boot(self) -> None:
         """Start with the content of the disk."""
@@ -141,9 +141,9 @@ class ScenarioBroker:
         self.applied_steps = min(self.applied_steps + steps, len(history))
         if not records:
             return
-        epoch_before = self._followed_epoch()
-        self.up.replay(*records)
-        if T0 not in self.up.manager.partitions:
+        epoch_before = self._fetched_epoch()
+        self.running_replicas.replay(*records)
+        if T0 not in self.running_replicas.manager.partitions:
             self.core = None
             return
         partition = self.partition
@@ -165,9 +165,9 @@ class ScenarioBroker:
             self.request = self.response = None
             self.perform(self.core.add(T0, TOPIC_ID, partition.leader_epoch, partition.log))
 
-    def _followed_epoch(self) -> int:
-        known = None if self.core is None else self.core.partitions.get(T0)
-        return -1 if known is None else known.leader_epoch
+    def _fetched_epoch(self) -> int:
+        partition = None if self.core is None else self.core.partitions.get(T0)
+        return -1 if partition is None else partition.leader_epoch
 
     def perform(self, actions: list[Action]) -> None:
         """Perform the actions of the state machine."""
@@ -190,7 +190,7 @@ class ScenarioBroker:
 
 
 class Scenario:
-    """One text, run line by line; the patterns of `commands` are tried in order."""
+    """One scenario; its lines are run in order, each by the first matching pattern of `commands`."""
 
     broker_type: ClassVar[type[ScenarioBroker]] = ScenarioBroker
     topic_configs: ClassVar[dict[str, str]] = {}
@@ -202,8 +202,8 @@ class Scenario:
         self.fetch_version = 18
         self.history: list[list[MetadataRecord]] = []
         self.brokers: dict[str, ScenarioBroker] = {}
-        self.acked: list[str] = []
-        self.waiting: list[tuple[ScenarioBroker, int, str]] = []
+        self.acknowledged: list[str] = []
+        self.pending_produces: list[tuple[ScenarioBroker, int, str]] = []
         self.now_ms = NOW_MS
 
     @classmethod
@@ -309,9 +309,9 @@ class Scenario:
     def grant(self, letter: str) -> None:
         """Accept the proposed ISR as the controller."""
         broker = self.brokers[letter]
-        partition, proposal = broker.up.proposals.history[-1]
+        partition, proposal = broker.running_replicas.proposals.history[-1]
         isr = tuple(member.broker_id for member in proposal.members)
-        reason = self._why_refused(proposal)
+        reason = self._refusal_reason(proposal)
         assert reason is None, reason
         response = CommittedIsr(
             leader=broker.id,
@@ -322,13 +322,20 @@ class Scenario:
         partition.on_isr_response(proposal, response)
         self._publish(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, isr=isr))
 
-    def _why_refused(self, proposal: IsrProposal) -> str | None:
+    def _newest_image(self) -> MetadataImage:
+        """Return the image of a broker that has applied all metadata."""
+        return next(
+            broker.replicas.image
+            for broker in self.brokers.values()
+            if broker.replicas is not None and broker.applied_steps == len(self.history)
+        )
+
+    def _refusal_reason(self, proposal: IsrProposal) -> str | None:
         """Return the controller's reason to refuse a proposal, or None."""
-        known = next(b for b in self.brokers.values() if b.replicas and b.applied_steps == len(self.history))
-        image = known.up.image
-        placed = image.topics_by_name[TOPIC].partitions[0]
-        if proposal.partition_epoch != placed.partition_epoch:
-            return f"partition epoch {proposal.partition_epoch}, expected {placed.partition_epoch}"
+        image = self._newest_image()
+        partition_image = image.topics_by_name[TOPIC].partitions[0]
+        if proposal.partition_epoch != partition_image.partition_epoch:
+            return f"partition epoch {proposal.partition_epoch}, expected {partition_image.partition_epoch}"
         for member, epoch in proposal.members:
             broker = image.brokers[member]
             if not broker.is_active:
@@ -339,7 +346,7 @@ class Scenario:
 
     def refuse(self, letter: str, code: str) -> None:
         """Refuse the proposed ISR as the controller."""
-        partition, proposal = self.brokers[letter].up.proposals.history[-1]
+        partition, proposal = self.brokers[letter].running_replicas.proposals.history[-1]
         partition.on_isr_response(proposal, ErrorCode[code])
 
     # -- brokers
@@ -347,11 +354,11 @@ class Scenario:
     def flush(self, letter: str) -> None:
         """Make the log durable."""
         self.brokers[letter].partition.log.flush(NOW_MS)
-        write_checkpoint(self.brokers[letter].up.logs, CheckpointKind.RECOVERY_POINT)
+        write_checkpoint(self.brokers[letter].running_replicas.logs, CheckpointKind.RECOVERY_POINT)
 
     def checkpoint(self, letter: str) -> None:
         """Write the high watermark checkpoint."""
-        write_checkpoint(self.brokers[letter].up.logs, CheckpointKind.HIGH_WATERMARK)
+        write_checkpoint(self.brokers[letter].running_replicas.logs, CheckpointKind.HIGH_WATERMARK)
 
     def kill(self, letter: str) -> None:
         """Kill the process; the disk keeps all data."""
@@ -371,7 +378,7 @@ class Scenario:
         broker.fs = broker.fs.crash(survival)
         broker.lost_request = broker.request
         broker.replicas = broker.core = None
-        self.waiting = [each for each in self.waiting if each[0] is not broker]
+        self.pending_produces = [each for each in self.pending_produces if each[0] is not broker]
 
     def damage(self, letter: str) -> None:
         """Flip a bit of the log."""
@@ -396,31 +403,31 @@ class Scenario:
 
     def write(self, letter: str, values: str) -> None:
         """Append with acks=1."""
-        for value in _spelled_out(values.split()):
+        for value in _expand(values.split()):
             self.brokers[letter].partition.append(batch([value]), 1, NOW_MS)
 
     def produce(self, letter: str, values: str) -> None:
         """Append with acks=all."""
         broker = self.brokers[letter]
-        for value in _spelled_out(values.split()):
+        for value in _expand(values.split()):
             info = broker.partition.append(batch([value]), -1, NOW_MS)
-            self.waiting.append((broker, info.last_offset + 1, value))
+            self.pending_produces.append((broker, info.last_offset + 1, value))
 
     def produce_batch(self, letter: str, values: str) -> None:
         """Append with acks=all, in one batch."""
-        broker, spelled_out = self.brokers[letter], _spelled_out(values.split())
-        info = broker.partition.append(batch(spelled_out), -1, NOW_MS)
-        self.waiting += [(broker, info.last_offset + 1, value) for value in spelled_out]
+        broker, expanded = self.brokers[letter], _expand(values.split())
+        info = broker.partition.append(batch(expanded), -1, NOW_MS)
+        self.pending_produces += [(broker, info.last_offset + 1, value) for value in expanded]
 
     def _collect_acknowledgements(self) -> None:
-        still = []
-        for broker, required, value in self.waiting:
+        still_pending = []
+        for broker, required, value in self.pending_produces:
             code = broker.partition.commit_outcome(required)
             if code is ErrorCode.NONE:
-                self.acked.append(value)
+                self.acknowledged.append(value)
             elif code is None:
-                still.append((broker, required, value))
-        self.waiting = still
+                still_pending.append((broker, required, value))
+        self.pending_produces = still_pending
 
     def fetch(self, letter: str) -> None:
         """Create a request, handle it and deliver the response."""
@@ -489,9 +496,9 @@ class Scenario:
 
     def _state(self, broker: ScenarioBroker) -> object:
         log = broker.partition.log
-        followed = None if broker.core is None else broker.core.partitions.get(T0)
-        doing = None if followed is None else followed.state
-        return entries_of(log), log.high_watermark, log.log_start_offset, len(self.history), doing
+        follower_partition = None if broker.core is None else broker.core.partitions.get(T0)
+        state = None if follower_partition is None else follower_partition.state
+        return entries_of(log), log.high_watermark, log.log_start_offset, len(self.history), state
 
     # -- checks
 
@@ -499,15 +506,17 @@ class Scenario:
         """Check one line that begins with `>`."""
         kind = words[0]
         if kind == "acked":
-            assert self.acked == _spelled_out(words[1:]), f"acknowledged records: {self.acked}"
+            assert self.acknowledged == _expand(words[1:]), f"acknowledged records: {self.acknowledged}"
         elif kind == "error":
             result = self.brokers[words[1]].error
             assert result is not None and result.name == words[2], f"error of {words[1]}: {result!r}"
         elif kind == "unavailable":
-            assert T0 not in self.brokers[words[1]].up.manager.partitions, "the partition is available"
+            assert T0 not in self.brokers[words[1]].running_replicas.manager.partitions, (
+                "the partition is available"
+            )
         elif kind == "refused":
-            made = self.brokers[words[1]].up.proposals.history
-            assert made and self._why_refused(made[-1][1]) is not None, (
+            proposals = self.brokers[words[1]].running_replicas.proposals.history
+            assert proposals and self._refusal_reason(proposals[-1][1]) is not None, (
                 "the controller would accept the proposal"
             )
         elif kind == "produce":
@@ -517,10 +526,7 @@ class Scenario:
         elif kind in ("consumer", "epoch"):
             self._check_reader(kind, " ".join(words[1:]))
         elif kind == "isr":
-            broker = next(
-                b for b in self.brokers.values() if b.replicas and b.applied_steps == len(self.history)
-            )
-            isr = broker.up.image.topics_by_name[TOPIC].partitions[0].isr
+            isr = self._newest_image().topics_by_name[TOPIC].partitions[0].isr
             assert isr == self._ids(" ".join(words[1:])), f"ISR: {isr}"
         elif kind == "epochs":
             entries = self.brokers[words[1]].partition.log.leader_epochs.entries
@@ -532,10 +538,12 @@ class Scenario:
     def _check_reader(self, kind: str, text: str) -> None:
         if kind == "consumer":
             letter, offset, last, current, expected = consumer_line(text)
-            result = consumed(self.brokers[letter].up, TOPIC_ID, T0, offset, last, current)
+            result = consumer_result(
+                self.brokers[letter].running_replicas, TOPIC_ID, T0, offset, last, current
+            )
         else:
             letter, epoch, current, expected = epoch_line(text)
-            result = end_of_epoch(self.brokers[letter].up, T0, epoch, current)
+            result = epoch_end_result(self.brokers[letter].running_replicas, T0, epoch, current)
         assert result == expected, f"result: {result}"
 
     def _check_proposal(self, letter: str, isr: list[str]) -> None:
@@ -553,18 +561,18 @@ class Scenario:
             raise AssertionError("the record was accepted")
 
     def _check_log(self, log: PartitionLog, words: list[str]) -> None:
-        found = entries_of(log)
+        entries = entries_of(log)
         for name, value in (("hw", log.high_watermark), ("start", log.log_start_offset)):
             if name in words:
                 at = words.index(name)
-                assert int(words[at + 1]) == value, f"{name}: {value}, log: {found}"
+                assert int(words[at + 1]) == value, f"{name}: {value}, log: {entries}"
                 del words[at : at + 2]
-        assert found == _spelled_out(words), f"log: {found}, high watermark: {log.high_watermark}"
+        assert entries == _expand(words), f"log: {entries}, high watermark: {log.high_watermark}"
 
 
 def entries_of(log: PartitionLog) -> list[str]:
     """Return all local records as value@epoch."""
-    found: list[str] = []
+    entries: list[str] = []
     offset = log.local_log_start_offset
     while offset < log.log_end_offset:
         records = log.read(offset, 1 << 20, at_least_one=True).records
@@ -575,22 +583,22 @@ def entries_of(log: PartitionLog) -> list[str]:
                 values = [(record.value or b"").decode() for record in read_records(data, position, header)]
             except DecodeError:
                 values = ["damaged"]
-            found += [f"{value}@{header.partition_leader_epoch}" for value in values]
+            entries += [f"{value}@{header.partition_leader_epoch}" for value in values]
             offset = header.next_offset
-    return found
+    return entries
 
 
-def _spelled_out(words: list[str]) -> list[str]:
+def _expand(words: list[str]) -> list[str]:
     """Return `m3..m5@1` as m3@1 m4@1 m5@1."""
-    found = []
+    expanded = []
     for word in words:
         match = re.fullmatch(r"([a-z]+)(\d+)\.\.\1(\d+)(@\d+)?", word)
         if match is None:
-            found.append(word)
+            expanded.append(word)
         else:
             name, first, last, epoch = match.groups(default="")
-            found += [f"{name}{number}{epoch}" for number in range(int(first), int(last) + 1)]
-    return found
+            expanded += [f"{name}{number}{epoch}" for number in range(int(first), int(last) + 1)]
+    return expanded
 
 
 def _registration(broker: ScenarioBroker) -> RegisterBrokerRecord:

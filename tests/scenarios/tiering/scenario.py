@@ -1,4 +1,4 @@
-"""Runs scenarios of tiered storage: texts as in `tests/scenarios/replication`, of a tiered topic.
+"""Runs scenarios of tiered storage: text files as in `tests/scenarios/replication`, about a tiered topic.
 
 All parts but the object store are real: the logs, the leader's copy task, the metadata cache, the follower's
 state machine, local retention, the handlers, the reader of the tier. Additional lines:
@@ -172,7 +172,7 @@ class TieredBroker(ScenarioBroker):
             settings=remote_settings(),
             storage=storage,
             metadata=self.metadata,
-            clock=self.up.clock,
+            clock=self.running_replicas.clock,
             randomness=random.Random(self.epoch),
             run_copy=inline,
             run_deletion=inline,
@@ -205,7 +205,7 @@ class TieredBroker(ScenarioBroker):
 
 
 class TieredScenario(Scenario):
-    """One text about a tiered topic."""
+    """One scenario of a tiered topic."""
 
     broker_type = TieredBroker
     topic_configs: ClassVar[dict[str, str]] = {"remote.storage.enable": "true"}
@@ -282,33 +282,35 @@ class TieredScenario(Scenario):
     def _check(self, words: list[str]) -> None:
         kind = words[0]
         if kind == "tier":
-            found = [_described(each) for each in self._segments(words[1])]
-            assert " | ".join(found) == " ".join(words[2:]), f"segments in the tier: {' | '.join(found)}"
+            segments = [_describe(each) for each in self._segments(words[1])]
+            assert " | ".join(segments) == " ".join(words[2:]), (
+                f"segments in the tier: {' | '.join(segments)}"
+            )
         elif kind == "stored":
             self._check_stored(words[1], words[2:])
         elif kind == "producers":
-            known = self.brokers[words[1]].partition.log.producers.producers
-            reported = [f"{producer}:{known[producer].last_offset}" for producer in sorted(known)]
-            assert reported == words[2:], f"producers: {reported}"
+            producers = self.brokers[words[1]].partition.log.producers.producers
+            last_offsets = [f"{producer}:{producers[producer].last_offset}" for producer in sorted(producers)]
+            assert last_offsets == words[2:], f"producers: {last_offsets}"
         elif kind == "local":
             start = self.brokers[words[1]].partition.log.local_log_start_offset
             assert start == int(words[2]), f"local log start: {start}"
         elif kind == "read":
             epoch = int(words[4]) if words[3] == "epoch" else -1
-            found_value = self._read(words[1], int(words[2]), epoch)
-            assert found_value == words[-1], f"result: {found_value}"
+            value = self._read(words[1], int(words[2]), epoch)
+            assert value == words[-1], f"result: {value}"
         elif kind == "asks" and words[2] != "for":
-            query = next_query(self._followed(words[1]))
+            query = next_query(self._follower_partition(words[1]))
             expected = EpochEndQuery(int(words[4])) if words[2] == "end" else OffsetQuery(int(words[2]))
             assert query == expected, f"next request: {query}"
         elif words[1:] in (["builds"], ["fetches"]):
-            state = self._followed(kind).state
+            state = self._follower_partition(kind).state
             building = ReplicaState.BUILDING_REMOTE_LOG_AUX
             assert state is (building if words[1] == "builds" else ReplicaState.FETCHING), state
         else:
             super()._check(words)
 
-    def _followed(self, letter: str) -> Any:
+    def _follower_partition(self, letter: str) -> Any:
         core = self.brokers[letter].core
         assert core is not None, f"{letter} is not a follower"
         return core.partitions[T0]
@@ -324,8 +326,8 @@ class TieredScenario(Scenario):
             for (metadata, kind), data in self.objects.files.items()
             if kind is IndexType.LEADER_EPOCH and f"{metadata.start_offset}-{metadata.end_offset}" == offsets
         ]
-        found = [f"{epoch}:{start}" for epoch, start in stored[-1]]
-        assert found == epochs, f"leader epochs: {found}"
+        epoch_starts = [f"{epoch}:{start}" for epoch, start in stored[-1]]
+        assert epoch_starts == epochs, f"leader epochs: {epoch_starts}"
 
     def _read(self, letter: str, offset: Offset, epoch: LeaderEpoch) -> str:
         """Return the value that a consumer gets at `offset` after a record of `epoch`."""
@@ -340,7 +342,7 @@ class TieredScenario(Scenario):
             session_epoch=-1,
             topics=(FetchTopic(topic=TOPIC, topic_id=TOPIC_ID, partitions=(requested,)),),
         )
-        response = LeaderConnection(broker.up).handle(request)
+        response = LeaderConnection(broker.running_replicas).handle(request)
         assert isinstance(response, FetchResponse)
         data = response.responses[0].partitions[0]
         if data.diverging_epoch.end_offset >= 0:
@@ -351,16 +353,16 @@ class TieredScenario(Scenario):
         else:
             remote = RemoteReadRequest(PARTITION, offset, 1, True, log.high_watermark, False, log)
             records = bytes(run_to_end(broker.reader.read(remote)).records)
-        found = [
+        values = [
             (record.value or b"").decode()
             for position, header in iterate_headers(records)
             for record in read_records(records, position, header)
             if header.base_offset <= offset < header.next_offset
         ]
-        return " ".join(found)
+        return " ".join(values)
 
 
-def _described(segment: RemoteLogSegmentMetadata) -> str:
+def _describe(segment: RemoteLogSegmentMetadata) -> str:
     epochs = " ".join(f"{epoch}:{start}" for epoch, start in segment.segment_leader_epochs)
     return f"{segment.start_offset}-{segment.end_offset} {epochs}"
 
