@@ -60,13 +60,6 @@ UNCHECKED_NAMES = (
     "tests/kafka/",
     "tests/packaging/",
     "tests/spark/",
-    "tests/unit/base/",
-    "tests/unit/benchmarks/",
-    "tests/unit/cluster/",
-    "tests/unit/harness/",
-    "tests/unit/protocol/",
-    "tests/unit/security/",
-    "tests/unit/spark_connector/",
 )
 """Folders whose names of objects are not reviewed yet."""
 

@@ -20,33 +20,34 @@ def test_recency_order_matches_a_reference_list(
     steps: list[tuple[str, int, int, int]], capacity: int, retention_ms: int
 ) -> None:
     cache: BoundedLru[int, str] = BoundedLru(capacity, retention_ms)
-    naive: list[tuple[int, int, int]] = []  # key, weight, used
+    expected_entries: list[tuple[int, int, int]] = []  # key, weight, used
     now_ms = 0
     for action, key, weight, passed_ms in steps:
         now_ms += passed_ms
-        live = [entry for entry in naive if now_ms - entry[2] <= retention_ms]
-        found = next((entry for entry in live if entry[0] == key), None)
-        rest = [entry for entry in naive if entry[0] != key]
+        live_entries = [entry for entry in expected_entries if now_ms - entry[2] <= retention_ms]
+        current = next((entry for entry in live_entries if entry[0] == key), None)
+        other_entries = [entry for entry in expected_entries if entry[0] != key]
         if action == "get":
-            assert cache.get(key, now_ms) == (None if found is None else f"{key}/{found[1]}")
-            if found is not None:
-                naive = [*rest, (key, found[1], now_ms)]
+            assert cache.get(key, now_ms) == (None if current is None else f"{key}/{current[1]}")
+            if current is not None:
+                expected_entries = [*other_entries, (key, current[1], now_ms)]
         elif action == "remove":
             cache.remove(key)
-            naive = rest
+            expected_entries = other_entries
         elif weight > capacity:
             assert (key, f"{key}/{weight}") in cache.put(key, f"{key}/{weight}", weight, now_ms)
-            naive = rest
+            expected_entries = other_entries
         else:
             cache.put(key, f"{key}/{weight}", weight, now_ms)
-            naive = rest
-            while naive and (
-                now_ms - naive[0][2] > retention_ms or sum(entry[1] for entry in naive) > capacity - weight
+            expected_entries = other_entries
+            while expected_entries and (
+                now_ms - expected_entries[0][2] > retention_ms
+                or sum(entry[1] for entry in expected_entries) > capacity - weight
             ):
-                naive.pop(0)
-            naive.append((key, weight, now_ms))
-        assert list(cache) == [entry[0] for entry in naive]
-        assert cache.weight == sum(entry[1] for entry in naive) <= capacity
+                expected_entries.pop(0)
+            expected_entries.append((key, weight, now_ms))
+        assert list(cache) == [entry[0] for entry in expected_entries]
+        assert cache.weight == sum(entry[1] for entry in expected_entries) <= capacity
 
 
 def test_deleted_items_are_reported() -> None:

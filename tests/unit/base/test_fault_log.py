@@ -18,9 +18,9 @@ def faults(caplog: pytest.LogCaptureFixture) -> FaultLog:
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
+    log_lines = [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
     caplog.clear()
-    return found
+    return log_lines
 
 
 def test_a_repeated_fault_is_logged_once_and_its_end_with_the_count(

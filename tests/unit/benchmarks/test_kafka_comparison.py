@@ -96,9 +96,9 @@ def report(path: Path, *rows: Row) -> Report:
 
 
 def test_the_steady_state_of_producer_performance_is_read() -> None:
-    found = perf_tools.parse_produced(PRODUCED)
-    assert (found.records_per_s, found.average_ms) == (9689.922481, 52.01)
-    assert (found.p50_ms, found.p99_ms, found.p999_ms) == (22, 243, 336)
+    result = perf_tools.parse_produced(PRODUCED)
+    assert (result.records_per_s, result.average_ms) == (9689.922481, 52.01)
+    assert (result.p50_ms, result.p99_ms, result.p999_ms) == (22, 243, 336)
 
 
 def test_the_summary_without_warm_up_is_read() -> None:
@@ -107,9 +107,9 @@ def test_the_summary_without_warm_up_is_read() -> None:
 
 
 def test_the_fetch_rate_excludes_the_rebalance_time() -> None:
-    found = perf_tools.parse_consumed(CONSUMED)
-    assert (found.records, found.records_per_s) == (50_000, 97276.2646)
-    assert found.bytes_per_s == pytest.approx(9.2770 * 1024 * 1024)
+    result = perf_tools.parse_consumed(CONSUMED)
+    assert (result.records, result.records_per_s) == (50_000, 97276.2646)
+    assert result.bytes_per_s == pytest.approx(9.2770 * 1024 * 1024)
 
 
 def test_the_average_of_end_to_end_latency_is_read() -> None:
@@ -244,10 +244,10 @@ def test_case_names_are_unique_and_each_case_has_metrics(effort) -> None:  # typ
 
 
 def test_a_new_report_describes_its_machine() -> None:
-    made = Report.new(QUICK, datetime(2026, 11, 22, 21, 0, tzinfo=UTC))
-    assert made.path.name == "kafka-20261122T210000.json"
-    assert made.machine["effort"]["rounds"] == QUICK.rounds
-    assert made.machine["cores"] and made.machine["python"]
+    report = Report.new(QUICK, datetime(2026, 11, 22, 21, 0, tzinfo=UTC))
+    assert report.path.name == "kafka-20261122T210000.json"
+    assert report.machine["effort"]["rounds"] == QUICK.rounds
+    assert report.machine["cores"] and report.machine["python"]
 
 
 def test_process_cpu_includes_threads_and_ended_children() -> None:

@@ -176,10 +176,10 @@ def test_a_deleted_topic_loses_its_configs() -> None:
     image = replayed(records)
     delta = MetadataDelta(image)
     delta.replay(RemoveTopicRecord(topic_id=ORDERS))
-    gone = delta.image(9, 1)
-    assert not gone.topics_by_name
-    assert not gone.topics_by_id
-    assert not gone.configs
+    image_after_removal = delta.image(9, 1)
+    assert not image_after_removal.topics_by_name
+    assert not image_after_removal.topics_by_id
+    assert not image_after_removal.configs
     assert [topic.name for topic in delta.deleted_topics] == ["orders"]
     assert delta.changed_topics == ()
     assert delta.changed_configs == ((ResourceType.TOPIC, "orders"),)

@@ -20,20 +20,20 @@ def layers(
 
 
 def test_a_topic_config_has_the_highest_priority() -> None:
-    found = layers({"log.retention.ms": "2"}, {"log.retention.ms": "3"}, {"log.retention.ms": "4"})
-    assert effective_topic_entry(RETENTION, {"retention.ms": " 1 "}, found) == (
+    broker_layers = layers({"log.retention.ms": "2"}, {"log.retention.ms": "3"}, {"log.retention.ms": "4"})
+    assert effective_topic_entry(RETENTION, {"retention.ms": " 1 "}, broker_layers) == (
         "retention.ms",
         "1",
         ConfigSource.TOPIC,
     )
-    assert effective_topic_entry(RETENTION, {}, found)[1:] == ("2", ConfigSource.DYNAMIC_BROKER)
+    assert effective_topic_entry(RETENTION, {}, broker_layers)[1:] == ("2", ConfigSource.DYNAMIC_BROKER)
 
 
 def test_lower_levels_apply_in_order() -> None:
-    found = layers(cluster={"log.retention.ms": "3"}, static={"log.retention.ms": "4"})
-    assert effective_topic_entry(RETENTION, {}, found)[1:] == ("3", ConfigSource.DYNAMIC_CLUSTER)
-    found = layers(static={"log.retention.ms": "4", "log.retention.hours": "1"})
-    assert effective_topic_entry(RETENTION, {}, found)[1:] == ("4", ConfigSource.STATIC_BROKER)
+    broker_layers = layers(cluster={"log.retention.ms": "3"}, static={"log.retention.ms": "4"})
+    assert effective_topic_entry(RETENTION, {}, broker_layers)[1:] == ("3", ConfigSource.DYNAMIC_CLUSTER)
+    broker_layers = layers(static={"log.retention.ms": "4", "log.retention.hours": "1"})
+    assert effective_topic_entry(RETENTION, {}, broker_layers)[1:] == ("4", ConfigSource.STATIC_BROKER)
 
 
 def test_minutes_and_hours_are_converted_to_milliseconds() -> None:
@@ -53,15 +53,15 @@ def test_the_default_applies_without_any_value() -> None:
 
 
 def test_synonyms_are_ordered_by_priority() -> None:
-    found = layers({"log.segment.bytes": "1"}, {"log.segment.bytes": "2"}, {"log.segment.bytes": "3"})
-    assert [entry.source for entry in found.entries(["log.segment.bytes"])] == [2, 3, 4, 5]
+    broker_layers = layers({"log.segment.bytes": "1"}, {"log.segment.bytes": "2"}, {"log.segment.bytes": "3"})
+    assert [entry.source for entry in broker_layers.entries(["log.segment.bytes"])] == [2, 3, 4, 5]
 
 
 def test_weaker_synonyms_are_reported_only_next_to_the_first_key() -> None:
     names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
     assert layers().entries_from("log.retention.ms", names) == []
-    found = layers(cluster={"log.retention.ms": "5"})
-    assert [entry.name for entry in found.entries_from("log.retention.ms", names)] == [
+    broker_layers = layers(cluster={"log.retention.ms": "5"})
+    assert [entry.name for entry in broker_layers.entries_from("log.retention.ms", names)] == [
         "log.retention.ms",
         "log.retention.hours",
     ]

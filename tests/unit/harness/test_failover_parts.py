@@ -43,8 +43,8 @@ def test_each_kind_of_fault_affects_controller_and_leader_before_it_repeats() ->
 def test_a_layout_is_read_as_written(tmp_path: Path) -> None:
     layout = new_layout(tmp_path / "cluster", 3, settings={"num.partitions": "4"})
     layout.write()
-    found = read_layout(tmp_path / "cluster")
-    assert found == layout
-    first = found.properties(found.node(1))
+    loaded_layout = read_layout(tmp_path / "cluster")
+    assert loaded_layout == layout
+    first = loaded_layout.properties(loaded_layout.node(1))
     assert first["num.partitions"] == "4" and first["min.insync.replicas"] == "2"
-    assert len({(node.port, node.controller_port) for node in found.nodes}) == 3
+    assert len({(node.port, node.controller_port) for node in loaded_layout.nodes}) == 3

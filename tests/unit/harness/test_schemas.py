@@ -89,8 +89,8 @@ def test_each_kind_of_difference_is_reported_once_with_its_versions(
     change(definition)
     path = tmp_path / "changed.json"
     path.write_text(json.dumps(definition))
-    found = compare(Definition.read(path), OURS)
-    assert len([text for text in found if line in text]) == 1, found
+    differences = compare(Definition.read(path), OURS)
+    assert len([text for text in differences if line in text]) == 1, differences
 
 
 def test_a_file_without_a_definition_is_reported(tmp_path: Path) -> None:

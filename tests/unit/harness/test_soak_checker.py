@@ -16,12 +16,12 @@ Damage = Callable[[list[Event]], None]
 
 
 def index_of(events: list[Event], process: str, f: str, type: str, number: int = 0) -> int:
-    found = [
+    indexes = [
         index
         for index, event in enumerate(events)
         if (event.process, event.f, event.type) == (process, f, type)
     ]
-    return found[number]
+    return indexes[number]
 
 
 def change(process: str, f: str, type: str, value: object, number: int = 0) -> Damage:

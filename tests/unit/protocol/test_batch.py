@@ -136,8 +136,8 @@ def test_random_bytes_are_a_header_or_a_decode_error(data: bytes, position: int)
 def test_batches_are_split_and_a_truncated_one_is_refused() -> None:
     first, second = a_batch(), a_batch(5, 103)
     both = bytes(first + second)
-    found = list(iterate_headers(memoryview(both)))
-    assert [(position, header.base_offset) for position, header in found] == [(0, 100), (len(first), 103)]
+    headers = list(iterate_headers(memoryview(both)))
+    assert [(position, header.base_offset) for position, header in headers] == [(0, 100), (len(first), 103)]
     assert list(iterate_headers(b"")) == []
     for length in range(1, len(both)):
         if length != len(first):
@@ -224,4 +224,4 @@ def test_checksums_of_kafkas_batches_are_valid(name: str, data: bytes) -> None:
     header = read_header(data)
     assert header.size_bytes == len(data), name
     assert crc_is_valid(data, 0, header)
-    assert [found for _, found in iterate_headers(data)] == [header]
+    assert [each for _, each in iterate_headers(data)] == [header]

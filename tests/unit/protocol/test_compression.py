@@ -331,6 +331,6 @@ def shared_memory_bytes() -> int:
     status = Path("/proc/self/status")
     if not status.exists():
         pytest.skip("no /proc on this machine: the resident memory is unknown")
-    found = re.search(r"RssShmem:\s+(\d+) kB", status.read_text())
-    assert found is not None
-    return int(found[1]) * 1024
+    match = re.search(r"RssShmem:\s+(\d+) kB", status.read_text())
+    assert match is not None
+    return int(match[1]) * 1024

@@ -66,8 +66,8 @@ def neighbours_apart(response: Any, version: int) -> bool:
 
 def read(body: memoryview, version: int) -> ProduceRequestView:
     """Read the request with any number of steps."""
-    found = read_produce_request(body, version)
-    return run_steps(found) if isinstance(found, Generator) else found
+    result = read_produce_request(body, version)
+    return run_steps(result) if isinstance(result, Generator) else result
 
 
 def encode_by_hand(response: ProduceResponse, version: int) -> bytes:
@@ -247,9 +247,9 @@ def test_requests_for_many_partitions_are_read_and_answered_in_steps(
         )
     )
     body = memoryview(encode(request, version))
-    found = read_produce_request(body, version)
-    assert isinstance(found, Generator)
-    assert sum(1 for _ in found) > 150
+    read_steps = read_produce_request(body, version)
+    assert isinstance(read_steps, Generator)
+    assert sum(1 for _ in read_steps) > 150
     view = read(body, version)
     assert view == as_view(request, version)
     results = [(requested, ProducePartitionResult()) for requested in view.partitions]

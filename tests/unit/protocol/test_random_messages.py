@@ -12,18 +12,18 @@ from tests.support.messages.all_messages import all_messages, versions_of
 from tests.support.messages.random_messages import declared_fields, inner_struct, random_messages
 from tidelog.protocol.schema import Array, Bytes, Message, Nested, String, Struct
 
-Seen = defaultdict[tuple[type[Struct], str], set[str]]
+QualitiesByField = defaultdict[tuple[type[Struct], str], set[str]]
 
 
-def record_qualities(message: Struct, version: int, seen: Seen) -> None:
+def record_qualities(message: Struct, version: int, qualities_by_field: QualitiesByField) -> None:
     """Record the kind of value of every field of `message` and of its nested structs."""
     for field in declared_fields(type(message)):
         if version in field.kind.present:
             value = getattr(message, field.name)
-            seen[type(message), field.name] |= set(qualities(value, field.default))
+            qualities_by_field[type(message), field.name] |= set(qualities(value, field.default))
             for item in value if isinstance(value, tuple) else (value,):
                 if isinstance(item, Struct):
-                    record_qualities(item, version, seen)
+                    record_qualities(item, version, qualities_by_field)
 
 
 def qualities(value: Any, default: Any) -> Iterator[str]:
@@ -58,12 +58,12 @@ def expected_qualities(cls: type[Struct], version: int) -> Iterator[tuple[type[S
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
 def test_random_messages_have_every_field_set_null_and_empty_in_every_version(cls: type[Message]) -> None:
     for version in versions_of(cls):
-        seen: Seen = defaultdict(set)
+        qualities_by_field: QualitiesByField = defaultdict(set)
         for message in random_messages(cls, version, "kio"):
-            record_qualities(message, version, seen)
+            record_qualities(message, version, qualities_by_field)
         missing = [
             f"{owner.__name__}.{name} is never {quality}"
             for owner, name, quality in expected_qualities(cls, version)
-            if quality not in seen[owner, name]
+            if quality not in qualities_by_field[owner, name]
         ]
         assert missing == [], f"version {version}"

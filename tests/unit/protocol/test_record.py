@@ -69,14 +69,14 @@ def test_built_batches_are_read_back(
 
 
 def test_compressed_batches_of_kafka_are_read() -> None:
-    seen = set()
+    batch_names = set()
     for name, data in golden_batches():
         kind, _, codec = name.partition(" ")
         if kind in ("small", "large"):
-            seen.add(name)
+            batch_names.add(name)
             assert read_header(data).compression is Compression.from_name(codec)
             assert read_records(data) == (small_records(1000) if kind == "small" else large_records())
-    assert len(seen) == 9
+    assert len(batch_names) == 9
 
 
 def test_uncompressed_batches_equal_kafkas_bytes() -> None:

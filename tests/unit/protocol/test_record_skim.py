@@ -32,15 +32,15 @@ def batch_of(records: list[Row], **options: int) -> tuple[bytes, BatchHeader]:
 def skimmed(data: bytes, header: BatchHeader) -> list[tuple[int, int, bool]]:
     """Return offset, timestamp and presence of a key for each record."""
     skimmer = RecordSkimmer(memoryview(data), header)
-    found: list[tuple[int, int, bool]] = []
+    records: list[tuple[int, int, bool]] = []
     while not skimmer.is_at_end:
         part = run_steps(skimmer.skim())
-        assert part.first_index == len(found)
+        assert part.first_index == len(records)
         assert 0 < len(part.timestamps) == len(part.offset_deltas) <= RECORDS_PER_STEP
         for index, (timestamp, delta) in enumerate(zip(part.timestamps, part.offset_deltas, strict=True)):
             has_key = part.first_index + index not in part.without_key
-            found.append((header.base_offset + delta, timestamp, has_key))
-    return found
+            records.append((header.base_offset + delta, timestamp, has_key))
+    return records
 
 
 def read(data: bytes, header: BatchHeader) -> list[tuple[int, int, bool]]:

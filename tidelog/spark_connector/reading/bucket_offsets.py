@@ -33,7 +33,7 @@ class BucketOffsets:
         self._stable: Offsets = {}
 
     def partitions(
-        self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
+        self, *, all_must_exist: bool, earlier_partitions: Collection[TopicPartition] = ()
     ) -> frozenset[TopicPartition]:
         """Return the partitions that the query reads and that have segments.
 
@@ -94,8 +94,10 @@ class BucketOffsets:
             if topic_partition in self._listed_partitions
         }
 
-    def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Offsets:
-        """Return the end offsets; `known` has no effect, because only the bucket is read."""
+    def latest(
+        self, partitions: Collection[TopicPartition], earlier_offsets: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """Return the end offsets; `earlier_offsets` has no effect, because only the bucket is read."""
         return {
             topic_partition: self._end(topic_partition)
             for topic_partition in partitions

@@ -51,15 +51,17 @@ class ClusterOffsets:
         self._tier: MetadataTier | None = None
 
     def partitions(
-        self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
+        self, *, all_must_exist: bool, earlier_partitions: Collection[TopicPartition] = ()
     ) -> frozenset[TopicPartition]:
-        """Return the partitions that the query reads; request them again if one of `known` is missing.
+        """Return the partitions that the query reads; retry while one of `earlier_partitions` is missing.
 
         Errors: OptionError if a named topic or partition does not exist and `all_must_exist`.
         """
         topics = self._options.topics
-        known_and_selected = [topic_partition for topic_partition in known if topics.chooses(topic_partition)]
-        counts = self._counts_including(known_and_selected, topics.named_topics)
+        selected_partitions = [
+            topic_partition for topic_partition in earlier_partitions if topics.chooses(topic_partition)
+        ]
+        counts = self._counts_including(selected_partitions, topics.named_topics)
         partitions = topics.partitions(counts)
         if all_must_exist and (missing := topics.missing(counts)):
             raise OptionError(f"topics or partitions do not exist: {', '.join(missing)}")
@@ -102,13 +104,15 @@ class ClusterOffsets:
         """Return the log start offsets of those of `partitions` that exist."""
         return self._list_offsets(dict.fromkeys(partitions, EARLIEST), must_exist=False)
 
-    def latest(self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, int]) -> Offsets:
-        """Return the end offsets; one below `known` is requested again before it is accepted."""
+    def latest(
+        self, partitions: Collection[TopicPartition], earlier_offsets: Mapping[TopicPartition, int]
+    ) -> Offsets:
+        """Return the end offsets; one below `earlier_offsets` is requested again before it is accepted."""
         retries = self._options.fetch_offset_retries
         while True:
             ends = self._list_offsets(dict.fromkeys(partitions, LATEST), must_exist=False)
             if retries == 0 or all(
-                end >= known.get(topic_partition, 0) for topic_partition, end in ends.items()
+                end >= earlier_offsets.get(topic_partition, 0) for topic_partition, end in ends.items()
             ):
                 return ends
             retries -= 1
@@ -231,15 +235,16 @@ class ClusterOffsets:
         return self._run(request)
 
     def _counts_including(
-        self, known: Collection[TopicPartition], topics: Collection[str] | None
+        self, expected_partitions: Collection[TopicPartition], topics: Collection[str] | None
     ) -> dict[str, int]:
-        """Return the partition counts of `topics` (None: all); retry while one of `known` is missing."""
+        """Return the partition counts of `topics` (None: all); retry while an expected one is missing."""
         retries = self._options.fetch_offset_retries
         while True:
             counts = self._run(lambda admin: self._partition_counts(admin, topics))
             # A broker that has just started has incomplete metadata for a moment.
             if retries == 0 or all(
-                topic_partition.partition < counts.get(topic_partition.topic, 0) for topic_partition in known
+                topic_partition.partition < counts.get(topic_partition.topic, 0)
+                for topic_partition in expected_partitions
             ):
                 return counts
             retries -= 1

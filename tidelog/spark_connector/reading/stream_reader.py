@@ -147,7 +147,7 @@ class TidelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if pinned is not None:
             return pinned
         source = self._offset_source()
-        ends = source.latest(source.partitions(all_must_exist=False, known=start.keys()), start)
+        ends = source.latest(source.partitions(all_must_exist=False, earlier_partitions=start.keys()), start)
         if self._progress.pinned is not None:
             return self._progress.replace_pinned(start, ends)
         self._reported = ends

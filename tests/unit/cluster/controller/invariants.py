@@ -62,13 +62,13 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
         for index, old in topic.partitions.items() if later is not None else ():
             assert later is not None
             new = later.partitions[index]
-            where = f"{topic.name}-{index}: {old} -> {new}"
-            assert new.leader_epoch >= old.leader_epoch, where
-            assert new.partition_epoch >= old.partition_epoch, where
-            assert new == old or new.partition_epoch > old.partition_epoch, where
-            assert new.leader == old.leader or new.leader_epoch > old.leader_epoch, where
-            gone = set(old.replicas) - set(new.replicas)
-            assert not gone or new.leader_epoch > old.leader_epoch, where
+            description = f"{topic.name}-{index}: {old} -> {new}"
+            assert new.leader_epoch >= old.leader_epoch, description
+            assert new.partition_epoch >= old.partition_epoch, description
+            assert new == old or new.partition_epoch > old.partition_epoch, description
+            assert new.leader == old.leader or new.leader_epoch > old.leader_epoch, description
+            removed_replicas = set(old.replicas) - set(new.replicas)
+            assert not removed_replicas or new.leader_epoch > old.leader_epoch, description
     for broker, registered in before.brokers.items():
         later_registration = after.brokers.get(broker)
         if later_registration is not None:

@@ -32,11 +32,11 @@ def orders(image: MetadataImage) -> TopicImage:
     return image.topics_by_name["orders"]
 
 
-def only(image: MetadataImage) -> PartitionImage:
+def only_partition(image: MetadataImage) -> PartitionImage:
     return orders(image).partitions[0]
 
 
-def given(**change: Any) -> MetadataImage:
+def image_with_partition(**change: Any) -> MetadataImage:
     """Return an image of one partition: replicas 1, 2, 3, all in sync, leader 1, both epochs 1."""
     image = with_topics(
         image_with_brokers(*BROKERS, features=True), creatable("orders", configs={"min.insync.replicas": "2"})
@@ -56,15 +56,15 @@ def proposal(image: MetadataImage, isr: tuple[int | BrokerState, ...], **fields:
     )
     change = RequestPartitionData(
         partition_index=0,
-        leader_epoch=only(image).leader_epoch,
-        partition_epoch=only(image).partition_epoch,
+        leader_epoch=only_partition(image).leader_epoch,
+        partition_epoch=only_partition(image).partition_epoch,
         new_isr_with_epochs=members,
     )
     change = replace(change, **fields)
     return RequestTopicData(topic_id=orders(image).id, partitions=(change,))
 
 
-def requested(topic: RequestTopicData, leader: int = 1) -> AlterPartitionRequest:
+def alter_request(topic: RequestTopicData, leader: int = 1) -> AlterPartitionRequest:
     return AlterPartitionRequest(broker_id=leader, broker_epoch=100 + leader, topics=(topic,))
 
 
@@ -75,38 +75,38 @@ def altered(
     after = applied(image, result)
     check_image(after)
     check_step(image, after)
-    ((answer,),) = (topic.partitions for topic in result.reply.topics)
-    assert answer.error_code in (0, ErrorCode.NEW_LEADER_ELECTED) or not result.records
-    return answer, after
+    ((response,),) = (topic.partitions for topic in result.reply.topics)
+    assert response.error_code in (0, ErrorCode.NEW_LEADER_ELECTED) or not result.records
+    return response, after
 
 
 def test_isr_shrink_keeps_the_leader_epoch() -> None:
-    image = given()
-    answer, after = altered(image, requested(proposal(image, (1, 2))))
-    assert answer == ResponsePartitionData(
+    image = image_with_partition()
+    response, after = altered(image, alter_request(proposal(image, (1, 2))))
+    assert response == ResponsePartitionData(
         partition_index=0, leader_id=1, leader_epoch=1, isr=(1, 2), partition_epoch=2
     )
-    assert only(after).isr == (1, 2)
+    assert only_partition(after).isr == (1, 2)
 
 
 def test_replica_order_of_the_request_is_kept() -> None:
-    image = given(isr=(1,))
-    answer, _ = altered(image, requested(proposal(image, (1, 3, 2))))
-    assert answer.isr == (1, 3, 2)
+    image = image_with_partition(isr=(1,))
+    response, _ = altered(image, alter_request(proposal(image, (1, 3, 2))))
+    assert response.isr == (1, 3, 2)
 
 
 def test_an_unchanged_isr_writes_no_record() -> None:
-    image = given()
-    answer, after = altered(image, requested(proposal(image, (1, 2, 3))))
-    assert (answer.error_code, answer.partition_epoch) == (0, 1)
-    assert only(after) == only(image)
+    image = image_with_partition()
+    response, after = altered(image, alter_request(proposal(image, (1, 2, 3))))
+    assert (response.error_code, response.partition_epoch) == (0, 1)
+    assert only_partition(after) == only_partition(image)
 
 
 def test_the_second_change_of_a_partition_in_a_request_is_based_on_the_first() -> None:
-    image = given()
+    image = image_with_partition()
     topic = proposal(image, (1, 2))
     twice = replace(topic, partitions=topic.partitions * 2)
-    result = alter_partition(image, SETTINGS, requested(twice))
+    result = alter_partition(image, SETTINGS, alter_request(twice))
     ((first, second),) = (answers.partitions for answers in result.reply.topics)
     assert (first.error_code, second.error_code) == (0, ErrorCode.INVALID_UPDATE_VERSION)
 
@@ -124,89 +124,89 @@ def test_the_second_change_of_a_partition_in_a_request_is_based_on_the_first() -
     ],
 )
 def test_a_stale_or_invalid_request_is_refused(fields: dict[str, Any], code: ErrorCode) -> None:
-    image = given()
-    answer, _ = altered(image, requested(proposal(image, (1, 2), **fields)))
-    assert answer.error_code == code
+    image = image_with_partition()
+    response, _ = altered(image, alter_request(proposal(image, (1, 2), **fields)))
+    assert response.error_code == code
 
 
 @pytest.mark.parametrize("isr", [(), (2, 3), (1, 4), (1, 1), (1, -1)])
 def test_an_invalid_isr_is_refused(isr: tuple[int, ...]) -> None:
-    image = given()
-    answer, _ = altered(image, requested(proposal(image, isr)))
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    image = image_with_partition()
+    response, _ = altered(image, alter_request(proposal(image, isr)))
+    assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_request_of_another_broker_than_the_leader_is_refused() -> None:
-    image = given()
-    answer, _ = altered(image, requested(proposal(image, (1, 2)), leader=2))
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
+    image = image_with_partition()
+    response, _ = altered(image, alter_request(proposal(image, (1, 2)), leader=2))
+    assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_request_with_a_stale_broker_epoch_is_refused() -> None:
-    image = given()
+    image = image_with_partition()
     with pytest.raises(KafkaError) as error:
-        alter_partition(image, SETTINGS, replace(requested(proposal(image, (1, 2))), broker_epoch=9))
+        alter_partition(image, SETTINGS, replace(alter_request(proposal(image, (1, 2))), broker_epoch=9))
     assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_an_unknown_topic_id_is_reported_for_each_partition() -> None:
-    image = given()
+    image = image_with_partition()
     topic = replace(proposal(image, (1, 2)), topic_id=UUID(int=12345))
-    answer, _ = altered(image, requested(topic))
-    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    response, _ = altered(image, alter_request(topic))
+    assert response.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("change", [{"fenced": 1}, {"in_controlled_shutdown": 1}])
 def test_kip_841_a_fenced_or_stopping_broker_does_not_join_the_isr(change: dict[str, Any]) -> None:
-    image = given(isr=(1,))
+    image = image_with_partition(isr=(1,))
     record = BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=103, **change)
     image = replayed([record], image, offset=501)
-    answer, _ = altered(image, requested(proposal(image, (1, 2, 3))))
-    assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
+    response, _ = altered(image, alter_request(proposal(image, (1, 2, 3))))
+    assert response.error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
 def test_kip_903_a_broker_with_a_stale_epoch_does_not_join_the_isr() -> None:
-    image = given(isr=(1,))
+    image = image_with_partition(isr=(1,))
     stale = BrokerState(broker_id=3, broker_epoch=55)
-    answer, _ = altered(image, requested(proposal(image, (1, stale))))
-    assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
+    response, _ = altered(image, alter_request(proposal(image, (1, stale))))
+    assert response.error_code == ErrorCode.INELIGIBLE_REPLICA
     unknown = BrokerState(broker_id=3, broker_epoch=-1)
-    answer, _ = altered(image, requested(proposal(image, (1, unknown))))
-    assert answer.error_code == 0
+    response, _ = altered(image, alter_request(proposal(image, (1, unknown))))
+    assert response.error_code == 0
 
 
 def test_isr_members_have_no_epochs_before_version_3() -> None:
-    image = given()
-    answer, _ = altered(image, requested(proposal(image, (), new_isr=(1, 3))))
-    assert answer.isr == (1, 3)
+    image = image_with_partition()
+    response, _ = altered(image, alter_request(proposal(image, (), new_isr=(1, 3))))
+    assert response.isr == (1, 3)
 
 
 def test_the_isr_of_a_recovering_leader_grows_only_after_recovery() -> None:
-    image = given(isr=(1,), leader_recovery_state=1)
-    answer, _ = altered(image, requested(proposal(image, (1, 2), leader_recovery_state=1)))
-    assert answer.error_code == ErrorCode.INVALID_REQUEST
-    answer, after = altered(image, requested(proposal(image, (1,))))
-    assert (answer.error_code, answer.leader_recovery_state) == (0, 0)
-    assert only(after).leader_recovery_state == 0
+    image = image_with_partition(isr=(1,), leader_recovery_state=1)
+    response, _ = altered(image, alter_request(proposal(image, (1, 2), leader_recovery_state=1)))
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+    response, after = altered(image, alter_request(proposal(image, (1,))))
+    assert (response.error_code, response.leader_recovery_state) == (0, 0)
+    assert only_partition(after).leader_recovery_state == 0
 
 
 def test_a_reassignment_ends_when_the_new_replicas_are_in_the_isr() -> None:
-    image = given(replicas=(1, 4, 2, 3), adding_replicas=(4,), removing_replicas=(2, 3))
-    answer, after = altered(image, requested(proposal(image, (1, 2, 3, 4))))
-    assert (answer.error_code, answer.isr, answer.leader_epoch) == (0, (1, 4), 2)
-    assert (only(after).replicas, only(after).adding_replicas) == ((1, 4), ())
+    image = image_with_partition(replicas=(1, 4, 2, 3), adding_replicas=(4,), removing_replicas=(2, 3))
+    response, after = altered(image, alter_request(proposal(image, (1, 2, 3, 4))))
+    assert (response.error_code, response.isr, response.leader_epoch) == (0, (1, 4), 2)
+    assert (only_partition(after).replicas, only_partition(after).adding_replicas) == ((1, 4), ())
 
 
 def test_the_response_names_the_new_leader_when_a_reassignment_ends() -> None:
-    image = given(replicas=(4, 2, 1, 3), adding_replicas=(4,), removing_replicas=(1, 3))
-    answer, after = altered(image, requested(proposal(image, (1, 2, 3, 4))))
-    assert answer.error_code == ErrorCode.NEW_LEADER_ELECTED
-    assert (only(after).leader, only(after).replicas) == (4, (4, 2))
+    image = image_with_partition(replicas=(4, 2, 1, 3), adding_replicas=(4,), removing_replicas=(1, 3))
+    response, after = altered(image, alter_request(proposal(image, (1, 2, 3, 4))))
+    assert response.error_code == ErrorCode.NEW_LEADER_ELECTED
+    assert (only_partition(after).leader, only_partition(after).replicas) == (4, (4, 2))
 
 
 def test_kip_966_a_replica_that_leaves_an_isr_below_min_insync_replicas_becomes_eligible() -> None:
-    image = given(isr=(1, 2))
-    _, after = altered(image, requested(proposal(image, (1,))))
-    assert only(after).eligible_leader_replicas == (2,)
-    _, again = altered(after, requested(proposal(after, (1, 3))))
-    assert only(again).eligible_leader_replicas == ()
+    image = image_with_partition(isr=(1, 2))
+    _, after = altered(image, alter_request(proposal(image, (1,))))
+    assert only_partition(after).eligible_leader_replicas == (2,)
+    _, second_image = altered(after, alter_request(proposal(after, (1, 3))))
+    assert only_partition(second_image).eligible_leader_replicas == ()

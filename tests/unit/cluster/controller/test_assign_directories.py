@@ -28,10 +28,10 @@ from tidelog.protocol.messages.assign_replicas_to_dirs import (
 )
 
 SETTINGS = controller_settings(node_id=1)
-FIRST, SECOND, GONE = (UUID(int=each) for each in (801, 802, 899))
+FIRST, SECOND, OFFLINE = (UUID(int=each) for each in (801, 802, 899))
 
 
-def given() -> MetadataImage:
+def image_with_directories() -> MetadataImage:
     """Return an image: broker 1 has two directories, broker 2 one; `orders` has two partitions on both."""
     image = replayed(
         [broker_registration_record(1, rack="r", log_dirs=(FIRST, SECOND))],
@@ -62,14 +62,14 @@ def assigned(
     check_image(after)
     check_step(image, after)
     (answer,) = result.reply.directories
-    ((reported,),) = (answer.topics,)
-    assert (answer.id, reported.topic_id) == (directory, topic.topic_id)
-    assert [each.partition_index for each in reported.partitions] == list(indexes)
-    return [each.error_code for each in reported.partitions], after
+    ((topic_response,),) = (answer.topics,)
+    assert (answer.id, topic_response.topic_id) == (directory, topic.topic_id)
+    assert [each.partition_index for each in topic_response.partitions] == list(indexes)
+    return [each.error_code for each in topic_response.partitions], after
 
 
 def test_an_assignment_is_recorded_once() -> None:
-    image = given()
+    image = image_with_directories()
     assert partition(image, 0).directory_of(1) is None
     codes, after = assigned(image, SECOND, 0, 1)
     assert codes == [0, 0]
@@ -79,15 +79,15 @@ def test_an_assignment_is_recorded_once() -> None:
 
 
 def test_a_replica_in_a_failed_directory_loses_leadership() -> None:
-    image = given()
-    codes, after = assigned(image, GONE, 0, 1)
+    image = image_with_directories()
+    codes, after = assigned(image, OFFLINE, 0, 1)
     assert codes == [0, 0]
     for index in (0, 1):
         assert (partition(after, index).leader, partition(after, index).isr) == (2, (2,))
 
 
 def test_partitions_that_cannot_be_assigned_are_reported() -> None:
-    image = given()
+    image = image_with_directories()
     assert assigned(image, FIRST, 9)[0] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert assigned(image, FIRST, 0, topic_id=UUID(int=4))[0] == [ErrorCode.UNKNOWN_TOPIC_ID]
     image = replayed([broker_registration_record(3)], image, offset=600)
@@ -101,8 +101,8 @@ def test_partitions_that_cannot_be_assigned_are_reported() -> None:
 def test_reserved_ids_are_no_directories() -> None:
     online = (FIRST, SECOND)
     assert [is_online(each, online) for each in (UNASSIGNED, MIGRATING, FIRST)] == [True] * 3
-    assert [is_online(each, online) for each in (LOST, GONE)] == [False] * 2
-    assert is_online(GONE, ())
+    assert [is_online(each, online) for each in (LOST, OFFLINE)] == [False] * 2
+    assert is_online(OFFLINE, ())
 
 
 def test_reserved_ids_equal_kafkas() -> None:
@@ -114,5 +114,10 @@ def test_a_new_replica_is_placed_in_the_only_directory_of_its_broker() -> None:
     assert default_directory((FIRST,)) == FIRST
     assert default_directory(()) == MIGRATING
     assert default_directory(None) == UNASSIGNED
-    assert partition(given(), 0).directories[partition(given(), 0).replicas.index(1)] == UNASSIGNED
-    assert partition(given(), 0).directory_of(1) is None
+    assert (
+        partition(image_with_directories(), 0).directories[
+            partition(image_with_directories(), 0).replicas.index(1)
+        ]
+        == UNASSIGNED
+    )
+    assert partition(image_with_directories(), 0).directory_of(1) is None

@@ -233,12 +233,12 @@ def test_a_new_controller_restarts_all_broker_sessions() -> None:
 def test_a_fenced_broker_is_unfenced_only_after_it_applied_its_fencing() -> None:
     """Otherwise the response would confirm its leadership, and it would serve stale committed offsets."""
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
-    known = cluster.image.offset
+    offset_before_fencing = cluster.image.offset
     cluster.now_ms += SESSION_MS + 1
     cluster.beat(2)
     cluster.beat(3)
     assert cluster.fence_stale() and cluster.is_fenced(1)
-    assert cluster.beat(1, offset=known).is_fenced
+    assert cluster.beat(1, offset=offset_before_fencing).is_fenced
     fenced_offset = cluster.image.offset
     assert cluster.beat(1, offset=fenced_offset - 1).is_fenced
     assert not cluster.beat(1, offset=fenced_offset).is_fenced
@@ -246,12 +246,12 @@ def test_a_fenced_broker_is_unfenced_only_after_it_applied_its_fencing() -> None
 
 def test_a_new_controller_unfences_only_brokers_that_applied_their_fencing() -> None:
     cluster = brokers(1, 2, topic=orders(2, 2))
-    known = cluster.image.offset
+    offset_before_fencing = cluster.image.offset
     cluster.now_ms += SESSION_MS + 1
     cluster.beat(2)
     assert cluster.fence_stale()
     cluster.heartbeats.activate(cluster.image, cluster.now_ms)
-    assert cluster.beat(1, offset=known).is_fenced
+    assert cluster.beat(1, offset=offset_before_fencing).is_fenced
     assert not cluster.beat(1).is_fenced
 
 

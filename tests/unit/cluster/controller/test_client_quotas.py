@@ -43,9 +43,9 @@ def altered(
 
 
 def code(entity: Entity, hosts: tuple[str, ...] = (), **ops: float | None) -> ErrorCode:
-    image, [found] = altered(EMPTY, entry(entity, **ops), hosts=hosts)
-    assert bool(image.client_quotas) == (found is ErrorCode.NONE)
-    return found
+    image, [error_code] = altered(EMPTY, entry(entity, **ops), hosts=hosts)
+    assert bool(image.client_quotas) == (error_code is ErrorCode.NONE)
+    return error_code
 
 
 def test_quotas_are_set_changed_and_removed() -> None:
@@ -179,8 +179,8 @@ def quotas() -> MetadataImage:
 
 
 def values(*components: FilterComponent, strict: bool = False) -> list[float]:
-    found = run_steps(matching_quotas(quotas(), components, strict=strict))
-    return sorted(value for _, quota in found for value in quota.values())
+    quota_entries = run_steps(matching_quotas(quotas(), components, strict=strict))
+    return sorted(value for _, quota in quota_entries for value in quota.values())
 
 
 def exact(kind: str, name: str) -> FilterComponent:

@@ -127,8 +127,8 @@ def test_append_starts_from_the_default_of_a_list() -> None:
 def test_an_invalid_change_gets_kafkas_error_code_and_changes_nothing(
     resource: ConfigResource, change: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
-    found, image = alter(resource, change)
-    assert found is code
+    error_code, image = alter(resource, change)
+    assert error_code is code
     assert image.configs == IMAGE.configs
 
 

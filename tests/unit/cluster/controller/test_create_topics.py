@@ -94,7 +94,7 @@ def test_the_response_describes_the_created_topic() -> None:
     configs = {config.name: (config.value, config.config_source) for config in result.configs}
     assert configs["retention.ms"] == ("5000", 1)
     assert configs["segment.ms"] == ("604800000", 5)
-    assert configs.keys() == {key for key, known in TOPIC_CONFIGS.items() if not known.internal}
+    assert configs.keys() == {key for key, definition in TOPIC_CONFIGS.items() if not definition.internal}
     assert list(configs) == sorted(configs)
 
 

@@ -276,8 +276,8 @@ def test_the_index_follows_the_tokens_of_any_image() -> None:
     for ids in ("a", "ab", "bc", "", "abc"):
         tokens = {each: records[each] for each in ids}
         for each, record in records.items():
-            found = run_steps(index.find(tokens, token_hmac(KEY, each)))
-            assert found == (record if each in ids else None)
+            token_record = run_steps(index.find(tokens, token_hmac(KEY, each)))
+            assert token_record == (record if each in ids else None)
 
 
 def test_the_secret_key_is_not_shown() -> None:

@@ -37,12 +37,12 @@ PREFERRED_IS_BEHIND: dict[str, Any] = {"replicas": (2, 1), "isr": (1,), "leader"
 BALANCED: dict[str, Any] = {"replicas": (1, 2), "isr": (1, 2), "leader": 1}
 
 
-def given(*partitions: dict[str, Any], **configs: str) -> MetadataImage:
+def image_with_partitions(*partitions: dict[str, Any], **configs: str) -> MetadataImage:
     """Return an image with brokers 1 and 2, a fenced broker 3, and a topic `orders` with `partitions`."""
-    own = {key.replace("_", "."): value for key, value in configs.items()}
+    topic_configs = {key.replace("_", "."): value for key, value in configs.items()}
     image = with_topics(
         image_with_brokers(1, 2, 3, fenced=(3,), features=True),
-        creatable("orders", len(partitions), configs=dict(own)),
+        creatable("orders", len(partitions), configs=dict(topic_configs)),
     )
     topic_id = image.topics_by_name["orders"].id
     records = [
@@ -66,13 +66,13 @@ def elected(
     after = applied(image, result)
     check_image(after)
     check_step(image, after)
-    (answer,) = result.reply.replica_election_results
-    assert answer.topic == topic
-    return {each.partition_id: each.error_code for each in answer.partition_result}, after
+    (topic_result,) = result.reply.replica_election_results
+    assert topic_result.topic == topic
+    return {each.partition_id: each.error_code for each in topic_result.partition_result}, after
 
 
 def test_preferred_replicas_become_leader_if_they_are_alive_and_in_sync() -> None:
-    image = given(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND)
+    image = image_with_partitions(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND)
     codes, after = elected(image, ElectionType.PREFERRED, 0, 1, 2, 7)
     assert codes == {
         0: ErrorCode.NONE,
@@ -85,12 +85,14 @@ def test_preferred_replicas_become_leader_if_they_are_alive_and_in_sync() -> Non
 
 
 def test_an_election_of_all_partitions_omits_those_with_the_preferred_leader() -> None:
-    codes, _ = elected(given(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND), ElectionType.PREFERRED)
+    codes, _ = elected(
+        image_with_partitions(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND), ElectionType.PREFERRED
+    )
     assert codes == {0: ErrorCode.NONE, 2: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 
 
 def test_unclean_election_elects_any_live_replica_of_an_offline_partition() -> None:
-    image = given(OFFLINE, BALANCED)
+    image = image_with_partitions(OFFLINE, BALANCED)
     codes, after = elected(image, ElectionType.UNCLEAN, 0, 1)
     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.ELECTION_NOT_NEEDED}
     assert (partition(after).leader, partition(after).isr) == (1, (1,))
@@ -99,23 +101,23 @@ def test_unclean_election_elects_any_live_replica_of_an_offline_partition() -> N
 
 
 def test_no_leader_is_elected_without_a_live_replica() -> None:
-    codes, _ = elected(given(OFFLINE | {"replicas": (3,)}), ElectionType.UNCLEAN, 0)
+    codes, _ = elected(image_with_partitions(OFFLINE | {"replicas": (3,)}), ElectionType.UNCLEAN, 0)
     assert codes == {0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
 
 def test_an_unknown_topic_is_reported() -> None:
-    codes, _ = elected(given(BALANCED), ElectionType.PREFERRED, 0, topic="nowhere")
+    codes, _ = elected(image_with_partitions(BALANCED), ElectionType.PREFERRED, 0, topic="nowhere")
     assert codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_an_unknown_election_type_is_refused() -> None:
     with pytest.raises(KafkaError) as error:
-        elected(given(BALANCED), 2, 0)
+        elected(image_with_partitions(BALANCED), 2, 0)
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 
 def test_rebalancing_moves_leadership_to_preferred_replicas_once() -> None:
-    image = given(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND, OFFLINE)
+    image = image_with_partitions(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND, OFFLINE)
     result = balance_leaders(image, SETTINGS)
     after = applied(image, result)
     assert result.reply is False
@@ -124,7 +126,7 @@ def test_rebalancing_moves_leadership_to_preferred_replicas_once() -> None:
 
 
 def test_rebalancing_moves_at_most_1000_partitions_and_reports_more() -> None:
-    image = given(*[UNBALANCED] * (MAX_ELECTIONS + 5))
+    image = image_with_partitions(*[UNBALANCED] * (MAX_ELECTIONS + 5))
     result = balance_leaders(image, SETTINGS)
     assert (len(result.records), result.reply) == (MAX_ELECTIONS, True)
     rest = balance_leaders(applied(image, result), SETTINGS)
@@ -143,7 +145,7 @@ def test_rebalancing_moves_at_most_1000_partitions_and_reports_more() -> None:
 def test_topics_with_unclean_leader_election_get_any_live_replica_as_leader(
     settings: ControllerSettings, configs: dict[str, str], leader: int
 ) -> None:
-    image = given(OFFLINE, BALANCED, **configs)
+    image = image_with_partitions(OFFLINE, BALANCED, **configs)
     result = elect_unclean(image, settings)
     assert result.reply is False
     assert partition(applied(image, result)).leader == leader

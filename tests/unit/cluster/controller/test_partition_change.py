@@ -57,9 +57,13 @@ def rules(
     )
 
 
-def change(partition: PartitionImage, given: PartitionRules | None = None, **changes: Any) -> PartitionImage:
+def change(
+    partition: PartitionImage, partition_rules: PartitionRules | None = None, **changes: Any
+) -> PartitionImage:
     """Return `partition` after the change; the same object if nothing changed."""
-    record = change_partition(UUID(int=9), 0, partition, given or rules(), RequestedChange(**changes))
+    record = change_partition(
+        UUID(int=9), 0, partition, partition_rules or rules(), RequestedChange(**changes)
+    )
     return partition if record is None else changed_partition(partition, record)
 
 
@@ -190,10 +194,14 @@ def test_a_removed_last_known_leader_is_forgotten() -> None:
     partition = placed(replicas=(4, 1), isr=(), leader=-1, adding_replicas=(4,), last_known_elr=(4,))
     revert = revert_reassignment(partition)
     assert revert is not None
-    left = change(partition, rules(()), isr=revert.isr, sets=ReplicaSets(revert.replicas))
-    assert (left.replicas, left.leader, left.last_known_elr) == ((1,), -1, ())
-    gone = placed(replicas=(1,), isr=(), leader=-1, last_known_elr=(4,))
-    assert change(gone, sets=begin_reassignment(gone, (4, 1))).leader == -1
+    reverted_partition = change(partition, rules(()), isr=revert.isr, sets=ReplicaSets(revert.replicas))
+    assert (reverted_partition.replicas, reverted_partition.leader, reverted_partition.last_known_elr) == (
+        (1,),
+        -1,
+        (),
+    )
+    leaderless_partition = placed(replicas=(1,), isr=(), leader=-1, last_known_elr=(4,))
+    assert change(leaderless_partition, sets=begin_reassignment(leaderless_partition, (4, 1))).leader == -1
 
 
 # Reassignments

@@ -33,42 +33,42 @@ def fields(text: str) -> dict[str, str]:
     return dict(field.split("=", 1) for field in text.split(" "))
 
 
-def partition_of(given: dict[str, str]) -> PartitionImage:
+def partition_of(inputs: dict[str, str]) -> PartitionImage:
     return PartitionImage(
-        replicas=numbers(given["replicas"]),
-        isr=numbers(given["isr"]),
-        leader=int(given["leader"]),
-        directories=ids(given["dirs"]),
-        removing_replicas=numbers(given["removing"]),
-        adding_replicas=numbers(given["adding"]),
-        eligible_leader_replicas=numbers(given["elr"]),
-        last_known_elr=numbers(given["lk"]),
-        leader_recovery_state=int(given["rs"]),
+        replicas=numbers(inputs["replicas"]),
+        isr=numbers(inputs["isr"]),
+        leader=int(inputs["leader"]),
+        directories=ids(inputs["dirs"]),
+        removing_replicas=numbers(inputs["removing"]),
+        adding_replicas=numbers(inputs["adding"]),
+        eligible_leader_replicas=numbers(inputs["elr"]),
+        last_known_elr=numbers(inputs["lk"]),
+        leader_recovery_state=int(inputs["rs"]),
     )
 
 
-def rules_of(given: dict[str, str]) -> PartitionRules:
-    live = numbers(given["live"])
+def rules_of(inputs: dict[str, str]) -> PartitionRules:
+    live = numbers(inputs["live"])
     return PartitionRules(
         can_lead=lambda _, broker: broker in live,
         default_directory=lambda broker: UUID(int=500 + broker),
-        min_insync_replicas=int(given["min"]),
-        tracks_eligible_leaders=given["elrOn"] == "1",
+        min_insync_replicas=int(inputs["min"]),
+        tracks_eligible_leaders=inputs["elrOn"] == "1",
     )
 
 
-def requested_change_of(given: dict[str, str]) -> RequestedChange:
-    requested: dict[str, Any] = {"election": Election[given["election"]]}
-    if "tisr" in given:
-        requested["isr"] = numbers(given["tisr"])
-    if "trep" in given:
-        requested["sets"] = ReplicaSets(*(numbers(given[key]) for key in ("trep", "trem", "tadd")))
-    if "unclean" in given:
-        requested["unclean_shutdown"] = int(given["unclean"])
-    if "trs" in given:
-        requested["leader_recovery_state"] = int(given["trs"])
-    if "dir" in given:
-        broker, directory = given["dir"].split(":")
+def requested_change_of(inputs: dict[str, str]) -> RequestedChange:
+    requested: dict[str, Any] = {"election": Election[inputs["election"]]}
+    if "tisr" in inputs:
+        requested["isr"] = numbers(inputs["tisr"])
+    if "trep" in inputs:
+        requested["sets"] = ReplicaSets(*(numbers(inputs[key]) for key in ("trep", "trem", "tadd")))
+    if "unclean" in inputs:
+        requested["unclean_shutdown"] = int(inputs["unclean"])
+    if "trs" in inputs:
+        requested["leader_recovery_state"] = int(inputs["trs"])
+    if "dir" in inputs:
+        broker, directory = inputs["dir"].split(":")
         requested["directories"] = {int(broker): UUID(int=int(directory))}
     return RequestedChange(**requested)
 
@@ -76,7 +76,7 @@ def requested_change_of(given: dict[str, str]) -> RequestedChange:
 def expected_fields(text: str) -> dict[str, Any] | None:
     if text == "none":
         return None
-    reported = fields(text)
+    outcome_fields = fields(text)
     lists = {
         "isr": "isr",
         "elr": "eligible_leader_replicas",
@@ -86,21 +86,25 @@ def expected_fields(text: str) -> dict[str, Any] | None:
         "adding": "adding_replicas",
     }
     expected: dict[str, Any] = {
-        name: None if reported[key] == "null" else numbers(reported[key]) for key, name in lists.items()
+        name: None if outcome_fields[key] == "null" else numbers(outcome_fields[key])
+        for key, name in lists.items()
     }
-    expected["directories"] = None if reported["dirs"] == "null" else ids(reported["dirs"])
-    return expected | {"leader": int(reported["leader"]), "leader_recovery_state": int(reported["rs"])}
+    expected["directories"] = None if outcome_fields["dirs"] == "null" else ids(outcome_fields["dirs"])
+    return expected | {
+        "leader": int(outcome_fields["leader"]),
+        "leader_recovery_state": int(outcome_fields["rs"]),
+    }
 
 
 @pytest.mark.parametrize("start", range(0, len(LINES), 50))
 def test_partition_changes_equal_kafkas(start: int) -> None:
     for line in LINES[start : start + 50]:
-        inputs, _, answer = line.partition(" -> ")
-        given = fields(inputs)
+        input_text, _, outcome = line.partition(" -> ")
+        inputs = fields(input_text)
         record = change_partition(
-            UUID(int=9), 0, partition_of(given), rules_of(given), requested_change_of(given)
+            UUID(int=9), 0, partition_of(inputs), rules_of(inputs), requested_change_of(inputs)
         )
-        expected = expected_fields(answer)
+        expected = expected_fields(outcome)
         if expected is None:
             assert record is None, line
         else:

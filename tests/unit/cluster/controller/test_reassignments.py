@@ -31,12 +31,12 @@ from tidelog.protocol.steps import run_steps
 SETTINGS = controller_settings(node_id=1)
 
 
-def given(*partitions: dict[str, Any], **configs: str) -> MetadataImage:
+def image_with_partitions(*partitions: dict[str, Any], **configs: str) -> MetadataImage:
     """Return an image with brokers 0 to 4, the last one fenced, and a topic `orders` with `partitions`."""
-    own = {key.replace("_", "."): value for key, value in configs.items()}
+    topic_configs = {key.replace("_", "."): value for key, value in configs.items()}
     image = with_topics(
         image_with_brokers(0, 1, 2, 3, 4, fenced=(4,), features=True),
-        creatable("orders", len(partitions), configs=dict(own)),
+        creatable("orders", len(partitions), configs=dict(topic_configs)),
     )
     topic_id = image.topics_by_name["orders"].id
     records = [
@@ -86,7 +86,7 @@ def moved(
 
 
 def test_replicas_are_added_before_others_are_removed() -> None:
-    codes, after = moved(given(on(1, 2, 3)), {0: (0, 2, 1)})
+    codes, after = moved(image_with_partitions(on(1, 2, 3)), {0: (0, 2, 1)})
     assert codes == {0: 0}
     assert partition(after).replicas == (0, 2, 1, 3)
     assert (partition(after).adding_replicas, partition(after).removing_replicas) == ((0,), (3,))
@@ -94,15 +94,15 @@ def test_replicas_are_added_before_others_are_removed() -> None:
 
 
 def test_a_reassignment_without_new_replicas_completes_at_once() -> None:
-    codes, after = moved(given(on(1, 2, 3), on(1, 2, 3)), {0: (3, 1), 1: (2, 3, 1)})
+    codes, after = moved(image_with_partitions(on(1, 2, 3), on(1, 2, 3)), {0: (3, 1), 1: (2, 3, 1)})
     assert codes == {0: 0, 1: 0}
     assert (partition(after).replicas, partition(after).leader) == ((3, 1), 1)
-    assert partition(after).leader_epoch == partition(given(on(1, 2, 3))).leader_epoch + 1
+    assert partition(after).leader_epoch == partition(image_with_partitions(on(1, 2, 3))).leader_epoch + 1
     assert (partition(after, 1).replicas, partition(after, 1).leader) == ((2, 3, 1), 1)
 
 
 def test_a_fenced_broker_may_be_a_target() -> None:
-    codes, after = moved(given(on(1, 2)), {0: (1, 4)})
+    codes, after = moved(image_with_partitions(on(1, 2)), {0: (1, 4)})
     assert codes == {0: 0}
     assert partition(after).adding_replicas == (4,)
 
@@ -121,19 +121,21 @@ def test_a_fenced_broker_may_be_a_target() -> None:
 def test_an_invalid_reassignment_is_refused(
     targets: dict[int, tuple[int, ...] | None], code: ErrorCode
 ) -> None:
-    image = given(on(1, 2))
+    image = image_with_partitions(on(1, 2))
     codes, after = moved(image, targets)
     assert list(codes.values()) == [code]
     assert after == image
 
 
 def test_an_unknown_topic_is_refused() -> None:
-    codes, _ = moved(given(on(1, 2)), {0: (1, 3)}, topic="nowhere")
+    codes, _ = moved(image_with_partitions(on(1, 2)), {0: (1, 3)}, topic="nowhere")
     assert codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_a_change_of_the_replication_factor_can_be_refused() -> None:
-    image = given(on(1, 2), on(1, 2, 3, adding_replicas=(), removing_replicas=(3,), isr=(1, 3)))
+    image = image_with_partitions(
+        on(1, 2), on(1, 2, 3, adding_replicas=(), removing_replicas=(3,), isr=(1, 3))
+    )
     codes, _ = moved(image, {0: (1,), 1: (1, 2, 3)}, other_factor=False)
     assert codes == dict.fromkeys((0, 1), ErrorCode.INVALID_REPLICATION_FACTOR)
     codes, _ = moved(image, {0: (2, 3), 1: (1, 0)}, other_factor=False)
@@ -141,7 +143,9 @@ def test_a_change_of_the_replication_factor_can_be_refused() -> None:
 
 
 def test_a_reassignment_is_cancelled() -> None:
-    image = given(on(0, 2, 1, 3, isr=(1, 2, 3), leader=1, adding_replicas=(0,), removing_replicas=(3,)))
+    image = image_with_partitions(
+        on(0, 2, 1, 3, isr=(1, 2, 3), leader=1, adding_replicas=(0,), removing_replicas=(3,))
+    )
     codes, after = moved(image, {0: None})
     assert codes == {0: 0}
     assert (partition(after).replicas, partition(after).isr, partition(after).leader) == (
@@ -154,14 +158,14 @@ def test_a_reassignment_is_cancelled() -> None:
 
 
 def test_a_leader_that_was_being_added_is_replaced_on_cancellation() -> None:
-    image = given(on(0, 1, 2, isr=(0, 2), leader=0, adding_replicas=(0,)))
+    image = image_with_partitions(on(0, 1, 2, isr=(0, 2), leader=0, adding_replicas=(0,)))
     _, after = moved(image, {0: None})
     assert (partition(after).leader, partition(after).isr) == (2, (2,))
 
 
 @pytest.mark.parametrize(("allowed", "code"), [("false", ErrorCode.INVALID_REPLICA_ASSIGNMENT), ("true", 0)])
 def test_cancellation_to_replicas_outside_the_isr_needs_unclean_election(allowed: str, code: int) -> None:
-    image = given(
+    image = image_with_partitions(
         on(0, 1, 2, isr=(0,), leader=0, adding_replicas=(0,)), unclean_leader_election_enable=allowed
     )
     codes, after = moved(image, {0: None})
@@ -170,7 +174,7 @@ def test_cancellation_to_replicas_outside_the_isr_needs_unclean_election(allowed
 
 
 def test_a_reassignment_is_replaced_by_another() -> None:
-    _, first = moved(given(on(1, 2, 3)), {0: (0, 2, 1)})
+    _, first = moved(image_with_partitions(on(1, 2, 3)), {0: (0, 2, 1)})
     _, second = moved(first, {0: (1, 2, 3)})
     assert partition(second).replicas == (1, 2, 3)
     assert not partition(second).adding_replicas and not partition(second).removing_replicas
@@ -187,12 +191,12 @@ def test_a_long_list_of_reassignments_is_built_in_steps() -> None:
     many = 1_000
     requested = ListPartitionReassignmentsTopics(name="orders", partition_indexes=tuple(range(many)))
     request = ListPartitionReassignmentsRequest(topics=(requested,))
-    steps = list_partition_reassignments(given(*[on(1, 2)] * many), request)
+    steps = list_partition_reassignments(image_with_partitions(*[on(1, 2)] * many), request)
     assert sum(1 for _ in steps) >= many
 
 
 def test_reassignments_in_progress_are_listed() -> None:
-    _, image = moved(given(on(1, 2), on(1, 2), on(1, 2)), {1: (0, 1)})
+    _, image = moved(image_with_partitions(on(1, 2), on(1, 2), on(1, 2)), {1: (0, 1)})
     ongoing = OngoingPartitionReassignment(
         partition_index=1, replicas=(0, 1, 2), adding_replicas=(0,), removing_replicas=(2,)
     )

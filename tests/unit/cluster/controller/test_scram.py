@@ -59,8 +59,8 @@ def test_a_credential_is_stored_as_the_keys_of_rfc_5802() -> None:
 def test_each_mechanism_has_its_own_credential() -> None:
     image, _ = altered(IMAGE, upsertions=(upsertion(),))
     image, _ = altered(image, upsertions=(upsertion(mechanism=SHA_512, iterations=8192),))
-    [found] = run_steps(describe_credentials(image, ["alice"]))
-    assert found.credentials == (Credential(SHA_256, 4096), Credential(SHA_512, 8192))
+    [description] = run_steps(describe_credentials(image, ["alice"]))
+    assert description.credentials == (Credential(SHA_256, 4096), Credential(SHA_512, 8192))
     assert len(image.scram_credentials["alice", SHA_512].stored_key) == 64
     image, codes = altered(image, deletions=(deletion(mechanism=SHA_256),))
     assert codes == {"alice": ErrorCode.NONE}
@@ -113,9 +113,13 @@ def test_scram_needs_a_metadata_version_with_its_records() -> None:
 
 def test_users_are_described_all_or_by_name() -> None:
     image, _ = altered(IMAGE, upsertions=(upsertion("bob"), upsertion("alice")))
-    assert [found.user for found in run_steps(describe_credentials(image, []))] == ["alice", "bob"]
+    assert [description.user for description in run_steps(describe_credentials(image, []))] == [
+        "alice",
+        "bob",
+    ]
     codes = {
-        found.user: found.code for found in run_steps(describe_credentials(image, ["bob", "carol", "x", "x"]))
+        description.user: description.code
+        for description in run_steps(describe_credentials(image, ["bob", "carol", "x", "x"]))
     }
     assert codes == {
         "bob": ErrorCode.NONE,

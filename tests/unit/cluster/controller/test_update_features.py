@@ -39,14 +39,14 @@ SETTINGS = controller_settings(node_id=1, static_configs={"min.insync.replicas":
 
 
 def broker_with(broker: int, **ranges: tuple[int, int]) -> RegisterBrokerRecord:
-    known = {feature.name: feature for feature in supported_features()}
+    supported = {feature.name: feature for feature in supported_features()}
     features = [
         BrokerFeature(
             name=name,
             min_supported_version=each.min_supported_version,
             max_supported_version=each.max_supported_version,
         )
-        for name, each in known.items()
+        for name, each in supported.items()
         if name.replace(".", "_") not in ranges
     ]
     features += [

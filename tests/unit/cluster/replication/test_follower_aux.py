@@ -65,13 +65,13 @@ class Tier:
 
     def __init__(self, *segments: Segment) -> None:
         self.segments = list(segments)
-        self.asked: list[tuple[int, int]] = []
+        self.lookups: list[tuple[int, int]] = []
 
     def find_segment(
         self, topic_id: UUID, topic_partition: TopicPartition, epoch: int, offset: int
     ) -> Segment | None:
         assert (topic_id, topic_partition.topic) == (ID, TOPIC)
-        self.asked.append((epoch, offset))
+        self.lookups.append((epoch, offset))
         for segment in self.segments:
             epochs = [entry for entry, _ in segment.segment_leader_epochs]
             if segment.start_offset <= offset <= segment.end_offset and epoch in epochs:
@@ -110,22 +110,22 @@ class Follower:
         """Expect a ListOffsets request for `timestamp` and respond with `offset`."""
         request = self.fetcher.build_offsets_request(self.now_ms)
         assert request is not None
-        (asked,) = request.topics[0].partitions
-        assert (asked.timestamp, asked.current_leader_epoch) == (timestamp, EPOCH)
-        answer = ListOffsetsPartitionResponse(
+        (query,) = request.topics[0].partitions
+        assert (query.timestamp, query.current_leader_epoch) == (timestamp, EPOCH)
+        response = ListOffsetsPartitionResponse(
             partition_index=0, offset=offset, leader_epoch=epoch, error_code=error
         )
-        topics = (ListOffsetsTopicResponse(name=TOPIC, partitions=(answer,)),)
+        topics = (ListOffsetsTopicResponse(name=TOPIC, partitions=(response,)),)
         return self.fetcher.on_offsets(ListOffsetsResponse(topics=topics), self.now_ms)
 
-    def epoch_end(self, asked_epoch: int, epoch: int, end_offset: int, error: int = 0) -> list[Action]:
+    def epoch_end(self, requested_epoch: int, epoch: int, end_offset: int, error: int = 0) -> list[Action]:
         """Expect a request for the end of `asked_epoch` and respond with `epoch` and `end_offset`."""
         request = self.fetcher.build_epoch_request(self.now_ms)
         assert request is not None
-        (asked,) = request.topics[0].partitions
-        assert (asked.leader_epoch, asked.current_leader_epoch) == (asked_epoch, EPOCH)
-        answer = EpochEndQuery(partition=0, leader_epoch=epoch, end_offset=end_offset, error_code=error)
-        topics = (OffsetForLeaderTopicResult(topic=TOPIC, partitions=(answer,)),)
+        (query,) = request.topics[0].partitions
+        assert (query.leader_epoch, query.current_leader_epoch) == (requested_epoch, EPOCH)
+        response = EpochEndQuery(partition=0, leader_epoch=epoch, end_offset=end_offset, error_code=error)
+        topics = (OffsetForLeaderTopicResult(topic=TOPIC, partitions=(response,)),)
         return self.fetcher.on_epochs(OffsetForLeaderEpochResponse(topics=topics), self.now_ms)
 
     def auxiliary(
@@ -156,7 +156,7 @@ def test_a_follower_restores_remote_log_state_and_fetches_from_the_leaders_local
     assert follower.offset(-2, 0) == []
     assert follower.offset(-4, 6, epoch=2) == []
     (action,) = follower.epoch_end(1, 1, 5)
-    assert tier.asked == [(2, 5)]
+    assert tier.lookups == [(2, 5)]
     snapshot = encode_snapshot([producer(77, 4)])
     restart = follower.auxiliary(action, (0, 0), (1, 3), (2, 5), producers=snapshot)
     assert isinstance(restart, RestartFromRemote)
@@ -174,7 +174,7 @@ def test_the_previous_epoch_is_requested_when_the_local_log_starts_with_an_epoch
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=3)
     (action,) = follower.epoch_end(2, 0, 3)  # epochs 1 and 2 had no records
-    assert tier.asked == [(0, 2)]
+    assert tier.lookups == [(0, 2)]
     restart = follower.auxiliary(action, (0, 0))
     assert isinstance(restart, RestartFromRemote)
     assert restart.leader_epochs == ((0, 0), (3, 3)), (
@@ -227,7 +227,7 @@ def test_missing_remote_metadata_is_awaited_and_the_leader_queried_again() -> No
     follower.offset(-2, 0)
     follower.offset(-4, 6, epoch=0)  # The leader has deleted more local segments in the meantime.
     (action,) = follower.epoch_end(0, 0, 9)
-    assert tier.asked[-1] == (0, 5) and isinstance(action, FetchAuxiliary)
+    assert tier.lookups[-1] == (0, 5) and isinstance(action, FetchAuxiliary)
 
 
 def test_a_wait_that_ends_between_two_requests_of_a_round_continues() -> None:
@@ -467,7 +467,7 @@ def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset() -> Non
     follower.offset(-2, 0)
     follower.offset(-6, 200, epoch=0)
     (action,) = follower.epoch_end(0, 0, 300)
-    assert tier.asked == [(0, 199)]
+    assert tier.lookups == [(0, 199)]
     restart = follower.auxiliary(action, (0, 0))
     assert isinstance(restart, RestartFromRemote) and (restart.log_start_offset, restart.offset) == (0, 200)
 

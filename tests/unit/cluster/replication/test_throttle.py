@@ -9,10 +9,10 @@ MOVED, OTHER = TopicPartition("moved", 0), TopicPartition("other", 0)
 
 
 def quota(rate: int | None) -> ReplicationQuota:
-    made = ReplicationQuota(window_ms=1_000, window_count=11)
-    made.rate = rate
-    made.set_topic("moved", frozenset({0}))
-    return made
+    replication_quota = ReplicationQuota(window_ms=1_000, window_count=11)
+    replication_quota.rate = rate
+    replication_quota.set_topic("moved", frozenset({0}))
+    return replication_quota
 
 
 def test_throttled_replicas_are_pairs_of_partition_and_broker_or_all() -> None:

@@ -85,9 +85,9 @@ def test_an_invalid_first_message_is_rejected_without_showing_it(message: bytes)
     ],
 )
 def test_extensions_cannot_replace_the_token(extensions: dict[str, str], problem: str | None) -> None:
-    found = invalid_extension(extensions)
-    assert found is None if problem is None else problem in str(found)
-    assert "canary" not in str(found)
+    error = invalid_extension(extensions)
+    assert error is None if problem is None else problem in str(error)
+    assert "canary" not in str(error)
 
 
 def test_the_failure_is_the_json_of_kafka() -> None:

@@ -12,7 +12,7 @@ FORMER = AUTHORITY.issue("broker", ("a.example", "127.0.0.1")).certificate
 
 
 @pytest.mark.parametrize(
-    "subject, hosts, allows, problem",
+    "subject, hosts, allows, expected_problem",
     [
         ("broker", ("a.example", "127.0.0.1"), "", None),
         ("broker", ("127.0.0.1", "b.example", "a.example"), "", None),
@@ -25,9 +25,9 @@ FORMER = AUTHORITY.issue("broker", ("a.example", "127.0.0.1")).certificate
     ],
 )
 def test_a_new_certificate_has_the_names_of_the_former_one(
-    subject: str, hosts: tuple[str, ...], allows: str, problem: str | None
+    subject: str, hosts: tuple[str, ...], allows: str, expected_problem: str | None
 ) -> None:
     new = AUTHORITY.issue(subject, hosts).certificate
-    found = certificate_change_problem(FORMER, new, allows_dn=allows == "dn", allows_san=allows == "san")
-    assert (found is None) == (problem is None)
-    assert problem is None or (found is not None and found.endswith(problem))
+    problem = certificate_change_problem(FORMER, new, allows_dn=allows == "dn", allows_san=allows == "san")
+    assert (problem is None) == (expected_problem is None)
+    assert expected_problem is None or (problem is not None and problem.endswith(expected_problem))

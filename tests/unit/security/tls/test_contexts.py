@@ -76,8 +76,8 @@ def test_the_host_name_is_verified() -> None:
 
 def test_a_required_certificate_of_the_client_is_verified() -> None:
     listener = server({**inline(SERVER), **trusting(AUTHORITY), "ssl.client.auth": "required"})
-    found = handshake(listener, client({**inline(CLIENT), **trusting(AUTHORITY)}))
-    assert found.client_certificate is not None
+    result = handshake(listener, client({**inline(CLIENT), **trusting(AUTHORITY)}))
+    assert result.client_certificate is not None
     with pytest.raises(ssl.SSLError, match="did not return a certificate"):
         handshake(listener, client(trusting(AUTHORITY)))
     with pytest.raises(ssl.SSLError, match="unable to get local issuer"):
@@ -148,10 +148,10 @@ def test_the_enabled_versions_limit_both_sides(version: str) -> None:
 )
 def test_versions_without_an_enabled_cipher_suite_are_not_used(suites: str, version: str) -> None:
     listener = server({**inline(SERVER), "ssl.cipher.suites": suites})
-    found = handshake(listener, client(trusting(AUTHORITY)))
-    assert found.version == version
+    result = handshake(listener, client(trusting(AUTHORITY)))
+    assert result.version == version
     if version == "TLSv1.2":
-        assert found.cipher == "ECDHE-ECDSA-AES128-GCM-SHA256"
+        assert result.cipher == "ECDHE-ECDSA-AES128-GCM-SHA256"
 
 
 PEM = inline(SERVER)

@@ -166,8 +166,8 @@ def test_arrow_batches_are_bounded_by_bytes_but_hold_any_record() -> None:
 def test_collected_rows_are_returned_at_the_batch_size() -> None:
     log = flat_log(40, 10, 100)
     decoder = ArrowDecoder(TIDES, 0, 2**62, DecoderSettings(max_rows=100))
-    seen = [(decoder.next_offset, batch.num_rows) for batch in decoder.add(log)]
-    assert seen == [(100, 100), (200, 100), (300, 100), (400, 100)]
+    offsets_and_rows = [(decoder.next_offset, batch.num_rows) for batch in decoder.add(log)]
+    assert offsets_and_rows == [(100, 100), (200, 100), (300, 100), (400, 100)]
     assert not list(decoder.finish())
 
 

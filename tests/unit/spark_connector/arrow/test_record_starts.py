@@ -21,8 +21,8 @@ def starts_of(payloads: list[bytes], counts: list[int]) -> list[int]:
     sizes = np.array([len(payload) for payload in payloads])
     ends = np.cumsum(sizes)
     data = b"".join([*payloads, PADDING])
-    found: list[int] = record_starts(data, ends - sizes, ends, np.array(counts)).tolist()
-    return found
+    starts: list[int] = record_starts(data, ends - sizes, ends, np.array(counts)).tolist()
+    return starts
 
 
 def test_records_of_every_length_are_found_in_many_payloads() -> None:

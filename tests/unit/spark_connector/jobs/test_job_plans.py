@@ -120,24 +120,26 @@ def test_file_names_contain_the_commit() -> None:
 
 def test_commits_are_contiguous_until_the_archive_is_complete() -> None:
     starts, ends = {ZERO: 5, ONE: 40}, {ZERO: 105, ONE: 50}
-    seen: dict[TopicPartition, list[int]] = {ZERO: [], ONE: []}
+    offsets_by_partition: dict[TopicPartition, list[int]] = {ZERO: [], ONE: []}
     while ranges := next_ranges(starts, ends, 30):
-        assert sum(one.size for one in ranges) <= 31
-        for one in ranges:
-            assert one.start_offset == starts[one.topic_partition]
-            seen[one.topic_partition] += range(one.start_offset, one.end_offset)
-            starts = {**starts, one.topic_partition: one.end_offset}
-    assert seen == {ZERO: list(range(5, 105)), ONE: list(range(40, 50))}
+        assert sum(offset_range.size for offset_range in ranges) <= 31
+        for offset_range in ranges:
+            assert offset_range.start_offset == starts[offset_range.topic_partition]
+            offsets_by_partition[offset_range.topic_partition] += range(
+                offset_range.start_offset, offset_range.end_offset
+            )
+            starts = {**starts, offset_range.topic_partition: offset_range.end_offset}
+    assert offsets_by_partition == {ZERO: list(range(5, 105)), ONE: list(range(40, 50))}
 
 
 def test_files_are_counted_over_all_partitions() -> None:
-    found = file_offsets([("a", 0, 3, 7, 9), ("a", 1, 2, 0, 1)], {"a": 10, "b": 4})
-    assert found["a"] == ArchivedFile(path="a", rows=5, size_bytes=10, offsets={0: (7, 9), 1: (0, 1)})
-    assert (found["b"].rows, found["b"].offsets) == (0, {})
-    require_within(found.values(), [OffsetRange(ZERO, 7, 10), OffsetRange(ONE, 0, 2)])
+    files = file_offsets([("a", 0, 3, 7, 9), ("a", 1, 2, 0, 1)], {"a": 10, "b": 4})
+    assert files["a"] == ArchivedFile(path="a", rows=5, size_bytes=10, offsets={0: (7, 9), 1: (0, 1)})
+    assert (files["b"].rows, files["b"].offsets) == (0, {})
+    require_within(files.values(), [OffsetRange(ZERO, 7, 10), OffsetRange(ONE, 0, 2)])
     for wrong in ([OffsetRange(ZERO, 7, 10)], [OffsetRange(ZERO, 8, 10), OffsetRange(ONE, 0, 2)]):
         with pytest.raises(JobFailure, match="not requested"):
-            require_within(found.values(), wrong)
+            require_within(files.values(), wrong)
 
 
 def test_an_archive_keeps_its_start() -> None:

@@ -36,13 +36,13 @@ def test_topics_are_sorted_by_name_and_partitions_by_number() -> None:
 
 @given(offsets, st.randoms())
 def test_offsets_json_is_canonical_and_read_back(
-    found: dict[TopicPartition, int], randomness: object
+    partition_offsets: dict[TopicPartition, int], randomness: object
 ) -> None:
-    shuffled = list(found.items())
-    randomness.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert to_text(dict(shuffled)) == to_text(found)
-    assert from_json_object(json.loads(to_text(found))) == found
-    assert from_json_object(to_json_object(found)) == found
+    shuffled_items = list(partition_offsets.items())
+    randomness.shuffle(shuffled_items)  # type: ignore[attr-defined]
+    assert to_text(dict(shuffled_items)) == to_text(partition_offsets)
+    assert from_json_object(json.loads(to_text(partition_offsets))) == partition_offsets
+    assert from_json_object(to_json_object(partition_offsets)) == partition_offsets
 
 
 def test_offsets_json_of_sparks_source_is_read() -> None:

@@ -82,11 +82,11 @@ def test_available_now_reads_up_to_the_fixed_ends_and_then_returns_the_start() -
     stream = progress(startingOffsets="earliest", maxOffsetsPerTrigger="10")
     stream.pin({FIRST: 25})
     start: Offsets = {FIRST: 0}
-    seen = []
+    batch_ends = []
     while (end := end_of(stream, start, stream.pinned or {}, max_offsets=10)) != start:
-        seen.append(end[FIRST])
+        batch_ends.append(end[FIRST])
         start = end
-    assert seen == [10, 20, 25]
+    assert batch_ends == [10, 20, 25]
 
 
 def test_available_now_never_ends_before_its_start() -> None:
@@ -114,14 +114,14 @@ class Brokers:
     """Brokers with one partition that ends at 25."""
 
     def partitions(
-        self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
+        self, *, all_must_exist: bool, earlier_partitions: Collection[TopicPartition] = ()
     ) -> set[TopicPartition]:
         return {FIRST}
 
     def existing(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
         return {FIRST}
 
-    def latest(self, partitions: Collection[TopicPartition], known: Offsets) -> Offsets:
+    def latest(self, partitions: Collection[TopicPartition], earlier_offsets: Offsets) -> Offsets:
         return dict.fromkeys(partitions, 25)
 
 
@@ -176,7 +176,7 @@ def test_batch_0_repeated_after_a_partition_was_added_is_no_data_loss(
 
     class BrokersWithNewPartition(Brokers):
         def partitions(
-            self, *, all_must_exist: bool, known: Collection[TopicPartition] = ()
+            self, *, all_must_exist: bool, earlier_partitions: Collection[TopicPartition] = ()
         ) -> set[TopicPartition]:
             return {FIRST, SECOND}
 

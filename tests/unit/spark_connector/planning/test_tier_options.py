@@ -58,7 +58,7 @@ def test_offline_reading_needs_no_brokers_and_may_select_a_topic_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"tier": "remote"}, "Invalid option: tier='remote'; expected broker or direct or offline"),
         (
@@ -75,6 +75,6 @@ def test_offline_reading_needs_no_brokers_and_may_select_a_topic_id() -> None:
         ({"tier": "offline", **STORE, "tierTopicIds": '{"tides":1}'}, "tierTopicIds=.* expected JSON"),
     ],
 )  # fmt: skip
-def test_missing_and_invalid_options_are_reported(given: dict[str, str], message: str) -> None:
+def test_missing_and_invalid_options_are_reported(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        read(given)
+        read(options)

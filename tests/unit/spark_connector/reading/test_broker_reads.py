@@ -152,15 +152,15 @@ def test_a_record_appended_during_a_timestamp_search_is_not_omitted(
     second = TopicPartition(topic, 1)
     settings = options(cluster, topic, startingOffsetsByTimestampStrategy="latest")
     with ClusterOffsets(settings) as reader:
-        listed = reader._list_offsets
+        list_offsets = reader._list_offsets
 
-        def list_and_then_append(specs: Mapping[TopicPartition, int], **more: bool) -> Offsets:
-            found = listed(specs, **more)
+        def list_and_append(specs: Mapping[TopicPartition, int], **more: bool) -> Offsets:
+            offsets = list_offsets(specs, **more)
             if START_MS in specs.values():
                 produce(cluster.bootstrap_servers, topic, RECORDS[:1], partition=1)
-            return found
+            return offsets
 
-        monkeypatch.setattr(reader, "_list_offsets", list_and_then_append)
+        monkeypatch.setattr(reader, "_list_offsets", list_and_append)
         at = AtTimestamp("startingTimestamp", START_MS)
         assert reader.resolve(at, [second], is_start=True) == {second: 0}
 
@@ -208,11 +208,11 @@ def test_a_missing_partition_is_queried_again(
 
         monkeypatch.setattr(reader, "_partition_counts", counts)
         answers[:] = [{}, {}, {topic: 2}]
-        assert one in reader.partitions(all_must_exist=False, known={one})
+        assert one in reader.partitions(all_must_exist=False, earlier_partitions={one})
         answers[:] = [{}]
-        assert not reader.partitions(all_must_exist=False, known={other})
+        assert not reader.partitions(all_must_exist=False, earlier_partitions={other})
         answers[:] = [{}] * 4
-        assert not reader.partitions(all_must_exist=False, known={one})
+        assert not reader.partitions(all_must_exist=False, earlier_partitions={one})
         assert not answers
 
 

@@ -104,8 +104,8 @@ def test_every_matching_row_is_read(cluster: EmbeddedCluster, topic: str, tier: 
     assert pruned.pushFilters(case.filters) is case.filters
     end = COUNT if tier != "offline" else TieredTopics(cluster).border(topic).highest_remote + 1
     expected = [offset for offset in range(end) if case.fits(offset, TIMES_MS[offset])]
-    seen = sorted(row["offset"] for row in rows(pruned))
-    assert [offset for offset in seen if case.fits(offset, TIMES_MS[offset])] == expected
+    offsets = sorted(row["offset"] for row in rows(pruned))
+    assert [offset for offset in offsets if case.fits(offset, TIMES_MS[offset])] == expected
 
 
 def test_ranges_start_at_the_first_possible_match(cluster: EmbeddedCluster, topic: str) -> None:

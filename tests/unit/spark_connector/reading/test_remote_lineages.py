@@ -57,7 +57,7 @@ def diverged_tiers(folder: Path) -> tuple[TierBucket, TierBucket]:
     return lost, present
 
 
-def known(segments: list[RemoteLogSegmentMetadata]) -> PartitionMetadataStore:
+def metadata_store_of(segments: list[RemoteLogSegmentMetadata]) -> PartitionMetadataStore:
     store = PartitionMetadataStore()
     store.open(PARTITION)
     store.mark_ready(PARTITION)
@@ -80,7 +80,7 @@ def test_records_of_the_logs_lineage_are_read_regardless_of_copy_order(tmp_path:
     assert rows(present, offline.tier.parts(0, 1 << 40)) == expected
     orders = (lost.segments + present.segments, present.segments + lost.segments)
     for segments in orders:
-        tier = PartitionTier(PARTITION, tuple(present.log.leader_epochs.entries), known(segments))
+        tier = PartitionTier(PARTITION, tuple(present.log.leader_epochs.entries), metadata_store_of(segments))
         assert rows(present, tier.parts(0, 1 << 40)) == expected
-        old = PartitionTier(PARTITION, tuple(lost.log.leader_epochs.entries), known(segments))
+        old = PartitionTier(PARTITION, tuple(lost.log.leader_epochs.entries), metadata_store_of(segments))
         assert rows(present, old.parts(0, 1 << 40)) == records(lost.log, lost.segments[-1].end_offset + 1)

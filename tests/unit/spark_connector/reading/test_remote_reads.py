@@ -270,7 +270,7 @@ def _at(topic: str, offset: int) -> str:
     return f'{{"{topic}":{{"0":{offset}}}}}'
 
 
-class Gone:
+class TieredTopicFixture:
     """A planned topic in the tier, some segments of which are deleted before they are read."""
 
     def __init__(self, cluster: EmbeddedCluster, topics: TieredTopics, **more: str) -> None:
@@ -297,27 +297,29 @@ class Gone:
 def test_records_deleted_after_planning_are_data_loss_by_the_log_start(
     cluster: EmbeddedCluster, topics: TieredTopics
 ) -> None:
-    gone = Gone(cluster, topics)
-    topics.wait_until_tiered(gone.topic)
-    strict, lenient = gone.options(), gone.options(failOnDataLoss="false")
+    fixture = TieredTopicFixture(cluster, topics)
+    topics.wait_until_tiered(fixture.topic)
+    strict, lenient = fixture.options(), fixture.options(failOnDataLoss="false")
     tasks = tasks_of(strict)
-    topics.alter(gone.topic, {"retention.bytes": "150000"})
-    wait_until(lambda: 0 < topics.border(gone.topic).log_start <= gone.first_offset())
-    gone.forget()
-    with pytest.raises(DataLossError, match=f"{gone.topic}-0 should be read from offset 0 .* log starts at"):
+    topics.alter(fixture.topic, {"retention.bytes": "150000"})
+    wait_until(lambda: 0 < topics.border(fixture.topic).log_start <= fixture.first_offset())
+    fixture.forget()
+    with pytest.raises(
+        DataLossError, match=f"{fixture.topic}-0 should be read from offset 0 .* log starts at"
+    ):
         rows_of(strict, tasks)
-    start = topics.border(gone.topic).log_start
+    start = topics.border(fixture.topic).log_start
     assert [row[0] for row in rows_of(lenient, tasks)] == list(range(start, 2000))
     with pytest.raises(DataLossError, match="log starts at"):
-        tasks_of(gone.options(startingOffsets=f'{{"{gone.topic}":{{"0":0}}}}'))
+        tasks_of(fixture.options(startingOffsets=f'{{"{fixture.topic}":{{"0":0}}}}'))
 
 
 def test_a_temporary_remote_storage_error_of_a_broker_does_not_fail_a_task(
     cluster: EmbeddedCluster, topics: TieredTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full queue of reads is such an error, too: many tasks that read remote data fill it."""
-    cold = Gone(cluster, topics)
-    topics.wait_until_tiered(cold.topic)
+    fixture = TieredTopicFixture(cluster, topics)
+    topics.wait_until_tiered(fixture.topic)
     failures = [RuntimeError("503 Slow Down"), PoolFull("100 reads wait"), RuntimeError("503 Slow Down")]
     read = MeteredReader.read
 
@@ -327,15 +329,15 @@ def test_a_temporary_remote_storage_error_of_a_broker_does_not_fail_a_task(
         return await read(reader, request)
 
     monkeypatch.setattr(MeteredReader, "read", fails_at_first)
-    assert [row[0] for row in rows_of(options(cluster, cold.topic, "broker"))] == list(range(2000))
+    assert [row[0] for row in rows_of(options(cluster, fixture.topic, "broker"))] == list(range(2000))
     assert not failures
 
 
 def test_a_temporary_remote_storage_error_of_a_broker_does_not_fail_a_timestamp_search(
     cluster: EmbeddedCluster, topics: TieredTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cold = Gone(cluster, topics)
-    topics.wait_until_tiered(cold.topic)
+    fixture = TieredTopicFixture(cluster, topics)
+    topics.wait_until_tiered(fixture.topic)
     failures = [RuntimeError("503 Slow Down"), PoolFull("100 reads wait")]
     look = MeteredReader.offset_for_timestamp
 
@@ -345,7 +347,7 @@ def test_a_temporary_remote_storage_error_of_a_broker_does_not_fail_a_timestamp_
         return await look(reader, search)
 
     monkeypatch.setattr(MeteredReader, "offset_for_timestamp", fails_at_first)
-    (task,) = tasks_of(options(cluster, cold.topic, "broker", startingTimestamp="1003"))
+    (task,) = tasks_of(options(cluster, fixture.topic, "broker", startingTimestamp="1003"))
     assert task.offset_range.start_offset == 3
     assert not failures
 
@@ -354,29 +356,29 @@ def test_a_deleted_segment_is_read_from_brokers_or_reported(
     cluster: EmbeddedCluster, topics: TieredTopics
 ) -> None:
     """Its metadata still lists it: brokers may have the records on their disks, or not."""
-    kept = Gone(cluster, topics, **{"local.retention.bytes": "-1"})
-    wait_until(lambda: len(kept.objects(".rsm-manifest")) >= 2)
-    gone = Gone(cluster, topics)
-    topics.wait_until_tiered(gone.topic)
-    for each in (kept, gone):
+    local_fixture = TieredTopicFixture(cluster, topics, **{"local.retention.bytes": "-1"})
+    wait_until(lambda: len(local_fixture.objects(".rsm-manifest")) >= 2)
+    remote_fixture = TieredTopicFixture(cluster, topics)
+    topics.wait_until_tiered(remote_fixture.topic)
+    for each in (local_fixture, remote_fixture):
         for suffix in (".rsm-manifest", ".log"):
             each.objects(suffix)[1].unlink()
-    kept.forget()
-    assert [row[0] for row in rows_of(kept.options())] == list(range(2000))
-    segment = gone.objects(".indexes")[1].stem[21:]
+    local_fixture.forget()
+    assert [row[0] for row in rows_of(local_fixture.options())] == list(range(2000))
+    segment = remote_fixture.objects(".indexes")[1].stem[21:]
     # Brokers report a temporary failure of the tier: never data loss, so the records are never skipped.
     for strictness in ("true", "false"):
         with pytest.raises(
             KafkaError, match=f"remote segment .*{segment} is gone .* brokers cannot return"
         ) as reported:
-            rows_of(gone.options(failOnDataLoss=strictness))
+            rows_of(remote_fixture.options(failOnDataLoss=strictness))
         assert reported.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     with pytest.raises(DataLossError, match="no segment in the bucket has these offsets"):
-        rows_of(gone.options("offline"))
+        rows_of(remote_fixture.options("offline"))
     for more in ({}, {"maxRecordsPerPartition": "100"}):
-        offline = rows_of(gone.options("offline", failOnDataLoss="false", **more))
-        left = [row[0] for row in offline]
-        assert left[0] == 0 and left == sorted(set(left)) and len(left) < 2000
+        offline = rows_of(remote_fixture.options("offline", failOnDataLoss="false", **more))
+        offsets = [row[0] for row in offline]
+        assert offsets[0] == 0 and offsets == sorted(set(offsets)) and len(offsets) < 2000
 
 
 @pytest.mark.parametrize("tier", ["direct", "offline"])
@@ -384,18 +386,18 @@ def test_a_topic_recreated_after_planning_is_not_read(
     cluster: EmbeddedCluster, topics: TieredTopics, tier: str
 ) -> None:
     """The segments are deleted, and others with the same name and offsets exist."""
-    gone = Gone(cluster, topics)
-    topics.wait_until_tiered(gone.topic)
-    tasks = [task for task in tasks_of(gone.options(tier)) if isinstance(task, SlicePartition)]
-    topics.delete(gone.topic)
-    wait_until(lambda: not topics.objects(f"{gone.topic}-"))
-    topics.create(gone.topic, SMALL)
-    produce(cluster.bootstrap_servers, gone.topic, numbered(2000, size=200))
-    topics.wait_until_tiered(gone.topic)
-    gone.forget()
-    with pytest.raises(DataLossError, match=f"{gone.topic}-0 should be read from offset 0 .* re-created"):
-        rows_of(gone.options(tier), tasks)
-    assert rows_of(gone.options(tier, failOnDataLoss="false"), tasks) == []
+    fixture = TieredTopicFixture(cluster, topics)
+    topics.wait_until_tiered(fixture.topic)
+    tasks = [task for task in tasks_of(fixture.options(tier)) if isinstance(task, SlicePartition)]
+    topics.delete(fixture.topic)
+    wait_until(lambda: not topics.objects(f"{fixture.topic}-"))
+    topics.create(fixture.topic, SMALL)
+    produce(cluster.bootstrap_servers, fixture.topic, numbered(2000, size=200))
+    topics.wait_until_tiered(fixture.topic)
+    fixture.forget()
+    with pytest.raises(DataLossError, match=f"{fixture.topic}-0 should be read from offset 0 .* re-created"):
+        rows_of(fixture.options(tier), tasks)
+    assert rows_of(fixture.options(tier, failOnDataLoss="false"), tasks) == []
 
 
 def test_brokers_report_aborted_transactions_when_the_index_is_missing(
@@ -418,24 +420,24 @@ def test_brokers_report_aborted_transactions_when_the_index_is_missing(
 
 
 def test_corruption_always_fails(cluster: EmbeddedCluster, topics: TieredTopics) -> None:
-    damaged = Gone(cluster, topics)
-    topics.wait_until_tiered(damaged.topic)
-    log = damaged.objects(".log")[1]
+    fixture = TieredTopicFixture(cluster, topics)
+    topics.wait_until_tiered(fixture.topic)
+    log = fixture.objects(".log")[1]
     data = bytearray(log.read_bytes())
     data[50_000] ^= 1
     log.write_bytes(data)
     segment = log.stem[21:]
     for tier in ("direct", "offline"):
         with pytest.raises(DecodeError, match=f"{segment}: .*has a wrong checksum"):
-            rows_of(damaged.options(tier, failOnDataLoss="false"))
+            rows_of(fixture.options(tier, failOnDataLoss="false"))
 
 
 def test_a_stream_checks_once_that_the_store_is_the_brokers(
     cluster: EmbeddedCluster, topics: TieredTopics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stream = Gone(cluster, topics)
-    topics.wait_until_tiered(stream.topic)
-    settings = stream.options()
+    fixture = TieredTopicFixture(cluster, topics)
+    topics.wait_until_tiered(fixture.topic)
+    settings = fixture.options()
     storage = tier_storage.open_bucket(settings.tier).storage
     requested = []
     fetch_index = storage.fetch_index

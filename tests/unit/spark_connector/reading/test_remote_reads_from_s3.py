@@ -126,11 +126,13 @@ def test_a_few_offsets_cost_only_their_chunks(tier: Tier) -> None:
     before = len(tier.proxy.recent_requests)
     assert read(options, tasks) == [one.row() for one in SENT[start:end]]
     requested = [
-        one for one in tier.proxy.recent_requests[before:] if one.target.split("?")[0].endswith(".log")
+        request
+        for request in tier.proxy.recent_requests[before:]
+        if request.target.split("?")[0].endswith(".log")
     ]
-    headers = [{name.lower(): text for name, text in one.headers.items()} for one in requested]
-    ranges = [re.fullmatch(r"bytes=(\d+)-(\d+)", one.get("range", "")) for one in headers]
+    headers = [{name.lower(): text for name, text in request.headers.items()} for request in requested]
+    ranges = [re.fullmatch(r"bytes=(\d+)-(\d+)", header_fields.get("range", "")) for header_fields in headers]
     assert ranges and all(ranges), headers
     # Twenty records of 400 bytes, in batches of 16 KiB that need not end with a chunk.
-    got = sum(int(found[2]) + 1 - int(found[1]) for found in ranges if found)
-    assert got <= 4 * CHUNK_BYTES
+    fetched_bytes = sum(int(match[2]) + 1 - int(match[1]) for match in ranges if match)
+    assert fetched_bytes <= 4 * CHUNK_BYTES

@@ -48,13 +48,13 @@ def rows(values: list[bytes], partition: int | None = None) -> pa.RecordBatch:
 
 
 def log_end(cluster: EmbeddedCluster, topic: str) -> int:
-    async def ask() -> int:
+    async def query_end_offset() -> int:
         async with Admin(cluster.bootstrap_servers) as admin:
-            found = (await admin.list_offsets({TopicPartition(topic, 0): -1}))[TopicPartition(topic, 0)]
-            assert not isinstance(found, Exception)
-            return found.offset
+            end_offset = (await admin.list_offsets({TopicPartition(topic, 0): -1}))[TopicPartition(topic, 0)]
+            assert not isinstance(end_offset, Exception)
+            return end_offset.offset
 
-    return asyncio.run(ask())
+    return asyncio.run(query_end_offset())
 
 
 def test_acknowledged_rows_are_written_with_a_small_buffer(cluster: EmbeddedCluster, topic: str) -> None:
