@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ import uvloop
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.environment import CLUSTER_ID_VARIABLE
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.node.garbage_collection import GarbageCollection
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.node.wiring.node_context import NodeFailure
 from tidelog.broker.observability.logging_setup import configure_logging
@@ -31,13 +31,6 @@ SWITCH_INTERVAL_S: Final = 0.0005
 """The longest time that another thread keeps the interpreter lock; Python's default is 5 ms.
 
 The event loop acquires the lock several times for each request, while threads copy to a remote store.
-"""
-
-GARBAGE_THRESHOLDS: Final = (2_000, 10, 100)
-"""Thresholds of the garbage collector (`gc.set_threshold`); Python's defaults are 700, 10, 10.
-
-A request with 100,000 elements allocates so many objects that the defaults start several full collections.
-Each of them blocks the loop for up to 70 ms. Young collections stay frequent and take about 2 ms.
 """
 
 
@@ -70,12 +63,11 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
     end_tasks = [loop.create_task(event.wait()) for event in (stop_requested, failure.event)]
     node = await _start(config, failure, end_tasks)
     if node is not None:
-        # The objects of the start are permanent. A garbage collection of them, mainly of the models of an S3
-        # client, would block the loop for 40 ms.
-        gc.freeze()
-        gc.set_threshold(*GARBAGE_THRESHOLDS)
+        garbage_collection = GarbageCollection(loop)
+        garbage_collection.start()
         announce(config, tuple(node.addresses()))
         await asyncio.wait(end_tasks, return_when=asyncio.FIRST_COMPLETED)
+        garbage_collection.stop()
         await node.stop()
     for task in end_tasks:
         task.cancel()

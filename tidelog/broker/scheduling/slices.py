@@ -26,7 +26,7 @@ from tidelog.protocol.steps import Heavy, Step, Steps
 
 T = TypeVar("T")
 
-SLICE_NS: Final = 2_000_000
+SLICE_NS: Final = 1_000_000
 """The time after which other callbacks of the event loop run."""
 HEAVY_MAX: Final = 2
 

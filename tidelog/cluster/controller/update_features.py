@@ -10,7 +10,7 @@ Source: KIP-584, KIP-778, KIP-1022; FeatureControlManager and MetadataVersion of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -60,13 +60,18 @@ def update_features(
     `kraft_version` is the level of the quorum. The reply is whether the caller must upgrade the voters to
     dynamic ones. Errors: KafkaError INVALID_UPDATE_VERSION for the first feature that cannot be changed.
     """
-    levels = {update.feature: update.max_version_level for update in request.feature_updates}
     current = {**image.features, KRAFT_VERSION: kraft_version}
-    proposed = {**current, **levels}
+    # One pass: a request may have many thousand updates, all but a few of features that do not exist.
+    updates = {update.feature: update for update in request.feature_updates}
+
+    def proposed_level(feature: str) -> int:
+        update = updates.get(feature)
+        return current.get(feature, 0) if update is None else update.max_version_level
+
     records: list[MetadataRecord] = []
-    for update in {each.feature: each for each in request.feature_updates}.values():
-        records += _records(image, settings, update, current.get(update.feature, 0), proposed)
-    upgrades_voters = proposed[KRAFT_VERSION] > kraft_version
+    for update in updates.values():
+        records += _records(image, settings, update, current.get(update.feature, 0), proposed_level)
+    upgrades_voters = proposed_level(KRAFT_VERSION) > kraft_version
     return ControllerResult(() if request.validate_only else tuple(records), upgrades_voters)
 
 
@@ -75,7 +80,7 @@ def _records(
     settings: ControllerSettings,
     update: FeatureUpdateKey,
     current: int,
-    proposed: Mapping[str, int],
+    proposed_level: Callable[[str], int],
 ) -> list[MetadataRecord]:
     name, level = update.feature, update.max_version_level
     _check_direction(update, current)
@@ -89,7 +94,7 @@ def _records(
     if name == METADATA_VERSION:
         _check_metadata_version(update, current)
     dependency = _DEPENDENCIES.get((name, level))
-    if dependency is not None and proposed.get(dependency[0], 0) < dependency[1]:
+    if dependency is not None and proposed_level(dependency[0]) < dependency[1]:
         raise _invalid_update(update, f"the level requires {dependency[0]} of at least {dependency[1]}")
     records: list[MetadataRecord] = [FeatureLevelRecord(name=name, feature_level=level)]
     if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0 and current == 0:

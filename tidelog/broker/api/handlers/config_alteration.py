@@ -121,9 +121,9 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
         complete = self._slices.complete
         requested = await complete(self._api.changes(request))
         outcomes = await complete(self._check(context, request, requested))
-        for index, change in enumerate(requested):
-            if outcomes[index] is None:
-                outcomes[index] = await self._check_stores(change)
+        if self._checks.check_certificates is not None:
+            for index in await complete(_changes_of_stores(requested, outcomes)):
+                outcomes[index] = await self._check_stores(requested[index], self._checks.check_certificates)
         rest = without_outcome(request.resources, outcomes)
         forwarded: list[Outcome] = []
         if rest:
@@ -131,17 +131,14 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
             forwarded = await complete(outcomes_of_responses(rest, response.responses))
         return await complete(self._api.response(request, merge_outcomes(outcomes, forwarded)))
 
-    async def _check_stores(self, change: ResourceChange) -> Outcome | None:
+    async def _check_stores(
+        self, change: ResourceChange, check_certificates: CertificateCheck
+    ) -> Outcome | None:
         """Return the error if a listener could not use its changed stores; None if all can."""
-        resource_type, name = change.resource
-        if self._checks.check_certificates is None or resource_type != ResourceType.BROKER:
-            return None
-        if not any(listener_and_base(each.key).base in LISTENER_SECURITY_KEYS for each in change.changes):
-            return None
         image = self._image()
         configs = await self._slices.complete(self._api.configs_after_change(image, change))
         try:
-            await self._checks.check_certificates(changed_broker_config(self._config, image, name, configs))
+            await check_certificates(changed_broker_config(self._config, image, change.resource[1], configs))
         except ConfigError as error:
             return Outcome(ErrorCode.INVALID_REQUEST, str(error))
         return None
@@ -161,6 +158,20 @@ class ConfigAlterationForwarder(Generic[Request, Response]):
             change_loggers,
             check_access,
         )
+
+
+def _changes_of_stores(
+    requested: Sequence[ResourceChange], outcomes: Sequence[Outcome | None]
+) -> Steps[list[int]]:
+    """Return the indexes of the changes without an outcome that change the stores of a listener."""
+    indexes = []
+    for index, change in enumerate(requested):
+        if outcomes[index] is None and change.resource[0] == ResourceType.BROKER:
+            keys = (listener_and_base(each.key).base for each in change.changes)
+            if any(key in LISTENER_SECURITY_KEYS for key in keys):
+                indexes.append(index)
+        yield None
+    return indexes
 
 
 def change_loggers_of(loggers: LoggerChanges | None, *, validate_only: bool) -> ChangeLoggers | None:
