@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from copy import copy
 from itertools import accumulate
-from typing import Final
+from typing import Final, TypeAlias
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -26,10 +26,9 @@ from tidelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-
 SAMPLES_PER_PIECE: Final = 500
 _END: Final = b"# EOF\n"
-_Encode = Callable[[Collector], bytes]
+_Encode: TypeAlias = Callable[[Collector], bytes]
 
 
 class Exposition:
@@ -46,7 +45,7 @@ class Exposition:
     def pieces(self, accept: str = "") -> Iterator[bytes]:
         """Yield all metrics in the format that the Accept header prefers.
 
-        A metric that cannot be read is logged and left out.
+        A metric that cannot be read is logged and omitted.
         """
         encode, content_type = _encoder(accept)
         for metric in self._collect():
@@ -66,7 +65,7 @@ class Exposition:
 
 
 class _SingleMetricCollector(Collector):
-    """A registry of one metric, which is the argument that the library's encoders need."""
+    """A registry of one metric, as the library's encoders require it."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
@@ -96,7 +95,7 @@ def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
     try:
         reading = family.read()
     except Exception:
-        logger.exception("Metric %s cannot be read", family.name)
+        logger.exception("Cannot read metric %s; this scrape does not contain it", family.name)
         return
     values = list(reading.items()) if isinstance(reading, Mapping) else [((), reading)]
     for start in _piece_starts(values):
@@ -114,7 +113,7 @@ def _piece_starts(items: Sized) -> range:
 
 
 def _text(metric: Metric, encode: _Encode, *, has_head: bool) -> bytes:
-    """Return the lines of the metric. Its comment lines are left out if `has_head` is False."""
+    """Return the lines of the metric, without its comment lines if `has_head` is False."""
     text = encode(_SingleMetricCollector(metric)).removesuffix(_END)
     if has_head:
         return text

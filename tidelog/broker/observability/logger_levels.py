@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 class LoggerLevels:
-    """The levels of the loggers that `manager` holds: all of this process."""
+    """The levels of the loggers of `manager`, by default of all loggers of this process."""
 
     def __init__(self, manager: logging.Manager | None = None) -> None:
         self._manager = logging.root.manager if manager is None else manager
@@ -84,8 +84,8 @@ class LoggerLevels:
 
     def _effective_level(self, name: str) -> str:
         """Return the level in force, also of a package that has no logger of its own."""
-        known = self._manager.loggerDict
-        while not isinstance(logger := known.get(name, self._manager.root), logging.Logger):
+        loggers = self._manager.loggerDict
+        while not isinstance(logger := loggers.get(name, self._manager.root), logging.Logger):
             name = name.rpartition(".")[0]
         return _level_name(logger.getEffectiveLevel())
 

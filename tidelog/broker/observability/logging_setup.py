@@ -13,22 +13,22 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TextIO
+from typing import Any, Final, Literal, TextIO, TypeAlias
 
 TRACE: Final = 5
 """Kafka's level below DEBUG, which Python does not have."""
 
-LogFormat = Literal["text", "json"]
+LogFormat: TypeAlias = Literal["text", "json"]
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-_PLAIN_BREAKERS: Final = frozenset(' ="\\')
+_CHARACTERS_TO_QUOTE: Final = frozenset(' ="\\')
 
 
 class TextFormatter(logging.Formatter):
     """Formats lines of key=value; values with spaces or special characters are quoted as JSON strings."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return " ".join(f"{key}={_quoted(value)}" for key, value in _fields(self, record).items())
+        return " ".join(f"{key}={_value_text(value)}" for key, value in _fields(self, record).items())
 
 
 class JsonFormatter(logging.Formatter):
@@ -41,11 +41,9 @@ class JsonFormatter(logging.Formatter):
 def configure_logging(
     log_format: LogFormat = "text", level: str = "INFO", stream: TextIO | None = None
 ) -> logging.Handler:
-    """Log everything at `level` or above to `stream`, or to standard error if it is None.
+    """Log all events at `level` or above to `stream`, or to standard error if it is None.
 
-    Replace all previous handlers, and return the new one.
-
-    Errors: ValueError for a level that does not exist.
+    Replace all previous handlers, and return the new one. Errors: ValueError for a level that does not exist.
     """
     logging.addLevelName(TRACE, "TRACE")
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
@@ -76,9 +74,9 @@ def _fields(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str
     return fields
 
 
-def _quoted(value: object) -> str:
+def _value_text(value: object) -> str:
     """Return the text of a value, as a JSON string if a reader could misunderstand it."""
     text = str(value)
-    if text and text.isprintable() and text.isascii() and not _PLAIN_BREAKERS & set(text):
+    if text and text.isprintable() and text.isascii() and not _CHARACTERS_TO_QUOTE & set(text):
         return text
     return json.dumps(text)

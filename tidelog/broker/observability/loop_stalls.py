@@ -23,19 +23,19 @@ _NANOSECONDS: Final = 1_000_000_000
 
 
 class LoopStalls:
-    """Watches the running event loop from `start` to `stop`."""
+    """Measures the stalls of the running event loop from `start` to `stop`."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
-        self._due_ns = self._window_ends_ns = 0
-        self._longest_ns = self._longest_before_ns = 0
+        self._expected_ns = self._window_end_ns = 0
+        self._longest_ns = self._longest_of_previous_window_ns = 0
 
     def start(self) -> None:
         """Start the measurement."""
         self.begin_window()
-        self._wait()
+        self._schedule()
 
     def stop(self) -> None:
         """Stop the measurement."""
@@ -45,13 +45,13 @@ class LoopStalls:
 
     def begin_window(self) -> None:
         """Start a new window; the one before the last no longer counts."""
-        self._longest_before_ns, self._longest_ns = self._longest_ns, 0
-        self._window_ends_ns = self._clock.monotonic_ns() + int(WINDOW_S * _NANOSECONDS)
+        self._longest_of_previous_window_ns, self._longest_ns = self._longest_ns, 0
+        self._window_end_ns = self._clock.monotonic_ns() + int(WINDOW_S * _NANOSECONDS)
 
     @property
     def longest_s(self) -> float:
         """The longest stall of the last 30 to 60 seconds."""
-        return max(self._longest_ns, self._longest_before_ns) / _NANOSECONDS
+        return max(self._longest_ns, self._longest_of_previous_window_ns) / _NANOSECONDS
 
     def report_to(self, metrics: BrokerMetrics) -> None:
         """Add the metric, under Tidelog's own name: Kafka has many threads and no such metric."""
@@ -61,13 +61,13 @@ class LoopStalls:
             lambda: self.longest_s,
         )
 
-    def _wait(self) -> None:
-        self._due_ns = self._clock.monotonic_ns() + int(INTERVAL_S * _NANOSECONDS)
+    def _schedule(self) -> None:
+        self._expected_ns = self._clock.monotonic_ns() + int(INTERVAL_S * _NANOSECONDS)
         self._handle = self._loop.call_later(INTERVAL_S, self._on_timer)
 
     def _on_timer(self) -> None:
         now_ns = self._clock.monotonic_ns()
-        if now_ns >= self._window_ends_ns:
+        if now_ns >= self._window_end_ns:
             self.begin_window()
-        self._longest_ns = max(self._longest_ns, now_ns - self._due_ns)
-        self._wait()
+        self._longest_ns = max(self._longest_ns, now_ns - self._expected_ns)
+        self._schedule()

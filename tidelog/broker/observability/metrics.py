@@ -2,7 +2,7 @@
 
 Nothing is counted here: hot paths add to integers in slotted objects, which are read at each scrape. Names
 are Kafka's MBean names in lower case: type_name of
-kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec gives kafka_server_brokertopicmetrics_bytesin_total.
+kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec becomes kafka_server_brokertopicmetrics_bytesin_total.
 
 `tidelog.broker.observability.exposition` renders them.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_metrics import RequestMetrics
@@ -23,8 +24,8 @@ from tidelog.broker.purgatory.parked_memory import ParkedMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.slices import Slices
 
-# The value of a metric without labels, or its values by label values.
-Reading = float | Mapping[tuple[str, ...], float]
+Reading: TypeAlias = float | Mapping[tuple[str, ...], float]
+"""The value of a metric without labels, or its values by label values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class BrokerMetrics:
 
     def _add(self, family: Family) -> None:
         # Prometheus rejects the whole scrape if a name occurs twice.
-        assert all(one.name != family.name for one in self.families), f"{family.name} is reported twice"
+        is_new = all(other.name != family.name for other in self.families)
+        assert is_new, f"{family.name} is registered twice"
         self.families.append(family)
 
     def add_network(self, server: NetworkServer) -> None:
@@ -120,11 +122,12 @@ class BrokerMetrics:
         def by_name(read: Callable[[Purgatory], int]) -> Callable[[], Reading]:
             return lambda: {(purgatory.name,): read(purgatory) for purgatory in self._purgatories}
 
-        delayed, watched = by_name(lambda one: one.delayed_count), by_name(lambda one: one.watched_count)
-        self.gauge(prefix + "numdelayedoperations", "Delayed operations.", delayed, labels)
-        self.gauge(prefix + "purgatorysize", "Entries of watcher lists.", watched, labels)
-        expired = by_name(lambda one: one.expired_count)
-        self.counter(prefix + "expires", "Operations completed by expiry.", expired, labels)
+        delayed_counts = by_name(lambda purgatory: purgatory.delayed_count)
+        watched_counts = by_name(lambda purgatory: purgatory.watched_count)
+        expired_counts = by_name(lambda purgatory: purgatory.expired_count)
+        self.gauge(prefix + "numdelayedoperations", "Delayed operations.", delayed_counts, labels)
+        self.gauge(prefix + "purgatorysize", "Entries of watcher lists.", watched_counts, labels)
+        self.counter(prefix + "expires", "Operations completed by expiry.", expired_counts, labels)
 
     def add_parked_memory(self, memory: ParkedMemory) -> None:
         """Add the metrics of the memory of parked requests, which max.parked.request.bytes limits."""

@@ -1,7 +1,7 @@
 """Access to the metrics: TLS of the endpoint, and a bearer token (RFC 6750).
 
-The certificates and the token are read again when their files change. If they cannot be used then, the former
-ones stay, and the problem is logged once.
+The certificates and the token are read again when their files change. If the new ones cannot be used, the
+former ones stay in use, and the problem is logged once.
 
 I/O: `load` and `refresh` read files; call them in a thread.
 """
@@ -12,10 +12,10 @@ import hmac
 import logging
 import ssl
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.security.credential_files import UnsuitableFileError, read_regular_file
 from tidelog.security.tls.file_versions import file_versions
 from tidelog.security.tls.server import ServerIdentity, load_server_identity
 from tidelog.security.tls.settings import TlsSettings
@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 TOKEN_FILE_KEY: Final = "metrics.token.file"
 TOKEN_BYTES_MIN: Final = 16
 TOKEN_BYTES_MAX: Final = 4096
+_LINE_BREAK_BYTES_MAX: Final = 2
 _SCHEME: Final = "bearer"
 
 
@@ -78,7 +79,11 @@ class MetricsGuard:
             self.load()
         except ConfigError as error:
             if str(error) != self._problem:
-                logger.warning("The metrics endpoint keeps its former certificate and token: %s", error)
+                logger.warning(
+                    "Cannot replace the certificate or the token of the metrics endpoint: %s; "
+                    "keeping the former ones",
+                    error,
+                )
             self._problem = str(error)
         else:
             self._problem = None
@@ -87,18 +92,19 @@ class MetricsGuard:
         """Return whether the value of an Authorization header has the token, in constant time."""
         if self._token is None:
             return True
-        scheme, _, given = authorization.strip().partition(" ")
-        return scheme.lower() == _SCHEME and hmac.compare_digest(given.strip().encode(), self._token)
+        scheme, _, token = authorization.strip().partition(" ")
+        return scheme.lower() == _SCHEME and hmac.compare_digest(token.strip().encode(), self._token)
 
 
 def _read_token(path: str) -> bytes:
-    """Return the contents of the file without the white space around it."""
+    """Return the contents of the file without the white space around it. Errors: ConfigError."""
+    allowed = f"allowed is a regular file with one word of {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} bytes"
     try:
-        with Path(path).open("rb") as file:
-            token = file.read(TOKEN_BYTES_MAX + 1).strip()
+        token = read_regular_file(path, TOKEN_BYTES_MAX + _LINE_BREAK_BYTES_MAX).strip()
+    except UnsuitableFileError as error:
+        raise ConfigError(TOKEN_FILE_KEY, path, f"{error}; {allowed}") from None
     except OSError as error:
         raise ConfigError(TOKEN_FILE_KEY, path, f"cannot read the file: {error.strerror}") from None
     if not TOKEN_BYTES_MIN <= len(token) <= TOKEN_BYTES_MAX or len(token.split()) != 1:
-        allowed = f"allowed is a file with one word of {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} bytes"
         raise ConfigError(TOKEN_FILE_KEY, path, allowed)
     return token

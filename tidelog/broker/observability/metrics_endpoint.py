@@ -1,10 +1,11 @@
 """A small HTTP server for two paths: /metrics for Prometheus and /healthz for supervisors of brokers.
 
-    GET /metrics   200, all metrics as text; 401 without the token, if there is one
-    GET /healthz   200 "ok" while the broker is healthy, else 503 and the reason
+    GET /metrics   200, all metrics as text; 401 without the token, if one is configured
+    GET /healthz   200 "ok" while the broker is healthy, otherwise 503 and the reason
+    others         404 for another path, 405 for another method
 
-Everything else is 404, or 405 for another method. One request per connection. /healthz needs no token, so
-that supervisors need no secret; without the token it does not show the reason.
+A connection serves one request. /healthz needs no token, so that supervisors need no secret; without the
+token it does not show the reason.
 
 Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to read the response; a
 connection that exceeds them is aborted. CONNECTIONS_MAX connections at a time: for a further one, the oldest
@@ -43,16 +44,17 @@ class MetricsEndpoint:
     def __init__(
         self,
         metrics: BrokerMetrics,
-        why_unhealthy: Callable[[], str | None] = lambda: None,
+        unhealthy_reason: Callable[[], str | None] = lambda: None,
         access: MetricsAccess | None = None,
     ) -> None:
-        """`why_unhealthy` returns the reason why the broker is unhealthy, or None if it is healthy.
+        """Create the endpoint, which listens after `start`.
 
-        Without `access`, every client may read the metrics.
+        `unhealthy_reason` returns the reason why the broker is unhealthy, or None if it is healthy. Without
+        `access`, every client may read the metrics.
         """
         self._guard = MetricsGuard(access or MetricsAccess())
         self._metrics = metrics
-        self._why_unhealthy = why_unhealthy
+        self._unhealthy_reason = unhealthy_reason
         self._exposition: Exposition | None = None
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
@@ -136,7 +138,7 @@ class MetricsEndpoint:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass
         except Exception:
-            logger.exception("A request to the metrics endpoint failed")
+            logger.exception("Cannot serve a request to the metrics endpoint; closing its connection")
         finally:
             writer.transport.abort()
 
@@ -152,7 +154,7 @@ class MetricsEndpoint:
         has_body = method == "GET"
         is_allowed = self._guard.is_allowed(_field(lines, "authorization"))
         if path == "/healthz":
-            reason = self._why_unhealthy()
+            reason = self._unhealthy_reason()
             if reason is not None:
                 text = reason if is_allowed else "unhealthy"
                 return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"{text}\n".encode(), _PLAIN, has_body)

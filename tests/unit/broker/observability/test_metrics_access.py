@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -105,6 +106,19 @@ def test_a_token_that_is_not_one_long_word_is_refused_without_showing_it(tmp_pat
     with pytest.raises(ConfigError, match="one word of 16 to 4096 bytes") as refused:
         guard.load()
     assert not token or token not in str(refused.value)
+
+
+def test_a_pipe_is_refused_as_token_file_instead_of_waiting_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    guard = MetricsGuard(MetricsAccess(token_file=str(tmp_path / "pipe")))
+    with pytest.raises(ConfigError, match="no regular file"):
+        guard.load()
+
+
+def test_the_longest_token_may_end_with_a_line_break(tmp_path: Path) -> None:
+    guard = MetricsGuard(MetricsAccess(token_file=token_file(tmp_path, "x" * 4096 + "\r")))
+    guard.load()
+    assert guard.is_allowed("Bearer " + "x" * 4096)
 
 
 def test_a_file_that_cannot_be_read_any_more_is_reported_once(
