@@ -150,7 +150,7 @@ TOKEN_APIS = (
     ApiKey.EXPIRE_DELEGATION_TOKEN,
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
 )
-# What a client that goes by the rules may be told all the same.
+# Errors that a correct client may receive.
 FITTING_ERRORS = {
     ApiKey.JOIN_GROUP: {ErrorCode.MEMBER_ID_REQUIRED},
     ApiKey.SYNC_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
@@ -158,12 +158,12 @@ FITTING_ERRORS = {
     ApiKey.LEAVE_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
     ApiKey.DELETE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
     ApiKey.OFFSET_DELETE: {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
-    # Nobody has looked for the coordinator, so the topic that keeps transactions is not there.
+    # No client has requested the coordinator, so the topic __transaction_state does not exist.
     ApiKey.ADD_PARTITIONS_TO_TXN: {ErrorCode.NOT_COORDINATOR},
     ApiKey.ADD_OFFSETS_TO_TXN: {ErrorCode.NOT_COORDINATOR},
     ApiKey.END_TXN: {ErrorCode.NOT_COORDINATOR},
     ApiKey.DESCRIBE_TRANSACTIONS: {ErrorCode.NOT_COORDINATOR},
-    # Of a transaction that no coordinator knows.
+    # Errors of a transaction that no coordinator has.
     ApiKey.TXN_OFFSET_COMMIT: {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
     ApiKey.LIST_OFFSETS: {ErrorCode.UNSUPPORTED_VERSION},
@@ -371,7 +371,7 @@ REQUESTS: dict[ApiKey, Ask] = {
         group_id=GROUP, generation_id=1, member_id=cluster.member_id
     ),
     ApiKey.LEAVE_GROUP: lambda cluster, version: LeaveGroupRequest(
-        group_id=f"{GROUP}-{version}", member_id="who", members=(MemberIdentity(member_id="who"),)
+        group_id=f"{GROUP}-{version}", member_id="unknown", members=(MemberIdentity(member_id="unknown"),)
     ),
     ApiKey.SYNC_GROUP: sync,
     ApiKey.DESCRIBE_GROUPS: lambda cluster, _: DescribeGroupsRequest(

@@ -38,7 +38,7 @@ ONLY_FOR_NODES = (
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
-    """A connection of User:alice, who has no permission, to a controller of two secured nodes."""
+    """Yield a connection of User:alice, which has no permission, to a controller of two secured nodes."""
     directory: Path = tmp_path_factory.mktemp("cluster")
     with EmbeddedCluster(2, data_dir=directory, config=CONFIG) as cluster:
         address = read_layout(directory).node(1)

@@ -1,8 +1,8 @@
-"""A running broker against requests that nobody well-meaning sends, for every API and version it serves.
+"""A running broker and hostile requests of every API and version that it serves.
 
-Whatever comes: it is answered, or that one connection is closed; everybody else is served meanwhile;
-nothing is logged as a failure of ours; memory stays where it was. Well-formed requests with extreme
-values get an error code that says what is wrong, never UNKNOWN_SERVER_ERROR.
+The broker responds to each request or closes its connection. Meanwhile it serves other clients, logs no
+failure of its own, and does not use more memory. Well-formed requests with extreme values get an error
+code that describes the problem, never UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ GOOD_TOPIC = "good"
 CORRELATION_ID = 77
 
 CONFIG = {
-    # Not a number that a request names by chance: whoever asks may unregister a broker.
+    # A number that random requests do not contain: any client may unregister a broker.
     "node.id": "31337",
     "auto.create.topics.enable": "false",
-    # Waiting for members that never come is right, and no business of this test.
+    # Short sessions, because the broker waits for members of a group until their sessions expire.
     "group.min.session.timeout.ms": "1",
     "group.max.session.timeout.ms": "50",
     "socket.request.max.bytes": "1048576",
@@ -99,7 +99,7 @@ def no_failures(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 class Neighbour:
-    """A client that behaves, on a connection of its own: produces and reads metadata until told to stop."""
+    """A correct client with its own connection that produces and reads metadata until it is stopped."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._client = RawClient(*address)
@@ -293,7 +293,7 @@ def test_extreme_requests_of_every_api_and_version_get_a_specific_error(
             for message in requests_of(key, version, topic_id, mixed=25):
                 answers = attacker.send(encode_request(key, version, CORRELATION_ID, "\0🌊", message))
                 if answers is None and key == ApiKey.PRODUCE and message.acks == 0:
-                    # The only way to tell a producer that wants no answers.
+                    # The only way to report an error to a producer with acks=0.
                     continue
                 if answers is None:
                     failures.append(f"closed on {key.name} version {version}: {message}")

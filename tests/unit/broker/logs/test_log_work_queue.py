@@ -19,7 +19,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 
 class OutcomeRecorder:
-    """What the queue told, and in how many pieces."""
+    """Records the outcomes that the queue reports, and the number of outcomes in each report."""
 
     def __init__(self) -> None:
         self.outcomes: list[Outcome] = []
@@ -33,7 +33,7 @@ class OutcomeRecorder:
 
     @property
     def numbers(self) -> list[int]:
-        """Which logs were made, and -1 for each time that some were put aside."""
+        """The partition numbers of the created logs; -1 for each retirement of logs."""
         return [
             work.topic_partition.partition if isinstance(work, LogCreation) else -1
             for work, _ in self.outcomes
@@ -41,7 +41,7 @@ class OutcomeRecorder:
 
 
 class Work:
-    """Creations by number; `gate` holds up all, `failing` raise."""
+    """Log creations by partition number: all wait for `gate`, those in `failing` raise an error."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()

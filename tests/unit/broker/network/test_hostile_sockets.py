@@ -256,7 +256,7 @@ async def test_the_global_request_memory_makes_requests_wait_in_order() -> None:
             await client.send(data)
             received = (number + 1) * len(data)
             await eventually(partial(has_received, served, received))
-        # Two fit; a third is let in while some of the budget is left.
+        # Two requests fit in the budget; a third is admitted while some of the budget is left.
         await eventually(lambda: len(parked) == 3)
         await remains(lambda: len(parked) == 3, 0.01)
         order = []

@@ -258,7 +258,7 @@ async def test_a_large_unread_fetch_holds_only_the_descriptor_of_its_socket(file
 async def test_unread_fetches_of_many_segments_hold_at_most_the_descriptors_of_the_pool(
     tmp_path: Path, content: bytes
 ) -> None:
-    """Else slow readers of old data use up what partitions need; what they are sent goes on all the same."""
+    """Slow readers of old data must not use the descriptors of partitions; their responses continue."""
     size_max = 2
     pool: DescriptorPool[File] = DescriptorPool(size_max)
     disk = OsFileSystem(pool)
@@ -311,7 +311,7 @@ async def test_a_file_without_a_descriptor_is_read(file: File) -> None:
 
 
 class TlsTransport(asyncio.Transport):
-    """Records what is written; says that it encrypts, and drains only when told."""
+    """Records the written bytes; it appears to be encrypted, and drains only when the test calls it."""
 
     def __init__(self) -> None:
         super().__init__({"ssl_object": object()})

@@ -17,7 +17,7 @@ SESSION_MS = 9_000
 
 
 class Followed:
-    """A led partition whose followers were last heard of at a time."""
+    """A leader partition whose followers fetched last at `at_ms`."""
 
     topic_partition = TopicPartition("__consumer_offsets", 0)
     is_leader = True

@@ -133,7 +133,7 @@ def test_a_refused_isr_change_is_proposed_again_by_the_next_fetch() -> None:
 
 
 async def test_records_delayed_by_a_follower_are_acknowledged_when_it_leaves() -> None:
-    """Nobody else would tell those who wait: the high watermark is past their records, and moves no more."""
+    """No later event would complete the request: the high watermark is past its records already."""
     shared = Shared(isr=(1,))
     shared.fetch(SECOND, 0)
     partition, proposal = shared.replicas.proposals.history[0]

@@ -173,7 +173,7 @@ def test_a_deleted_topic_that_could_not_be_opened_can_be_recreated() -> None:
 def test_an_error_in_one_partition_does_not_affect_role_changes_of_others(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fetcher that does not hear of it would go on appending to what this node leads."""
+    """A fetcher that is not notified would continue to append to a log of which this node is the leader."""
 
     class Listener:
         def __init__(self) -> None:

@@ -28,7 +28,7 @@ def write(pair: ReplicaPair, *records: tuple[str, str | None]) -> None:
 
 
 def compact_all(log: PartitionLog) -> None:
-    """Seal and compact what is there, as if all replicas had it."""
+    """Seal and compact the whole log, as if all replicas had it."""
     log.advance_high_watermark(log.log_end_offset)
     roll(log)
     compact(log)

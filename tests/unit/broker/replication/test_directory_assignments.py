@@ -77,7 +77,7 @@ async def test_a_failed_assignment_is_reported_again() -> None:
 
 @pytest.mark.parametrize("fault", [RuntimeError("a bug"), AssertionError("FetchResponse in answer")])
 async def test_an_error_during_reporting_does_not_lose_assignments(fault: Exception) -> None:
-    """The controller would elect nobody when the disk of such a replica fails."""
+    """Otherwise the controller would elect no other leader when the disk of such a replica fails."""
     replicas, channel, assignments = assignments_fixture(failures=1)
     channel.failure = fault
     replicas.create("t", 2)
@@ -99,7 +99,7 @@ async def test_a_replica_whose_disk_failed_before_its_creation_is_reported_as_of
 
 
 async def test_a_topic_recreated_in_one_delta_is_not_lost() -> None:
-    """As a snapshot tells it: gone is the older topic, and the newer one is being made."""
+    """A snapshot has only the newer topic: the older log is removed while the newer one is created."""
     replicas, channel, assignments = assignments_fixture()
     log_work = ManualLogWork(replicas)
     older, newer = replicas.create("t"), UUID(int=77)

@@ -51,13 +51,13 @@ async def test_a_follower_copies_existing_and_new_records(pair: ReplicaPair) -> 
     pair.append(T0, "c")
     await eventually(lambda: pair.are_equal(T0))
     assert pair.leader.manager.partition(T0).log.high_watermark == 3, "the ISR has it"
-    assert T0 in pair.progressed, "those who read from the follower are told"
+    assert T0 in pair.progressed, "fetches from the follower are notified"
 
 
 async def test_with_flush_messages_a_follower_acknowledges_flushed_records_only(
     pair: ReplicaPair,
 ) -> None:
-    """What is answered with acks=all is then on the disks of all replicas in sync, as in Kafka."""
+    """Records acknowledged with acks=all are then on the disks of all in-sync replicas, as in Kafka."""
     pair.create("t", flush_messages="2")
     pair.flushes = []
     pair.begin()

@@ -23,7 +23,7 @@ TOPIC_ID = UUID(int=77)
 
 
 class FakePartition:
-    """Keeps what it hears; says that a proposal is to be sent again for codes in `retried`."""
+    """Records the responses to its proposals; an UNKNOWN_SERVER_ERROR is retried."""
 
     def __init__(self, index: int) -> None:
         self.topic_id = TOPIC_ID
@@ -52,7 +52,7 @@ class FakePartition:
 
 
 class FakeChannel:
-    """Answers each request when the test says so."""
+    """Responds to each request when the test completes its future."""
 
     def __init__(self) -> None:
         self.requests: list[AlterPartitionRequest] = []

@@ -62,7 +62,7 @@ def test_a_deletion_of_a_reassigned_partition_ends_when_its_topic_is_tiered_agai
 
 
 def test_a_node_killed_while_tiering_was_disabled_deletes_remote_segments_after_its_restart() -> None:
-    """KIP-950: before the deletion is marked only the topic's config tells of it."""
+    """KIP-950: before the deletion is marked, only the topic's config requests it."""
     replicas = Replicas()
     tiered = replicas.create("tiered", remote_storage_enable="true", remote_log_delete_on_disable="true")
     disabled = replicas.create("disabled", remote_storage_enable="false", remote_log_delete_on_disable="true")

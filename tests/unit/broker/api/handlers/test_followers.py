@@ -357,7 +357,7 @@ def test_loss_of_leadership_completes_a_waiting_produce_with_the_new_leader() ->
 
 
 class HeldFlusher:
-    """A disk that is as slow as the test wants."""
+    """A flusher whose flushes end when the test calls `finish`."""
 
     def __init__(self) -> None:
         self.flushes: list[asyncio.Future[None]] = []
@@ -367,7 +367,7 @@ class HeldFlusher:
         return self.flushes[-1]
 
     async def finish(self) -> None:
-        """The disk has it, and who waited has heard of that."""
+        """Complete all flushes and let the waiting requests continue."""
         for flush in self.flushes:
             flush.set_result(None)
         await loop_iterations(5)
@@ -377,7 +377,7 @@ class HeldFlusher:
 async def test_a_record_truncated_during_its_flush_is_not_acknowledged(
     leads_again: bool,
 ) -> None:
-    """The other's record is committed at its offset; only who has led all along may believe that."""
+    """Another leader's record is committed at its offset; the request belongs to an earlier leader epoch."""
     flusher = HeldFlusher()
     cluster = Cluster(flusher=cast(Flusher, flusher))
     record = ConfigRecord(resource_type=2, resource_name="t", name="flush.messages", value="1")
@@ -420,7 +420,7 @@ def test_a_reassigned_partition_gets_another_leader_and_its_log_is_deleted() -> 
     assert produced(cluster.produce("b")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-# -- who asks the wrong broker
+# -- requests to a broker that is not the leader
 
 
 @pytest.mark.parametrize("version", [9, 10, 12])

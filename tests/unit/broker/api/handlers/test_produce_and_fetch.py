@@ -242,8 +242,8 @@ def test_kip_890_records_without_a_known_transaction_do_not_delay_read_committed
     builder.append(NOW_MS, None, b"hanging")
     refused = produced(broker.produce(bytes(builder.build())))
     assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    broker.produce(batch(b"goes on"))
-    assert values(fetched(broker.fetch(at(0), isolation_level=1))[0]) == [b"goes on"]
+    broker.produce(batch(b"next"))
+    assert values(fetched(broker.fetch(at(0), isolation_level=1))[0]) == [b"next"]
 
 
 def test_acks_all_is_refused_while_there_are_too_few_in_sync_replicas(broker: Broker) -> None:
@@ -337,7 +337,7 @@ def test_a_waiting_fetch_ends_when_the_client_disconnects(broker: Broker) -> Non
     assert request.on_abandoned is not None
     request.on_abandoned(request)
     assert broker.fetches.delayed_count == 0
-    broker.produce(batch(b"nobody reads it"))
+    broker.produce(batch(b"unread"))
     assert (request.answers, broker.fetches.watched_count) == ([], 0)
 
 
@@ -467,7 +467,7 @@ def test_an_error_in_one_partition_does_not_affect_fetches_of_others(
 def test_an_error_in_one_partition_does_not_change_the_results_of_others(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A producer that is told of a failure may send again what is in the log already."""
+    """A producer that receives an error may send records again that are in the log already."""
     append = Partition.append
 
     def fails_at_1(partition: Partition, *arguments: object) -> AppendInfo:
@@ -572,7 +572,7 @@ def test_topic_metrics_count_produced_and_fetched_bytes(broker: Broker) -> None:
 
 
 def test_expected_client_errors_are_not_counted_as_failures(broker: Broker) -> None:
-    """Who is told of FailedFetchRequestsPerSec need not hear of each leader that moved."""
+    """FailedFetchRequestsPerSec does not count leader changes and other expected errors."""
     broker.produce(batch(b"a")[:-1] + b"!")
     broker.produce(batch(b"a"), partition=7)
     broker.fetch(at(0, partition=7), at(99), at(0, partition=1, epoch=9))

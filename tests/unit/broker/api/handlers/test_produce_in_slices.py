@@ -202,7 +202,7 @@ async def test_partitions_of_a_request_are_appended_in_slices_and_readable_at_on
     request = broker.produce(*(("t", index, batch()) for index in range(100)))
     assert not request.answers
     await eventually(lambda: bool(waiting.answers))
-    assert not request.answers, "whoever reads the first partitions does not wait for the last"
+    assert not request.answers, "a fetch of the first partitions does not wait for the last"
     assert [result.error_code for result in await results(request)] == [0] * 100
     assert broker.slices.slice_count >= 100 // STEPS_PER_SLICE
 

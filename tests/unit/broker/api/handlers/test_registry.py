@@ -1,7 +1,7 @@
-"""Which requests hold one of queued.max.requests places: not those that wait for other requests.
+"""Requests that wait for other requests do not occupy one of the queued.max.requests slots.
 
-There is one place here. Were it held by a request that waits for the log of a coordinator, or for another
-broker, nobody else would be served, and two brokers could wait for each other.
+These brokers have one slot. If a request that waits for a coordinator's log or for another broker kept it,
+no other request would be served, and two brokers could wait for each other.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ NAMED: dict[str, Any] = {"transactional_id": ID, "producer_id": PRODUCER_ID, "pr
 
 
 class Broker:
-    """The transaction APIs of a node over sockets; its coordinator's log holds commits when it is told to."""
+    """The transaction APIs of a node over sockets; its coordinator's log can delay commits."""
 
     def __init__(self, node: TransactionalNode) -> None:
         self.node = node

@@ -119,7 +119,7 @@ async def test_an_unavailable_coordinator_is_a_retriable_error(
 async def test_a_partition_that_the_coordinator_could_not_add_takes_no_records(
     node: TransactionalNode,
 ) -> None:
-    # To leave out a check is one thing; these would be in no transaction, and nobody would ever end them.
+    # Without verification, the records would belong to no transaction, and no marker would ever end them.
     node.coordinator.failure = ErrorCode.UNSUPPORTED_VERSION
     assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert node.values() == []
@@ -245,8 +245,8 @@ async def test_kafka_14402_a_late_batch_does_not_start_a_hanging_transaction(
     node.coordinator.gate.set()
     await answered(late)
     assert outcome(late) is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert node.last_stable_offset() == 1, "read_committed goes on"
-    # A producer that is still there sends it again, and the coordinator now decides.
+    assert node.last_stable_offset() == 1, "read_committed consumers continue"
+    # A producer that is still active sends the batch again, and the coordinator verifies it.
     node.coordinator.refusals = {T0: ErrorCode.TRANSACTION_ABORTABLE}
     assert await node.produced() is ErrorCode.TRANSACTION_ABORTABLE
 
@@ -332,7 +332,7 @@ async def test_a_batch_repeated_during_its_verification_is_appended_once(
 async def test_of_two_producer_epochs_the_coordinator_accepts_the_newer(
     node: TransactionalNode,
 ) -> None:
-    # Whoever claims a higher epoch that the coordinator does not know must fence nobody.
+    # A request with a higher epoch that the coordinator does not know fences no producer.
     node.coordinator.gate = asyncio.Event()
     requests = [node.send(epoch=1), node.send(epoch=0)]
     node.coordinator.gate.set()

@@ -95,13 +95,13 @@ async def test_a_commit_waits_while_the_previous_transaction_ends(node: Transact
 
 
 async def test_a_marker_before_the_commit_refuses_it(node: TransactionalNode) -> None:
-    """KAFKA-14402, for offsets: nobody would ever end that transaction, and consumers wait for it."""
+    """KAFKA-14402, for offsets: no marker would ever end that transaction, and consumers wait for it."""
     node.coordinator.gate = asyncio.Event()
     late = asyncio.ensure_future(node.commit_offset(5))
     await loop_iterations()
     await node.end(OFFSETS, commit=False)
     node.coordinator.gate.set()
-    # The coordinator may have confirmed a transaction that has not ended: the producer asks again.
+    # The coordinator may have confirmed a transaction that has not ended, so the producer retries.
     assert await late is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await node.offset() == (-1, DONE)
 

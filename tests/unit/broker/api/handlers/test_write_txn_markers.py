@@ -238,7 +238,7 @@ async def test_a_loading_group_coordinator_is_retried(node: TransactionalNode) -
 async def test_kafka_15784_a_failed_marker_write_changes_no_state(
     node: TransactionalNode,
 ) -> None:
-    """Else a consumer is told offsets that the next coordinator does not know of."""
+    """Otherwise a consumer would receive offsets that the next coordinator does not have."""
     await node.end(OFFSETS, coordinator_epoch=4)
     await node.commit_offset(5)
     refused = await node.end(OFFSETS, coordinator_epoch=3)

@@ -1,7 +1,7 @@
 """The join cases of "Kafka internals", chapter 6 (figures 6-18 to 6-20), which the project was created from.
 
-The coordinator described there answers an unchanged follower of a stable group at once, and
-makes the first joiner that changes something start the rebalance; all who come after it wait.
+The coordinator described there responds at once to a member of a stable group that changed nothing. The
+first member that changes something starts the rebalance, and all later members wait.
 """
 
 from __future__ import annotations

@@ -555,7 +555,7 @@ async def test_transactions_in_the_log_are_loaded_by_their_end_markers(
 
 
 async def test_redpanda_9571_a_leader_with_fetching_followers_may_have_a_successor() -> None:
-    """Its heartbeats were late, so the controller chose another; followers had not heard of that yet."""
+    """Its heartbeats were late, so the controller elected another leader; followers do not know it yet."""
     fixture = await GroupServiceFixture().serving(0, 1, 2)
     assert await fixture.commit(7) is ErrorCode.NONE
     fixture.log.is_succeeded = True

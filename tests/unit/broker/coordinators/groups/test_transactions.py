@@ -21,18 +21,18 @@ PRODUCERS = (7, 8, 9)
 STEPS = 60
 
 View = tuple[tuple[int, int, ErrorCode], ...]
-"""Of each partition what is seen, what is told to those who ask for stable offsets, and with which error."""
+"""For each partition: the offset, and the offset and the error of a request that requires stable offsets."""
 
 
 class Position(NamedTuple):
-    """An offset, and how much was in the log when it was committed."""
+    """An offset, and the number of commits in the log when it was committed."""
 
     offset: int
     written: int
 
 
 class Model:
-    """What TxnOffsetCommit and markers mean, in the fewest words."""
+    """A naive model of TxnOffsetCommit and transaction markers."""
 
     def __init__(self) -> None:
         self.committed: dict[int, Position] = {}

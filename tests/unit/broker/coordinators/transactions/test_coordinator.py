@@ -84,7 +84,7 @@ def test_markers_of_an_earlier_transaction_do_not_complete_the_next() -> None:
 
 
 def test_a_failed_write_of_the_completion_is_retried() -> None:
-    """KAFKA-16352: else the id would stay prepared, and its producers be told to wait, for ever."""
+    """KAFKA-16352: the transaction stayed prepared, and its producers waited for ever."""
     fixture = ongoing()
     fixture.end((7, 3), True)
     fixture.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -104,7 +104,7 @@ def test_a_failed_write_of_the_completion_is_retried() -> None:
 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_new_coordinator_completes_prepared_transactions(is_commit: bool) -> None:
-    """redpanda#6018, redpanda#3501, KAFKA-16352: every partition is told, and in the new epoch."""
+    """redpanda#6018, redpanda#3501, KAFKA-16352: every partition gets a marker in the new epoch."""
     fixture = ongoing()
     fixture.end((7, 3), is_commit)
     fixture.mark([A])

@@ -55,7 +55,7 @@ def test_before_version_1_records_have_no_tagged_fields() -> None:
 
 
 def test_the_previous_producer_epoch_is_not_in_the_log() -> None:
-    """As in Kafka: who asks again for the epoch that it lost, at another coordinator, is fenced."""
+    """As in Kafka, a producer that retries its request at another coordinator is fenced."""
     initialized = EMPTY.prepare_producer_epoch(
         producer_id=7, epoch=1, last_epoch=0, timeout_ms=1, now_wall_ms=1
     )

@@ -219,7 +219,7 @@ async def test_a_response_waits_for_the_commit_up_to_its_timeout(fixture: Transa
 
 
 async def test_an_append_lost_with_the_leadership_decides_nothing(fixture: TransactionServiceFixture) -> None:
-    """KAFKA-13574: it is answered so that the producer asks the next coordinator, and nobody is told."""
+    """KAFKA-13574: the producer gets an error that sends it to the next coordinator; no marker is written."""
     await fixture.lead()
     producer = await fixture.init()
     await fixture.service.add_partitions(ID, producer, [A], 2)

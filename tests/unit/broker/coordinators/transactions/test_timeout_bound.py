@@ -1,6 +1,6 @@
-"""How long a transaction that nobody ends may stay open, however often its coordinator moves.
+"""How long a transaction that its producer does not end may stay open while its coordinator moves.
 
-The bound: transaction.timeout.ms, the interval of the check, and one failover. On virtual time.
+The bound is transaction.timeout.ms, the interval of the check, and one failover. The time is virtual.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 
 class HeldThread(ThreadPoolExecutor):
-    """A thread; the outcome of work number `held_at`, counted from 1, is told only when it is `free`."""
+    """A thread that ends the work number `held_at`, counted from 1, only when `free` is set."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -54,7 +54,7 @@ class HeldThread(ThreadPoolExecutor):
 
 
 class LogCleanerFixture:
-    """A manager of logs on a disk that can fail, and a cleaner that looks every 10 ms."""
+    """A log manager on a disk that can fail, and a log cleaner with a backoff of 10 ms."""
 
     def __init__(self) -> None:
         self.disk = CrashFileSystem()
@@ -67,7 +67,7 @@ class LogCleanerFixture:
         return BrokerConfig({"node.id": "1", "listeners": "PLAINTEXT://:9092", **self.values})
 
     def log(self, name: str, *, rounds: int = 3, **config: Any) -> PartitionLog:
-        """A log with a few sealed segments that all have the same two keys."""
+        """Return a log with sealed segments that all have the same two keys."""
         settings = replace(COMPACTED, **config)
         log = self.logs.get_or_create(TopicPartition(name, 0), TOPIC_ID, settings, 0)
         self.write(log, rounds)

@@ -1,4 +1,4 @@
-"""The gate of a SASL listener over a real socket: who gets through, and what closes the connection."""
+"""The gate of a SASL listener over a real socket: accepted clients and closed connections."""
 
 from __future__ import annotations
 
