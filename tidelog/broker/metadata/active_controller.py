@@ -101,6 +101,7 @@ class ActiveController:
         self._end_offset = end_offset
         self._append = append
         self._uncommitted_batches: deque[WrittenBatch] = deque()
+        """Also the committed ones that `take_committed` has not returned yet."""
 
     @property
     def image(self) -> MetadataImage:
@@ -114,7 +115,7 @@ class ActiveController:
 
     @property
     def is_idle(self) -> bool:
-        """Whether all written records are committed."""
+        """Whether all written records are committed and taken."""
         return not self._uncommitted_batches
 
     def perform(self, submitted: SubmittedCommand) -> Steps[PreparedCommand]:
@@ -186,11 +187,20 @@ class ActiveController:
             WrittenBatch(appended.last_offset + 1, batch.steps, size_bytes, submitted)
         )
 
-    def take_committed(self, offset: Offset) -> list[WrittenBatch]:
-        """Return the batches that are committed at the high watermark `offset`."""
+    def has_committed(self, offset: Offset) -> bool:
+        """Return whether a batch is committed at the high watermark `offset`, and not taken yet."""
+        return bool(self._uncommitted_batches) and self._uncommitted_batches[0].end_offset <= offset
+
+    def take_committed(self, offset: Offset, bytes_max: int) -> list[WrittenBatch]:
+        """Return the next batches that are committed at the high watermark `offset`.
+
+        They have `bytes_max` bytes in total, or are one batch more than fits.
+        """
         committed: list[WrittenBatch] = []
-        while self._uncommitted_batches and self._uncommitted_batches[0].end_offset <= offset:
+        size_bytes = 0
+        while size_bytes < bytes_max and self.has_committed(offset):
             committed.append(self._uncommitted_batches.popleft())
+            size_bytes += committed[-1].size_bytes
         return committed
 
     def fail_all(self, error: KafkaError) -> None:

@@ -175,9 +175,13 @@ class ControllerLeadership:
         if active.is_idle:
             self._announce(epoch)
 
-    def take_committed(self, offset: Offset) -> Sequence[WrittenBatch]:
-        """Return the batches of this node that are committed at the high watermark `offset`."""
-        return () if self._active is None else self._active.take_committed(offset)
+    def has_committed(self, offset: Offset) -> bool:
+        """Return whether a batch of this node is committed at `offset`, and not taken yet."""
+        return self._active is not None and self._active.has_committed(offset)
+
+    def take_committed(self, offset: Offset, bytes_max: int) -> Sequence[WrittenBatch]:
+        """Return the next batches of this node that are committed; see `ActiveController`."""
+        return () if self._active is None else self._active.take_committed(offset, bytes_max)
 
     def on_published(self) -> None:
         """Announce this node as the active controller when its first records are published."""

@@ -60,7 +60,7 @@ def elect_leaders(
             results.append(ReplicaElectionResult(topic=requested.topic, partition_result=outcomes))
             yield None
     reply = ElectLeadersResponse(replica_election_results=tuple(results))
-    return ControllerResult(tuple(elections.updates.records), reply)
+    return ControllerResult(tuple(elections.updates.records), reply, is_atomic=False)
 
 
 def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> ControllerResult[bool]:
@@ -74,7 +74,7 @@ def balance_leaders(image: MetadataImage, settings: ControllerSettings) -> Contr
         if len(updates.records) >= MAX_ELECTIONS:
             break
         updates.change(topic, index, RequestedChange(election=Election.PREFERRED))
-    return ControllerResult(tuple(updates.records), len(updates.records) >= MAX_ELECTIONS)
+    return ControllerResult(tuple(updates.records), len(updates.records) >= MAX_ELECTIONS, is_atomic=False)
 
 
 def elect_unclean(image: MetadataImage, settings: ControllerSettings) -> ControllerResult[bool]:
@@ -85,7 +85,7 @@ def elect_unclean(image: MetadataImage, settings: ControllerSettings) -> Control
             break
         if updates.allows_unclean_election(topic):
             updates.change(topic, index, RequestedChange(election=Election.UNCLEAN))
-    return ControllerResult(tuple(updates.records), len(updates.records) >= MAX_ELECTIONS)
+    return ControllerResult(tuple(updates.records), len(updates.records) >= MAX_ELECTIONS, is_atomic=False)
 
 
 class _Elections:

@@ -17,13 +17,16 @@ R = TypeVar("R")
 MAX_RECORDS_PER_COMMAND: Final = 10_000
 """The limit of records in a batch of the metadata log; Kafka's, which keeps it below the maximum size."""
 
+RECORDS_PER_STEP: Final = 1_000
+"""The records of one batch of a result that is not atomic: nodes apply each batch in about 10 ms."""
+
 
 @dataclass(frozen=True, slots=True)
 class ControllerResult(Generic[R]):
     """The records of a command, in order, and its reply; there are no records if nothing changes.
 
     An atomic result must fit in one batch. Any other may take effect in steps that each leave the metadata
-    consistent: fencing a broker may change more partitions than fit in a batch.
+    consistent: fencing a broker may change many thousand partitions.
     """
 
     records: tuple[MetadataRecord, ...]
@@ -32,8 +35,9 @@ class ControllerResult(Generic[R]):
 
     def batches(self) -> Iterator[tuple[MetadataRecord, ...]]:
         """Yield the records in batches for the metadata log; no batch without records."""
-        for start in range(0, len(self.records), MAX_RECORDS_PER_COMMAND):
-            yield self.records[start : start + MAX_RECORDS_PER_COMMAND]
+        batch_size = MAX_RECORDS_PER_COMMAND if self.is_atomic else RECORDS_PER_STEP
+        for start in range(0, len(self.records), batch_size):
+            yield self.records[start : start + batch_size]
 
     def __post_init__(self) -> None:
         if self.is_atomic and len(self.records) > MAX_RECORDS_PER_COMMAND:

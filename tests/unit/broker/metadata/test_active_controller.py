@@ -42,7 +42,7 @@ async def test_a_command_is_appended_after_a_control_record_appended_during_its_
     prepared = run_steps(active.perform(submitted))
     log.end_offset += 1  # such as a new set of voters
     active.complete(submitted, prepared)
-    [written] = active.take_committed(9)
+    [written] = active.take_committed(9, 1)
     assert (written.end_offset, written.submitted) == (9, submitted)
     [published] = written.steps
     assert published.image.offset == active.image.offset == 8

@@ -36,7 +36,11 @@ from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.delete_topics import delete_topics
-from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
+from tidelog.cluster.controller.result import (
+    MAX_RECORDS_PER_COMMAND,
+    RECORDS_PER_STEP,
+    ControllerResult,
+)
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.effects import RecordsAppended
@@ -377,6 +381,54 @@ async def test_more_records_than_a_batch_holds_are_written_in_several() -> None:
         await store.submit(lambda image: ControllerResult(records, None, is_atomic=False))
         assert store.image.offset == before + len(records)
         assert len(store.image.cluster_configs()) > MAX_RECORDS_PER_COMMAND
+
+
+@on_both_loops
+async def test_a_change_of_10000_records_is_published_in_several_turns_of_the_event_loop() -> None:
+    """As after the failure of a broker that led 10,000 partitions."""
+    async with running_store() as store:
+        published_in_turn: dict[int, int] = {}
+        turn = 0
+        records = tuple(
+            ConfigRecord(resource_type=4, resource_name="", name=f"key-{number:010}", value="1")
+            for number in range(MAX_RECORDS_PER_COMMAND)
+        )
+
+        def on_published(delta: MetadataDelta, image: MetadataImage) -> None:
+            published_in_turn[turn] = published_in_turn.get(turn, 0) + len(delta.changed_configs)
+
+        store.subscribe(on_published)
+        changing = asyncio.create_task(
+            store.submit(lambda image: ControllerResult(records, None, is_atomic=False))
+        )
+        while not changing.done():
+            turn += 1
+            await asyncio.sleep(0)
+        assert len(store.image.cluster_configs()) > MAX_RECORDS_PER_COMMAND
+        assert max(published_in_turn.values()) <= 2 * RECORDS_PER_STEP
+
+
+@on_both_loops
+async def test_a_leader_that_resigns_while_it_publishes_replays_the_rest_of_the_change() -> None:
+    async with running_store() as store:
+        published: list[int] = []
+        records = tuple(
+            ConfigRecord(resource_type=4, resource_name="", name=f"key-{number:010}", value="1")
+            for number in range(5 * RECORDS_PER_STEP)
+        )
+
+        def on_published(delta: MetadataDelta, image: MetadataImage) -> None:
+            published.append(image.offset)
+            if len(published) == 2:
+                store.on_leader_changed(store.image.epoch + 1, None)
+
+        store.subscribe(on_published)
+        end = store.image.offset + len(records)
+        with pytest.raises(KafkaError, match="the leader of epoch"):
+            await store.submit(lambda image: ControllerResult(records, None, is_atomic=False))
+        await eventually(lambda: store.image.offset == end)
+        assert len(store.image.cluster_configs()) > len(records)
+        assert published == sorted(set(published))
 
 
 class FullLog:

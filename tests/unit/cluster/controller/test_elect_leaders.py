@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tidelog.cluster.controller.elect_leaders import (
     elect_leaders,
     elect_unclean,
 )
+from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage, PartitionImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -89,6 +91,17 @@ def test_an_election_of_all_partitions_omits_those_with_the_preferred_leader() -
         image_with_partitions(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND), ElectionType.PREFERRED
     )
     assert codes == {0: ErrorCode.NONE, 2: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
+
+
+def test_an_election_of_more_partitions_than_a_batch_holds_is_written_in_several_batches() -> None:
+    image = image_with_partitions(*[UNBALANCED] * 2)
+    topic = image.topics_by_name["orders"]
+    count = MAX_RECORDS_PER_COMMAND + 1
+    many = replace(topic, partitions=dict.fromkeys(range(count), topic.partitions[0]))
+    image = replace(image, topics_by_name={"orders": many}, topics_by_id={topic.id: many})
+    request = ElectLeadersRequest(election_type=ElectionType.PREFERRED, topic_partitions=None)
+    result = run_steps(elect_leaders(image, SETTINGS, request))
+    assert sum(map(len, result.batches())) == count
 
 
 def test_unclean_election_elects_any_live_replica_of_an_offline_partition() -> None:
