@@ -19,7 +19,7 @@ from tidelog.protocol.metadata_records.abort_transaction_record import AbortTran
 from tidelog.protocol.metadata_records.begin_transaction_record import BeginTransactionRecord
 from tidelog.protocol.metadata_records.end_transaction_record import EndTransactionRecord
 from tidelog.protocol.schema import MetadataRecord
-from tidelog.protocol.steps import Steps, run_steps
+from tidelog.protocol.steps import Steps
 
 
 class PublishedChange(NamedTuple):
@@ -40,14 +40,11 @@ class MetadataLoader:
 
     def load(
         self, records: Iterable[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
-    ) -> list[PublishedChange]:
-        """Replay one batch; return the changes to publish, none while a transaction remains open."""
-        return run_steps(self.load_in_steps(records, base_offset, epoch))
-
-    def load_in_steps(
-        self, records: Iterable[MetadataRecord], base_offset: Offset, epoch: LeaderEpoch
     ) -> Steps[list[PublishedChange]]:
-        """Replay one batch like `load`, in steps; the loader must not be used before the last step."""
+        """Replay one batch; return the changes to publish, none while a transaction remains open.
+
+        The loader must not be used before the last step.
+        """
         changes: list[PublishedChange] = []
         offset = base_offset - 1
         for offset, record in enumerate(records, base_offset):

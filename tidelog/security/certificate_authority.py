@@ -20,7 +20,6 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
-    pkcs12,
 )
 from cryptography.x509.oid import NameOID
 
@@ -68,17 +67,6 @@ class Identity:
         new.touch(mode=0o600)
         new.write_text(self.key_pem(password) + self.chain_pem())
         return new.replace(path)
-
-    def write_pkcs12(self, path: Path, password: str) -> Path:
-        """Write key and chain to a PKCS12 file."""
-        cipher = BestAvailableEncryption(password.encode())
-        path.touch(mode=0o600)
-        path.write_bytes(
-            pkcs12.serialize_key_and_certificates(
-                b"kafka", self.key, self.certificate, self.issuers[::-1], cipher
-            )
-        )
-        return path
 
 
 @dataclass(frozen=True)

@@ -314,7 +314,6 @@ class Scenario:
         reason = self._refusal_reason(proposal)
         assert reason is None, reason
         response = CommittedIsr(
-            leader=broker.id,
             leader_epoch=proposal.leader_epoch,
             partition_epoch=proposal.partition_epoch + 1,
             isr=isr,

@@ -182,7 +182,6 @@ class SimController:
         if partition_image.leader != sender:
             return ErrorCode.NEW_LEADER_ELECTED
         return CommittedIsr(
-            leader=partition_image.leader,
             leader_epoch=partition_image.leader_epoch,
             partition_epoch=partition_image.partition_epoch,
             isr=partition_image.isr,

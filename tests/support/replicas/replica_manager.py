@@ -45,7 +45,6 @@ class Proposals:
         partition, proposal = self.history[-1]
         isr = tuple(member.broker_id for member in proposal.members)
         answer = CommittedIsr(
-            leader=NODE,
             leader_epoch=proposal.leader_epoch,
             partition_epoch=proposal.partition_epoch + 1,
             isr=isr,

@@ -173,7 +173,7 @@ class ActiveController:
         for records in result.batches():
             values = yield from encode_records(records)
             loader = loader.fork()
-            steps = yield from loader.load_in_steps(records, end_offset, self.epoch)
+            steps = yield from loader.load(records, end_offset, self.epoch)
             batches.append(PreparedBatch(values, steps, loader))
             end_offset += len(records)
         return PreparedCommand(result, base_offset, batches)

@@ -258,7 +258,7 @@ def _load(
 ) -> Steps[list[PublishedChange]]:
     """Replay one batch of records; return the changes to publish."""
     try:
-        return (yield from loader.load_in_steps(records, base_offset, epoch))
+        return (yield from loader.load(records, base_offset, epoch))
     except InconsistentMetadata as error:
         text = f"the metadata log contradicts itself: {error}"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

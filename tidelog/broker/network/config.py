@@ -36,7 +36,7 @@ class NetworkConfig:
     max_connections_per_ip: int
     max_connections_per_ip_overrides: Mapping[str, int]
     connections_max_idle_ms: int
-    queued_max_requests: int
+
     queued_max_request_bytes: int
     max_large_request_bytes: int
     max_unsent_response_bytes: int

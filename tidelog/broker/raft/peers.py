@@ -122,11 +122,6 @@ class _PeerConnection:
         self._waiting_requests: list[Send] = []
         self._is_unreachable = False
 
-    @property
-    def is_open(self) -> bool:
-        """Whether requests can be sent at once."""
-        return self._connection is not None and self._connection.is_open
-
     def send(self, request: Send, address: BrokerAddress) -> None:
         """Send to the peer at `address`; close a connection to its former address."""
         if address != self._address:

@@ -187,7 +187,6 @@ def _outcome(partition: ResponsePartitionData) -> CommittedIsr | ErrorCode:
     if partition.error_code:
         return known_code(partition.error_code)
     return CommittedIsr(
-        leader=partition.leader_id,
         leader_epoch=partition.leader_epoch,
         partition_epoch=partition.partition_epoch,
         isr=partition.isr,

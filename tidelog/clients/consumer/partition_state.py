@@ -57,7 +57,6 @@ class PartitionState:
         "error",
         "generation",
         "high_watermark",
-        "last_stable_offset",
         "log_start_offset",
         "paused",
         "position",
@@ -80,7 +79,6 @@ class PartitionState:
         self.generation = 0
         self.retry_at_ms = 0
         self.high_watermark: Offset | None = None
-        self.last_stable_offset: Offset | None = None
         self.log_start_offset: Offset | None = None
         self.preferred_replica: BrokerId | None = None
         self.preferred_until_ms = 0
@@ -159,7 +157,7 @@ class PartitionState:
     def on_fetch_response(self, data: PartitionData, preferred_until_ms: int) -> None:
         """Record the offsets of a response; use its preferred replica until `preferred_until_ms`."""
         self.high_watermark = data.high_watermark
-        self.last_stable_offset = data.last_stable_offset
+
         self.log_start_offset = data.log_start_offset
         if data.preferred_read_replica >= 0:
             self.preferred_replica = data.preferred_read_replica

@@ -69,17 +69,14 @@ class TopicMetadata:
 
 @dataclass(slots=True)
 class ClusterMetadata:
-    """The client's metadata of the cluster; `version` increases with every change.
-
-    `is_whole`: the latest response had every topic of the cluster.
-    """
+    """The client's metadata of the cluster; `is_whole`: the latest response had every topic."""
 
     cluster_id: str | None = None
     controller_id: BrokerId = -1
     brokers: dict[BrokerId, BrokerAddress] = field(default_factory=dict)
     topics: dict[str, TopicMetadata] = field(default_factory=dict)
     topic_errors: dict[str, int] = field(default_factory=dict)
-    version: int = 0
+
     is_whole: bool = False
     _names: dict[UUID, str] = field(default_factory=dict)
 
@@ -100,7 +97,6 @@ class ClusterMetadata:
             self.topic_errors.clear()
         for topic in response.topics:
             self._apply_topic(topic)
-        self.version += 1
 
     def forget(self, name: str) -> None:
         """Remove a topic that is not used any more or does not exist."""
@@ -151,7 +147,6 @@ class ClusterMetadata:
         partitions = dict(topic.partitions)
         partitions[topic_partition.partition] = known._replace(leader=leader, leader_epoch=leader_epoch)
         self.topics[topic.name] = replace(topic, partitions=partitions, available=_available(partitions))
-        self.version += 1
         return True
 
     def _apply_topic(self, received: MetadataResponseTopic) -> None:

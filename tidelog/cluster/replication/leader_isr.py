@@ -45,9 +45,8 @@ class IsrProposal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedIsr:
-    """The controller's response: the current leader, epochs and ISR of the partition."""
+    """The controller's response: the current epochs and ISR of the partition."""
 
-    leader: BrokerId
     leader_epoch: LeaderEpoch
     partition_epoch: int
     isr: tuple[BrokerId, ...]

@@ -190,10 +190,6 @@ class LeaderState:
                 f"the current epoch is {registered.epoch}",
             )
 
-    def is_in_sync(self, broker_id: BrokerId) -> bool:
-        """Return whether the replica of `broker_id` is in the committed ISR."""
-        return broker_id in self.isr
-
     def low_watermark(self, own_log_start_offset: Offset) -> Offset:
         """Return the smallest log start offset of the unfenced replicas; -1 if one is unknown."""
         lowest = own_log_start_offset

@@ -165,7 +165,8 @@ async def test_a_changed_address_of_a_peer_is_used() -> None:
         asker.ask(2, 1, new.port, VoteRequest())
         await asker.answer(2)
         assert len(new.requests(ApiKey.VOTE)) == 1
-        assert sum(peer.is_open for peer in asker.peers._peers.values()) == 1
+        await eventually(lambda: not old.connections)
+        assert len(new.connections) == 1
         await asker.peers.close()
 
 

@@ -112,7 +112,7 @@ async def test_proposals_of_one_iteration_share_a_request_with_broker_epochs() -
     assert [(m.broker_id, m.broker_epoch) for m in sent.new_isr_with_epochs] == [(1, 101), (2, 102)]
     channel.commit(0)
     await eventually(lambda: second.outcomes)
-    assert first.outcomes == [CommittedIsr(leader=1, leader_epoch=5, partition_epoch=11, isr=(1, 2))]
+    assert first.outcomes == [CommittedIsr(leader_epoch=5, partition_epoch=11, isr=(1, 2))]
     await updates.close()
 
 

@@ -71,7 +71,6 @@ def committed(
     proposal: IsrProposal, *, leader_epoch: int | None = None, partition_epoch: int | None = None
 ) -> CommittedIsr:
     return CommittedIsr(
-        leader=LEADER,
         leader_epoch=proposal.leader_epoch if leader_epoch is None else leader_epoch,
         partition_epoch=proposal.partition_epoch + 1 if partition_epoch is None else partition_epoch,
         isr=tuple(member.broker_id for member in proposal.members),

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
 
 from tests.support.security.handshakes import handshake
 from tidelog.base.config_definition import ConfigError
@@ -120,12 +121,23 @@ def test_stores_can_be_pem_files_with_an_encrypted_key(tmp_path: Path) -> None:
     handshake(server(keys), client(trusted))
 
 
+def write_pkcs12(identity: Identity, path: Path, password: str) -> Path:
+    """Write key and chain to a PKCS12 file."""
+    cipher = BestAvailableEncryption(password.encode())
+    path.write_bytes(
+        pkcs12.serialize_key_and_certificates(
+            b"kafka", identity.key, identity.certificate, identity.issuers[::-1], cipher
+        )
+    )
+    return path
+
+
 def test_stores_can_be_pkcs12_files(tmp_path: Path) -> None:
     intermediate = Authority.create("Second", Authority.create("First", AUTHORITY))
     identity = intermediate.issue("broker")
     keys = {
         "ssl.keystore.type": "PKCS12",
-        "ssl.keystore.location": str(identity.write_pkcs12(tmp_path / "server.p12", "secret")),
+        "ssl.keystore.location": str(write_pkcs12(identity, tmp_path / "server.p12", "secret")),
         "ssl.keystore.password": "secret",
     }
     handshake(server(keys), client(trusting(AUTHORITY)))
@@ -233,7 +245,7 @@ def test_invalid_settings_are_rejected_in_one_line_without_secrets(
 
 
 def test_a_pkcs12_file_with_a_wrong_password_is_rejected(tmp_path: Path) -> None:
-    path = SERVER.write_pkcs12(tmp_path / "server.p12", "right")
+    path = write_pkcs12(SERVER, tmp_path / "server.p12", "right")
     texts = {
         "ssl.keystore.type": "PKCS12",
         "ssl.keystore.location": str(path),

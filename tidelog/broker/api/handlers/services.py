@@ -6,12 +6,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from tidelog.base.clock import Clock
-from tidelog.base.randomness import Randomness
 from tidelog.broker.api.handlers.readable_topics import TopicAccess
-from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions
 from tidelog.broker.coordinators.transactions.service import TransactionService
@@ -38,13 +35,12 @@ class Services:
 
     config: BrokerConfig
     clock: Clock
-    randomness: Randomness
     store: MetadataStore
     logs: LogManager
     replicas: ReplicaManager
     flusher: Flusher
     groups: GroupService
-    group_config: GroupConfig
+
     transactions: TransactionService
     sessions: FetchSessionCache
     produce_purgatory: Purgatory
@@ -52,7 +48,7 @@ class Services:
     delete_records_purgatory: Purgatory
     traffic: TopicTraffic
     throttles: ReplicationThrottles
-    channel: ControllerChannel
+
     forwarder: Forwarder
     producer_ids: ProducerIds
     topic_creation: TopicCreation

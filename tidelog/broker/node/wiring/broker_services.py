@@ -50,14 +50,12 @@ def create_services(
     return Services(
         config=config,
         clock=context.clock,
-        randomness=context.randomness,
         store=quorum.raft.store,
         logs=logs.manager,
         replicas=logs.replicas,
         flusher=logs.flusher,
         groups=coordinators.groups,
         transactions=coordinators.transactions,
-        group_config=coordinators.group_config,
         sessions=FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots,
             lambda: context.randomness.randrange(2**31 - 1) + 1,
@@ -67,7 +65,6 @@ def create_services(
         delete_records_purgatory=purgatories.delete_records,
         traffic=TopicTraffic(),
         throttles=logs.throttles,
-        channel=quorum.access.general,
         forwarder=parts.forwarder,
         producer_ids=parts.producer_ids,
         topic_creation=parts.topic_creation,

@@ -72,7 +72,6 @@ class CallFailed(Exception):
 
     def __init__(self, cause: Exception, attempts: int, elapsed_s: float, note: str = "") -> None:
         self.code, self.status = _code_and_status(cause)
-        self.attempts = attempts
         text = f"{type(cause).__name__}: {cause}"
         if isinstance(cause, ClientError):
             message = cause.response.get("Error", {}).get("Message", "")
