@@ -20,13 +20,13 @@ from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.snapshot_files import DIRECTORY
 from tidelog.remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.testing.embedded import EmbeddedCluster
 
 TOPIC: Final = "wide"
@@ -97,7 +97,7 @@ def _events(partition: TopicIdPartition, count: int) -> Iterator[RemoteLogEvent]
             1,
             number,
             1 << 30,
-            (EpochStart(0, first),),
+            (EpochEntry(0, first),),
             RemoteLogSegmentState.COPY_SEGMENT_STARTED,
             None,
             True,

@@ -34,7 +34,7 @@ from tidelog.remote.inspection.fsck import (
     metadata_findings,
     segments_to_read,
 )
-from tidelog.remote.inspection.offline import offline_views
+from tidelog.remote.inspection.offline import offline_bucket_findings, offline_views
 from tidelog.remote.inspection.states import history_findings
 from tidelog.remote.inspection.views import PartitionView, finished_segments
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
@@ -131,17 +131,14 @@ def _shallow(bucket: Bucket, options: FsckOptions) -> tuple[list[PartitionView],
 
 def _check_offline(bucket: Bucket, options: FsckOptions) -> Report:
     with bar("manifests", None) as show:
-        views, found = offline_views(bucket, options.topics, _Steps(show))
-    if not views and not found:
+        views, object_findings = offline_views(bucket, options.topics, _Steps(show))
+    if not views and not object_findings:
         raise UsageFailure(f"the bucket has no segments of {', '.join(options.topics) or 'any topic'}")
-    report = Report(found, views)
+    report = Report(list(object_findings), views)
     with _segments_bar(views) as on_segment:
         for view in views:
             report.findings += metadata_findings(view, options.patience_ms)
-            sizes = bucket.sizes(view.partition)
-            reported = {finding.segment for finding in found}
-            seen = bucket.findings(view, sizes, on_segment)
-            report.findings += [finding for finding in seen if finding.segment not in reported]
+            report.findings += offline_bucket_findings(bucket, view, object_findings, on_segment)
     if options.is_deep:
         report.findings += _deep(bucket, report, options.deep_check)
     return report

@@ -163,3 +163,15 @@ def epoch_spans(
     for index, (epoch, start) in enumerate(entries):
         end = entries[index + 1][1] if index + 1 < len(entries) else end_offset
         yield epoch, start, end
+
+
+def entries_with_records(entries: Sequence[EpochEntry]) -> list[EpochEntry]:
+    """Return the epochs that have records: of epochs with the same start offset, the last.
+
+    `entries` are ordered, and the last epoch has records.
+    """
+    return [
+        entry
+        for index, entry in enumerate(entries)
+        if index + 1 == len(entries) or entries[index + 1].start_offset != entry.start_offset
+    ]

@@ -18,7 +18,6 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.metadata.store import PartitionMetadataStore, RemoteLogEvent
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -126,7 +125,7 @@ class SimTier:
             event_timestamp_ms=self._cluster.now_ms,
             segment_size_bytes=end - start,
             segment_leader_epochs=tuple(
-                EpochStart(*e) for e in log.leader_epochs.entries_in_range(start, end)
+                EpochEntry(*e) for e in log.leader_epochs.entries_in_range(start, end)
             ),
         )
         stored = StoredSegment(

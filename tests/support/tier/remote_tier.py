@@ -11,7 +11,6 @@ from uuid import UUID
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tidelog.protocol.ids import Offset
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -26,7 +25,7 @@ from tidelog.remote.ports.storage_manager import (
     RemoteStorageError,
 )
 from tidelog.storage.disk.checkpoints import encode_leader_epochs
-from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.txn_index import AbortedTransaction
@@ -146,7 +145,7 @@ def segment_metadata(
         broker_id=1,
         event_timestamp_ms=1,
         segment_size_bytes=segment.size_bytes,
-        segment_leader_epochs=tuple(EpochStart(*entry) for entry in epochs),
+        segment_leader_epochs=tuple(EpochEntry(*entry) for entry in epochs),
         is_txn_index_empty=knows_empty_txn_index and not segment.txn_index.entry_count,
     )
 

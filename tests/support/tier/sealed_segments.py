@@ -9,12 +9,12 @@ from uuid import UUID
 
 from tidelog.protocol.ids import uuid_text
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
 from tidelog.remote.ports.storage_manager import IndexType, LogSegmentData
+from tidelog.storage.leader_epoch import EpochEntry
 
 TOPIC_ID = UUID("959eafbe-66a3-4d62-8305-44d5e92400b5")
 
@@ -97,7 +97,7 @@ def make_segment(
         broker_id=2,
         event_timestamp_ms=1_700_000_000_500,
         segment_size_bytes=len(log),
-        segment_leader_epochs=(EpochStart(0, start_offset), EpochStart(3, start_offset + 12)),
+        segment_leader_epochs=(EpochEntry(0, start_offset), EpochEntry(3, start_offset + 12)),
         is_txn_index_empty=not with_transactions,
     )
     return StoredSegment(metadata, files, log, indexes)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -15,6 +14,7 @@ from tidelog.remote.ports.segment_metadata import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
+from tidelog.storage.leader_epoch import EpochEntry
 
 PARTITION = TopicIdPartition(UUID(int=0xA11CE), "tides", 0)
 STARTED, FINISHED, DELETING, DELETED = RemoteLogSegmentState
@@ -46,7 +46,7 @@ def started(
         broker_id=1,
         event_timestamp_ms=2000 + number,
         segment_size_bytes=size_bytes,
-        segment_leader_epochs=tuple(EpochStart(*pair) for pair in pairs),
+        segment_leader_epochs=tuple(EpochEntry(*pair) for pair in pairs),
         custom_metadata=custom_metadata,
         is_txn_index_empty=is_txn_index_empty,
     )

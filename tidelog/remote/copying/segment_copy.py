@@ -17,7 +17,6 @@ from dataclasses import replace
 from tidelog.protocol.ids import Offset
 from tidelog.remote.expiry.segment_deletion import discard_copy
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
@@ -74,7 +73,7 @@ def describe_segment(
         broker_id=context.broker_id,
         event_timestamp_ms=context.clock.wall_ms(),
         segment_size_bytes=segment.size_bytes,
-        segment_leader_epochs=tuple(EpochStart(*entry) for entry in epochs),
+        segment_leader_epochs=tuple(epochs),
         is_txn_index_empty=segment.txn_index.entry_count == 0,
     )
     return metadata, _files_of(log, segment, end_offset)

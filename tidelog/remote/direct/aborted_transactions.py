@@ -31,13 +31,13 @@ def aborted_transactions(
     def read_index(part: SegmentPart) -> AbortedTransactions:
         return aborted.collect(indexes, [part], start_offset, end_offset)
 
-    found: dict[AbortedTransaction, None] = {}
+    collected: dict[AbortedTransaction, None] = {}
     candidates = parts_with_aborted_transactions(
-        tier.known, tier.partition, tier.epochs, start_offset, ENDLESS
+        tier.metadata, tier.partition, tier.epochs, start_offset, ENDLESS
     )
     while parts := list(islice(candidates, THREADS)):
         for transactions, complete in in_threads(read_index, parts):
-            found.update(dict.fromkeys(transactions))
+            collected.update(dict.fromkeys(transactions))
             if complete:
-                return AbortedTransactions(list(found), True)
-    return AbortedTransactions(list(found), False)
+                return AbortedTransactions(list(collected), True)
+    return AbortedTransactions(list(collected), False)

@@ -59,14 +59,14 @@ class BucketTier:
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket = bucket
-        self._described: dict[str, RemoteLogSegmentMetadata] = {}
+        self._segments_by_key: dict[str, RemoteLogSegmentMetadata] = {}
 
     def topics(self) -> dict[str, set[UUID]]:
         """Return every topic that has segments, with its ids: several if it was deleted and re-created."""
-        found: dict[str, set[UUID]] = {}
+        topic_ids: dict[str, set[UUID]] = {}
         for name in self._manifests(None).values():
-            found.setdefault(name.partition.topic, set()).add(name.partition.topic_id)
-        return found
+            topic_ids.setdefault(name.partition.topic, set()).add(name.partition.topic_id)
+        return topic_ids
 
     def partitions(
         self, topics: Collection[str], topic_ids: Mapping[str, UUID] | None = None
@@ -78,14 +78,16 @@ class BucketTier:
         names: dict[str, ObjectName] = {}
         for topic in topics:
             names |= self._of_one_id(topic, self._manifests(topic), (topic_ids or {}).get(topic))
-        self._described = {key: segment for key, segment in self._described.items() if key in names}
+        self._segments_by_key = {
+            key: segment for key, segment in self._segments_by_key.items() if key in names
+        }
         segments: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = {}
         for segment in self._read(names):
             segments.setdefault(segment.topic_id_partition, []).append(segment)
         store = PartitionMetadataStore()
         return {
-            partition.topic_partition: self._partition(store, partition, found)
-            for partition, found in segments.items()
+            partition.topic_partition: self._partition(store, partition, partition_segments)
+            for partition, partition_segments in segments.items()
         }
 
     def last_stable_offset(self, partition: BucketPartition) -> Offset:
@@ -106,12 +108,12 @@ class BucketTier:
     def _manifests(self, topic: str | None) -> dict[str, ObjectName]:
         """Return the manifests of one topic by key; None for all topics."""
         prefix = self.bucket.prefix
-        found = {}
+        manifests = {}
         for info in self.bucket.objects(prefix if topic is None else f"{prefix}{topic}-"):
             name = parse_key(info.key, prefix)
             if name is not None and name.suffix == MANIFEST_SUFFIX and topic in (None, name.partition.topic):
-                found[info.key] = name
-        return found
+                manifests[info.key] = name
+        return manifests
 
     def _of_one_id(
         self, topic: str, names: dict[str, ObjectName], requested: UUID | None
@@ -133,24 +135,24 @@ class BucketTier:
 
     def _read(self, names: Mapping[str, ObjectName]) -> list[RemoteLogSegmentMetadata]:
         """Return the segments that the manifests describe, without those that were deleted meanwhile."""
-        new = [key for key in names if key not in self._described]
-        read = in_threads(lambda key: self._described_by(key, names[key]), new)
-        for key, segment in zip(new, read, strict=True):
+        new_keys = [key for key in names if key not in self._segments_by_key]
+        segments = in_threads(lambda key: self._read_manifest(key, names[key]), new_keys)
+        for key, segment in zip(new_keys, segments, strict=True):
             if segment is not None:
-                self._described[key] = segment
-        return [self._described[key] for key in names if key in self._described]
+                self._segments_by_key[key] = segment
+        return [self._segments_by_key[key] for key in names if key in self._segments_by_key]
 
-    def _described_by(self, key: str, name: ObjectName) -> RemoteLogSegmentMetadata | None:
+    def _read_manifest(self, key: str, name: ObjectName) -> RemoteLogSegmentMetadata | None:
         try:
             segment = described_segment(self.bucket.manifest_bytes(key))
         except RemoteResourceNotFound:
             return None
         except DecodeError as error:
             raise RemoteStorageError(f"invalid manifest {self.bucket.display_name(key)}: {error}") from error
-        described = segment.remote_log_segment_id
-        if (described.id, described.topic_id_partition) != (name.segment_id, name.partition):
+        segment_id = segment.remote_log_segment_id
+        if (segment_id.id, segment_id.topic_id_partition) != (name.segment_id, name.partition):
             raise RemoteStorageError(
-                f"the manifest {self.bucket.display_name(key)} describes another segment: {described}"
+                f"the manifest {self.bucket.display_name(key)} describes another segment: {segment_id}"
             )
         return segment
 
@@ -170,7 +172,7 @@ class BucketTier:
 
 
 def _by_partition(names: Mapping[str, ObjectName]) -> Iterable[list[str]]:
-    found: dict[TopicIdPartition, list[str]] = {}
+    keys_by_partition: dict[TopicIdPartition, list[str]] = {}
     for key, name in names.items():
-        found.setdefault(name.partition, []).append(key)
-    return found.values()
+        keys_by_partition.setdefault(name.partition, []).append(key)
+    return keys_by_partition.values()

@@ -26,26 +26,26 @@ class FetchedIndexes:
     @contextmanager
     def offset_index(self, metadata: RemoteLogSegmentMetadata) -> Iterator[OffsetIndex]:
         """Provide the segment's offset index."""
-        index = self._fetched(metadata, CachedIndex.OFFSET)
+        index = self._fetch(metadata, CachedIndex.OFFSET)
         assert isinstance(index, OffsetIndex), index
         yield index
 
     @contextmanager
     def time_index(self, metadata: RemoteLogSegmentMetadata) -> Iterator[TimeIndex]:
         """Provide the segment's time index."""
-        index = self._fetched(metadata, CachedIndex.TIME)
+        index = self._fetch(metadata, CachedIndex.TIME)
         assert isinstance(index, TimeIndex), index
         yield index
 
     @contextmanager
     def transaction_index(self, metadata: RemoteLogSegmentMetadata) -> Iterator[TransactionIndex]:
         """Provide the segment's transaction index; it is empty if no transaction was aborted."""
-        index = self._fetched(metadata, CachedIndex.TRANSACTION)
+        index = self._fetch(metadata, CachedIndex.TRANSACTION)
         assert isinstance(index, TransactionIndex), index
         yield index
 
     def forget(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Do nothing: nothing is cached."""
 
-    def _fetched(self, metadata: RemoteLogSegmentMetadata, kind: CachedIndex) -> Index:
+    def _fetch(self, metadata: RemoteLogSegmentMetadata, kind: CachedIndex) -> Index:
         return fetch_index(self._storage, CachedFile.of(metadata, kind), metadata)

@@ -9,18 +9,18 @@ Bounds: about 70 bytes for each segment of the requested partitions. Errors: Kaf
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any
 
 from tidelog.clients.admin.admin import Admin, OffsetSpec
 from tidelog.clients.consumer.partition_reader import PartitionReader
-from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.remote.direct.partition_tier import PartitionTier
-from tidelog.remote.inspection.lineage_walk import LineageWalk
+from tidelog.remote.inspection.broker_queries import BrokerQueries, run_concurrently
 from tidelog.remote.metadata.config import METADATA_TOPIC
 from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.metadata.record_codec import decode_event
@@ -28,9 +28,7 @@ from tidelog.remote.metadata.store import PartitionMetadataStore, partition_of
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.storage.leader_epoch import EpochEntry
 
-_READERS: Final = 8
 _log = logging.getLogger(__name__)
-_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -49,7 +47,7 @@ class MetadataTier:
     """
 
     def __init__(self, admin: Admin, reader_options: Mapping[str, Any]) -> None:
-        self._admin = admin
+        self._brokers = BrokerQueries(admin)
         self._reader_options = {**reader_options, "isolation_level": "read_uncommitted"}
         self._store = PartitionMetadataStore()
         self._read: dict[int, _MetadataPartition] = {}
@@ -61,14 +59,10 @@ class MetadataTier:
         """Return the current remote data of those of `names` that exist."""
         if not names:
             return {}
-        described = await self._admin.describe_topics(sorted({name.topic for name in names}))
+        topics = await self._brokers.existing_topics(sorted({name.topic for name in names}))
         partitions: dict[TopicPartition, TopicIdPartition] = {}
         epochs: dict[TopicPartition, LeaderEpoch] = {}
-        for topic in described.values():
-            if isinstance(topic, KafkaError):
-                if topic.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise topic
-                continue
+        for topic in topics:
             for entry in topic.partitions:
                 name = TopicPartition(topic.name, entry.partition)
                 if name in names:
@@ -95,20 +89,16 @@ class MetadataTier:
         ]
         if not unknown:
             return
-        starts = await self._admin.list_offsets(dict.fromkeys(unknown, int(OffsetSpec.EARLIEST)))
-        walks = {name: LineageWalk(epochs[name], _result(starts[name]).offset) for name in unknown}
-        while requested := {
-            name: walk.next_epoch for name, walk in walks.items() if walk.next_epoch is not None
-        }:
-            for name, end in (await self._admin.epoch_end_offsets(requested)).items():
-                walks[name].add_response(*_result(end))
+        listed = await self._brokers.list_offsets(unknown, OffsetSpec.EARLIEST)
+        starts = {name: start.offset for name, start in listed.items()}
+        walks = await self._brokers.lineages(epochs, starts)
         for name, walk in walks.items():
             self._lineages[partitions[name]] = (epochs[name], walk.entries)
 
     # --- the metadata topic ---------------------------------------------------------------
 
     async def _follow(self, partitions: Collection[TopicIdPartition]) -> None:
-        count = await self._metadata_partition_count()
+        count = await self._brokers.metadata_partition_count()
         by_number: dict[int, set[TopicIdPartition]] = {}
         for partition in partitions:
             if not self._store.has(partition):
@@ -117,58 +107,44 @@ class MetadataTier:
             if count:
                 by_number.setdefault(metadata_partition(partition, count), set()).add(partition)
         for number, requested in by_number.items():
-            read = self._read.setdefault(number, _MetadataPartition())
-            if not requested <= read.partitions:
-                self._read_again(read, requested)
+            position = self._read.setdefault(number, _MetadataPartition())
+            if not requested <= position.partitions:
+                self._read_again(position, requested)
         bounds = await self._bounds(by_number)
-        slots = asyncio.Semaphore(_READERS)
 
         async def read_new(number: int, start: Offset, end: Offset) -> None:
-            read = self._read[number]
-            if not start <= read.next_offset <= end and read.next_offset:
+            position = self._read[number]
+            if not start <= position.next_offset <= end and position.next_offset:
                 # It was truncated or re-created: the metadata may be obsolete.
-                self._read_again(read, set())
-            first = max(start, read.next_offset)
+                self._read_again(position, set())
+            first = max(start, position.next_offset)
             if first < end:
-                async with slots:
-                    await self._read_records(number, first, end, read)
-            read.next_offset = end
+                await self._read_records(number, first, end, position)
+            position.next_offset = end
 
-        # Waits for all tasks: one that continued would apply old events to the next attempt.
-        try:
-            async with asyncio.TaskGroup() as group:
-                for number in by_number:
-                    group.create_task(read_new(number, *bounds[number]))
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+        # All tasks have ended after this: one that continued would apply old events to the next attempt.
+        await run_concurrently([partial(read_new, number, *bounds[number]) for number in by_number])
 
-    def _read_again(self, read: _MetadataPartition, also: set[TopicIdPartition]) -> None:
-        """Read the metadata again from the start, for the partitions in `also` too."""
-        read.next_offset = 0
-        read.partitions |= also
-        for partition in read.partitions:
+    def _read_again(self, position: _MetadataPartition, added: set[TopicIdPartition]) -> None:
+        """Read the metadata again from the start, for the partitions in `added` too."""
+        position.next_offset = 0
+        position.partitions |= added
+        for partition in position.partitions:
             self._store.drop(partition)
             self._store.open(partition)
             self._store.mark_ready(partition)
-
-    async def _metadata_partition_count(self) -> int:
-        """Return the number of partitions of the metadata topic; 0 if it does not exist."""
-        found = (await self._admin.describe_topics([METADATA_TOPIC]))[METADATA_TOPIC]
-        if not isinstance(found, KafkaError):
-            return len(found.partitions)
-        if found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            return 0
-        raise found
 
     async def _bounds(self, numbers: Collection[int]) -> dict[int, tuple[Offset, Offset]]:
         names = [TopicPartition(METADATA_TOPIC, number) for number in numbers]
         if not names:
             return {}
-        starts = await self._admin.list_offsets(dict.fromkeys(names, int(OffsetSpec.EARLIEST)))
-        ends = await self._admin.list_offsets(dict.fromkeys(names, int(OffsetSpec.LATEST)))
-        return {name.partition: (_result(starts[name]).offset, _result(ends[name]).offset) for name in names}
+        starts = await self._brokers.list_offsets(names, OffsetSpec.EARLIEST)
+        ends = await self._brokers.list_offsets(names, OffsetSpec.LATEST)
+        return {name.partition: (starts[name].offset, ends[name].offset) for name in names}
 
-    async def _read_records(self, number: int, start: Offset, end: Offset, into: _MetadataPartition) -> None:
+    async def _read_records(
+        self, number: int, start: Offset, end: Offset, position: _MetadataPartition
+    ) -> None:
         name = TopicPartition(METADATA_TOPIC, number)
         options = {**self._reader_options, "start_offset": start, "end_offset": end}
         async with PartitionReader(topic_partition=name, **options) as reader:
@@ -179,11 +155,5 @@ class MetadataTier:
                 except DecodeError as error:
                     _log.error("Ignoring the record at offset %d of %s: %s", record.offset, name, error)
                     continue
-                if partition_of(event) in into.partitions:
+                if partition_of(event) in position.partitions:
                     self._store.apply(event)
-
-
-def _result(found: _T | KafkaError) -> _T:
-    if isinstance(found, KafkaError):
-        raise found
-    return found

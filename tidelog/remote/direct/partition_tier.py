@@ -25,13 +25,13 @@ _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 class PartitionTier:
     """The remote segments of one partition.
 
-    `lineage` contains the leader epochs of the log, oldest first; `known` continues to receive metadata of
-    segments.
+    `lineage` contains the leader epochs of the log, oldest first. `metadata` is shared, and receives the
+    metadata of later segments.
     """
 
     partition: TopicIdPartition
     lineage: tuple[EpochEntry, ...]
-    known: CacheQueries
+    metadata: CacheQueries
 
     @property
     def epochs(self) -> LeaderEpochCache:
@@ -41,12 +41,12 @@ class PartitionTier:
     @property
     def segments(self) -> list[RemoteLogSegmentMetadata]:
         """Every finished segment that is not being deleted, by start offset, of any lineage."""
-        listed = self.known.list_remote_log_segments(self.partition)
-        return [segment for segment in listed if segment.state is _FINISHED]
+        segments = self.metadata.list_remote_log_segments(self.partition)
+        return [segment for segment in segments if segment.state is _FINISHED]
 
     def parts(self, start_offset: Offset, end_offset: Offset) -> list[SegmentPart]:
         """Return the parts without a gap from `start_offset` up to `end_offset` (exclusive) or less."""
-        return served_parts(self.known, self.partition, self.lineage, start_offset, end_offset)
+        return served_parts(self.metadata, self.partition, self.lineage, start_offset, end_offset)
 
     def next_served(self, offset: Offset) -> Offset | None:
         """Return the first served offset at or after `offset`; None if there is none."""

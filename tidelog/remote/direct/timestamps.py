@@ -22,7 +22,7 @@ def first_at_or_after(
     None if there is none.
     """
     reader = TimestampReader(storage, FetchedIndexes(storage), SYSTEM_CLOCK)
-    parts = parts_with_timestamp(tier.known, tier.partition, tier.epochs, timestamp_ms, starting_offset)
+    parts = parts_with_timestamp(tier.metadata, tier.partition, tier.epochs, timestamp_ms, starting_offset)
     for part in parts:
         place = None if part is None else reader.first_at_or_after(part, timestamp_ms)
         if place is not None:

@@ -24,10 +24,11 @@ from enum import Enum
 from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.ids import Offset
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tidelog.remote.tasks.remote_lineage import EpochLineage
 from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.leader_epoch import EpochEntry
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -78,7 +79,7 @@ class ExpirationView:
     """
 
     segments: Sequence[RemoteLogSegmentMetadata]
-    epochs: Sequence[tuple[LeaderEpoch, Offset]]
+    epochs: Sequence[EpochEntry]
     """The log's leader epochs with their start offsets."""
     log_start_offset: Offset
     high_watermark: Offset
@@ -132,24 +133,24 @@ class ExpirationPlan:
 def plan_expiration(view: ExpirationView) -> ExpirationPlan:
     """Return what to delete, except segments on which a task of this node works."""
     lineage = EpochLineage(view.epochs)
-    chosen: dict[UUID, Deletion] = {}
-    kept: list[RemoteLogSegmentMetadata] = []
+    deletions: dict[UUID, Deletion] = {}
+    remaining: list[RemoteLogSegmentMetadata] = []
     for segment in sorted(view.segments, key=lambda segment: (segment.start_offset, segment.end_offset)):
         reason = None
         if segment.remote_log_segment_id.id not in view.in_progress:
             reason = _reason_besides_retention(segment, view, lineage)
         if reason is None:
-            kept.append(segment)
+            remaining.append(segment)
         else:
-            chosen[segment.remote_log_segment_id.id] = Deletion(segment, reason)
+            deletions[segment.remote_log_segment_id.id] = Deletion(segment, reason)
     log_start_offset = None
-    for deletion in _expired(kept, view, lineage):
-        chosen[deletion.segment.remote_log_segment_id.id] = deletion
+    for deletion in _expired(remaining, view, lineage):
+        deletions[deletion.segment.remote_log_segment_id.id] = deletion
         log_start_offset = max(log_start_offset or 0, deletion.segment.end_offset + 1)
     if log_start_offset is not None and log_start_offset <= view.log_start_offset:
         log_start_offset = None
-    idle = None if chosen else _idle_bounds(kept, view, lineage)
-    return ExpirationPlan(log_start_offset, tuple(chosen.values()), idle)
+    idle = None if deletions else _idle_bounds(remaining, view, lineage)
+    return ExpirationPlan(log_start_offset, tuple(deletions.values()), idle)
 
 
 def _idle_bounds(

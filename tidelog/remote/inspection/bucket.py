@@ -143,10 +143,13 @@ class Bucket:
         return True
 
     def _segment_findings(
-        self, segment: RemoteLogSegmentMetadata, listed: Mapping[str, int]
+        self, segment: RemoteLogSegmentMetadata, listed_sizes: Mapping[str, int]
     ) -> list[Finding]:
         keys = self.keys(segment)
-        sizes = {key: listed[key] if key in listed else self._size(key) for key in (keys.log, keys.indexes)}
+        sizes = {
+            key: listed_sizes[key] if key in listed_sizes else self._size(key)
+            for key in (keys.log, keys.indexes)
+        }
         try:
             manifest = self.manifest(keys.manifest)
         except RemoteResourceNotFound:

@@ -24,7 +24,7 @@ from tidelog.protocol.transaction_marker import read_end_transaction_marker
 from tidelog.remote.inspection.findings import Finding, Kind, offsets_text, segment_name
 from tidelog.remote.inspection.tier_files import StreamedFile, TierFiles, log_path
 from tidelog.remote.objects.layout.transform import DamagedChunk
-from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import (
     IndexType,
     RemoteResourceNotFound,
@@ -40,7 +40,7 @@ from tidelog.storage.disk.log_files import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
 )
-from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
 from tidelog.storage.segment.batch_scan import CheckedBatch
 from tidelog.storage.segment.index_checks import check_leader_epochs
@@ -139,15 +139,15 @@ class _SegmentCheck:
         path = inspection.index_path(TXN_INDEX_SUFFIX)
         if any(damage.path == path for damage in inspection.damages):
             return
-        listed: set[Offset] = set()
+        indexed_aborts: set[Offset] = set()
         if path in indexes:
             files = TierFiles(StreamedFile("", self._storage, self._metadata, self._on_bytes), indexes)
             index = TransactionIndex(files.open(path, create=False), self._metadata.start_offset)
-            listed = {entry.last_offset for entry in index.entries()}
-        if listed and self._metadata.is_txn_index_empty:
-            detail = f"it has {len(listed)} entries, in the metadata it is empty"
+            indexed_aborts = {entry.last_offset for entry in index.entries()}
+        if indexed_aborts and self._metadata.is_txn_index_empty:
+            detail = f"it has {len(indexed_aborts)} entries, in the metadata it is empty"
             self._add(Kind.BAD_TRANSACTION_INDEX, "txnindex", detail)
-        missing = sorted(batches.aborts - listed)
+        missing = sorted(batches.aborts - indexed_aborts)
         if missing:
             detail = f"it lacks the abort at offset {missing[0]}, {len(missing)} in total"
             self._add(Kind.BAD_TRANSACTION_INDEX, "txnindex", detail)
@@ -173,7 +173,7 @@ class _SegmentCheck:
             return
         epochs = LeaderEpochCache.of(entries)
         stored = epochs.entries_in_range(metadata.start_offset, metadata.end_offset + 1)
-        expected = LeaderEpochCache.of(metadata.segment_leader_epochs).entries  # type: ignore[arg-type]
+        expected = LeaderEpochCache.of(metadata.segment_leader_epochs).entries
         if stored != expected:
             detail = f"{_epochs_text(stored)} in the segment, {_epochs_text(expected)} in the metadata"
             self._add(Kind.BAD_LEADER_EPOCHS, "leader epochs", detail)
@@ -260,7 +260,7 @@ def _finding(kind: Kind, metadata: RemoteLogSegmentMetadata, object_name: str, d
     return Finding.of_segment(kind, metadata, f"{object_name} of {segment_name(metadata)}", detail)
 
 
-def _epoch_at(epochs: tuple[EpochStart, ...], offset: Offset) -> int | None:
+def _epoch_at(epochs: tuple[EpochEntry, ...], offset: Offset) -> int | None:
     return next((entry.epoch for entry in reversed(epochs) if entry.start_offset <= offset), None)
 
 

@@ -64,4 +64,4 @@ def fetch_lineage(bucket: Bucket, segments: Iterable[RemoteLogSegmentMetadata]) 
         except RemoteStorageError as error:
             if not is_damage(error):
                 raise
-    return tuple(EpochEntry(*entry) for entry in newest_first[0].segment_leader_epochs)
+    return newest_first[0].segment_leader_epochs

@@ -77,7 +77,7 @@ class PartitionHistory:
             if event.state is not _DELETED:
                 self.illegal.append((place, event))
             return
-        before = self.cache.get(event.remote_log_segment_id)
+        previous = self.cache.get(event.remote_log_segment_id)
         is_new = isinstance(event, RemoteLogSegmentMetadata)
         outcome = self.cache.add(event) if is_new else self.cache.update(event)  # type: ignore[arg-type]
         if outcome in (Outcome.ILLEGAL_MOVE, Outcome.UNKNOWN_SEGMENT):
@@ -85,8 +85,8 @@ class PartitionHistory:
             return
         if event.state is _DELETED:
             self.deleted.add(segment_id)
-        if before is not None and before.state is _STARTED:
-            self._on_copy_end(before, event.state)
+        if previous is not None and previous.state is _STARTED:
+            self._on_copy_end(previous, event.state)
 
     def _on_copy_end(self, segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState) -> None:
         start, end = segment.start_offset, segment.end_offset

@@ -50,12 +50,12 @@ class LineageWalk:
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
         """The epochs that have records, oldest first, with their start offsets."""
-        found: list[EpochEntry] = []
+        entries: list[EpochEntry] = []
         for entry in self._entries:
             # Newest first: an epoch with the same start as the one above it has no records.
-            if not found or entry.start_offset < found[-1].start_offset:
-                found.append(entry)
-        return tuple(reversed(found))
+            if not entries or entry.start_offset < entries[-1].start_offset:
+                entries.append(entry)
+        return tuple(reversed(entries))
 
     def _is_complete(self, start_offset: Offset) -> bool:
         is_empty = len(self._entries) > 1 and start_offset >= self._entries[-2].start_offset

@@ -13,46 +13,49 @@ from typing import Any
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import uuid_from_text
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from tidelog.storage.leader_epoch import EpochEntry
 
 
 def described_segment(manifest: bytes) -> RemoteLogSegmentMetadata:
     """Return the segment of `manifest`, as a finished copy. Errors: DecodeError."""
     try:
         fields = json.loads(manifest)
-        described = fields["remoteLogSegmentMetadata"]
+        metadata = fields["remoteLogSegmentMetadata"]
         size_bytes = int(fields["chunkIndex"]["originalFileSize"])
         epochs = sorted(
-            EpochStart(int(epoch), int(at)) for epoch, at in described["segmentLeaderEpochs"].items()
+            EpochEntry(int(epoch), int(start_offset))
+            for epoch, start_offset in metadata["segmentLeaderEpochs"].items()
         )
-        start, end = int(described["startOffset"]), int(described["endOffset"])
+        start, end = int(metadata["startOffset"]), int(metadata["endOffset"])
         if not epochs or end < start:
             raise DecodeError(f"invalid segment with offsets {start}-{end} and epochs {epochs}")
         return RemoteLogSegmentMetadata(
-            _segment_id(described["remoteLogSegmentId"]),
+            _segment_id(metadata["remoteLogSegmentId"]),
             start,
             end,
-            int(described["maxTimestampMs"]),
-            int(described["brokerId"]),
-            int(described["eventTimestampMs"]),
+            int(metadata["maxTimestampMs"]),
+            int(metadata["brokerId"]),
+            int(metadata["eventTimestampMs"]),
             size_bytes,
             tuple(epochs),
             RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-            is_txn_index_empty=bool(described.get("txnIdxEmpty", False)),
+            is_txn_index_empty=bool(metadata.get("txnIdxEmpty", False)),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise DecodeError(f"not a segment manifest: {type(error).__name__}: {error}") from error
 
 
 def _segment_id(fields: dict[str, Any]) -> RemoteLogSegmentId:
-    described = fields["topicIdPartition"]
-    topic_partition = described["topicPartition"]
+    partition_fields = fields["topicIdPartition"]
+    topic_partition = partition_fields["topicPartition"]
     partition = TopicIdPartition(
-        uuid_from_text(described["topicId"]), str(topic_partition["topic"]), int(topic_partition["partition"])
+        uuid_from_text(partition_fields["topicId"]),
+        str(topic_partition["topic"]),
+        int(topic_partition["partition"]),
     )
     return RemoteLogSegmentId(partition, uuid_from_text(fields["id"]))

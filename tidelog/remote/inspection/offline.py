@@ -9,7 +9,7 @@ I/O: blocks. Errors: RemoteStorageError if the store does not respond.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tidelog.base.clock import SystemClock
@@ -49,6 +49,25 @@ def offline_views(
     return [_view(bucket, partition, segments) for partition, segments in ordered], findings
 
 
+def offline_bucket_findings(
+    bucket: Bucket,
+    view: PartitionView,
+    reported: Iterable[Finding],
+    on_segment: Callable[[], None] = lambda: None,
+) -> list[Finding]:
+    """Return findings about the objects of a partition, without those of segments and keys in `reported`.
+
+    `view` and `reported` are from `offline_views`. A segment without a valid manifest is not in the view: its
+    objects would be reported a second time, as orphans.
+    """
+    findings = bucket.findings(view, bucket.sizes(view.partition), on_segment)
+    segments = {finding.segment for finding in reported if finding.segment is not None}
+    places = {finding.place for finding in reported}
+    return [
+        finding for finding in findings if finding.segment not in segments and finding.place not in places
+    ]
+
+
 def _list_objects(bucket: Bucket, topics: Collection[str]) -> tuple[dict[str, ObjectName], list[Finding]]:
     """Return the objects of segments of `topics` by key, and findings about objects with other names."""
     names: dict[str, ObjectName] = {}
@@ -86,7 +105,7 @@ def _read_manifest(bucket: Bucket, key: str, name: ObjectName) -> RemoteLogSegme
 
 def _invalid_manifest(bucket: Bucket, key: str, name: ObjectName, detail: str) -> Finding:
     place = bucket.display_name(key)
-    return Finding(Kind.BAD_MANIFEST, name.partition.topic_partition, place, detail)
+    return Finding(Kind.BAD_MANIFEST, name.partition.topic_partition, place, detail, name.segment_id)
 
 
 def _view(

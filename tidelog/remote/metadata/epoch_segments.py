@@ -108,15 +108,15 @@ class EpochSegments:
         row = self.serving(offset)
         if row is not None and not self._table.is_txn_index_empty(row):
             return row
-        found: tuple[Offset, int] | None = None
+        nearest: tuple[Offset, int] | None = None
         for other in self._overlaid:
             if not self._table.is_txn_index_empty(other):
-                found = self._nearer(found, other, offset)
+                nearest = self._nearer(nearest, other, offset)
         for index in range(bisect_right(self._txn_starts, offset), len(self._txn_rows)):
-            if found is not None and self._txn_starts[index] >= found[0]:
+            if nearest is not None and self._txn_starts[index] >= nearest[0]:
                 break
-            found = self._nearer(found, self._txn_rows[index], offset)
-        return None if found is None else found[1]
+            nearest = self._nearer(nearest, self._txn_rows[index], offset)
+        return None if nearest is None else nearest[1]
 
     def rows(self) -> list[int]:
         """Return all rows of the epoch, by the starts of their segments."""

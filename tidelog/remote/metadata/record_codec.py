@@ -32,7 +32,6 @@ from tidelog.protocol.remote_metadata_records import (
 from tidelog.protocol.schema import RemoteMetadataRecord
 from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -41,6 +40,7 @@ from tidelog.remote.ports.segment_metadata import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
+from tidelog.storage.leader_epoch import EpochEntry
 
 FRAME_VERSION: Final = 1
 _VERSION: Final = 0
@@ -197,7 +197,7 @@ def _segment(
     record: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMetadataSnapshotRecord,
 ) -> RemoteLogSegmentMetadata:
     epochs = tuple(
-        sorted(EpochStart(entry.leader_epoch, entry.offset) for entry in record.segment_leader_epochs)
+        sorted(EpochEntry(entry.leader_epoch, entry.offset) for entry in record.segment_leader_epochs)
     )
     if not epochs or record.end_offset < record.start_offset:
         raise DecodeError(
@@ -225,7 +225,7 @@ def _state(states: type[_State], number: int) -> _State:
         raise DecodeError(f"{number} is not a {states.__name__}") from None
 
 
-def _epoch_entries(epochs: Iterable[EpochStart]) -> tuple[SegmentLeaderEpochEntry, ...]:
+def _epoch_entries(epochs: Iterable[EpochEntry]) -> tuple[SegmentLeaderEpochEntry, ...]:
     return tuple(SegmentLeaderEpochEntry(leader_epoch=epoch, offset=start) for epoch, start in epochs)
 
 

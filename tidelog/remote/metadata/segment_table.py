@@ -17,13 +17,13 @@ from uuid import UUID
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.metadata.id_index import IdIndex
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     TopicIdPartition,
 )
+from tidelog.storage.leader_epoch import EpochEntry
 
 _ROW: Final = Struct("<16sqqqqiiiIIBB")
 _ID_BYTES: Final = 16
@@ -63,7 +63,7 @@ class SegmentTable:
         self._ids = IdIndex()
         self._free: list[int] = []
         self._custom: dict[int, bytes] = {}
-        self._epochs: dict[int, tuple[EpochStart, ...]] = {}
+        self._epochs: dict[int, tuple[EpochEntry, ...]] = {}
         self._next_serial = 0
         self._next_order = 1
 
@@ -143,7 +143,7 @@ class SegmentTable:
             broker,
             event_timestamp,
             size,
-            self._epochs[row] if flags & _MANY_EPOCHS else (EpochStart(epoch, start),),
+            self._epochs[row] if flags & _MANY_EPOCHS else (EpochEntry(epoch, start),),
             RemoteLogSegmentState(state),
             self._custom[row] if flags & _CUSTOM_METADATA else None,
             bool(flags & _TXN_INDEX_EMPTY),

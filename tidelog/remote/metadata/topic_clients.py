@@ -67,13 +67,13 @@ class TopicClients(MetadataTopic):
         Errors: WrongMetadataTopic if it has another number of partitions.
         """
         async with Admin(**self._arguments("admin", ClientConfig, "")) as admin:
-            found = (await admin.describe_topics([METADATA_TOPIC])).get(METADATA_TOPIC)
-            if isinstance(found, KafkaError) and found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            topic = (await admin.describe_topics([METADATA_TOPIC])).get(METADATA_TOPIC)
+            if isinstance(topic, KafkaError) and topic.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 await self._create(admin)
-                found = (await admin.describe_topics([METADATA_TOPIC])).get(METADATA_TOPIC)
-            if isinstance(found, KafkaError):
-                raise found
-            self._check(found)
+                topic = (await admin.describe_topics([METADATA_TOPIC])).get(METADATA_TOPIC)
+            if isinstance(topic, KafkaError):
+                raise topic
+            self._check(topic)
 
     async def open_writer(self) -> TopicWriter:
         """Return a producer that waits for all in-sync replicas."""
@@ -110,8 +110,8 @@ class TopicClients(MetadataTopic):
             raise KafkaError(created.code, f"cannot create topic {METADATA_TOPIC} with {key}: {created}")
         raise created
 
-    def _check(self, found: TopicDescription | None) -> None:
-        count = 0 if found is None else len(found.partitions)
+    def _check(self, topic: TopicDescription | None) -> None:
+        count = 0 if topic is None else len(topic.partitions)
         if count != self._config.partitions:
             raise WrongMetadataTopic(
                 f"topic {METADATA_TOPIC} has {count} partitions, but "

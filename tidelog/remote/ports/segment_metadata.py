@@ -13,7 +13,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset, TopicPartition, uuid_text
+from tidelog.protocol.ids import BrokerId, Offset, TopicPartition, uuid_text
+from tidelog.storage.leader_epoch import EpochEntry
 
 
 class TopicIdPartition(NamedTuple):
@@ -40,13 +41,6 @@ class RemoteLogSegmentId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic_id_partition}/{uuid_text(self.id)}"
-
-
-class EpochStart(NamedTuple):
-    """The first offset of a leader epoch; in a segment, the first entry has the segment's start offset."""
-
-    epoch: LeaderEpoch
-    start_offset: Offset
 
 
 class RemoteLogSegmentState(IntEnum):
@@ -85,7 +79,7 @@ class RemoteLogSegmentMetadata:
     broker_id: BrokerId
     event_timestamp_ms: int
     segment_size_bytes: int
-    segment_leader_epochs: tuple[EpochStart, ...]
+    segment_leader_epochs: tuple[EpochEntry, ...]
     state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_SEGMENT_STARTED
     custom_metadata: bytes | None = None
     """The storage manager's own data; at most remote.log.metadata.custom.metadata.max.bytes."""

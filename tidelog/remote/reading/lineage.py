@@ -16,12 +16,11 @@ from typing import Final, NamedTuple
 from tidelog.protocol.ids import ENDLESS, LeaderEpoch, Offset
 from tidelog.remote.ports.metadata_manager import SegmentQueries
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     TopicIdPartition,
 )
-from tidelog.storage.leader_epoch import LeaderEpochCache, epoch_spans
+from tidelog.storage.leader_epoch import LeaderEpochCache, entries_with_records, epoch_spans
 
 PAUSE_SEGMENTS: Final = 256
 
@@ -52,7 +51,7 @@ def part_at(
 
 def common_end(metadata: RemoteLogSegmentMetadata, epochs: LeaderEpochCache, epoch: LeaderEpoch) -> Offset:
     """Return the offset (exclusive) up to which segment and log agree from `epoch`, which both have."""
-    segment_epochs = _with_records(metadata.segment_leader_epochs)
+    segment_epochs = entries_with_records(metadata.segment_leader_epochs)
     while True:
         log_next = epochs.next_epoch(epoch)
         log_next_start = None if log_next is None else epochs.start_offset_of(log_next)
@@ -112,13 +111,13 @@ def parts_with_timestamp(
     segments, None is yielded, at which the caller may let other tasks run.
     """
     first = epochs.epoch_for_offset(starting_offset)
-    seen = 0
+    segment_count = 0
     for epoch, epoch_start, epoch_end in epoch_spans(epochs.entries, ENDLESS):
         if first is not None and epoch < first:
             continue
         for metadata in manager.list_remote_log_segments(partition, epoch):
-            seen += 1
-            if seen % PAUSE_SEGMENTS == 0:
+            segment_count += 1
+            if segment_count % PAUSE_SEGMENTS == 0:
                 yield None
             if metadata.max_timestamp_ms < timestamp or metadata.state is not _FINISHED:
                 continue
@@ -158,12 +157,3 @@ def _part_in_epoch(
             part = SegmentPart(metadata, max(start, entry.start_offset), min(end, following))
             return part if part.start_offset < part.end_offset else None
     return None
-
-
-def _with_records(starts: tuple[EpochStart, ...]) -> list[EpochStart]:
-    """Return the epochs that have records: of epochs with the same start offset, the last."""
-    return [
-        start
-        for index, start in enumerate(starts)
-        if index + 1 == len(starts) or starts[index + 1].start_offset != start.start_offset
-    ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.ids import Offset
 from tidelog.remote.ports.metadata_manager import SegmentQueries
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.reading.lineage import SegmentPart, part_at
@@ -17,7 +17,7 @@ from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 def served_parts(
     manager: SegmentQueries,
     partition: TopicIdPartition,
-    lineage: Iterable[tuple[LeaderEpoch, Offset]],
+    lineage: Iterable[EpochEntry],
     start_offset: Offset,
     end_offset: Offset,
 ) -> list[SegmentPart]:
@@ -26,7 +26,7 @@ def served_parts(
     `lineage`: the leader epochs of the log with their starts, from its leader. The list is empty if
     `start_offset` is not in remote storage; records after its last part must be read from brokers.
     """
-    epochs = LeaderEpochCache.of(EpochEntry(*entry) for entry in lineage)
+    epochs = LeaderEpochCache.of(lineage)
     parts: list[SegmentPart] = []
     offset = start_offset
     while offset < end_offset:

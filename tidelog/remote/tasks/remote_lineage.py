@@ -20,7 +20,7 @@ from typing import Final
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tidelog.storage.leader_epoch import LeaderEpochCache
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache, entries_with_records
 
 NOTHING_REMOTE: Final = -1
 
@@ -35,10 +35,10 @@ class EpochLineage:
 
     __slots__ = ("_epochs", "_starts")
 
-    def __init__(self, entries: Iterable[tuple[LeaderEpoch, Offset]]) -> None:
-        kept = _with_records(list(entries))
-        self._epochs = [epoch for epoch, _ in kept]
-        self._starts = [start for _, start in kept]
+    def __init__(self, entries: Iterable[EpochEntry]) -> None:
+        with_records = entries_with_records(list(entries))
+        self._epochs = [entry.epoch for entry in with_records]
+        self._starts = [entry.start_offset for entry in with_records]
 
     @property
     def epochs(self) -> Sequence[LeaderEpoch]:
@@ -65,7 +65,7 @@ class EpochLineage:
         Of a segment that begins before the log's first epoch, only the rest counts: the log start may be
         within it.
         """
-        parts = _with_records(segment.segment_leader_epochs)
+        parts = entries_with_records(segment.segment_leader_epochs)
         last_epoch = parts[-1][0]
         if not self._epochs or not self._epochs[0] <= last_epoch <= self._epochs[-1]:
             return False
@@ -79,7 +79,7 @@ class EpochLineage:
                 return False
             next_index = log_index + 1
             if epoch != last_epoch:
-                if (self._epochs[next_index], self._starts[next_index]) != tuple(parts[index + 1]):
+                if (self._epochs[next_index], self._starts[next_index]) != parts[index + 1]:
                     return False
             elif next_index < len(self._starts) and segment.end_offset >= self._starts[next_index]:
                 return False
@@ -93,14 +93,6 @@ class EpochLineage:
         """Return the epoch in which `offset` was written, None if `offset` is below the first epoch."""
         index = bisect_right(self._starts, offset)
         return self._epochs[index - 1] if index else None
-
-
-def _with_records(entries: Sequence[tuple[LeaderEpoch, Offset]]) -> list[tuple[LeaderEpoch, Offset]]:
-    return [
-        entry
-        for index, entry in enumerate(entries)
-        if index + 1 == len(entries) or entries[index + 1][1] != entry[1]
-    ]
 
 
 def highest_remote_offset(

@@ -20,7 +20,6 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -28,6 +27,7 @@ from tidelog.remote.ports.segment_metadata import (
     TopicIdPartition,
 )
 from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.storage.producers.producer_snapshot import encode_snapshot
@@ -95,7 +95,7 @@ class TieredPair:
         partition = TopicIdPartition(topic_id, *T0)
         self.metadata.on_partition_leadership_changes((partition,), ())
         segment = RemoteLogSegmentId(partition, UUID(int=5))
-        epochs = (EpochStart(0, 0),)
+        epochs = (EpochEntry(0, 0),)
         await self.metadata.add_remote_log_segment_metadata(
             RemoteLogSegmentMetadata(segment, 0, 2, NOW_MS, LEADER, NOW_MS, 100, epochs)
         )

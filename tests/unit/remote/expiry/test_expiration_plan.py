@@ -18,6 +18,7 @@ from tidelog.remote.expiry.plan import (
     plan_expiration,
 )
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.storage.leader_epoch import EpochEntry
 
 Segments = list[RemoteLogSegmentMetadata]
 
@@ -35,7 +36,7 @@ THREE = [finished(1, 0, 99), finished(2, 100, 199), finished(3, 200, 299)]
 def view(segments: Segments, **changes: object) -> ExpirationView:
     base = ExpirationView(
         segments=segments,
-        epochs=[(0, 0)],
+        epochs=[EpochEntry(0, 0)],
         log_start_offset=0,
         high_watermark=1000,
         log_end_offset=1000,
@@ -177,36 +178,36 @@ def test_segments_of_another_lineage_are_ignored() -> None:
 
 
 def test_segments_below_the_log_start_are_deleted() -> None:
-    plan = plan_expiration(view(THREE, log_start_offset=150, epochs=[(0, 150)]))
+    plan = plan_expiration(view(THREE, log_start_offset=150, epochs=[EpochEntry(0, 150)]))
     assert numbers(plan) == [(1, Reason.LOG_START)]
     assert plan.log_start_offset is None
-    plan = plan_expiration(view(THREE, log_start_offset=300, epochs=[(0, 300)]))
+    plan = plan_expiration(view(THREE, log_start_offset=300, epochs=[EpochEntry(0, 300)]))
     assert [number for number, _ in numbers(plan)] == [1, 2, 3]
 
 
 def test_epochs_below_the_log_start_do_not_retain_segments() -> None:
     segments = [finished(1, 0, 99, ((0, 0), (1, 50))), finished(2, 100, 199, 2)]
-    plan = plan_expiration(view(segments, log_start_offset=100, epochs=[(2, 100)]))
+    plan = plan_expiration(view(segments, log_start_offset=100, epochs=[EpochEntry(2, 100)]))
     assert numbers(plan) == [(1, Reason.LOG_START)]
 
 
 def test_after_unclean_election_segments_of_epochs_before_the_first_are_deleted() -> None:
     # A replica without any record became leader: its log starts at 0 in epoch 5.
     segments = [finished(1, 0, 99, 3), finished(2, 100, 199, 4), finished(3, 0, 79, 5)]
-    plan = plan_expiration(view(segments, epochs=[(5, 0)], copied_offset=79))
+    plan = plan_expiration(view(segments, epochs=[EpochEntry(5, 0)], copied_offset=79))
     assert numbers(plan) == [(1, Reason.UNREACHABLE_EPOCH), (2, Reason.UNREACHABLE_EPOCH)]
     assert plan.log_start_offset is None
 
 
 def test_kafka_15414_a_reassigned_leader_with_only_late_epochs_keeps_segments_in_use() -> None:
     segments = [finished(1, 0, 99, 3), finished(2, 100, 499, 4), finished(3, 500, 599, 5)]
-    plan = plan_expiration(view(segments, epochs=[(5, 500)], log_start_offset=0))
+    plan = plan_expiration(view(segments, epochs=[EpochEntry(5, 500)], log_start_offset=0))
     assert plan == ExpirationPlan(None, ())
 
 
 def test_a_segment_with_a_known_epoch_is_reachable() -> None:
     segments = [finished(1, 0, 99, ((3, 0), (5, 40)))]
-    assert numbers(plan_expiration(view(segments, epochs=[(5, 0)]))) == []
+    assert numbers(plan_expiration(view(segments, epochs=[EpochEntry(5, 0)]))) == []
 
 
 def test_kafka_17428_a_dangling_copy_is_deleted_once_another_segment_has_its_records() -> None:

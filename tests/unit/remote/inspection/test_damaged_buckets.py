@@ -22,8 +22,8 @@ from tidelog.remote.inspection.coverage import coverage_findings
 from tidelog.remote.inspection.deep import inspect_segment
 from tidelog.remote.inspection.findings import Finding, Kind, Severity
 from tidelog.remote.inspection.fsck import confirmed_findings, segments_to_read
-from tidelog.remote.inspection.offline import offline_views
-from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tidelog.remote.inspection.offline import offline_bucket_findings, offline_views
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
 from tidelog.storage.disk.checkpoints import encode_leader_epochs
 from tidelog.storage.leader_epoch import EpochEntry
@@ -313,7 +313,7 @@ def test_epochs_and_timestamps_that_differ_from_the_metadata_are_reported(tier: 
     memory, _ = in_memory(tier)
     metadata = replace(
         tier.segments[0],
-        segment_leader_epochs=(EpochStart(0, 0), EpochStart(3, 12)),
+        segment_leader_epochs=(EpochEntry(0, 0), EpochEntry(3, 12)),
         max_timestamp_ms=NOW_MS + 1,
     )
     findings = inspect_segment(memory, metadata)
@@ -327,7 +327,7 @@ def test_epochs_and_timestamps_that_differ_from_the_metadata_are_reported(tier: 
 def test_a_segment_partly_below_the_log_start_at_copy_time_is_valid(tier: TierBucket) -> None:
     memory, stored = in_memory(tier)
     stored.indexes[IndexType.LEADER_EPOCH] = encode_leader_epochs([EpochEntry(0, 5)])
-    assert inspect_segment(memory, replace(tier.segments[0], segment_leader_epochs=(EpochStart(0, 5),))) == []
+    assert inspect_segment(memory, replace(tier.segments[0], segment_leader_epochs=(EpochEntry(0, 5),))) == []
 
 
 @pytest.mark.parametrize(
@@ -412,6 +412,27 @@ def test_offline_a_manifest_of_another_segment_is_reported(tier: TierBucket) -> 
     tier.file(2, "rsm-manifest").write_bytes(b"{}")
     _, findings = offline_views(tier.bucket, ())
     assert kinds(findings) == [Kind.BAD_MANIFEST] * 2
+
+
+def test_offline_a_segment_with_an_invalid_manifest_is_not_reported_as_orphans_too(tier: TierBucket) -> None:
+    tier.file(1, "rsm-manifest").write_bytes(b"{}")
+    (view,), findings = offline_views(tier.bucket, ["events"])
+    assert kinds(findings) == [Kind.BAD_MANIFEST]
+    assert findings[0].segment == tier.segments[1].remote_log_segment_id.id
+    assert offline_bucket_findings(tier.bucket, view, findings) == []
+
+
+def test_offline_a_foreign_object_of_a_selected_topic_is_reported_with_an_invalid_manifest(
+    tier: TierBucket,
+) -> None:
+    manifest = tier.file(1, "rsm-manifest")
+    manifest.write_bytes(b"{}")
+    (manifest.parent / "notes.txt").write_bytes(b"?")
+    (view,), findings = offline_views(tier.bucket, ["events"])
+    assert kinds(offline_bucket_findings(tier.bucket, view, findings)) == [Kind.FOREIGN_OBJECT]
+    (view,), findings = offline_views(tier.bucket, ())
+    assert sorted(kinds(findings), key=str) == [Kind.BAD_MANIFEST, Kind.FOREIGN_OBJECT]
+    assert offline_bucket_findings(tier.bucket, view, findings) == []
 
 
 def test_offline_a_masked_prefix_is_not_shown_for_an_invalid_manifest(tmp_path: Path) -> None:

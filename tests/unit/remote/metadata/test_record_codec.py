@@ -24,7 +24,6 @@ from tidelog.remote.metadata.record_codec import (
 )
 from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.remote.ports.segment_metadata import (
-    EpochStart,
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -33,6 +32,7 @@ from tidelog.remote.ports.segment_metadata import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
+from tidelog.storage.leader_epoch import EpochEntry
 
 GOLDEN = GOLDEN_FILES / "remote_metadata"
 
@@ -51,9 +51,9 @@ def kafka_uuid(low: int) -> UUID:
 TIDES = TopicIdPartition(kafka_uuid(-2), "tides-日", 7)
 SEGMENT = RemoteLogSegmentId(TIDES, kafka_uuid(99))
 PLAIN = RemoteLogSegmentMetadata(
-    SEGMENT, 100, 199, 1_700_000_000_123, 1, 1_700_000_100_000, 1_048_576, (EpochStart(3, 100),)
+    SEGMENT, 100, 199, 1_700_000_000_123, 1, 1_700_000_100_000, 1_048_576, (EpochEntry(3, 100),)
 )
-MANY_EPOCHS = (EpochStart(0, 100), EpochStart(2, 150), EpochStart(300, 5_000_000_000))
+MANY_EPOCHS = (EpochEntry(0, 100), EpochEntry(2, 150), EpochEntry(300, 5_000_000_000))
 
 
 def rich(state: RemoteLogSegmentState, event_timestamp_ms: int, broker_id: int) -> RemoteLogSegmentMetadata:
@@ -80,7 +80,7 @@ EVENTS: dict[str, RemoteLogEvent] = {
     "started": PLAIN,
     "started with many epochs, custom metadata and no aborted transaction": rich(STARTED, 5, 2**31 - 1),
     "started with empty custom metadata": RemoteLogSegmentMetadata(
-        SEGMENT, 0, 0, 0, 0, 0, 0, (EpochStart(0, 0),), custom_metadata=b""
+        SEGMENT, 0, 0, 0, 0, 0, 0, (EpochEntry(0, 0),), custom_metadata=b""
     ),
     **{f"update to {state.name}": update(state) for state in (FINISHED, DELETING, DELETED)},
     "update with custom metadata": update(FINISHED, b"x" * 128),

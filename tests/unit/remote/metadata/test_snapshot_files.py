@@ -22,8 +22,9 @@ from tidelog.remote.metadata.snapshot_files import (
     PlannedSnapshot,
     SnapshotFiles,
 )
-from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tidelog.storage.disk.files import OsFileSystem, write_atomically
+from tidelog.storage.leader_epoch import EpochEntry
 
 GOLDEN = GOLDEN_FILES / "remote_metadata"
 IDLE = TopicIdPartition(UUID(int=0x1D7E), "idle", 1)
@@ -82,10 +83,10 @@ def test_a_snapshot_equals_kafkas_bytes() -> None:
     first, second = snapshot.segments
     assert (first.remote_log_segment_id.id, first.segment_leader_epochs) == (
         kafka_uuid(99),
-        (EpochStart(3, 100),),
+        (EpochEntry(3, 100),),
     )
     assert (second.state, second.custom_metadata) == (FINISHED, b"\x07\x08")
-    assert second.segment_leader_epochs == (EpochStart(3, 200), EpochStart(4, 250))
+    assert second.segment_leader_epochs == (EpochEntry(3, 200), EpochEntry(4, 250))
     assert encode_snapshot(snapshot.segments, 17, 12345678901) == data
 
 

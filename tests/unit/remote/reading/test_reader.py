@@ -29,7 +29,7 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.steps import run_steps
 from tidelog.remote.index_cache.cache import RemoteIndexCache
-from tidelog.remote.ports.segment_metadata import EpochStart, RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
 from tidelog.remote.reading.reader import RemoteLogReader
 from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
@@ -519,7 +519,7 @@ def test_epochs_without_records_are_not_in_a_lineage() -> None:
     from tidelog.storage.leader_epoch import LeaderEpochCache
 
     segment = started(1, 0, 99, [(0, 0), (1, 20), (2, 20), (3, 50)])
-    assert segment.segment_leader_epochs[1] == EpochStart(1, 20)
+    assert segment.segment_leader_epochs[1] == EpochEntry(1, 20)
     epochs = LeaderEpochCache.of([EpochEntry(0, 0), EpochEntry(2, 20), EpochEntry(3, 50), EpochEntry(4, 100)])
     assert common_end(segment, epochs, 0) == 100
     assert common_end(segment, LeaderEpochCache.of([EpochEntry(0, 0), EpochEntry(2, 30)]), 0) == 20

@@ -14,7 +14,12 @@ from tidelog.remote.tasks.remote_lineage import (
 )
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
-LOG = EpochLineage([(5, 10), (7, 15), (9, 100)])
+
+def lineage_of(entries: list[tuple[int, int]]) -> EpochLineage:
+    return EpochLineage(EpochEntry(*entry) for entry in entries)
+
+
+LOG = lineage_of([(5, 10), (7, 15), (9, 100)])
 
 
 @pytest.mark.parametrize(
@@ -54,12 +59,12 @@ def test_a_segment_belongs_to_the_log_in_the_epochs_it_was_written_in(
 
 def test_a_segment_across_the_log_start_stays_part_of_the_log() -> None:
     # Apache Kafka's example: segment 5-50 is deleted, the log starts at 51, epoch 5 is removed.
-    moved = EpochLineage([(7, 51), (9, 100)])
+    moved = lineage_of([(7, 51), (9, 100)])
     assert moved.contains(started(2, 14, 150, ((5, 14), (7, 15), (9, 100))), 200)
 
 
 def test_epochs_without_records_are_not_in_a_lineage() -> None:
-    assert EpochLineage([(0, 0), (4, 40), (5, 60), (6, 60), (7, 70)]).epochs == [0, 4, 6, 7]
+    assert lineage_of([(0, 0), (4, 40), (5, 60), (6, 60), (7, 70)]).epochs == [0, 4, 6, 7]
 
 
 def highest(epochs: list[tuple[int, int]], log_end: int, remote: dict[int, int]) -> int:
@@ -94,7 +99,7 @@ def test_the_highest_copied_offset_is_searched_from_the_latest_epoch_down(
 
 
 def test_the_log_start_moves_past_segments_deleted_by_a_former_leader() -> None:
-    lineage = EpochLineage([(0, 0)])
+    lineage = lineage_of([(0, 0)])
     deleted = replace(started(1, 0, 99), state=DELETING)
     kept = replace(started(2, 100, 199), state=FINISHED)
     assert first_readable_offset(lineage, [deleted, kept], 0, 200) == 100
@@ -107,6 +112,6 @@ def test_the_log_start_moves_past_segments_deleted_by_a_former_leader() -> None:
 
 
 def test_a_replica_without_its_old_epochs_does_not_move_the_log_start() -> None:
-    short = EpochLineage([(5, 500)])
+    short = lineage_of([(5, 500)])
     old = replace(started(1, 0, 499, 3), state=FINISHED)
     assert first_readable_offset(short, [old], 0, 500) == 0
