@@ -159,9 +159,9 @@ def list_entries(
 def add(connection: ClusterConnection, entries: EntryOptions, as_json: AsJson = False) -> None:
     """Add entries: one for each combination of resource, principal, host and operation."""
     bindings = entries.bindings()
-    added = succeeded(with_admin(connection, lambda admin: admin.create_acls(bindings)))
-    _print(added, as_json)
-    fail_unless_all(len(bindings), len(added))
+    bindings_added = succeeded(with_admin(connection, lambda admin: admin.create_acls(bindings)))
+    _print(bindings_added, as_json)
+    fail_unless_all(len(bindings), len(bindings_added))
 
 
 @app.command()

@@ -75,9 +75,9 @@ class LazyGroup(TyperGroup):
         command = COMMANDS.get(cmd_name)
         if command is None:
             return None
-        loaded = get_command(import_module(command.module).app)
-        loaded.name = cmd_name
-        return loaded
+        subcommand = get_command(import_module(command.module).app)
+        subcommand.name = cmd_name
+        return subcommand
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands without importing them."""

@@ -27,8 +27,8 @@ app = typer.Typer(
 @connects
 def list_brokers(cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """List the brokers, also fenced brokers such as stopped ones."""
-    described = with_admin(cluster, lambda admin: admin.describe_cluster(include_fenced=True))
-    rows = _rows(described)
+    description = with_admin(cluster, lambda admin: admin.describe_cluster(include_fenced=True))
+    rows = _rows(description)
     if as_json:
         print_json([dict(zip(("broker", "host", "port", "rack", "state"), row, strict=True)) for row in rows])
     else:
@@ -48,14 +48,14 @@ def unregister(
     print(f"unregistered broker {broker}")
 
 
-def _rows(described: ClusterDescription) -> list[tuple[object, ...]]:
+def _rows(description: ClusterDescription) -> list[tuple[object, ...]]:
     return [
         (
             broker.node_id,
             broker.host,
             broker.port,
             broker.rack,
-            "fenced" if broker.node_id in described.fenced else "serving",
+            "fenced" if broker.node_id in description.fenced else "serving",
         )
-        for broker in sorted(described.brokers)
+        for broker in sorted(description.brokers)
     ]

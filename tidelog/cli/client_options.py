@@ -78,26 +78,26 @@ def replace_password(from_file: dict[str, str], explicit: dict[str, str]) -> Non
         each.pop(_PASSWORD, None)
 
 
-def typed_value(name: str, text: str, annotation: str, place: str) -> Any:
-    """Return the value of an option with this annotation; `place` is where it was given.
+def typed_value(name: str, text: str, annotation: str, source: str) -> Any:
+    """Return the value of an option with this annotation; `source` is where it was given.
 
     Errors: UsageFailure; only options that are not secret have types other than text.
     """
-    shown = f"{place} {name.replace('_', '.')}={text}"
+    setting = f"{source} {name.replace('_', '.')}={text}"
     if annotation == "bool":
         if text.lower() not in ("true", "false"):
-            raise UsageFailure(f"{shown}: expected true or false")
+            raise UsageFailure(f"{setting}: expected true or false")
         return text.lower() == "true"
     if annotation in ("int", "int | None"):
         try:
             return int(text)
         except ValueError:
-            raise UsageFailure(f"{shown}: expected an integer") from None
+            raise UsageFailure(f"{setting}: expected an integer") from None
     if annotation == "float":
         try:
             return float(text)
         except ValueError:
-            raise UsageFailure(f"{shown}: expected a number") from None
+            raise UsageFailure(f"{setting}: expected a number") from None
     if annotation == "Sequence[str]":
         return tuple(part.strip() for part in text.split(","))
     return text

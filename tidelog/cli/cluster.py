@@ -37,35 +37,35 @@ class PartitionHealth(NamedTuple):
 @connects
 def info(cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show the cluster id, the brokers and the health of the partitions."""
-    described, topics = with_admin(cluster, _describe)
+    description, topics = with_admin(cluster, _describe)
     health = _health(topics)
     if as_json:
         print_json(
             {
-                "cluster_id": described.cluster_id,
-                "controller_id": described.controller_id,
-                "brokers": described.brokers,
+                "cluster_id": description.cluster_id,
+                "controller_id": description.controller_id,
+                "brokers": description.brokers,
                 "topics": len(topics),
                 **health._asdict(),
             }
         )
         return
-    print(f"cluster           {described.cluster_id}")
-    print(f"controller        {described.controller_id}")
+    print(f"cluster           {description.cluster_id}")
+    print(f"controller        {description.controller_id}")
     print(f"topics            {len(topics)}")
     print(f"partitions        {health.partitions}")
     print(f"without leader    {health.without_leader}")
     print(f"under-replicated  {health.under_replicated}")
     print()
-    rows = [(broker.node_id, broker.host, broker.port, broker.rack) for broker in described.brokers]
+    rows = [(broker.node_id, broker.host, broker.port, broker.rack) for broker in description.brokers]
     print_table(("broker", "host", "port", "rack"), rows)
 
 
 async def _describe(admin: Admin) -> tuple[ClusterDescription, list[TopicDescription]]:
-    described = await admin.describe_cluster()
-    listed = await admin.list_topics(include_internal=True)
-    topics = succeeded(await admin.describe_topics(listed)) if listed else {}
-    return described, list(topics.values())
+    description = await admin.describe_cluster()
+    names = await admin.list_topics(include_internal=True)
+    topics = succeeded(await admin.describe_topics(names)) if names else {}
+    return description, list(topics.values())
 
 
 def _health(topics: list[TopicDescription]) -> PartitionHealth:

@@ -66,11 +66,11 @@ def describe(
     For broker-logger, show the level of each logger.
     """
     entries = with_admin(cluster, lambda admin: _entries(admin, _resource(kind, name)))
-    shown = [entry for key, entry in sorted(entries.items()) if everything or not entry.is_default]
+    visible_entries = [entry for key, entry in sorted(entries.items()) if everything or not entry.is_default]
     if as_json:
-        print_json(shown)
+        print_json(visible_entries)
         return
-    rows = [(entry.name, _value_text(entry), entry.source.name.lower()) for entry in shown]
+    rows = [(entry.name, _value_text(entry), entry.source.name.lower()) for entry in visible_entries]
     print_table(("key", "value", "source"), rows)
 
 

@@ -45,12 +45,12 @@ class ClusterConnection:
         self,
         config_type: type[Any],
         defaults: Mapping[str, Any] | None = None,
-        given: Mapping[str, Any] | None = None,
+        overrides: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
         """Return the options for a client with `config_type`.
 
-        In ascending order of precedence: `defaults` of the command, the file, `given` by other options of the
-        command (None: not given), -X. Options in the file for other clients are ignored.
+        In ascending order of precedence: `defaults` of the command, the file, `overrides` by other options of
+        the command (None: not set), -X. Options in the file for other clients are ignored.
         Errors: UsageFailure; ConfigError for a -X option that this client does not have.
         """
         # Imported here: help does not need the clients.
@@ -62,7 +62,7 @@ class ClusterConnection:
         for name, text in self.file_options.items():
             if name in types and name not in _COMMAND_OPTIONS:
                 options[name] = typed_value(name, text, types[name], self.file)
-        options |= {name: value for name, value in (given or {}).items() if value is not None}
+        options |= {name: value for name, value in (overrides or {}).items() if value is not None}
         for name, text in self.explicit_options.items():
             if name not in types:
                 raise unknown_option(name.replace("_", "."), "[hidden]", types)
@@ -124,7 +124,7 @@ def _read_file(path: Path) -> dict[str, str]:
     from tidelog.cli.client_options import is_known_option
 
     try:
-        found = parse_properties(path.read_text(encoding="utf-8"), str(path))
+        properties = parse_properties(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise UsageFailure(f"--command-config {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -133,7 +133,7 @@ def _read_file(path: Path) -> dict[str, str]:
         raise UsageFailure(
             f"--command-config {path}, line {error.line}: \\u needs four hexadecimal digits"
         ) from None
-    unknown = [key for key in found if not is_known_option(key)]
+    unknown = [key for key in properties if not is_known_option(key)]
     if unknown:
         complain(f"{path}: ignored keys that no client has: {', '.join(unknown)}")
-    return {key: text for key, text in found.items() if key not in unknown}
+    return {key: text for key, text in properties.items() if key not in unknown}

@@ -156,15 +156,15 @@ async def _consume_in_group(
 
 async def _print_until_done(consumer: Consumer, bounds: Bounds, render: RecordFormatter) -> None:
     output = sys.stdout.buffer
-    known: tuple[TopicPartition, ...] = ()
+    last_assignment: tuple[TopicPartition, ...] = ()
     while not await bounds.are_reached(consumer):
-        polled = await consumer.poll(POLL_MS, bounds.records_left(RECORDS_PER_POLL))
-        assigned = consumer.assignment()
-        if assigned != known:
-            known = assigned
-            await bounds.fetch_ends(consumer, assigned)
-        for topic_partition, records in polled.items():
-            wanted = bounds.take(topic_partition, records)
-            output.write(b"".join([render(record) for record in wanted]))
+        batches = await consumer.poll(POLL_MS, bounds.records_left(RECORDS_PER_POLL))
+        assignment = consumer.assignment()
+        if assignment != last_assignment:
+            last_assignment = assignment
+            await bounds.fetch_ends(consumer, assignment)
+        for topic_partition, records in batches.items():
+            selected = bounds.take(topic_partition, records)
+            output.write(b"".join([render(record) for record in selected]))
         output.flush()
         bounds.rewind(consumer)

@@ -118,17 +118,17 @@ class FileDumper:
                     self._batch_records(batch, decoder)
                 except DecodeError as error:
                     damages.append(CorruptLog(str(path), batch.position, str(error)))
-        damaged = {damage.path for damage in damages}
+        damaged_paths = {damage.path for damage in damages}
         for index_kind in INDEX_SUFFIXES:
             index_path = inspection.index_path(index_kind)
-            self._verified_indexes[index_path] = index_path not in damaged
+            self._verified_indexes[index_path] = index_path not in damaged_paths
         fields = {
             "batches": inspection.batch_count,
             "records": inspection.record_count,
             "next_offset": inspection.next_offset,
             "size_bytes": inspection.size_bytes,
         }
-        self._summary(path, kind, str(path) not in damaged, fields)
+        self._summary(path, kind, str(path) not in damaged_paths, fields)
         return damages
 
     def _batch(self, batch: CheckedBatch) -> None:
@@ -199,10 +199,10 @@ class FileDumper:
 
 
 def _control(record: Record) -> dict[str, Any]:
-    found = read_control_record(record)
-    if found is None:
+    control_record = read_control_record(record)
+    if control_record is None:
         return {"control": "unknown"}
-    kind, message = found
+    kind, message = control_record
     return {"control": kind.name.lower(), "message": message}
 
 
@@ -210,7 +210,11 @@ def _next_base_offset(path: Path) -> int | None:
     """Return the base offset of the next active segment file; None for the last one and for deleted files."""
     if not is_segment_log(path.name):
         return None
-    own = base_offset_of(path.name)
-    assert own is not None
-    others = [base_offset_of(entry.name) for entry in path.parent.iterdir() if is_segment_log(entry.name)]
-    return min((offset for offset in others if offset is not None and offset > own), default=None)
+    base_offset = base_offset_of(path.name)
+    assert base_offset is not None
+    other_offsets = [
+        base_offset_of(entry.name) for entry in path.parent.iterdir() if is_segment_log(entry.name)
+    ]
+    return min(
+        (offset for offset in other_offsets if offset is not None and offset > base_offset), default=None
+    )

@@ -16,8 +16,10 @@ class TextOutput:
 
     def line(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Print one line; text with spaces or quotes is quoted as in JSON."""
-        words = " ".join(f"{name}={_text(value)}" for name, value in fields.items() if value is not None)
-        print(f"{_INDENTS.get(kind, '  ')}{kind} {words}")
+        fields_text = " ".join(
+            f"{name}={_text(value)}" for name, value in fields.items() if value is not None
+        )
+        print(f"{_INDENTS.get(kind, '  ')}{kind} {fields_text}")
 
 
 class JsonOutput:
@@ -35,13 +37,13 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return _quoted(value)
+        return _quote(value)
     if isinstance(value, int):
         return str(value)
-    found = to_json(value)
-    return _quoted(found) if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
+    document = to_json(value)
+    return _quote(document) if isinstance(document, str) else json.dumps(document, ensure_ascii=False)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     plain = text and text.isprintable() and not set(text) & set(' "=\\')
     return text if plain else json.dumps(text, ensure_ascii=False)

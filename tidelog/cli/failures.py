@@ -94,8 +94,8 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, CorruptFile | DecodeError | RemoteStorageError | JobFailure):
         return EXIT_FAILURE, str(error)
     if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
-        return EXIT_FAILURE, f"{place}{error.strerror or error}"
+        location = f"{error.filename}: " if error.filename else ""
+        return EXIT_FAILURE, f"{location}{error.strerror or error}"
     return EXIT_FAILURE, (
         f"internal error: {type(error).__name__}: {error} (set {TRACEBACK_VARIABLE}=1 for the traceback)"
     )
@@ -113,8 +113,8 @@ def exit_for_usage() -> Iterator[None]:
             print(text, file=sys.stderr)
         else:
             command = context.command_path if context is not None else "tidelog"
-            words = " ".join(text.split()).rstrip(".")
-            print(f"{command}: {words}. Try '{command} --help'.", file=sys.stderr)
+            sentence = " ".join(text.split()).rstrip(".")
+            print(f"{command}: {sentence}. Try '{command} --help'.", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

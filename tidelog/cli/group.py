@@ -52,8 +52,8 @@ def list_groups(
     as_json: AsJson = False,
 ) -> None:
     """List consumer groups."""
-    found = with_admin(cluster, lambda admin: admin.list_groups(states=state))
-    groups = [found[name] for name in sorted(found)]
+    groups_by_name = with_admin(cluster, lambda admin: admin.list_groups(states=state))
+    groups = [groups_by_name[name] for name in sorted(groups_by_name)]
     if as_json:
         print_json(groups)
         return
@@ -65,15 +65,15 @@ def list_groups(
 @connects
 def describe(names: Groups, cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show groups with their members and their lag in each partition."""
-    described = with_admin(cluster, lambda admin: _describe(admin, names))
+    descriptions = with_admin(cluster, lambda admin: _describe(admin, names))
     if as_json:
-        print_json([_as_document(group, lags) for group, lags in described])
+        print_json([_as_document(group, lags) for group, lags in descriptions])
     else:
-        for index, (group, lags) in enumerate(described):
+        for index, (group, lags) in enumerate(descriptions):
             if index:
                 print()
             _print_group(group, lags)
-    fail_unless_all(len(names), len(described))
+    fail_unless_all(len(names), len(descriptions))
 
 
 async def _describe(admin: Admin, names: list[str]) -> list[tuple[GroupDescription, list[PartitionLag]]]:
@@ -101,17 +101,19 @@ async def _lags(admin: Admin, group: GroupDescription) -> list[PartitionLag]:
 
 def _lag(
     partition: TopicPartition,
-    committed: OffsetAndMetadata | None,
+    committed_offset: OffsetAndMetadata | None,
     end_offset: Offset | None,
     owner: GroupMember | None,
 ) -> PartitionLag:
-    known = committed is not None and end_offset is not None
+    lag = None
+    if committed_offset is not None and end_offset is not None:
+        lag = max(0, end_offset - committed_offset.offset)
     return PartitionLag(
         topic=partition.topic,
         partition=partition.partition,
-        committed_offset=None if committed is None else committed.offset,
+        committed_offset=None if committed_offset is None else committed_offset.offset,
         log_end_offset=end_offset,
-        lag=max(0, end_offset - committed.offset) if known and committed and end_offset is not None else None,
+        lag=lag,
         member_id=None if owner is None else owner.member_id,
         client_id=None if owner is None else owner.client_id,
         client_host=None if owner is None else owner.client_host,
@@ -169,7 +171,7 @@ def _as_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str,
 @connects
 def delete(names: Groups, cluster: ClusterConnection) -> None:
     """Delete groups without members, and their offsets."""
-    deleted = succeeded(with_admin(cluster, lambda admin: admin.delete_groups(names)))
-    for name in deleted:
+    deleted_groups = succeeded(with_admin(cluster, lambda admin: admin.delete_groups(names)))
+    for name in deleted_groups:
         print(f"deleted {name}")
-    fail_unless_all(len(names), len(deleted))
+    fail_unless_all(len(names), len(deleted_groups))

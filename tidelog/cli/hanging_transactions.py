@@ -47,9 +47,9 @@ async def find_hanging(
     The second value is False if some partitions could not be checked; their errors are printed.
     """
     names = list(topics) or sorted(await admin.list_topics(include_internal=True))
-    described = succeeded(await admin.describe_topics(names))
-    is_complete = len(described) == len(set(names))
-    partitions = _partitions(described.values(), broker_id)
+    descriptions = succeeded(await admin.describe_topics(names))
+    is_complete = len(descriptions) == len(set(names))
+    partitions = _partitions(descriptions.values(), broker_id)
     open_long: list[HangingTransaction] = []
     for start in range(0, len(partitions), _PARTITIONS_AT_ONCE):
         some = partitions[start : start + _PARTITIONS_AT_ONCE]
@@ -59,8 +59,14 @@ async def find_hanging(
         open_long += _open_for_long(producers, before_ms)
     if not open_long:
         return [], is_complete
-    known = await _known_transactions(admin, {one.producer_id for one in open_long})
-    hanging = [one for one in open_long if one.topic_partition not in known.get(one.producer_id, ())]
+    partitions_by_producer = await _known_transactions(
+        admin, {transaction.producer_id for transaction in open_long}
+    )
+    hanging = [
+        transaction
+        for transaction in open_long
+        if transaction.topic_partition not in partitions_by_producer.get(transaction.producer_id, ())
+    ]
     return hanging, is_complete
 
 
@@ -94,12 +100,15 @@ def _open_for_long(
 
 async def _known_transactions(admin: Admin, producer_ids: set[int]) -> dict[int, tuple[TopicPartition, ...]]:
     """Return the partitions of these producers' transactions, as known to the coordinators."""
-    listed = await admin.list_transactions(producer_ids=sorted(producer_ids))
-    described = await admin.describe_transactions(sorted(listed))
-    known: dict[int, tuple[TopicPartition, ...]] = {}
-    for found in described.values():
-        if isinstance(found, TransactionDescription):
-            known[found.producer_id] = found.partitions
-        elif isinstance(found, KafkaError) and found.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            raise found
-    return known
+    listings = await admin.list_transactions(producer_ids=sorted(producer_ids))
+    descriptions = await admin.describe_transactions(sorted(listings))
+    partitions_by_producer: dict[int, tuple[TopicPartition, ...]] = {}
+    for description in descriptions.values():
+        if isinstance(description, TransactionDescription):
+            partitions_by_producer[description.producer_id] = description.partitions
+        elif (
+            isinstance(description, KafkaError)
+            and description.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        ):
+            raise description
+    return partitions_by_producer

@@ -20,7 +20,7 @@ QUEUE_CHUNKS_MAX: Final = 4
 async def read_input() -> AsyncIterator[bytes]:
     """Yield standard input in chunks until its end. Errors: OSError."""
     loop = asyncio.get_running_loop()
-    arrived: asyncio.Queue[bytes | OSError] = asyncio.Queue()
+    chunks: asyncio.Queue[bytes | OSError] = asyncio.Queue()
     room = threading.Semaphore(QUEUE_CHUNKS_MAX)
     buffer = sys.stdin.buffer
     stream = getattr(buffer, "raw", buffer)
@@ -30,7 +30,7 @@ async def read_input() -> AsyncIterator[bytes]:
             while True:
                 room.acquire()
                 data = _read(stream)
-                loop.call_soon_threadsafe(arrived.put_nowait, data)
+                loop.call_soon_threadsafe(chunks.put_nowait, data)
                 if not data or isinstance(data, OSError):
                     return
         except RuntimeError:
@@ -38,7 +38,7 @@ async def read_input() -> AsyncIterator[bytes]:
 
     threading.Thread(target=read_all, name="tidelog-stdin", daemon=True).start()
     while True:
-        item = await arrived.get()
+        item = await chunks.get()
         room.release()
         if isinstance(item, OSError):
             raise item

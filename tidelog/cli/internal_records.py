@@ -49,13 +49,13 @@ def decoder_named(name: str) -> Decoder:
 def _offsets(record: Record) -> dict[str, Any]:
     from tidelog.broker.coordinators.groups.records import decode_record
 
-    found = decode_record(record.key, record.value)
-    if found is None:
+    decoded_record = decode_record(record.key, record.value)
+    if decoded_record is None:
         return {"type": "unknown", "key_type": _version(record.key or b"", "key")}
     return {
-        "type": type(found.key).__name__.removesuffix("Key"),
-        "key": to_json(found.key),
-        "value": None if found.value is None else to_json(found.value),
+        "type": type(decoded_record.key).__name__.removesuffix("Key"),
+        "key": to_json(decoded_record.key),
+        "value": None if decoded_record.value is None else to_json(decoded_record.value),
     }
 
 
@@ -68,8 +68,8 @@ def _transactions(record: Record) -> dict[str, Any]:
 def _metadata(record: Record) -> dict[str, Any]:
     from tidelog.cluster.metadata_log_codec import decode_record
 
-    found = decode_record(record.value or b"")
-    return {"type": type(found).__name__, "value": to_json(found)}
+    decoded_record = decode_record(record.value or b"")
+    return {"type": type(decoded_record).__name__, "value": to_json(decoded_record)}
 
 
 def _message(cls: type[Message], data: bytes, what: str) -> Message:

@@ -34,11 +34,11 @@ class LatencyHistogram:
         """Return the duration that `percent` of all durations do not exceed; 0 if there are none."""
         if not self.count:
             return 0
-        needed = max(1, -(-self.count * percent // 100))
-        seen = 0
+        required_count = max(1, -(-self.count * percent // 100))
+        cumulative_count = 0
         for bucket, count in enumerate(self._counts):
-            seen += count
-            if seen >= needed:
+            cumulative_count += count
+            if cumulative_count >= required_count:
                 return min(_upper_end(bucket), self.max_us)
         return self.max_us
 

@@ -160,10 +160,10 @@ def stop(folder: Folder = DEFAULT_FOLDER) -> None:
 def status(folder: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
     """Show the nodes, their processes and whether they serve clients."""
     cluster = _open(folder)
-    known = cluster.known_brokers()
+    broker_ids = cluster.known_brokers()
     rows = [
-        (place.node_id, place.address, cluster.nodes[place.node_id].pid, place.node_id in known)
-        for place in cluster.layout.nodes
+        (address.node_id, address.address, cluster.nodes[address.node_id].pid, address.node_id in broker_ids)
+        for address in cluster.layout.nodes
     ]
     if as_json:
         keys = ("node", "address", "pid", "serves")

@@ -15,15 +15,15 @@ from contextlib import suppress
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line; exit with its exit code."""
     _open_closed_streams()
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    if given[:1] == ["broker"] and given[1:2] not in (["list"], ["unregister"]):
+    command_arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if command_arguments[:1] == ["broker"] and command_arguments[1:2] not in (["list"], ["unregister"]):
         from tidelog.broker.__main__ import main as run_broker
 
-        sys.exit(run_broker(given[1:], program="tidelog broker"))
+        sys.exit(run_broker(command_arguments[1:], program="tidelog broker"))
 
     from tidelog.cli.app import app
 
-    app(args=given, prog_name="tidelog")
+    app(args=command_arguments, prog_name="tidelog")
 
 
 def _open_closed_streams() -> None:

@@ -97,7 +97,7 @@ def _start_of(text: str) -> tuple[Start, int]:
 
 
 def _time_of(text: str) -> int:
-    found = _TIME.fullmatch(text)
-    if found is None:
+    match = _TIME.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r}: expected milliseconds since 1970 after {text[:2]}")
-    return int(found.group(1))
+    return int(match.group(1))

@@ -19,17 +19,19 @@ def with_options(
     `build` is called with the values of the options and returns the value of the parameter.
     """
     signature = inspect.signature(command, eval_str=True)
-    replaced = next(each.name for each in signature.parameters.values() if each.annotation is kind)
+    parameter_name = next(
+        parameter.name for parameter in signature.parameters.values() if parameter.annotation is kind
+    )
     names = [option.name for option in options]
 
     @wraps(command)
     def run(**values: Any) -> None:
         built = build(**{option: values.pop(option) for option in names})
-        command(**{replaced: built}, **values)
+        command(**{parameter_name: built}, **values)
 
     parameters: list[Parameter] = []
     for parameter in signature.parameters.values():
-        if parameter.name == replaced:
+        if parameter.name == parameter_name:
             parameters += options
         else:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))

@@ -69,8 +69,8 @@ class Measurement:
             f"{self.records / self.seconds:,.0f} records/s, {self.value_bytes / self.seconds / 1e6:.2f} MB/s"
         )
         latency = "  ".join(f"{name} {value:.2f}" for name, value in self.latency.summary_ms().items())
-        counted = f"{self.records:,} records in {self.seconds:.2f} s"
-        return f"{counted}: {rate}\n{self.latency_of} latency ms: {latency}"
+        summary = f"{self.records:,} records in {self.seconds:.2f} s"
+        return f"{summary}: {rate}\n{self.latency_of} latency ms: {latency}"
 
 
 @app.command()
@@ -122,15 +122,15 @@ def produce(
     options.setdefault("max_request_size", max(1_048_576, 2 * options["batch_size"]))
     producer = Producer(cluster.bootstrap, **options)
     with bar("writing", records) as show:
-        measured = run(_produce(producer, topic, records, record_size, throughput, show))
-    _report(measured, as_json)
+        measurement = run(_produce(producer, topic, records, record_size, throughput, show))
+    _report(measurement, as_json)
 
 
 async def _produce(
     producer: Producer, topic: str, records: int, record_size: int, throughput: int, show: Show
 ) -> Measurement:
     payloads = _payloads(record_size)
-    measured = Measurement(0, 0, 0.0, LatencyHistogram(), "delivery")
+    measurement = Measurement(0, 0, 0.0, LatencyHistogram(), "delivery")
     failure: list[BaseException] = []
     clock = SYSTEM_CLOCK.monotonic_s
 
@@ -141,7 +141,7 @@ async def _produce(
             error = None if future.cancelled() else future.exception()
             if error is not None:
                 failure.append(error)
-            measured.latency.record(int((clock() - sent_at) * 1e6))
+            measurement.latency.record(int((clock() - sent_at) * 1e6))
 
         future.add_done_callback(done)
 
@@ -156,11 +156,11 @@ async def _produce(
                 if failure:
                     raise failure[0]
         await producer.flush()
-        measured.seconds = clock() - start
+        measurement.seconds = clock() - start
     if failure:
         raise failure[0]
-    measured.records, measured.value_bytes = records, records * record_size
-    return measured
+    measurement.records, measurement.value_bytes = records, records * record_size
+    return measurement
 
 
 async def _limit_rate(throughput: int, sent: int, elapsed_s: float) -> None:
@@ -201,37 +201,37 @@ def consume(
     }
     consumer = Consumer(cluster.bootstrap, **cluster.client_options(ConsumerConfig, defaults))
     with bar("reading", records) as show:
-        measured = run(_consume(consumer, topic, records, show))
-    _report(measured, as_json)
+        measurement = run(_consume(consumer, topic, records, show))
+    _report(measurement, as_json)
 
 
 async def _consume(consumer: Consumer, topic: str, records: int | None, show: Show) -> Measurement:
     bounds = Bounds(count=records, stop_at_timestamp=None, at_end=records is None)
-    measured = Measurement(0, 0, 0.0, LatencyHistogram(), "poll")
+    measurement = Measurement(0, 0, 0.0, LatencyHistogram(), "poll")
     clock = SYSTEM_CLOCK.monotonic_s
     async with consumer:
-        assigned = await topics_partitions(consumer, [topic], [])
-        consumer.assign(assigned)
-        await start_at(consumer, assigned, OffsetChoice(Start.BEGINNING))
-        await bounds.fetch_ends(consumer, assigned)
+        assignment = await topics_partitions(consumer, [topic], [])
+        consumer.assign(assignment)
+        await start_at(consumer, assignment, OffsetChoice(Start.BEGINNING))
+        await bounds.fetch_ends(consumer, assignment)
         start = clock()
         while not await bounds.are_reached(consumer):
             poll_started = clock()
-            polled = await consumer.poll(POLL_MS, bounds.records_left(RECORDS_PER_POLL))
-            measured.latency.record(int((clock() - poll_started) * 1e6))
-            for partition, found in polled.items():
-                taken = bounds.take(partition, found)
-                measured.records += len(taken)
-                measured.value_bytes += sum([len(record.value or b"") for record in taken])
-            show(measured.records, f"{measured.value_bytes / (clock() - start) / 1e6:.1f} MB/s")
-        measured.seconds = clock() - start
-    if not measured.records:
+            batches = await consumer.poll(POLL_MS, bounds.records_left(RECORDS_PER_POLL))
+            measurement.latency.record(int((clock() - poll_started) * 1e6))
+            for partition, records_of_partition in batches.items():
+                selected = bounds.take(partition, records_of_partition)
+                measurement.records += len(selected)
+                measurement.value_bytes += sum([len(record.value or b"") for record in selected])
+            show(measurement.records, f"{measurement.value_bytes / (clock() - start) / 1e6:.1f} MB/s")
+        measurement.seconds = clock() - start
+    if not measurement.records:
         raise UsageFailure(f"topic {topic!r} has no records to read")
-    return measured
+    return measurement
 
 
-def _report(measured: Measurement, as_json: bool) -> None:
+def _report(measurement: Measurement, as_json: bool) -> None:
     if as_json:
-        print_json(measured.as_document())
+        print_json(measurement.as_document())
     else:
-        print(measured.as_text())
+        print(measurement.as_text())

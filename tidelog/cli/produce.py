@@ -159,11 +159,11 @@ async def _produce(producer: Producer, splitter: RecordSplitter, target: Target)
     deliveries = Deliveries(target)
     async with producer:
         if target.partition is not None:
-            known = await producer.partitions_for(target.topic)
-            if target.partition not in known:
+            partitions = await producer.partitions_for(target.topic)
+            if target.partition not in partitions:
                 raise UsageFailure(
                     f"topic {target.topic!r} has no partition {target.partition}:"
-                    f" it has {len(known)} partitions"
+                    f" it has {len(partitions)} partitions"
                 )
         if producer.config.transactional_id is not None:
             # Transaction markers for many partitions may take longer than the connection timeout.

@@ -41,13 +41,13 @@ def describe(
     """Show the leader, the voters and the observers."""
     if status and replication:
         raise UsageFailure("--status and --replication exclude each other")
-    described, quorum = with_admin(cluster, _describe)
+    cluster_description, quorum = with_admin(cluster, _describe)
     if as_json:
-        print_json({"cluster_id": described.cluster_id, **_json(quorum)})
+        print_json({"cluster_id": cluster_description.cluster_id, **_json(quorum)})
     elif replication:
         _print_replication(quorum)
     else:
-        _print_status(described, quorum)
+        _print_status(cluster_description, quorum)
 
 
 async def _describe(admin: Admin) -> tuple[ClusterDescription, QuorumInfo]:
@@ -159,9 +159,9 @@ def remove_controller(
     dry_run: DryRun = False,
 ) -> None:
     """Remove a controller from the voters."""
-    parsed = _directory_id(directory_id)
+    parsed_id = _directory_id(directory_id)
     if not dry_run:
-        with_admin(cluster, lambda admin: admin.remove_raft_voter(controller_id, parsed))
+        with_admin(cluster, lambda admin: admin.remove_raft_voter(controller_id, parsed_id))
     done = "Would remove" if dry_run else "Removed"
     print(f"{done} controller {controller_id} with directory id {directory_id}.")
 

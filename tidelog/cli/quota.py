@@ -102,8 +102,10 @@ def selects_entity(command: Callable[..., None]) -> Callable[..., None]:
 @selects_entity
 def describe(cluster: ClusterConnection, entity: EntityOptions, as_json: AsJson = False) -> None:
     """Show quotas: of all entities, or of those that have the given parts."""
-    found = with_admin(cluster, lambda admin: admin.describe_client_quotas(entity.filter_components()))
-    quotas = sorted(found.items(), key=lambda item: [(kind, name or "") for kind, name in item[0]])
+    quotas_by_entity = with_admin(
+        cluster, lambda admin: admin.describe_client_quotas(entity.filter_components())
+    )
+    quotas = sorted(quotas_by_entity.items(), key=lambda item: [(kind, name or "") for kind, name in item[0]])
     if as_json:
         print_json([{"entity": dict(parts), "quotas": values} for parts, values in quotas])
         return
@@ -161,8 +163,8 @@ def remove(
 
 def _present_keys(cluster: ClusterConnection, entity: EntityOptions) -> list[str]:
     async def work(admin: Admin) -> list[str]:
-        found = await admin.describe_client_quotas(entity.filter_components(), strict=True)
-        return list(found.get(entity.entity(), {}))
+        quotas = await admin.describe_client_quotas(entity.filter_components(), strict=True)
+        return list(quotas.get(entity.entity(), {}))
 
     return with_admin(cluster, work)
 

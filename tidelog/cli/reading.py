@@ -15,33 +15,36 @@ async def topics_partitions(
     consumer: Consumer, topics: Iterable[str], numbers: Sequence[int]
 ) -> list[TopicPartition]:
     """Return the partitions of the topics, or only `numbers` of each; KafkaError if one is missing."""
-    found: list[TopicPartition] = []
+    partitions: list[TopicPartition] = []
     for topic in dict.fromkeys(topics):
-        known = sorted(await consumer.partitions_for(topic))
+        existing = sorted(await consumer.partitions_for(topic))
         for number in numbers:
-            if number not in known:
+            if number not in existing:
                 raise UsageFailure(
-                    f"topic {topic!r} has no partition {number}: it has {len(known)} partitions"
+                    f"topic {topic!r} has no partition {number}: it has {len(existing)} partitions"
                 )
-        found += [TopicPartition(topic, number) for number in (sorted(set(numbers)) or known)]
-    return found
+        partitions += [TopicPartition(topic, number) for number in (sorted(set(numbers)) or existing)]
+    return partitions
 
 
-async def start_at(consumer: Consumer, assigned: Sequence[TopicPartition], choice: OffsetChoice) -> None:
+async def start_at(consumer: Consumer, assignment: Sequence[TopicPartition], choice: OffsetChoice) -> None:
     """Seek each assigned partition to the offset of `choice`.
 
     A partition that ends before the offset is read from its end. Raise UsageFailure if all of them do.
     """
-    beginnings = await consumer.beginning_offsets(assigned)
-    ends = await consumer.end_offsets(assigned)
+    beginnings = await consumer.beginning_offsets(assignment)
+    ends = await consumer.end_offsets(assignment)
     last_end = max(ends.values(), default=0)
     if choice.start is Start.OFFSET and choice.number > last_end:
         raise UsageFailure(f"offset {choice.number} is after the end offset {last_end}")
-    at_times: dict[TopicPartition, Offset | None] = dict.fromkeys(assigned)
+    at_times: dict[TopicPartition, Offset | None] = dict.fromkeys(assignment)
     if choice.start is Start.TIMESTAMP:
-        found = await consumer.offsets_for_times(dict.fromkeys(assigned, choice.number))
-        at_times = {partition: None if at is None else at.offset for partition, at in found.items()}
-    for partition in assigned:
+        offsets = await consumer.offsets_for_times(dict.fromkeys(assignment, choice.number))
+        at_times = {
+            partition: None if position is None else position.offset
+            for partition, position in offsets.items()
+        }
+    for partition in assignment:
         consumer.seek(partition, choice.resolve(beginnings[partition], ends[partition], at_times[partition]))
 
 
@@ -71,20 +74,20 @@ class Bounds:
 
     def take(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> Sequence[ConsumerRecord]:
         """Return the records of one poll that are within the bounds."""
-        wanted = len(records)
+        count = len(records)
         end, limit = self._ends.get(partition), self._stop_at_timestamp
         if partition in self._done:
-            wanted = 0
+            count = 0
         elif limit is not None or (end is not None and records[-1].offset >= end):
-            wanted = next(
-                (index for index, record in enumerate(records) if _is_beyond(record, end, limit)), wanted
+            count = next(
+                (index for index, record in enumerate(records) if _is_beyond(record, end, limit)), count
             )
-        if wanted < len(records):
+        if count < len(records):
             self._done.add(partition)
-            self._excess[partition] = records[wanted].offset
+            self._excess[partition] = records[count].offset
         if self._left is not None:
-            self._left -= wanted
-        return records[:wanted]
+            self._left -= count
+        return records[:count]
 
     def rewind(self, consumer: Consumer) -> None:
         """Seek back before polled records that are outside the bounds, so that they are not committed."""

@@ -286,5 +286,5 @@ def stats(
         def on_tasks(words: str, done: int, tasks: int) -> None:
             show(100 * done // tasks, f"% {words}, {done}/{tasks} tasks")
 
-        found = count_topics(spark, request, on_tasks)
-    print_stats(found, as_json)
+        reports = count_topics(spark, request, on_tasks)
+    print_stats(reports, as_json)

@@ -129,11 +129,11 @@ def info(config: ConfigFile, override: Overrides = [], as_json: AsJson = False) 
     """Show the ids in the log directories of a node."""
     node = load_config(config, key_values(override, "--override"))
     fs = OsFileSystem()
-    found: list[dict[str, Any]] = []
+    directories: list[dict[str, Any]] = []
     for path in sorted({*node.log_directories, node.metadata_log_directory}):
         file = MetaPropertiesFile(fs, path)
         properties = file.read() if file.exists() else None
-        found.append(
+        directories.append(
             {
                 "directory": path,
                 "formatted": properties is not None,
@@ -143,7 +143,7 @@ def info(config: ConfigFile, override: Overrides = [], as_json: AsJson = False) 
             }
         )
     if as_json:
-        print_json(found)
+        print_json(directories)
         return
     rows = [
         (
@@ -152,6 +152,6 @@ def info(config: ConfigFile, override: Overrides = [], as_json: AsJson = False) 
             each["node_id"],
             each["directory_id"] and uuid_text(each["directory_id"]),
         )
-        for each in found
+        for each in directories
     ]
     print_table(("directory", "cluster", "node", "directory id"), rows)

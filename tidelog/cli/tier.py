@@ -58,8 +58,8 @@ def list_partitions(
     from tidelog.cli import tier_output as output
 
     values = storage_values(config, storage)
-    seen = [gather_named(cluster, name) for name in names] if names else [gather(cluster, None)]
-    views = [view for each in seen for view in each.partitions]
+    cluster_views = [gather_named(cluster, name) for name in names] if names else [gather(cluster, None)]
+    views = [view for cluster_view in cluster_views for view in cluster_view.partitions]
     with ExitStack() as stack:
         bucket = stack.enter_context(open_bucket(values)) if values else None
         if as_json:

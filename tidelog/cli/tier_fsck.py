@@ -101,32 +101,34 @@ def run_fsck(bucket: Bucket, options: FsckOptions) -> None:
 
 
 def _check(bucket: Bucket, options: FsckOptions) -> Report:
-    views, found = _shallow(bucket, options)
-    report = Report(found, views)
+    views, findings = _shallow(bucket, options)
+    report = Report(findings, views)
     if options.is_deep:
         report.findings += _deep(bucket, report, options.deep_check)
     if report.findings:
-        views, again = _shallow(bucket, options)
-        report.findings = confirmed_findings(report.findings, again, views)
+        views, second_findings = _shallow(bucket, options)
+        report.findings = confirmed_findings(report.findings, second_findings, views)
     return report
 
 
 def _shallow(bucket: Bucket, options: FsckOptions) -> tuple[list[PartitionView], list[Finding]]:
     is_all = not options.topics
-    seen = gather(options.cluster, options.topics or None, whole_history=is_all)
-    views = list(seen.partitions)
-    found: list[Finding] = []
-    known = {view.partition for view in views}
+    cluster_view = gather(options.cluster, options.topics or None, whole_history=is_all)
+    views = list(cluster_view.partitions)
+    findings: list[Finding] = []
+    partitions = {view.partition for view in views}
     if is_all:
-        found += history_findings(seen.history, seen.topic_ids, seen.now_ms, options.patience_ms)
-        known |= {partition for partition, _ in seen.history}
+        findings += history_findings(
+            cluster_view.history, cluster_view.topic_ids, cluster_view.now_ms, options.patience_ms
+        )
+        partitions |= {partition for partition, _ in cluster_view.history}
     with _segments_bar(views) as on_segment:
         for view in views:
-            found += metadata_findings(view, options.patience_ms)
-            found += bucket_findings(bucket, view, on_segment)
+            findings += metadata_findings(view, options.patience_ms)
+            findings += bucket_findings(bucket, view, on_segment)
     if is_all:
-        found += bucket.stray_findings(known)
-    return views, found
+        findings += bucket.stray_findings(partitions)
+    return views, findings
 
 
 def _check_offline(bucket: Bucket, options: FsckOptions) -> Report:
@@ -152,9 +154,9 @@ def _deep(bucket: Bucket, report: Report, deep_check: DeepCheck | None) -> list[
         return deep_check(segments)
     with bar("bytes", total) as show:
         steps = _Steps(show)
-        found = deep_findings(bucket, report.views, report.findings, steps.add)
+        findings = deep_findings(bucket, report.views, report.findings, steps.add)
     report.bytes_read = steps.done
-    return found
+    return findings
 
 
 class _Steps:
@@ -183,7 +185,7 @@ def _segments_bar(views: Sequence[PartitionView]) -> Iterator[_Steps]:
 def _print(report: Report, as_json: bool) -> None:
     segments = sum(len(finished_segments(view.segments)) for view in report.views)
     notes = sum(finding.kind.severity is Severity.NOTE for finding in report.findings)
-    counted = len(report.findings) - notes
+    finding_count = len(report.findings) - notes
     if as_json:
         print_json(
             {
@@ -198,7 +200,7 @@ def _print(report: Report, as_json: bool) -> None:
         print(finding)
     read = f", {report.bytes_read} bytes read" if report.bytes_read else ""
     looked_at = f"{_counted(len(report.views), 'partition')}, {_counted(segments, 'remote segment')}{read}"
-    print(f"{looked_at}: {_counted(counted, 'finding')}, {_counted(notes, 'note')}")
+    print(f"{looked_at}: {_counted(finding_count, 'finding')}, {_counted(notes, 'note')}")
 
 
 def _counted(number: int, noun: str) -> str:

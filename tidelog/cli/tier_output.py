@@ -74,22 +74,22 @@ def print_partitions(views: Iterable[PartitionView]) -> None:
     """Print one line for each partition."""
     rows = []
     for view in views:
-        shown = partition_document(view)
-        remote_end = shown["highest_offset_in_remote_storage"]
+        document = partition_document(view)
+        remote_end = document["highest_offset_in_remote_storage"]
         rows.append(
             (
                 view.partition.topic_partition,
-                shown["log_start_offset"],
-                shown["local_log_start_offset"],
+                document["log_start_offset"],
+                document["local_log_start_offset"],
                 None if remote_end < 0 else remote_end,
-                shown["earliest_pending_upload_offset"],
-                shown["last_stable_offset"],
-                shown["high_watermark"],
-                shown["segments"],
-                shown["remote_bytes"],
-                shown["behind_offsets"],
-                shown["behind_bytes"],
-                shown["behind_segments"],
+                document["earliest_pending_upload_offset"],
+                document["last_stable_offset"],
+                document["high_watermark"],
+                document["segments"],
+                document["remote_bytes"],
+                document["behind_offsets"],
+                document["behind_bytes"],
+                document["behind_segments"],
             )
         )
     print_table(PARTITION_COLUMNS, rows)

@@ -58,8 +58,8 @@ StorageValues = Annotated[
 ]
 
 
-def storage_values(file: Path | None, given: Sequence[str]) -> dict[str, str]:
-    """Return the storage manager's settings without prefix; `given` overrides `file`."""
+def storage_values(file: Path | None, arguments: Sequence[str]) -> dict[str, str]:
+    """Return the storage manager's settings without prefix; `arguments` overrides `file`."""
     from tidelog.base.properties import parse_properties
 
     values: dict[str, str] = {}
@@ -72,10 +72,10 @@ def storage_values(file: Path | None, given: Sequence[str]) -> dict[str, str]:
         values = {
             key.removeprefix(prefix): text for key, text in properties.items() if key.startswith(prefix)
         }
-        if not values and not given:
+        if not values and not arguments:
             raise UsageFailure(f"--config {file}: no key begins with {prefix}")
-    own = {key.removeprefix(_PREFIX): text for key, text in key_values(given, "-C").items()}
-    return {**values, **own}
+    explicit_values = {key.removeprefix(_PREFIX): text for key, text in key_values(arguments, "-C").items()}
+    return {**values, **explicit_values}
 
 
 @contextmanager
@@ -137,11 +137,11 @@ def gather_named(cluster: ClusterConnection, text: str) -> ClusterView:
 
 def gather_one(cluster: ClusterConnection, topic: str, number: int) -> ClusterView:
     """Return the brokers' view of one partition; raise KafkaError if it does not exist."""
-    found = gather(cluster, [topic], [number])
-    if not found.partitions:
+    cluster_view = gather(cluster, [topic], [number])
+    if not cluster_view.partitions:
         text = f"topic {topic!r} has no partition {number}"
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-    return found
+    return cluster_view
 
 
 def parse_partition_name(text: str) -> tuple[str, int | None]:

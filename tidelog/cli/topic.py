@@ -88,17 +88,17 @@ def create(
         cluster,
         lambda admin: admin.create_topics(topics, validate_only=dry_run, timeout_ms=OPERATION_TIMEOUT_MS),
     )
-    wanted = len(results)
+    topic_count = len(results)
     if if_not_exists:
         results = {name: result for name, result in results.items() if not _already_exists(result)}
-        wanted = len(results)
-    created = succeeded(results)
+        topic_count = len(results)
+    created_topics = succeeded(results)
     if as_json:
-        print_json(list(created.values()))
+        print_json(list(created_topics.values()))
     else:
-        for topic in created.values():
+        for topic in created_topics.values():
             print(_created_text(topic, dry_run))
-    fail_unless_all(wanted, len(created))
+    fail_unless_all(topic_count, len(created_topics))
 
 
 def _already_exists(result: CreatedTopic | KafkaError) -> bool:
@@ -119,11 +119,11 @@ def list_topics(
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
-    found = with_admin(cluster, lambda admin: admin.list_topics(include_internal=internal))
+    topics = with_admin(cluster, lambda admin: admin.list_topics(include_internal=internal))
     if as_json:
-        print_json(list(found.values()))
+        print_json(list(topics.values()))
     else:
-        print_table(("topic", "partitions", "id"), [_listing_row(topic) for topic in found.values()])
+        print_table(("topic", "partitions", "id"), [_listing_row(topic) for topic in topics.values()])
 
 
 def _listing_row(topic: TopicListing) -> tuple[object, ...]:
@@ -224,8 +224,8 @@ def _as_document(
 
 
 def _offset(offsets: Offsets, topic: str, partition: int) -> int | None:
-    found = offsets.get(TopicPartition(topic, partition))
-    return found.offset if isinstance(found, ListedOffset) else None
+    listed_offset = offsets.get(TopicPartition(topic, partition))
+    return listed_offset.offset if isinstance(listed_offset, ListedOffset) else None
 
 
 @app.command()
@@ -279,10 +279,10 @@ def delete(
     results = with_admin(cluster, lambda admin: admin.delete_topics(names, timeout_ms=OPERATION_TIMEOUT_MS))
     if if_exists:
         results = {name: result for name, result in results.items() if not _is_missing(result)}
-    deleted = succeeded(results)
-    for name in deleted:
+    deleted_topics = succeeded(results)
+    for name in deleted_topics:
         print(f"deleted {name}")
-    fail_unless_all(len(results), len(deleted))
+    fail_unless_all(len(results), len(deleted_topics))
 
 
 def _is_missing(result: KafkaError | None) -> bool:

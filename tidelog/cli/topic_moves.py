@@ -50,20 +50,20 @@ def elect(
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
 
     async def work(admin: Admin) -> dict[TopicPartition, KafkaError | None]:
-        wanted = None if not texts else list(await _partitions(admin, texts))
-        return await admin.elect_leaders(kind, wanted, timeout_ms=OPERATION_TIMEOUT_MS)
+        partitions = None if not texts else list(await _partitions(admin, texts))
+        return await admin.elect_leaders(kind, partitions, timeout_ms=OPERATION_TIMEOUT_MS)
 
     results = with_admin(cluster, work)
     needed = {where: result for where, result in results.items() if not _is_not_needed(result)}
-    elected = sorted(succeeded(needed))
+    elected_partitions = sorted(succeeded(needed))
     if as_json:
-        print_json([{"topic": topic, "partition": partition} for topic, partition in elected])
+        print_json([{"topic": topic, "partition": partition} for topic, partition in elected_partitions])
     else:
-        for where in elected:
+        for where in elected_partitions:
             print(f"elected a leader of {where}")
         if not needed:
             print("no partition needs an election")
-    fail_unless_all(len(needed), len(elected))
+    fail_unless_all(len(needed), len(elected_partitions))
 
 
 @connects
@@ -128,12 +128,12 @@ def _is_not_needed(result: KafkaError | None) -> bool:
     return isinstance(result, KafkaError) and result.code is ErrorCode.ELECTION_NOT_NEEDED
 
 
-def _show(found: Mapping[TopicPartition, PartitionReassignment], as_json: bool) -> None:
+def _show(reassignments: Mapping[TopicPartition, PartitionReassignment], as_json: bool) -> None:
     if as_json:
         print_json(
             [
                 {"topic": where.topic, "partition": where.partition, **moving._asdict()}
-                for where, moving in sorted(found.items())
+                for where, moving in sorted(reassignments.items())
             ]
         )
         return
@@ -147,7 +147,7 @@ def _show(found: Mapping[TopicPartition, PartitionReassignment], as_json: bool) 
                 numbers_text(moving.adding_replicas),
                 numbers_text(moving.removing_replicas),
             )
-            for where, moving in sorted(found.items())
+            for where, moving in sorted(reassignments.items())
         ],
     )
 
@@ -155,8 +155,8 @@ def _show(found: Mapping[TopicPartition, PartitionReassignment], as_json: bool) 
 async def _reassignments(
     admin: Admin, texts: Sequence[str]
 ) -> Mapping[TopicPartition, PartitionReassignment]:
-    wanted = list(await _partitions(admin, texts)) if texts else None
-    return await admin.list_partition_reassignments(wanted)
+    partitions = list(await _partitions(admin, texts)) if texts else None
+    return await admin.list_partition_reassignments(partitions)
 
 
 async def _wait_until_complete(admin: Admin, partitions: Sequence[TopicPartition]) -> None:
@@ -168,10 +168,10 @@ async def _wait_until_complete(admin: Admin, partitions: Sequence[TopicPartition
 
 async def _partitions(admin: Admin, texts: Iterable[str]) -> dict[TopicPartition, Sequence[BrokerId]]:
     """Return the given partitions with their replicas; raise UsageFailure if one does not exist."""
-    wanted = [_topic_and_numbers(text) for text in texts]
-    topics = await admin.describe_topics(list(dict.fromkeys(name for name, _ in wanted)))
-    found: dict[TopicPartition, Sequence[BrokerId]] = {}
-    for name, numbers in wanted:
+    selections = [_topic_and_numbers(text) for text in texts]
+    topics = await admin.describe_topics(list(dict.fromkeys(name for name, _ in selections)))
+    replicas_by_partition: dict[TopicPartition, Sequence[BrokerId]] = {}
+    for name, numbers in selections:
         topic = topics[name]
         if isinstance(topic, KafkaError):
             raise topic
@@ -179,8 +179,8 @@ async def _partitions(admin: Admin, texts: Iterable[str]) -> dict[TopicPartition
         for number in replicas if numbers is None else numbers:
             if number not in replicas:
                 raise UsageFailure(f"topic {name!r} has no partition {number}")
-            found[TopicPartition(name, number)] = replicas[number]
-    return found
+            replicas_by_partition[TopicPartition(name, number)] = replicas[number]
+    return replicas_by_partition
 
 
 def _replicas_of(topic: TopicDescription) -> dict[int, Sequence[BrokerId]]:

@@ -58,17 +58,20 @@ def list_transactions(
     as_json: AsJson = False,
 ) -> None:
     """List transactional ids and their states."""
-    found = with_admin(
+    listing = with_admin(
         cluster,
         lambda admin: admin.list_transactions(
             states=state, producer_ids=producer_id, duration_ms=longer_than, pattern=pattern
         ),
     )
-    listings = [found[name] for name in sorted(found)]
+    listings = [listing[name] for name in sorted(listing)]
     if as_json:
         print_json(listings)
         return
-    rows = [(one.transactional_id, one.coordinator_id, one.producer_id, one.state) for one in listings]
+    rows = [
+        (transaction.transactional_id, transaction.coordinator_id, transaction.producer_id, transaction.state)
+        for transaction in listings
+    ]
     print_table(("id", "coordinator", "producer", "state"), rows)
 
 
@@ -76,27 +79,27 @@ def list_transactions(
 @connects
 def describe(ids: Ids, cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show the transactions of transactional ids."""
-    described = succeeded(with_admin(cluster, lambda admin: admin.describe_transactions(ids)))
+    descriptions = succeeded(with_admin(cluster, lambda admin: admin.describe_transactions(ids)))
     if as_json:
-        print_json([_as_document(one) for one in described.values()])
+        print_json([_as_document(description) for description in descriptions.values()])
     else:
         rows = [
             (
-                one.transactional_id,
-                one.coordinator_id,
-                one.producer_id,
-                one.producer_epoch,
-                one.state,
-                one.timeout_ms,
-                one.start_time_ms,
-                _duration_ms(one),
-                ",".join(str(partition) for partition in one.partitions),
+                description.transactional_id,
+                description.coordinator_id,
+                description.producer_id,
+                description.producer_epoch,
+                description.state,
+                description.timeout_ms,
+                description.start_time_ms,
+                _duration_ms(description),
+                ",".join(str(partition) for partition in description.partitions),
             )
-            for one in described.values()
+            for description in descriptions.values()
         ]
         columns = "id coordinator producer epoch state timeout_ms start_ms duration_ms partitions"
         print_table(columns.split(), rows)
-    fail_unless_all(len(set(ids)), len(described))
+    fail_unless_all(len(set(ids)), len(descriptions))
 
 
 @app.command("describe-producers")
@@ -114,14 +117,14 @@ def describe_producers(
         return
     rows = [
         (
-            one.producer_id,
-            one.producer_epoch,
-            one.coordinator_epoch,
-            one.last_sequence,
-            one.last_timestamp,
-            one.current_transaction_start_offset,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.coordinator_epoch,
+            producer.last_sequence,
+            producer.last_timestamp,
+            producer.current_transaction_start_offset,
         )
-        for one in producers
+        for producer in producers
     ]
     print_table(
         ("producer", "epoch", "coordinator_epoch", "last_sequence", "last_timestamp", "start_offset"), rows
@@ -204,20 +207,20 @@ def find_hanging_transactions(
         print_json(hanging)
     else:
         columns = "topic partition producer epoch coordinator_epoch start_offset last_timestamp"
-        print_table(columns.split(), [_hanging_row(one) for one in hanging])
+        print_table(columns.split(), [_hanging_row(transaction) for transaction in hanging])
     if not is_complete:
         raise typer.Exit(EXIT_FAILURE)  # some partitions were not checked
 
 
-def _hanging_row(one: HangingTransaction) -> tuple[object, ...]:
+def _hanging_row(transaction: HangingTransaction) -> tuple[object, ...]:
     return (
-        one.topic,
-        one.partition,
-        one.producer_id,
-        one.producer_epoch,
-        one.coordinator_epoch,
-        one.start_offset,
-        one.last_timestamp,
+        transaction.topic,
+        transaction.partition,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.coordinator_epoch,
+        transaction.start_offset,
+        transaction.last_timestamp,
     )
 
 
@@ -227,25 +230,29 @@ async def _producers(admin: Admin, where: TopicPartition) -> tuple[ActiveProduce
 
 async def _open_at(admin: Admin, where: TopicPartition, start_offset: int) -> tuple[int, int, int]:
     """Return the producer id and both epochs of the transaction that begins at an offset."""
-    for one in await _producers(admin, where):
-        if one.current_transaction_start_offset == start_offset:
-            return one.producer_id, one.producer_epoch, one.coordinator_epoch
+    for producer in await _producers(admin, where):
+        if producer.current_transaction_start_offset == start_offset:
+            return producer.producer_id, producer.producer_epoch, producer.coordinator_epoch
     raise UsageFailure(f"no open transaction of {where} begins at offset {start_offset}")
 
 
-def _duration_ms(one: TransactionDescription) -> int | None:
-    return None if one.start_time_ms is None else max(0, SystemClock().wall_ms() - one.start_time_ms)
+def _duration_ms(description: TransactionDescription) -> int | None:
+    return (
+        None
+        if description.start_time_ms is None
+        else max(0, SystemClock().wall_ms() - description.start_time_ms)
+    )
 
 
-def _as_document(one: TransactionDescription) -> dict[str, object]:
+def _as_document(description: TransactionDescription) -> dict[str, object]:
     return {
-        "transactional_id": one.transactional_id,
-        "coordinator_id": one.coordinator_id,
-        "producer_id": one.producer_id,
-        "producer_epoch": one.producer_epoch,
-        "state": one.state,
-        "timeout_ms": one.timeout_ms,
-        "start_time_ms": one.start_time_ms,
-        "duration_ms": _duration_ms(one),
-        "partitions": one.partitions,
+        "transactional_id": description.transactional_id,
+        "coordinator_id": description.coordinator_id,
+        "producer_id": description.producer_id,
+        "producer_epoch": description.producer_epoch,
+        "state": description.state,
+        "timeout_ms": description.timeout_ms,
+        "start_time_ms": description.start_time_ms,
+        "duration_ms": _duration_ms(description),
+        "partitions": description.partitions,
     }

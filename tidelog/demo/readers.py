@@ -60,8 +60,8 @@ async def read_with_tidelog(servers: str, topic: str, expected: int, advance: Ad
     async with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, index) for index in await consumer.partitions_for(topic)])
         while received.records < expected:
-            polled = await consumer.poll(timeout_ms=500, max_records=POLL_RECORDS)
-            for records in polled.values():
+            batches = await consumer.poll(timeout_ms=500, max_records=POLL_RECORDS)
+            for records in batches.values():
                 received.take(0, ((r.partition, r.offset, r.key, r.value) for r in records))
                 advance(len(records))
             _check_deadline(deadline, received, expected)
@@ -100,8 +100,8 @@ async def read_with_aiokafka(servers: str, topic: str, expected: int, advance: A
                 await asyncio.sleep(0.05)
                 _check_deadline(deadline, received, expected)
             while received.records < expected:
-                polled = await consumer.getmany(timeout_ms=300, max_records=POLL_RECORDS)
-                for records in polled.values():
+                batches = await consumer.getmany(timeout_ms=300, max_records=POLL_RECORDS)
+                for records in batches.values():
                     received.take(number, ((r.partition, r.offset, r.key, r.value) for r in records))
                     advance(len(records))
                 _check_deadline(deadline, received, expected)

@@ -122,18 +122,18 @@ class Demo:
         self.cluster.wipe(KILLED_NODE)
         started_s = await self._start([KILLED_NODE])
         synced_s = await self.watch.wait_until_synced()
-        copied = self._view.on_disk(KILLED_NODE)
+        copied_bytes = self._view.on_disk(KILLED_NODE)
         borders = self.watch.borders
         topic_bytes = sum(border.remote.size_bytes + border.local.size_bytes for border in borders)
         self._console.print(
             f"node {KILLED_NODE} was started with an empty disk: ready after {started_s:.1f} s, in sync "
-            f"after another {synced_s:.1f} s; it copied {copied.size_bytes / MEGA:.1f} MB of the "
-            f"{topic_bytes / MEGA:.1f} MB in the topic ({copied.size_bytes / topic_bytes:.0%})"
+            f"after another {synced_s:.1f} s; it copied {copied_bytes.size_bytes / MEGA:.1f} MB of the "
+            f"{topic_bytes / MEGA:.1f} MB in the topic ({copied_bytes.size_bytes / topic_bytes:.0%})"
         )
         async with Admin(self.cluster.bootstrap_servers) as admin:
-            elected = await admin.elect_leaders(ElectionType.PREFERRED)
+            results = await admin.elect_leaders(ElectionType.PREFERRED)
         self._console.print(
-            f"it now leads {sum(name.topic == TOPIC for name in elected)} partitions, "
+            f"it now leads {sum(name.topic == TOPIC for name in results)} partitions, "
             "and serves records that it has not copied"
         )
 
@@ -183,15 +183,15 @@ class Demo:
         started = SYSTEM_CLOCK.monotonic_s()
         with Progress(self._console, f"consume: {name}", source.records) as progress:
             received = await reader(self.cluster.bootstrap_servers, TOPIC, source.records, progress.advance)
-        found = received.content.fingerprint()
-        self._add_rate(f"consume: {name}", found, SYSTEM_CLOCK.monotonic_s() - started)
-        equal = found == source and len(received.members) == group_size
+        fingerprint = received.content.fingerprint()
+        self._add_rate(f"consume: {name}", fingerprint, SYSTEM_CLOCK.monotonic_s() - started)
+        equal = fingerprint == source and len(received.members) == group_size
         self._comparison.add_row(
             name,
-            f"{found.records:,}",
-            f"{found.keys:,}",
+            f"{fingerprint.records:,}",
+            f"{fingerprint.keys:,}",
             " + ".join(f"{count:,}" for count in received.members.values()),
-            found.sha256[:12],
+            fingerprint.sha256[:12],
             "[green]equal" if equal else f"[bold red]DIFFERS from {source.sha256[:12]}, {source.records:,}",
         )
         return equal
@@ -206,19 +206,19 @@ class Demo:
         query = StreamQuery(self.cluster.bootstrap_servers, TOPIC, self._tier_options, source.records)
         try:
             with Progress(self._console, "query: Spark", source.records) as progress:
-                found = await query.run(await self._local_starts(), progress.advance)
+                result = await query.run(await self._local_starts(), progress.advance)
         except JobFailure as reason:
             self._console.print(f"[bold red]THE STREAMING QUERY FAILED: {reason}")
             return False
-        self._console.print(found.table(), f"largest modules: {found.largest()}", sep="")
-        self._add_rate("query: Spark, streaming", source, found.seconds)
-        equal = found.is_of(source)
+        self._console.print(result.table(), f"largest modules: {result.largest()}", sep="")
+        self._add_rate("query: Spark, streaming", source, result.seconds)
+        equal = result.is_of(source)
         self._comparison.add_row(
             "Spark, streaming, tier=direct",
-            f"{found.records:,}",
-            f"{found.keys:,}",
-            f"{found.cold:,} cold + {found.records - found.cold:,} hot",
-            f"CRCs {found.crc_sum:x}",
+            f"{result.records:,}",
+            f"{result.keys:,}",
+            f"{result.cold:,} cold + {result.records - result.cold:,} hot",
+            f"CRCs {result.crc_sum:x}",
             "[green]equal" if equal else f"[bold red]DIFFERS from {source.crc_sum:x}, {source.records:,}",
         )
         return equal

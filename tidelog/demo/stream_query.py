@@ -84,8 +84,8 @@ class QueryResult:
     def is_of(self, source: Fingerprint) -> bool:
         """Return whether the result is equal to what was produced, regardless of the order."""
         size_bytes = sum(group.size_bytes for group in self.groups)
-        found = (self.records, self.keys, size_bytes, self.crc_sum)
-        return found == (source.records, source.keys, source.size_bytes, source.crc_sum)
+        fingerprint = (self.records, self.keys, size_bytes, self.crc_sum)
+        return fingerprint == (source.records, source.keys, source.size_bytes, source.crc_sum)
 
     def largest(self) -> str:
         """Return the modules with the most lines as text."""
@@ -111,16 +111,16 @@ class QueryResult:
         ):
             table.add_column(heading, footer, justify="right", no_wrap=True)
         for partition in sorted({group.partition for group in self.groups}):
-            own = [group for group in self.groups if group.partition == partition]
-            lines = sum(group.lines for group in own)
-            cold = sum(group.cold for group in own)
+            partition_groups = [group for group in self.groups if group.partition == partition]
+            lines = sum(group.lines for group in partition_groups)
+            cold = sum(group.cold for group in partition_groups)
             table.add_row(
                 str(partition),
                 f"{lines:,}",
                 f"{cold:,}",
                 f"{lines - cold:,}",
-                f"{sum(group.size_bytes for group in own) / 1e6:.1f}",
-                f"{len(own):,}",
+                f"{sum(group.size_bytes for group in partition_groups) / 1e6:.1f}",
+                f"{len(partition_groups):,}",
             )
         return table
 
@@ -156,8 +156,8 @@ class StreamQuery:
             began = SYSTEM_CLOCK.monotonic_s()
             micro_batches = self._wait_until_read(_counted(self._rows(spark), local_starts), advance, stop)
             seconds = SYSTEM_CLOCK.monotonic_s() - began
-            found = spark.table(_RESULT).toArrow().to_pylist()
-        groups = [GroupCount(**row) for row in found]
+            rows = spark.table(_RESULT).toArrow().to_pylist()
+        groups = [GroupCount(**row) for row in rows]
         return QueryResult(tuple(groups), micro_batches, seconds)
 
     def _rows(self, spark: SparkSession) -> DataFrame:
@@ -172,16 +172,16 @@ class StreamQuery:
             writer = counted.writeStream.outputMode("complete").format("memory").queryName(_RESULT)
             writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
             query = writer.start()
-            seen: set[int] = set()
+            batch_ids: set[int] = set()
             try:
                 while True:
                     has_ended = query.awaitTermination(1)
                     for progress in query.recentProgress:
-                        if progress.numInputRows and progress.batchId not in seen:
-                            seen.add(progress.batchId)
+                        if progress.numInputRows and progress.batchId not in batch_ids:
+                            batch_ids.add(progress.batchId)
                             advance(progress.numInputRows)
                     if has_ended:
-                        return len(seen)
+                        return len(batch_ids)
                     if stop.is_set() or SYSTEM_CLOCK.monotonic_s() > deadline:
                         raise JobFailure(f"the query has not ended after {_DEADLINE_S:.0f} s")
             finally:

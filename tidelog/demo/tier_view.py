@@ -77,17 +77,19 @@ class TierView:
     async def borders(self, admin: Admin) -> list[Border]:
         """Return the borders of each partition whose leader responds, in order."""
         topic = await self._described(admin)
-        leaders = {each.partition: each.leader for each in topic.partitions if each.leader >= 0}
+        leaders = {entry.partition: entry.leader for entry in topic.partitions if entry.leader >= 0}
         names = [TopicPartition(self._topic, number) for number in leaders]
-        found = {spec: await admin.list_offsets(dict.fromkeys(names, int(spec))) for spec in OFFSET_SPECS}
-        epochs = {each.partition: each.leader_epoch for each in topic.partitions}
+        offsets_by_spec = {
+            spec: await admin.list_offsets(dict.fromkeys(names, int(spec))) for spec in OFFSET_SPECS
+        }
+        epochs = {entry.partition: entry.leader_epoch for entry in topic.partitions}
         # The leader's epoch is the last one of its log, and ends where the log does.
         ends = await admin.epoch_end_offsets({name: epochs[name.partition] for name in names})
         remote = self._tier / f"{self._topic}-{uuid_text(topic.topic_id)}"
         borders = []
         for name in names:
-            listed = (found[spec][name] for spec in OFFSET_SPECS)
-            offsets = [each.offset for each in listed if not isinstance(each, KafkaError)]
+            responses = (offsets_by_spec[spec][name] for spec in OFFSET_SPECS)
+            offsets = [entry.offset for entry in responses if not isinstance(entry, KafkaError)]
             end = ends[name]
             if len(offsets) < len(OFFSET_SPECS) or isinstance(end, KafkaError):
                 continue  # its leader is changing
@@ -111,7 +113,7 @@ class TierView:
     async def is_in_sync(self, admin: Admin) -> bool:
         """Return whether every replica of every partition is in sync."""
         topic = await self._described(admin)
-        return all(set(each.in_sync_replicas) == set(each.replicas) for each in topic.partitions)
+        return all(set(entry.in_sync_replicas) == set(entry.replicas) for entry in topic.partitions)
 
     def on_disk(self, node_id: int) -> Segments:
         """Return the segments of the topic on a node's disk."""
@@ -127,30 +129,30 @@ class TierView:
 def border_table(borders: Sequence[Border], title: str) -> Table:
     """Return a table of the borders with their sums, in 80 columns."""
     table = Table(title=title, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=True)
-    local_bytes = sum(each.local.size_bytes for each in borders)
-    remote_bytes = sum(each.remote.size_bytes for each in borders)
-    local_count = sum(each.local.count for each in borders)
-    remote_count = sum(each.remote.count for each in borders)
+    local_bytes = sum(border.local.size_bytes for border in borders)
+    remote_bytes = sum(border.remote.size_bytes for border in borders)
+    local_count = sum(border.local.count for border in borders)
+    remote_count = sum(border.remote.count for border in borders)
     for heading, footer in (
         ("", ""),
         ("on\nnode", ""),
         ("log\nstart", ""),
         ("local\nstart", ""),
         ("remote\nend", ""),
-        ("high\nwatermark", f"{sum(each.high_watermark for each in borders):,}"),
-        ("\nend", f"{sum(each.end for each in borders):,}"),
+        ("high\nwatermark", f"{sum(border.high_watermark for border in borders):,}"),
+        ("\nend", f"{sum(border.end for border in borders):,}"),
         ("segments\ndisk/tier", f"{local_count} / {remote_count}"),
         ("MB\ndisk/tier", _megabytes(local_bytes, remote_bytes)),
     ):
         table.add_column(heading, footer, justify="right", no_wrap=True)
-    for each in borders:
-        offsets = (each.log_start, each.local_start, each.remote_end, each.high_watermark, each.end)
+    for border in borders:
+        offsets = (border.log_start, border.local_start, border.remote_end, border.high_watermark, border.end)
         table.add_row(
-            str(each.partition),
-            str(each.leader),
+            str(border.partition),
+            str(border.leader),
             *(f"{offset:,}" for offset in offsets),
-            f"{each.local.count} / {each.remote.count}",
-            _megabytes(each.local.size_bytes, each.remote.size_bytes),
+            f"{border.local.count} / {border.remote.count}",
+            _megabytes(border.local.size_bytes, border.remote.size_bytes),
         )
     return table
 

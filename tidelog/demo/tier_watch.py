@@ -45,8 +45,8 @@ class TierWatch:
         A state from before the last record was written, or without a partition whose leader changes, has
         fewer.
         """
-        found = sum(border.high_watermark for border in self.borders)
-        return found >= records and all(border.is_tiered for border in self.borders)
+        high_watermarks = sum(border.high_watermark for border in self.borders)
+        return high_watermarks >= records and all(border.is_tiered for border in self.borders)
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:

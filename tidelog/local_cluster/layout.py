@@ -102,7 +102,7 @@ class ClusterLayout:
 
     def properties(self, node: NodeLayout) -> dict[str, str]:
         """Return the configuration of a node: its addresses, replication for this many nodes, `settings`."""
-        voters = ",".join(f"{each.node_id}@{each.host}:{each.controller_port}" for each in self.nodes)
+        voters = ",".join(f"{node.node_id}@{node.host}:{node.controller_port}" for node in self.nodes)
         replicas = min(REPLICAS_AT_MOST, len(self.nodes))
         # One node may fail, and an acknowledged record is on more than one node.
         in_sync = max(1, replicas - 1)

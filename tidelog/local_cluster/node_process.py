@@ -105,7 +105,7 @@ class NodeProcess:
             os.kill(pid, number)
 
     def _is_ours(self, pid: int) -> bool:
-        shown = subprocess.run(
+        output = subprocess.run(
             ["ps", "-ww", "-o", "stat=,args=", "-p", str(pid)], capture_output=True, text=True, check=False
         ).stdout
-        return str(self._properties) in shown and not shown.startswith("Z")
+        return str(self._properties) in output and not output.startswith("Z")

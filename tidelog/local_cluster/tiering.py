@@ -12,13 +12,13 @@ _REPLICAS_AT_MOST: Final = 3
 _BACKEND_KEY: Final = "rsm.config.storage.backend.class"
 
 
-def tiered_settings(folder: Path, nodes: int, own: Mapping[str, str]) -> dict[str, str]:
-    """Return settings with tiered storage enabled, overridden by `own`.
+def tiered_settings(folder: Path, nodes: int, node_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with tiered storage enabled, overridden by `node_settings`.
 
-    If `own` has no backend, the objects are in `folder`/tier, which is created.
+    If `node_settings` has no backend, the objects are in `folder`/tier, which is created.
     """
     backend: dict[str, str] = {}
-    if _BACKEND_KEY not in own:
+    if _BACKEND_KEY not in node_settings:
         tier = folder.absolute() / TIER_FOLDER
         tier.mkdir(parents=True, exist_ok=True)
         backend = {_BACKEND_KEY: "filesystem", "rsm.config.storage.root": str(tier)}
@@ -28,7 +28,7 @@ def tiered_settings(folder: Path, nodes: int, own: Mapping[str, str]) -> dict[st
         **metadata_topic_settings(nodes),
         "remote.log.manager.task.interval.ms": "1000",
         "log.retention.check.interval.ms": "1000",
-        **own,
+        **node_settings,
     }
 
 

@@ -161,10 +161,10 @@ class CopyTask:
         return self._state_of(copy) not in _IN_USE
 
     def _state_of(self, copy: SegmentCopy) -> RemoteLogSegmentState | None:
-        listed = self._context.metadata.list_remote_log_segments(
+        segments = self._context.metadata.list_remote_log_segments(
             copy.id.topic_id_partition, copy.metadata.segment_leader_epochs[0].epoch
         )
-        return next((segment.state for segment in listed if segment.remote_log_segment_id == copy.id), None)
+        return next((segment.state for segment in segments if segment.remote_log_segment_id == copy.id), None)
 
     def _clear_unfinished(self, copy: SegmentCopy) -> None:
         self._unfinished = None

@@ -121,28 +121,28 @@ class RemoteIndexCache:
     @contextmanager
     def _index(self, metadata: RemoteLogSegmentMetadata, kind: CachedIndex) -> Iterator[Index]:
         file = CachedFile.of(metadata, kind)
-        opened = self._acquire(file, metadata)
+        entry = self._acquire(file, metadata)
         try:
-            yield opened.index
+            yield entry.index
         finally:
             with self._lock:
-                opened.readers -= 1
-                if opened.in_memory_only and not opened.readers and self._open.get(file) is opened:
+                entry.readers -= 1
+                if entry.in_memory_only and not entry.readers and self._open.get(file) is entry:
                     del self._open[file]
                 self._trim()
-                self._close_if_unused(opened)
+                self._close_if_unused(entry)
 
     def _acquire(self, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> _OpenIndex:
         while True:
             with self._lock:
                 self._require_open()
-                opened = self._open.get(file)
-                if opened is not None:
+                entry = self._open.get(file)
+                if entry is not None:
                     self._open.move_to_end(file)
                     if file in self._sizes:
                         self._sizes.move_to_end(file)
-                    opened.readers += 1
-                    return opened
+                    entry.readers += 1
+                    return entry
                 opening, is_first = self._opening.join(file)
             if is_first:
                 return self._open_for_all(file, metadata, opening)
@@ -155,7 +155,7 @@ class RemoteIndexCache:
             index = self._files.open(file, metadata)
             with self._lock:
                 self._opening.end(file, opening)
-                opened = self._add(file, metadata, index)
+                entry = self._add(file, metadata, index)
                 self._trim()
         except BaseException as error:
             with self._lock:
@@ -164,19 +164,19 @@ class RemoteIndexCache:
             opening.set_exception(RemoteStorageError(f"cannot read index {file.name}: {error}"))
             raise
         opening.set_result(None)
-        return opened
+        return entry
 
     def _add(self, file: CachedFile, metadata: RemoteLogSegmentMetadata, index: Index) -> _OpenIndex:
-        opened = _OpenIndex(index)
-        opened.readers = 1
+        entry = _OpenIndex(index)
+        entry.readers = 1
         if self._is_closed:
-            opened.is_cached = False
-            return opened
-        self._open[file] = opened
-        if not opened.in_memory_only:
+            entry.is_cached = False
+            return entry
+        self._open[file] = entry
+        if not entry.in_memory_only:
             self._add_file(file, index.size_bytes)
             self._partitions[file] = metadata.topic_id_partition
-        return opened
+        return entry
 
     # -- removing
 
@@ -203,9 +203,9 @@ class RemoteIndexCache:
         with self._lock:
             self._is_closed = True
             while self._open:
-                _, opened = self._open.popitem()
-                opened.is_cached = False
-                self._close_if_unused(opened)
+                _, entry = self._open.popitem()
+                entry.is_cached = False
+                self._close_if_unused(entry)
 
     def _add_file(self, file: CachedFile, size_bytes: int) -> None:
         self._total_bytes += size_bytes - self._sizes.get(file, 0)
@@ -217,10 +217,10 @@ class RemoteIndexCache:
         self._total_bytes -= self._sizes.pop(file, 0)
         self._partitions.pop(file, None)
         self._files.remove(file)
-        opened = self._open.pop(file, None)
-        if opened is not None:
-            opened.is_cached = False
-            self._close_if_unused(opened)
+        entry = self._open.pop(file, None)
+        if entry is not None:
+            entry.is_cached = False
+            self._close_if_unused(entry)
 
     def _trim(self) -> None:
         while self._sizes and (self._total_bytes > self._size_bytes_max or len(self._sizes) > FILES_MAX):
@@ -229,18 +229,18 @@ class RemoteIndexCache:
                 return
             self._drop(file)
         while len(self._open) > OPEN_FILES_MAX:
-            file = next((file for file, opened in self._open.items() if not opened.readers), None)
+            file = next((file for file, entry in self._open.items() if not entry.readers), None)
             if file is None:
                 return
             self._open.pop(file).index.close()
 
     def _has_readers(self, file: CachedFile) -> bool:
-        opened = self._open.get(file)
-        return opened is not None and opened.readers > 0
+        entry = self._open.get(file)
+        return entry is not None and entry.readers > 0
 
-    def _close_if_unused(self, opened: _OpenIndex) -> None:
-        if not opened.is_cached and not opened.readers:
-            opened.index.close()
+    def _close_if_unused(self, entry: _OpenIndex) -> None:
+        if not entry.is_cached and not entry.readers:
+            entry.index.close()
 
     def _require_open(self) -> None:
         if self._is_closed:

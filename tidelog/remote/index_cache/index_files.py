@@ -49,14 +49,14 @@ class IndexFiles:
         Errors: OSError if the directory cannot be created.
         """
         self._fs.makedirs(self.directory)
-        found = {}
+        sizes = {}
         for name in self._fs.listdir(self.directory):
             file = CachedFile.parse(name)
             if file is None:
                 self._unlink(f"{self.directory}/{name}")
             else:
-                found[file] = self._fs.size(f"{self.directory}/{name}")
-        return found
+                sizes[file] = self._fs.size(f"{self.directory}/{name}")
+        return sizes
 
     def open(self, file: CachedFile, metadata: RemoteLogSegmentMetadata) -> Index:
         """Return the index, from its file if that is valid, else from remote storage.
@@ -86,12 +86,12 @@ class IndexFiles:
         data = _fetch_bytes(self._storage, file, metadata)
         try:
             self._write(path, data)
-            opened = self._fs.open(path, create=False)
+            file_of_index = self._fs.open(path, create=False)
         except (OSError, StorageFailure) as error:
             _log.warning("Cannot write index %s to disk; keeping it in memory: %s", path, error)
-            opened = MemoryFile(path, data)
+            file_of_index = MemoryFile(path, data)
         try:
-            return _validated_index(opened, file, metadata)
+            return _validated_index(file_of_index, file, metadata)
         except CorruptIndex as damage:
             self._unlink(path)
             raise RemoteStorageError(f"remote storage has a damaged index: {damage}") from damage
@@ -123,9 +123,9 @@ def fetch_index(storage: RemoteStorageManager, file: CachedFile, metadata: Remot
 
     Errors: RemoteStorageError, also if the object is not such an index.
     """
-    opened = MemoryFile(file.name, _fetch_bytes(storage, file, metadata))
+    memory_file = MemoryFile(file.name, _fetch_bytes(storage, file, metadata))
     try:
-        return _validated_index(opened, file, metadata)
+        return _validated_index(memory_file, file, metadata)
     except CorruptIndex as damage:
         raise RemoteStorageError(f"remote storage has a damaged index: {damage}") from damage
 

@@ -129,10 +129,10 @@ def client_options(values: Mapping[str, str], kind: str) -> dict[str, str]:
 
     The names are Kafka's, with underscores. Options of one kind override those of all clients.
     """
-    own = f"remote.log.metadata.{kind}."
+    prefix_of_kind = f"remote.log.metadata.{kind}."
     return {
         key.removeprefix(prefix).replace(".", "_"): value
-        for prefix in (_COMMON, own)
+        for prefix in (_COMMON, prefix_of_kind)
         for key, value in values.items()
         if key.startswith(prefix)
     }

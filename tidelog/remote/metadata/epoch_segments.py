@@ -137,16 +137,18 @@ class EpochSegments:
         first = bisect_left(self._starts, start)
         end_index = bisect_right(self._starts, end)
         starts, rows = array("q", (start,)), array("i", (row,))
-        touched = set(self._rows[first:end_index])
+        overlaid_rows = set(self._rows[first:end_index])
         if end_index and self._end_of(end_index - 1) > end:
             starts.append(end + 1)
             rows.append(self._rows[end_index - 1])
         if first and self._end_of(first - 1) >= start:
-            touched.add(self._rows[first - 1])
+            overlaid_rows.add(self._rows[first - 1])
         self._starts[first:end_index] = starts
         self._rows[first:end_index] = rows
-        self._overlaid |= touched
-        self._unreferenced.update(other for other in touched if not self._pieces_of(other))
+        self._overlaid |= overlaid_rows
+        self._unreferenced.update(
+            overlaid_row for overlaid_row in overlaid_rows if not self._pieces_of(overlaid_row)
+        )
 
     def _uncover(self, start: Offset, end: Offset, hidden_row: int) -> None:
         """Fill the range [`start`, `end`] with the segments below it."""
@@ -167,11 +169,11 @@ class EpochSegments:
         self._unreferenced.difference_update(rows)
 
     def _nearer(
-        self, found: tuple[Offset, int] | None, row: int, offset: Offset
+        self, nearest: tuple[Offset, int] | None, row: int, offset: Offset
     ) -> tuple[Offset, int] | None:
-        """Return `found`, or the first offset after `offset` that `row` serves if that is smaller."""
+        """Return `nearest`, or the first offset after `offset` that `row` serves if that is smaller."""
         start = next((self._starts[i] for i in self._pieces_of(row) if self._starts[i] > offset), None)
-        return found if start is None or (found is not None and found[0] <= start) else (start, row)
+        return nearest if start is None or (nearest is not None and nearest[0] <= start) else (start, row)
 
     def _forget_txn_index(self, row: int) -> None:
         start = self._span(row)[0]

@@ -65,14 +65,14 @@ class SnapshotKeeper:
         """
         try:
             async with self._lock:
-                loaded = await self._run_blocking(_restore, self._files, partition, number)
+                result = await self._run_blocking(_restore, self._files, partition, number)
         except (OSError, StorageFailure) as error:
             _log.warning(
                 "Reading the metadata of %s from its start: cannot read its snapshot: %s", partition, error
             )
             return None
-        restored: tuple[RemoteLogMetadataCache, Offset] | None = loaded
-        return restored
+        snapshot: tuple[RemoteLogMetadataCache, Offset] | None = result
+        return snapshot
 
     async def keep(self, may_write: Callable[[], bool], *, is_last: bool) -> None:
         """Write the planned snapshots, unless `may_write` returns False: then a partition is being added.
@@ -113,9 +113,9 @@ async def _wait_despite_cancellation(work: Awaitable[None]) -> None:
 def _restore(
     files: SnapshotFiles, partition: TopicIdPartition, number: int
 ) -> tuple[RemoteLogMetadataCache, Offset] | None:
-    loaded = files.load(partition, number)
-    if loaded is None:
+    snapshot = files.load(partition, number)
+    if snapshot is None:
         return None
     cache = RemoteLogMetadataCache(partition)
-    cache.restore(loaded.segments, loaded.highest_offsets)
-    return cache, loaded.next_offset
+    cache.restore(snapshot.segments, snapshot.highest_offsets)
+    return cache, snapshot.next_offset

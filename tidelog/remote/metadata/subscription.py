@@ -155,8 +155,8 @@ class Subscription:
             return []
         del self.catch_up[metadata_partition]
         self._deletions_in_tail.pop(metadata_partition, None)
-        joined = self._new_partitions(metadata_partition)
-        for follower in joined.values():
+        new_partitions = self._new_partitions(metadata_partition)
+        for follower in new_partitions.values():
             follower.is_joined = True
             follower.position = max(follower.position, position)
-        return list(joined)
+        return list(new_partitions)

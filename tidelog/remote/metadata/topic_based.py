@@ -162,9 +162,9 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
         segment_id = update.remote_log_segment_id
         cache = self.store.cache(segment_id.topic_id_partition)
         raise_if_dropped(update, cache.outcome_of(update))
-        known = cache.get(segment_id)
-        if update.custom_metadata is None and known is not None:
-            update = replace(update, custom_metadata=known.custom_metadata)
+        segment = cache.get(segment_id)
+        if update.custom_metadata is None and segment is not None:
+            update = replace(update, custom_metadata=segment.custom_metadata)
         await self._write(update)
 
     async def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
@@ -279,14 +279,14 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
 
     async def _load(self, partition: TopicIdPartition) -> None:
         number = self.metadata_partition_of(partition)
-        restored = None if self._keeper is None else await self._keeper.restore(partition, number)
+        snapshot = None if self._keeper is None else await self._keeper.restore(partition, number)
         if partition not in self._added:
             return
         del self._added[partition]
         next_offset = 0
         self._planner.forget(partition)
-        if restored is not None:
-            cache, next_offset = restored
+        if snapshot is not None:
+            cache, next_offset = snapshot
             self.store.install(partition, cache)
             self._planner.on_loaded(partition, next_offset)
         self._subscription.add(partition, number, next_offset)

@@ -84,13 +84,13 @@ class TopicClients(MetadataTopic):
 
     async def open_reader(self) -> TopicReader:
         """Return a consumer without a group."""
-        own = {
+        fixed_options = {
             "group_id": None,
             "auto_offset_reset": "earliest",
             "exclude_internal_topics": False,
             "allow_auto_create_topics": False,
         }
-        consumer = Consumer(**{**self._arguments("consumer", ConsumerConfig, "_consumer"), **own})
+        consumer = Consumer(**{**self._arguments("consumer", ConsumerConfig, "_consumer"), **fixed_options})
         await consumer.start()
         return TopicReader(consumer)
 
@@ -102,13 +102,13 @@ class TopicClients(MetadataTopic):
             replication_factor=config.replication_factor,
             configs=config.topic_configs,
         )
-        created = (await admin.create_topics([topic]))[METADATA_TOPIC]
-        if not isinstance(created, KafkaError) or created.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        result = (await admin.create_topics([topic]))[METADATA_TOPIC]
+        if not isinstance(result, KafkaError) or result.code is ErrorCode.TOPIC_ALREADY_EXISTS:
             return
-        if created.code is ErrorCode.INVALID_REPLICATION_FACTOR:
+        if result.code is ErrorCode.INVALID_REPLICATION_FACTOR:
             key = f"remote.log.metadata.topic.replication.factor={config.replication_factor}"
-            raise KafkaError(created.code, f"cannot create topic {METADATA_TOPIC} with {key}: {created}")
-        raise created
+            raise KafkaError(result.code, f"cannot create topic {METADATA_TOPIC} with {key}: {result}")
+        raise result
 
     def _check(self, topic: TopicDescription | None) -> None:
         count = 0 if topic is None else len(topic.partitions)
@@ -120,8 +120,11 @@ class TopicClients(MetadataTopic):
 
     def _arguments(self, kind: str, config_type: type[ClientConfig], suffix: str) -> dict[str, Any]:
         options = _convert_types(client_options(self._values, kind), config_type)
-        own = {"bootstrap_servers": self._bootstrap_servers(), "client_id": self._client_id + suffix}
-        return {**self._options, **options, **own, **self._connection_options}
+        fixed_options = {
+            "bootstrap_servers": self._bootstrap_servers(),
+            "client_id": self._client_id + suffix,
+        }
+        return {**self._options, **options, **fixed_options, **self._connection_options}
 
 
 class TopicWriter:
@@ -163,19 +166,19 @@ class TopicReader:
     async def read(self, positions: Mapping[int, Offset], max_wait_ms: int) -> list[ReadRecords]:
         """Return the records at `positions`, and wait up to `max_wait_ms` for the first one."""
         self._set_positions(positions)
-        polled = await self._consumer.poll(max_wait_ms, _POLL_RECORDS)
-        found = []
-        for name, records in polled.items():
+        batches = await self._consumer.poll(max_wait_ms, _POLL_RECORDS)
+        results = []
+        for name, records in batches.items():
             read = [LogRecord(record.offset, record.value or b"") for record in records]
-            found.append(ReadRecords(name.partition, read, read[-1].offset + 1))
-        for number in positions if not polled else ():
+            results.append(ReadRecords(name.partition, read, read[-1].offset + 1))
+        for number in positions if not batches else ():
             position = await self._consumer.position(
                 TopicPartition(METADATA_TOPIC, number), _POSITION_WAIT_MS
             )
             if position > positions[number]:
-                found.append(ReadRecords(number, (), position))  # only control records were skipped
-        self._positions.update((read.metadata_partition, read.next_offset) for read in found)
-        return found
+                results.append(ReadRecords(number, (), position))  # only control records were skipped
+        self._positions.update((read.metadata_partition, read.next_offset) for read in results)
+        return results
 
     async def close(self) -> None:
         """Disconnect."""
@@ -190,11 +193,11 @@ class TopicReader:
         self._positions = dict(positions)
 
 
-def _convert_types(options: Mapping[str, str], config_type: type[ClientConfig]) -> dict[str, Any]:
-    """Convert options to the types of their defaults; log and omit those that our clients do not have."""
+def _convert_types(texts: Mapping[str, str], config_type: type[ClientConfig]) -> dict[str, Any]:
+    """Convert `texts` to the types of the options' defaults; omit options that our clients do not have."""
     defaults = {field.name: field.default for field in fields(config_type)}
-    typed: dict[str, Any] = {}
-    for name, text in options.items():
+    options: dict[str, Any] = {}
+    for name, text in texts.items():
         if name not in defaults:
             _log.warning(
                 "Ignoring option %s: unknown to the clients of the remote log metadata manager",
@@ -203,7 +206,7 @@ def _convert_types(options: Mapping[str, str], config_type: type[ClientConfig]) 
             continue
         default = defaults[name]
         if isinstance(default, bool):
-            typed[name] = text.lower() == "true"
+            options[name] = text.lower() == "true"
         else:
-            typed[name] = int(text) if isinstance(default, int) else text
-    return typed
+            options[name] = int(text) if isinstance(default, int) else text
+    return options

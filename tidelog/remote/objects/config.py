@@ -272,8 +272,8 @@ def unknown_keys(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return the keys in `values` that are unknown; the store checks its own keys (`storage.`)."""
     pairs = split_list(values.get("encryption.key.pairs", ""))
     files = {name for pair_id in pairs for name in _key_file_names(pair_id)}
-    known = {*CONFIGS, *UNUSED, *files}
-    return tuple(key for key in values if key not in known and not key.startswith(_STORAGE))
+    supported_keys = {*CONFIGS, *UNUSED, *files}
+    return tuple(key for key in values if key not in supported_keys and not key.startswith(_STORAGE))
 
 
 def _current_name(key: str) -> str:
@@ -346,9 +346,9 @@ def _key_ring(parsed: Mapping[str, ConfigValue], values: Mapping[str, str]) -> K
     if not isinstance(pair_ids, tuple) or not pair_ids:
         raise ConfigError("encryption.key.pairs", pair_ids, "allowed is a list of key pair ids")
     if active not in pair_ids:
-        listed = ", ".join(pair_ids)
+        names = ", ".join(pair_ids)
         raise ConfigError(
-            "encryption.key.pair.id", active, f"allowed is one of encryption.key.pairs: {listed}"
+            "encryption.key.pair.id", active, f"allowed is one of encryption.key.pairs: {names}"
         )
     return KeyRing(str(active), {pair_id: _key_pair(pair_id, values) for pair_id in pair_ids})
 

@@ -20,7 +20,7 @@ def collect(
     index_cache: SegmentIndexes, parts: Iterable[SegmentPart], start: Offset, upper_bound: Offset
 ) -> AbortedTransactions:
     """Return the transactions that overlap [`start`, `upper_bound`) and end in `parts`, in their order."""
-    found: list[AbortedTransaction] = []
+    transactions_found: list[AbortedTransaction] = []
     for part in parts:
         try:
             with index_cache.transaction_index(part.metadata) as index:
@@ -28,10 +28,10 @@ def collect(
         except CorruptIndex as damage:
             index_cache.forget(part.metadata)
             raise DamagedSegment(str(damage)) from damage
-        found += transactions
+        transactions_found += transactions
         if complete:
-            return AbortedTransactions(found, True)
-    return AbortedTransactions(found, False)
+            return AbortedTransactions(transactions_found, True)
+    return AbortedTransactions(transactions_found, False)
 
 
 def _in_part(
@@ -40,12 +40,12 @@ def _in_part(
     if part.end_offset > part.metadata.end_offset:
         return index.collect(start, upper_bound)
     # After the part, the segment is not in our log: a marker there may abort a committed transaction.
-    found: list[AbortedTransaction] = []
+    transactions: list[AbortedTransaction] = []
     for transaction in index.entries():
         if transaction.last_offset >= part.end_offset:
             break
         if transaction.last_offset >= start and transaction.first_offset < upper_bound:
-            found.append(transaction)
+            transactions.append(transaction)
         if transaction.last_stable_offset >= upper_bound:
-            return AbortedTransactions(found, True)
-    return AbortedTransactions(found, False)
+            return AbortedTransactions(transactions, True)
+    return AbortedTransactions(transactions, False)

@@ -101,10 +101,10 @@ class RemoteLogReader:
                 )
             self._prefetch_first(request, part)
             while part is not None:
-                found = await self._read_part(request, part)
-                if found is not None:
-                    self._read_ahead(request, part.metadata, found.read)
-                    return await self._with_aborted_transactions(request, found)
+                result = await self._read_part(request, part)
+                if result is not None:
+                    self._read_ahead(request, part.metadata, result.read)
+                    return await self._with_aborted_transactions(request, result)
                 offset = part.end_offset
                 part = self._part_at(request, offset)
             return RemoteRead(b"", offset, [] if request.with_aborted else None)
@@ -132,12 +132,12 @@ class RemoteLogReader:
         return _ThreadResult(read, transactions, candidates)
 
     async def _with_aborted_transactions(
-        self, request: RemoteReadRequest, found: _ThreadResult
+        self, request: RemoteReadRequest, result: _ThreadResult
     ) -> RemoteRead:
-        read = found.read
+        read = result.read
         if not request.with_aborted:
             return RemoteRead(read.records, read.next_offset)
-        return RemoteRead(read.records, read.next_offset, await self._all_aborted(request, found))
+        return RemoteRead(read.records, read.next_offset, await self._all_aborted(request, result))
 
     # -- aborted transactions
 
@@ -154,22 +154,22 @@ class RemoteLogReader:
         return list(islice(parts, SEGMENTS_AT_ONCE))
 
     async def _all_aborted(
-        self, request: RemoteReadRequest, found: _ThreadResult
+        self, request: RemoteReadRequest, result: _ThreadResult
     ) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap the batches; their markers may be much later."""
-        (transactions, complete), searched = found.aborted, found.searched_parts
-        upper_bound = found.read.next_offset
+        (transactions, complete), remaining_parts = result.aborted, result.searched_parts
+        upper_bound = result.read.next_offset
         distinct = dict.fromkeys(transactions)
         while not complete:
-            searched = self._segments_with_aborted(
-                request, searched[-1].end_offset if searched else request.offset
+            remaining_parts = self._segments_with_aborted(
+                request, remaining_parts[-1].end_offset if remaining_parts else request.offset
             )
-            if not searched:
+            if not remaining_parts:
                 transactions = request.log.aborted_transactions(request.offset, upper_bound)
                 complete = True
             else:
                 transactions, complete = await self._pool.run(
-                    aborted.collect, self._index_cache, searched, request.offset, upper_bound
+                    aborted.collect, self._index_cache, remaining_parts, request.offset, upper_bound
                 )
             distinct.update(dict.fromkeys(transactions))
         return list(distinct)
@@ -195,23 +195,23 @@ class RemoteLogReader:
         if not read.records or prefetching is None:
             return
         partition = request.topic_id_partition
-        announced = self._sequential.take(partition, request.offset)
-        if announced is None:
-            announced = NOTHING_ANNOUNCED
+        reads_ahead = self._sequential.take(partition, request.offset)
+        if reads_ahead is None:
+            reads_ahead = NOTHING_ANNOUNCED
         else:
-            announced = announced.after(metadata, read.end_position, len(read.records))
-            if announced.bytes_left < prefetching.read_ahead_bytes:
-                announced = self._announce(prefetching, request, announced)
-        self._sequential.record(partition, read.next_offset, announced)
+            reads_ahead = reads_ahead.after(metadata, read.end_position, len(read.records))
+            if reads_ahead.bytes_left < prefetching.read_ahead_bytes:
+                reads_ahead = self._announce(prefetching, request, reads_ahead)
+        self._sequential.record(partition, read.next_offset, reads_ahead)
 
     def _announce(
-        self, prefetching: Prefetching, request: RemoteReadRequest, announced: Announced
+        self, prefetching: Prefetching, request: RemoteReadRequest, reads_ahead: Announced
     ) -> Announced:
         log = request.log
         for _ in range(SEGMENTS_AT_ONCE_MAX):
-            next_offset = announced.end_offset
+            next_offset = reads_ahead.end_offset
             if (
-                announced.bytes_left >= prefetching.read_ahead_bytes
+                reads_ahead.bytes_left >= prefetching.read_ahead_bytes
                 or next_offset >= log.local_log_start_offset
             ):
                 break
@@ -220,8 +220,8 @@ class RemoteLogReader:
                 break
             with_indexes = not self._index_cache.holds_offset_index(part.metadata)
             prefetching.prefetch_log_segment(part.metadata, with_indexes=with_indexes)
-            announced = announced.plus_segment(part.metadata)
-        return announced
+            reads_ahead = reads_ahead.plus_segment(part.metadata)
+        return reads_ahead
 
     # -- records by timestamp
 

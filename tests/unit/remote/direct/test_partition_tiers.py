@@ -20,6 +20,7 @@ from tidelog.remote.direct.aborted_transactions import aborted_transactions
 from tidelog.remote.direct.bucket_tier import BucketTier
 from tidelog.remote.direct.metadata_tier import MetadataTier
 from tidelog.remote.direct.partition_tier import PartitionTier
+from tidelog.remote.inspection.broker_queries import BrokerQueries
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
 from tidelog.remote.ports.storage_manager import RemoteResourceNotFound
@@ -100,12 +101,12 @@ def test_an_unreadable_metadata_partition_stops_reading_of_the_others(
     async def bounds(numbers: Iterable[int]) -> dict[int, tuple[int, int]]:
         return dict.fromkeys(numbers, (0, 9))
 
-    async def count() -> int:
+    async def count(_: BrokerQueries) -> int:
         return 8
 
     async def follow() -> None:
         tier = MetadataTier(cast("Admin", None), {})
-        monkeypatch.setattr(tier, "_metadata_partition_count", count)
+        monkeypatch.setattr(BrokerQueries, "metadata_partition_count", count)
         monkeypatch.setattr(tier, "_bounds", bounds)
         monkeypatch.setattr(tier, "_read_records", read_records)
         with pytest.raises(KafkaError, match="corrupt"):

@@ -62,7 +62,7 @@ def encode_custom_metadata(metadata: CustomMetadata) -> bytes:
 
 def decode_custom_metadata(data: bytes) -> CustomMetadata:
     """Return the fields in `data` except those with unknown tags. Errors: DecodeError."""
-    found: dict[int, bytes] = {}
+    fields: dict[int, bytes] = {}
     try:
         count, position = read_unsigned_varint(data, 0)
         for _ in range(count):
@@ -70,13 +70,13 @@ def decode_custom_metadata(data: bytes) -> CustomMetadata:
             size, position = read_unsigned_varint(data, position)
             if position + size > len(data):
                 raise DecodeError(f"custom metadata ends within field {tag}: {data.hex()}")
-            found[tag] = data[position : position + size]
+            fields[tag] = data[position : position + size]
             position += size
-        remote_size = found.get(CustomField.REMOTE_SIZE)
+        remote_size = fields.get(CustomField.REMOTE_SIZE)
         return CustomMetadata(
             None if remote_size is None else read_varlong(remote_size, 0)[0],
-            _text(found.get(CustomField.OBJECT_PREFIX)),
-            _text(found.get(CustomField.OBJECT_KEY)),
+            _text(fields.get(CustomField.OBJECT_PREFIX)),
+            _text(fields.get(CustomField.OBJECT_KEY)),
         )
     except (IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"cannot read custom metadata: {data.hex()}") from error

@@ -106,9 +106,9 @@ class ObjectKeys:
         keys = self.new(metadata)
         if not metadata.custom_metadata:
             return keys
-        recorded = decode_custom_metadata(metadata.custom_metadata)
+        custom_metadata = decode_custom_metadata(metadata.custom_metadata)
         return SegmentKeys(
-            keys.prefix if recorded.object_prefix is None else recorded.object_prefix,
-            keys.path if recorded.object_key is None else recorded.object_key,
+            keys.prefix if custom_metadata.object_prefix is None else custom_metadata.object_prefix,
+            keys.path if custom_metadata.object_key is None else custom_metadata.object_key,
             self.masks_prefix,
         )

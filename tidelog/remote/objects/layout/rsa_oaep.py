@@ -59,9 +59,9 @@ def _private_operation(value: int, key: RSAPrivateKey) -> int:
     numbers = key.private_numbers()
     modulus, exponent = numbers.public_numbers.n, numbers.public_numbers.e
     blinding = secrets.randbelow(modulus - 2) + 2
-    blinded = value * pow(blinding, exponent, modulus) % modulus
-    by_p = pow(blinded % numbers.p, numbers.dmp1, numbers.p)
-    by_q = pow(blinded % numbers.q, numbers.dmq1, numbers.q)
+    blinded_value = value * pow(blinding, exponent, modulus) % modulus
+    by_p = pow(blinded_value % numbers.p, numbers.dmp1, numbers.p)
+    by_q = pow(blinded_value % numbers.q, numbers.dmq1, numbers.q)
     result = by_q + (by_p - by_q) * numbers.iqmp % numbers.p * numbers.q
     return result * pow(blinding, -1, modulus) % modulus
 

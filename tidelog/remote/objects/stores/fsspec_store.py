@@ -155,12 +155,12 @@ class FsspecStore:
         if directory:
             check_path_key(self.name, directory)
         try:
-            found = self._file_system.find(f"{self._root}/{directory}".rstrip("/") or "/", detail=True)
+            files = self._file_system.find(f"{self._root}/{directory}".rstrip("/") or "/", detail=True)
         except FileNotFoundError:
             return
         except Exception as error:
             raise failure(self.name, "list", prefix, error) from error
-        for path, info in found.items():
+        for path, info in files.items():
             key = self._file_system._strip_protocol(path)[len(self._root) + 1 :]
             if info["type"] == "file" and key.startswith(prefix) and not key.startswith(f"{_UPLOADS}/"):
                 yield ObjectInfo(key, int(info["size"]))

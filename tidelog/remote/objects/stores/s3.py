@@ -149,8 +149,8 @@ class S3Store:
         rejected: list[str] = []
 
         def request(_: object) -> None:
-            listed: Any = {"Objects": [{"Key": key} for key in waiting], "Quiet": True}
-            response = self._client.delete_objects(Bucket=self._bucket, Delete=listed)
+            objects: Any = {"Objects": [{"Key": key} for key in waiting], "Quiet": True}
+            response = self._client.delete_objects(Bucket=self._bucket, Delete=objects)
             headers = response["ResponseMetadata"]["HTTPHeaders"]
             if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
                 raise AttemptFailed("the response to the deletion is empty")
@@ -170,7 +170,7 @@ class S3Store:
             text = f"{len(rejected)} of {len(keys)} keys were rejected, {rejected[0]}"
             raise failure(self.name, "delete", keys[0], text)
 
-    def _fail(self, action: str, key: str, failed: CallFailed) -> NoReturn:
-        if failed.code in ("NoSuchKey", "404"):
-            raise missing(self.name, key) from failed
-        raise failure(self.name, action, key, failed.args[0]) from failed
+    def _fail(self, action: str, key: str, error: CallFailed) -> NoReturn:
+        if error.code in ("NoSuchKey", "404"):
+            raise missing(self.name, key) from error
+        raise failure(self.name, action, key, error.args[0]) from error

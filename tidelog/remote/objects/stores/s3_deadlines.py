@@ -43,11 +43,11 @@ class Watch:
     def expire(self) -> None:
         """Shut down the connection; the thread that uses it receives an error."""
         self.expired = True
-        connected = self.socket or getattr(self.connection, "sock", None)
-        if connected is not None:
+        connection = self.socket or getattr(self.connection, "sock", None)
+        if connection is not None:
             # The method of the plain socket: an SSL socket's must not be called while another thread reads.
             with contextlib.suppress(OSError):
-                socket.socket.shutdown(connected, socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 class Deadlines:
@@ -61,10 +61,10 @@ class Deadlines:
         self._closed = False
 
     @contextmanager
-    def watch(self, seconds: float, used: socket.socket | None = None) -> Iterator[Watch]:
-        """Shut down the requests of this thread, or `used`, if the block takes longer than `seconds`."""
+    def watch(self, seconds: float, shared_socket: socket.socket | None = None) -> Iterator[Watch]:
+        """Shut down the requests of this thread, or `shared_socket`, if the block takes too long."""
         watch = Watch(self._now_s() + seconds)
-        watch.socket = used
+        watch.socket = shared_socket
         with self._changed:
             self._watches.add(watch)
             if self._thread is None and not self._closed:

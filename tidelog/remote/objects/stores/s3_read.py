@@ -56,7 +56,7 @@ class S3Reads:
     def request(self, place: Place, start: int | None, end: int | None, etag: str | None = None) -> _Opened:
         """Return the response to one ranged GET. Errors: those of the port, also if `etag` does not match."""
         try:
-            opened = self.calls.run(lambda watch: self._request(watch, place, start, end))
+            response = self.calls.run(lambda watch: self._request(watch, place, start, end))
         except CallFailed as failed:
             if failed.code == "NoSuchKey":
                 raise missing(place.store, place.key) from failed
@@ -64,10 +64,10 @@ class S3Reads:
                 text = f"{place.store}: byte {start or 0} of {place.key!r} is beyond its end"
                 raise InvalidRange(one_line(text)) from failed
             raise failure(place.store, "read", place.key, failed.args[0]) from failed
-        if etag is not None and opened.etag != etag:
-            opened.body.close()
+        if etag is not None and response.etag != etag:
+            response.body.close()
             raise failure(place.store, "read", place.key, "the object was replaced during the read")
-        return opened
+        return response
 
     def _request(self, watch: Watch, place: Place, start: int | None, end: int | None) -> _Opened:
         is_range = bool(start) or end is not None
@@ -108,17 +108,17 @@ class S3Stream(ExactStream):
     piece_bytes_max = 4 * PIECE_BYTES_MAX
     """A chunk of the default size is read as one piece, because joining would copy it."""
 
-    def __init__(self, reads: S3Reads, place: Place, start: int, end: int | None, opened: _Opened) -> None:
-        super().__init__(place.store, place.key, opened.length)
+    def __init__(self, reads: S3Reads, place: Place, start: int, end: int | None, response: _Opened) -> None:
+        super().__init__(place.store, place.key, response.length)
         self._reads = reads
         self._place = place
         self._position = start
-        self._end = end if end is not None else start + opened.length - 1
-        self._end = min(self._end, start + opened.length - 1)
-        self._opened: _Opened | None = opened
-        self._etag = opened.etag
+        self._end = end if end is not None else start + response.length - 1
+        self._end = min(self._end, start + response.length - 1)
+        self._opened: _Opened | None = response
+        self._etag = response.etag
         self._attempt = 1
-        calls = -(-max(1, opened.length) // _BYTES_PER_CALL)
+        calls = -(-max(1, response.length) // _BYTES_PER_CALL)
         self._time_left_s = reads.calls.call_timeout_s * calls
         self._closed = False
 
@@ -170,10 +170,10 @@ class S3Stream(ExactStream):
         self._attempt += 1
 
     def _release(self) -> None:
-        opened, self._opened = self._opened, None
-        if opened is not None:
+        response, self._opened = self._opened, None
+        if response is not None:
             with suppress(Exception):
-                opened.body.close()
+                response.body.close()
 
     def close(self) -> None:
         """Stop reading; a connection with unread bytes is not used again."""

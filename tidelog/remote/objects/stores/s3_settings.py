@@ -221,6 +221,8 @@ def _check_credentials(parsed: Mapping[str, ConfigValue]) -> None:
     if (parsed[first] is None) != (parsed[second] is None):
         raise ConfigError(first, "[hidden]", f"{first} and {second} must be set together")
     sources = [first, "aws.credentials.file", "aws.credentials.provider.class"]
-    configured = [key for key in sources if parsed[key] is not None]
-    if len(configured) > 1:
-        raise ConfigError(configured[0], "[hidden]", f"only one of {' and '.join(configured)} may be set")
+    configured_sources = [key for key in sources if parsed[key] is not None]
+    if len(configured_sources) > 1:
+        raise ConfigError(
+            configured_sources[0], "[hidden]", f"only one of {' and '.join(configured_sources)} may be set"
+        )

@@ -75,11 +75,11 @@ class S3Uploads:
         if not prefix:
             return
         try:
-            found = self._list_uploads(prefix)
+            uploads = self._list_uploads(prefix)
         except CallFailed as failed:
             _log.info("%s: cannot list uploads of %r; their parts may remain: %s", self._name, prefix, failed)
             return
-        for upload in found:
+        for upload in uploads:
             if upload.key in keys:
                 self._abort(upload)
 
@@ -148,11 +148,11 @@ class S3Uploads:
         return self._calls.run(send)
 
     def _complete(self, upload: _Upload, etags: list[str], token: str) -> None:
-        listed: Any = {"Parts": [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(etags, 1)]}
+        parts: Any = {"Parts": [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(etags, 1)]}
 
         def complete(_: object) -> None:
             response = self._client.complete_multipart_upload(
-                Bucket=self._bucket, Key=upload.key, UploadId=upload.upload_id, MultipartUpload=listed
+                Bucket=self._bucket, Key=upload.key, UploadId=upload.upload_id, MultipartUpload=parts
             )
             if not response.get("ETag"):
                 raise AttemptFailed("the response has no ETag")
@@ -194,17 +194,17 @@ class S3Uploads:
             return False
         return True
 
-    def _abort_others(self, key: str, own: _Upload | None) -> None:
+    def _abort_others(self, key: str, own_upload: _Upload | None) -> None:
         """Abort the uploads of `key` whose ids were never received."""
         try:
-            found = self._list_uploads(key)
+            uploads = self._list_uploads(key)
         except CallFailed as failed:
             _log.warning("%s: cannot list uploads of %r; their parts may remain: %s", self._name, key, failed)
             with self._lock:
                 self._to_abort.append(_Upload(key, ""))
             return
-        for upload in found:
-            if upload.key == key and upload != own:
+        for upload in uploads:
+            if upload.key == key and upload != own_upload:
                 self._abort(upload)
 
     def _list_uploads(self, prefix: str) -> list[_Upload]:
@@ -217,12 +217,12 @@ class S3Uploads:
             return page
 
         try:
-            found = self._calls.run(request, timeout_s=self._abort_timeout_s)
+            page = self._calls.run(request, timeout_s=self._abort_timeout_s)
         except CallFailed as failed:
             if failed.code == "NoSuchUpload":  # the response of some servers if there are none
                 return []
             raise
-        return [_Upload(entry["Key"], entry["UploadId"]) for entry in found.get("Uploads", [])]
+        return [_Upload(entry["Key"], entry["UploadId"]) for entry in page.get("Uploads", [])]
 
     def _abort_recorded(self) -> None:
         """Abort recorded uploads now that the store responds, until one fails."""
