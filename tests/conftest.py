@@ -1,7 +1,8 @@
 """Settings of all tests.
 
 Hypothesis tries the same examples in every run, so that a change fails for its own faults only.
-`make test-all` tries new ones with `--hypothesis-profile=random`.
+`make test-all` tries new ones with `--hypothesis-profile=random`. An example has no deadline: on a busy machine,
+a correct example may take long.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import gc
 import pytest
 from hypothesis import settings
 
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("random", derandomize=False)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
 
 FIRST = ("tests/spark/", "tests/packaging/")

@@ -157,19 +157,19 @@ class RemoteLogReader:
         self, request: RemoteReadRequest, result: _ThreadResult
     ) -> list[AbortedTransaction]:
         """Return the aborted transactions that overlap the batches; their markers may be much later."""
-        (transactions, complete), remaining_parts = result.aborted, result.searched_parts
+        (transactions, complete), searched_parts = result.aborted, result.searched_parts
         upper_bound = result.read.next_offset
         distinct = dict.fromkeys(transactions)
         while not complete:
-            remaining_parts = self._segments_with_aborted(
-                request, remaining_parts[-1].end_offset if remaining_parts else request.offset
+            searched_parts = self._segments_with_aborted(
+                request, searched_parts[-1].end_offset if searched_parts else request.offset
             )
-            if not remaining_parts:
+            if not searched_parts:
                 transactions = request.log.aborted_transactions(request.offset, upper_bound)
                 complete = True
             else:
                 transactions, complete = await self._pool.run(
-                    aborted.collect, self._index_cache, remaining_parts, request.offset, upper_bound
+                    aborted.collect, self._index_cache, searched_parts, request.offset, upper_bound
                 )
             distinct.update(dict.fromkeys(transactions))
         return list(distinct)

@@ -38,10 +38,12 @@ from tidelog.base.config_definition import (
 from tidelog.base.randomness import new_uuid
 from tidelog.remote.objects.stores.port import (
     SYSTEM_PORTS,
+    UPLOADS,
     Content,
     FirstFailure,
     ObjectInfo,
     StorePorts,
+    check_file_key,
     check_path_key,
     check_range,
     failure,
@@ -51,7 +53,6 @@ from tidelog.remote.objects.stores.port import (
 from tidelog.remote.objects.stores.streams import PIECE_BYTES_MAX, ExactStream, Parts, put_errors
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 
-_UPLOADS: Final = ".uploads"
 _RENAMING: Final = frozenset({"file", "local", "hdfs", "arrow_hdfs", "sftp", "ssh", "smb"})
 _LOCAL: Final = frozenset({"file", "local"})
 _MEMORY: Final = frozenset({"memory"})
@@ -162,7 +163,7 @@ class FsspecStore:
             raise failure(self.name, "list", prefix, error) from error
         for path, info in files.items():
             key = self._file_system._strip_protocol(path)[len(self._root) + 1 :]
-            if info["type"] == "file" and key.startswith(prefix) and not key.startswith(f"{_UPLOADS}/"):
+            if info["type"] == "file" and key.startswith(prefix) and not key.startswith(f"{UPLOADS}/"):
                 yield ObjectInfo(key, int(info["size"]))
 
     def size(self, key: str) -> int:
@@ -217,15 +218,13 @@ class FsspecStore:
         return _OpenedStream(self.name, key, file, length)
 
     def _path(self, key: str) -> str:
-        check_path_key(self.name, key)
-        if key.split("/", 1)[0] == _UPLOADS:
-            raise failure(self.name, "use", key, f"the directory {_UPLOADS} is reserved for uploads")
+        check_file_key(self.name, key)
         return f"{self._root}/{key}"
 
     def _put_and_rename(self, path: str, parts: Parts) -> None:
         file_system = self._file_system
-        upload = f"{self._root}/{_UPLOADS}/{new_uuid(self._randomness).hex}"
-        file_system.makedirs(f"{self._root}/{_UPLOADS}", exist_ok=True)
+        upload = f"{self._root}/{UPLOADS}/{new_uuid(self._randomness).hex}"
+        file_system.makedirs(f"{self._root}/{UPLOADS}", exist_ok=True)
         try:
             with file_system.open(upload, "wb") as file:
                 _copy(parts, file)

@@ -30,10 +30,12 @@ from tidelog.base.config_definition import (
 from tidelog.base.randomness import new_uuid
 from tidelog.remote.objects.stores.port import (
     SYSTEM_PORTS,
+    UPLOADS,
     Content,
     FirstFailure,
     ObjectInfo,
     StorePorts,
+    check_file_key,
     check_path_key,
     check_range,
     failure,
@@ -42,7 +44,6 @@ from tidelog.remote.objects.stores.port import (
 )
 from tidelog.remote.objects.stores.streams import PIECE_BYTES_MAX, ExactStream, Parts, put_errors
 
-_UPLOADS: Final = ".uploads"
 _ATTEMPTS_MAX: Final = 100
 _STALE_UPLOAD_S: Final = 24 * 3600
 
@@ -75,7 +76,7 @@ class LocalDirectoryStore:
         """Open `root`, which must be a writable directory. Errors: OSError."""
         self.name = f"directory {root}"
         self._root = os.path.realpath(root)
-        self._uploads = os.path.join(self._root, _UPLOADS)
+        self._uploads = os.path.join(self._root, UPLOADS)
         self._overwrite = overwrite
         self._ports = ports
         os.makedirs(self._uploads, exist_ok=True)
@@ -167,9 +168,7 @@ class LocalDirectoryStore:
         """Do nothing: no resource is open between calls."""
 
     def _path(self, key: str) -> str:
-        check_path_key(self.name, key)
-        if key.split("/", 1)[0] == _UPLOADS:
-            raise failure(self.name, "use", key, f"the directory {_UPLOADS} is reserved for uploads")
+        check_file_key(self.name, key)
         return os.path.join(self._root, key)
 
     def _write(self, upload: str, parts: Parts) -> None:
@@ -221,7 +220,7 @@ class LocalDirectoryStore:
             return
         for entry in entries:
             key = f"{directory}/{entry.name}" if directory else entry.name
-            if key == _UPLOADS:
+            if key == UPLOADS:
                 continue
             if entry.is_dir():
                 if f"{key}/".startswith(prefix) or prefix.startswith(f"{key}/"):

@@ -21,6 +21,9 @@ from tidelog.remote.ports.storage_manager import ReadableStream, RemoteResourceN
 KEY_BYTES_MAX: Final = 1024
 """The maximum size of a key in UTF-8, as in S3."""
 
+UPLOADS: Final = ".uploads"
+"""The directory of unfinished puts in a store that consists of files; no key begins with it."""
+
 Content: TypeAlias = "bytes | bytearray | memoryview | Source"
 
 
@@ -108,6 +111,13 @@ def check_path_key(store: str, key: str) -> None:
     check_key(store, key)
     if any(part in ("", ".", "..") for part in key.split("/")):
         raise failure(store, "use", key, "the key is not a path below the root of the store")
+
+
+def check_file_key(store: str, key: str) -> None:
+    """Raise RemoteStorageError unless `key` can be the path of an object in a store of files."""
+    check_path_key(store, key)
+    if key.split("/", 1)[0] == UPLOADS:
+        raise failure(store, "use", key, f"the directory {UPLOADS} is reserved for uploads")
 
 
 def check_range(start: int | None, end: int | None) -> None:
