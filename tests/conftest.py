@@ -1,8 +1,8 @@
 """Settings of all tests.
 
 Hypothesis tries the same examples in every run, so that a change fails for its own faults only.
-`make test-all` tries new ones with `--hypothesis-profile=random`. An example has no deadline: on a busy machine,
-a correct example may take long.
+`make test-all` tries new ones with `--hypothesis-profile=random`. An example has no deadline, because it may
+take long on a busy machine.
 """
 
 from __future__ import annotations
