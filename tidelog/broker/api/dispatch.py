@@ -31,11 +31,17 @@ from tidelog.broker.network.request import Quota, Request
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import ApiMetrics, RequestMetrics
+from tidelog.broker.quotas.event_loop_time import EventLoopTime
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.request_guard import RequestGuard
 from tidelog.protocol.codec import decode_in_steps, decode_prefix, has_more_elements
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tidelog.protocol.framing import encode_response, encode_response_in_steps, read_request_header
+from tidelog.protocol.framing import (
+    RequestHeader,
+    encode_response,
+    encode_response_in_steps,
+    read_request_header,
+)
 from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from tidelog.protocol.registry import APIS, Api, ApiKey, request_type
 from tidelog.protocol.schema import ApiMessage
@@ -66,6 +72,12 @@ class Quotas(Protocol):
         """Return the quota of a request that has just arrived."""
         ...
 
+    def throttle_forwarded(
+        self, principal: str, header: RequestHeader, elapsed_ns: int, mutation_throttle_time_ms: int
+    ) -> int:
+        """Record the time of a forwarded request; return the throttle time for its response."""
+        ...
+
 
 class _NoQuotas:
     """Quotas of a dispatcher that throttles no client."""
@@ -74,6 +86,11 @@ class _NoQuotas:
 
     def of(self, request: Request) -> Quota:
         raise AssertionError("no client has a quota")
+
+    def throttle_forwarded(
+        self, principal: str, header: RequestHeader, elapsed_ns: int, mutation_throttle_time_ms: int
+    ) -> int:
+        return mutation_throttle_time_ms
 
 
 _NO_QUOTAS: Final = _NoQuotas()
@@ -115,9 +132,9 @@ class Dispatcher:
         `guard` checks whether clients may send requests to typed handlers; None allows all requests.
         """
         self._channel = channel
-        self._quotas = _NO_QUOTAS if quotas is None else quotas
+        self._quotas: Quotas = _NO_QUOTAS if quotas is None else quotas
         self._metrics = metrics
-        self._clock = clock
+        self.clock = clock
         self._log_limit = LogLimit(clock.monotonic_ms)
         self.slices = slices
         self._guard = guard
@@ -164,7 +181,7 @@ class Dispatcher:
         entry.metrics.requests[version] += 1
         if self._quotas.is_enabled:
             request.quota = self._quotas.of(request)
-            began_ns = self._clock.monotonic_ns()
+            began_ns = self.clock.monotonic_ns()
         if entry.raw is None:
             self._dispatch_typed(request, entry)
         else:
@@ -175,13 +192,29 @@ class Dispatcher:
             except Exception as error:
                 self._on_failed(request, entry, None, error)
         if request.quota is not None:
-            request.quota.on_handler_return(self._clock.monotonic_ns() - began_ns)
+            request.quota.on_handler_return(self.clock.monotonic_ns() - began_ns)
 
-    async def call(self, context: RequestContext, message: ApiMessage) -> ApiMessage:
+    async def call_forwarded(
+        self, context: RequestContext, message: ApiMessage, time: EventLoopTime
+    ) -> ApiMessage:
+        """Do the same as `call` for a forwarded request; the response has the throttle time of the client.
+
+        `time` is the time of the request until now.
+        """
+        response = await time.of_coroutine(self.call(context, message, time))
+        throttle_time_ms = self._quotas.throttle_forwarded(
+            context.principal, context.header, time.elapsed_ns, getattr(response, "throttle_time_ms", 0)
+        )
+        return _with_throttle_time(response, throttle_time_ms)
+
+    async def call(
+        self, context: RequestContext, message: ApiMessage, time: EventLoopTime | None = None
+    ) -> ApiMessage:
         """Return the response of a typed handler to a message of this process.
 
         `context.header` has the version. Raise KafkaError UNSUPPORTED_VERSION if it is not served, and
-        NOT_CONTROLLER if this node is not the active controller. Other errors are in the response.
+        NOT_CONTROLLER if this node is not the active controller. Other errors are in the response. Steps are
+        counted in `time`.
         """
         key, version, _, _ = context.header
         entry = self._entries.get(key)
@@ -191,7 +224,7 @@ class Dispatcher:
         try:
             result = entry.typed(context, message)
             if isinstance(result, Generator):
-                result = await self.slices.complete(result)
+                result = await self.slices.complete(result if time is None else time.of_steps(result))
             return result if isinstance(result, ApiMessage) else await result
         except Exception as error:
             code, text = self._code_of(error, entry, context.peer)
@@ -247,7 +280,7 @@ class Dispatcher:
             connection.listener,
             connection.peer,
             connection.principal,
-            self._clock.wall_ms(),
+            self.clock.wall_ms(),
             connection.client,
         )
         try:

@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 from tidelog.base.clock import Clock
 from tidelog.broker.network.counters import NetworkCounters
 from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.quotas.client_rates import ClientRates
 from tidelog.broker.quotas.connection_rates import ConnectionRates, ListenerRate
 from tidelog.broker.quotas.entities import Entities
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
@@ -21,40 +22,52 @@ StateT = TypeVar("StateT")
 
 def report_request_quotas(metrics: BrokerMetrics, quotas: RequestQuotas, counters: NetworkCounters) -> None:
     """Register the metrics of produced bytes, fetched bytes and request time."""
-    now_ms = quotas.clock.monotonic_ms
-    for name, rates, rate_name, documentation in (
-        ("produce", quotas.produce, "byte_rate", "Bytes per second that the client produces."),
-        ("fetch", quotas.fetch, "byte_rate", "Bytes per second that the client fetches."),
-        ("request", quotas.request, "request_time", "Percentage of the event loop's time for the client."),
+    for name, rates, documentation in (
+        ("produce", quotas.produce, "Bytes per second that the client produces."),
+        ("fetch", quotas.fetch, "Bytes per second that the client fetches."),
     ):
-        prefix = f"kafka_server_{name}_"
-        metrics.gauge(
-            prefix + rate_name,
-            documentation,
-            _by_client(rates.entities, lambda one: one.rate.value(now_ms())),
-            _LABELS,
-        )
-        metrics.counter(
-            prefix + "throttle_time_ms",
-            "Milliseconds for which the client was throttled.",
-            _by_client(rates.entities, lambda one: one.throttle_time_ms),
-            _LABELS,
-        )
-        metrics.counter(
-            prefix + "throttles",
-            "Responses with a throttle time.",
-            _by_client(rates.entities, lambda one: one.throttles),
-            _LABELS,
-        )
-    metrics.gauge(
-        "kafka_server_request_exempt_request_time",
-        "Percentage of the event loop's time for requests that are exempt from quotas.",
-        lambda: quotas.exempt_time.value(now_ms()),
-    )
+        _report_rates(metrics, f"kafka_server_{name}_", ("byte_rate", documentation), rates, quotas.clock)
+    report_request_time(metrics, quotas)
     metrics.gauge(
         "kafka_server_socketservermetrics_connections_throttled",
         "Connections that are muted because a client exceeds a quota.",
         lambda: counters.connections_throttled,
+    )
+
+
+def report_request_time(metrics: BrokerMetrics, quotas: RequestQuotas) -> None:
+    """Register the metrics of request time; a node that is only a controller has no others of its clients."""
+    rate = ("request_time", "Percentage of the event loop's time for the client.")
+    _report_rates(metrics, "kafka_server_request_", rate, quotas.request, quotas.clock)
+    metrics.gauge(
+        "kafka_server_request_exempt_request_time",
+        "Percentage of the event loop's time for requests that are exempt from quotas.",
+        lambda: quotas.exempt_time.value(quotas.clock.monotonic_ms()),
+    )
+
+
+def _report_rates(
+    metrics: BrokerMetrics, prefix: str, rate: tuple[str, str], rates: ClientRates, clock: Clock
+) -> None:
+    """Register a rate, with its name and its documentation, and the throttle times."""
+    rate_name, documentation = rate
+    metrics.gauge(
+        prefix + rate_name,
+        documentation,
+        _by_client(rates.entities, lambda one: one.rate.value(clock.monotonic_ms())),
+        _LABELS,
+    )
+    metrics.counter(
+        prefix + "throttle_time_ms",
+        "Milliseconds for which the client was throttled.",
+        _by_client(rates.entities, lambda one: one.throttle_time_ms),
+        _LABELS,
+    )
+    metrics.counter(
+        prefix + "throttles",
+        "Responses with a throttle time.",
+        _by_client(rates.entities, lambda one: one.throttles),
+        _LABELS,
     )
 
 

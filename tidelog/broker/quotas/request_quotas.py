@@ -10,20 +10,25 @@ The response is sent at once, with the throttle time. Then the connection is mut
 Fetches of followers and transaction markers are exempt; on a controller, the requests of the quorum are.
 A Produce with acks=0 is throttled by its bytes only.
 
+The active controller measures the time of a forwarded request for the client, too. It puts the throttle time
+into the response; the broker that has forwarded the request mutes the connection.
+
 I/O: none; the clock is passed in. Source: KIP-13, KIP-55, KIP-124, KIP-219; KafkaApis of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.network.request import Request
 from tidelog.broker.quotas.client_rates import ClientRates
+from tidelog.broker.quotas.event_loop_time import measured_steps
 from tidelog.broker.quotas.mutation_quotas import CONTROLLER_MUTATION_RATE
 from tidelog.broker.quotas.rate import SampledRate, Windows
 from tidelog.broker.quotas.resolution import Client
 from tidelog.cluster.image import ClientQuotas
+from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.steps import Steps
 
@@ -49,20 +54,29 @@ EXEMPT_ON_CONTROLLERS: Final = frozenset(
         ApiKey.ENVELOPE,
     }
 )
-"""The requests that have no quota of request time. The broker that sends an Envelope throttles its client."""
+"""The requests that have no quota of request time; the request inside an Envelope has one."""
 
 
 class RequestQuotas:
     """The rates of all clients of a broker; `of` returns the quota of one request."""
 
-    def __init__(self, clock: Clock, windows: Windows, exempt: frozenset[ApiKey] = EXEMPT_ON_BROKERS) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        windows: Windows,
+        exempt: frozenset[ApiKey] = EXEMPT_ON_BROKERS,
+        request: ClientRates | None = None,
+    ) -> None:
+        """Use the rates of request time `request`, if the broker and the controller of a node share them."""
         self.clock = clock
         self.windows = windows
         self.exempt = exempt
         """The requests that have no quota of request time."""
         self.produce = ClientRates("producer_byte_rate", windows)
         self.fetch = ClientRates("consumer_byte_rate", windows)
-        self.request = ClientRates("request_percentage", windows, throttle_time_max_ms=windows.size_ms)
+        self.request = request or ClientRates(
+            "request_percentage", windows, throttle_time_max_ms=windows.size_ms
+        )
         self.exempt_time = SampledRate(windows)
         """The percentage of the event loop's time for requests that are exempt from quotas."""
         self.is_enabled = False
@@ -80,6 +94,26 @@ class RequestQuotas:
     def of(self, request: Request) -> RequestQuota:
         """Return the quota of a request that has just arrived; record the bytes of a Produce."""
         return RequestQuota(self, request)
+
+    def throttle_forwarded(
+        self, principal: str, header: RequestHeader, elapsed_ns: int, mutation_throttle_time_ms: int
+    ) -> int:
+        """Record the time of a forwarded request; return the throttle time for its response.
+
+        `mutation_throttle_time_ms` is the throttle time because of the partitions that it changes.
+        """
+        if not self.request.is_enabled:
+            return mutation_throttle_time_ms
+        client, now_ms = Client.of(principal, header), self.clock.monotonic_ms()
+        percent = elapsed_ns / NANOSECONDS_PER_PERCENT
+        if header.api_key in self.exempt:
+            self.exempt_time.record(percent, now_ms)
+            return mutation_throttle_time_ms
+        throttle_time_ms = self.request.record(client, percent, now_ms)
+        if throttle_time_ms <= mutation_throttle_time_ms:
+            return mutation_throttle_time_ms
+        self.request.count_throttle(client, throttle_time_ms)
+        return throttle_time_ms
 
 
 class RequestQuota:
@@ -141,26 +175,11 @@ class RequestQuota:
         """Return the same steps; record the time of those that run after the handler has returned."""
         if not self._quotas.request.is_enabled:
             return (yield from steps)
-        now_ns = self._quotas.clock.monotonic_ns
-        sent: Any = None
-        error: Exception | None = None
-        try:
-            while True:
-                began_ns = now_ns()
-                try:
-                    step = steps.send(sent) if error is None else steps.throw(error)
-                except StopIteration as end:
-                    return cast(T, end.value)
-                finally:
-                    if not self._is_in_handler:
-                        self._record_time(now_ns() - began_ns)
-                sent, error = None, None
-                try:
-                    sent = yield step
-                except Exception as raised:
-                    error = raised
-        finally:
-            steps.close()
+        return (yield from measured_steps(steps, self._quotas.clock.monotonic_ns, self._record_step))
+
+    def _record_step(self, elapsed_ns: int) -> None:
+        if not self._is_in_handler:
+            self._record_time(elapsed_ns)
 
     def _record_time(self, elapsed_ns: int) -> None:
         quotas = self._quotas
@@ -175,12 +194,12 @@ class RequestQuota:
     def _throttle(self, request: Request, rates: ClientRates | None, throttle_time_ms: int) -> int:
         """Mute the connection for the throttle time of `rates` or of the request time, if that is longer.
 
-        `rates` is None for a throttle time of the controller, which counts it.
+        `rates` is None for a throttle time of the controller, which has counted it.
         """
         by_time = self._quotas.request
         if by_time.is_enabled and not self._is_exempt:
             time_ms = by_time.throttle_time_ms(self._client, self._quotas.clock.monotonic_ms())
-            if time_ms >= throttle_time_ms:
+            if time_ms > throttle_time_ms or (rates is not None and time_ms == throttle_time_ms):
                 rates, throttle_time_ms = by_time, time_ms
         if throttle_time_ms:
             if rates is not None:

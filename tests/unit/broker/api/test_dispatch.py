@@ -30,7 +30,7 @@ from tidelog.broker.network.request_metrics import RequestMetrics
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.protocol.codec import decode
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
-from tidelog.protocol.framing import encode_request, encode_response, read_response_header
+from tidelog.protocol.framing import RequestHeader, encode_request, encode_response, read_response_header
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
@@ -443,6 +443,11 @@ class ThrottleAll:
 
     def of(self, request: Request) -> Quota:
         return cast(Quota, self)
+
+    def throttle_forwarded(
+        self, principal: str, header: RequestHeader, elapsed_ns: int, mutation_throttle_time_ms: int
+    ) -> int:
+        return 20
 
     def throttle(self, request: Request, controller_throttle_time_ms: int = 0) -> int:
         request.throttle(20)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.yields import STEPS_PER_SLICE, counted_slices
 from tests.support.messages.request_contexts import request_context
 from tests.support.network.controllers import CLOCK, FakeController, FakeQuorum, channel_to, quorum_of
@@ -22,6 +23,12 @@ from tidelog.broker.controller.handlers.envelope import EnvelopeHandler
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.broker.quotas.rate import Windows
+from tidelog.broker.quotas.request_quotas import (
+    EXEMPT_ON_CONTROLLERS,
+    NANOSECONDS_PER_PERCENT,
+    RequestQuotas,
+)
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
@@ -323,6 +330,36 @@ async def test_not_controller_in_the_inner_response_is_the_error_of_the_envelope
     with pytest.raises(KafkaError) as error:
         await envelope_answer(controller, envelope())
     assert error.value.code is ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize(("mutation_throttle_time_ms", "expected_ms"), [(0, 1_000), (1_500, 1_500)])
+async def test_the_time_of_a_forwarded_request_counts_for_its_client_at_the_controller(
+    mutation_throttle_time_ms: int, expected_ms: int
+) -> None:
+    clock = ManualClock()
+    quotas = RequestQuotas(clock, Windows(11, 1_000), EXEMPT_ON_CONTROLLERS)
+    quotas.update({(("user", "bob"),): {"request_percentage": 1.0}})
+    dispatcher = Dispatcher(RequestChannel(10), RequestMetrics(), clock, Slices(clock), quotas)
+
+    async def create_slowly(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        clock.advance_ns(20 * NANOSECONDS_PER_PERCENT)
+        return CreateTopicsResponse(throttle_time_ms=mutation_throttle_time_ms)
+
+    dispatcher.register(ApiKey.CREATE_TOPICS, create_slowly)
+    handler = EnvelopeHandler(dispatcher, lambda: True)
+    answers = []
+    for principal in ("User:bob", "User:carol"):
+        encoded_principal = encode_principal(principal, is_token_authenticated=False)
+        request = envelope(request_principal=encoded_principal)
+        answer = await handler.handle(request_context(0, api_key=ApiKey.ENVELOPE), request)
+        assert answer.response_data is not None
+        _, position = read_response_header(memoryview(answer.response_data), ApiKey.CREATE_TOPICS, 7)
+        answers.append(decode(CreateTopicsResponse, memoryview(answer.response_data)[position:], 7))
+    assert [each.throttle_time_ms for each in answers] == [expected_ms, mutation_throttle_time_ms]
+    ((client, state),) = quotas.request.entities.items()
+    assert client.user == "bob"
+    assert state.rate.value(clock.monotonic_ms()) > 1
+    assert state.throttles == (expected_ms == 1_000)
 
 
 def test_an_envelope_cannot_contain_a_request_that_brokers_serve() -> None:

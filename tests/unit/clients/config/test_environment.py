@@ -58,3 +58,30 @@ async def test_the_addresses_of_a_name_are_tried_one_after_the_other(monkeypatch
     await server.wait_closed()
     with pytest.raises(OSError, match=r"127\.0\.0\.2.*; .*127\.0\.0\.1"):
         await SystemEnvironment().connect(TransportRecorder, "broker.example", port, None)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "expected"),
+    [
+        (("fe80::1", 9092, 0, 3), "fe80::1%3"),
+        (("fe80::1%3", 9092, 0, 3), "fe80::1%3"),
+        (("2001:db8::1", 9092, 0, 0), "2001:db8::1"),
+        (("127.0.0.1", 9092), "127.0.0.1"),
+    ],
+)
+async def test_a_link_local_address_is_connected_to_on_its_interface(
+    monkeypatch: pytest.MonkeyPatch, endpoint: tuple[Any, ...], expected: str
+) -> None:
+    loop = asyncio.get_running_loop()
+    connected: list[str] = []
+
+    async def getaddrinfo(host: str, number: int, **options: Any) -> Any:
+        return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", endpoint)]
+
+    async def create_connection(factory: Any, host: str, port: int, **options: Any) -> None:
+        connected.append(host)
+
+    monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(loop, "create_connection", create_connection)
+    await SystemEnvironment().connect(asyncio.Protocol, "broker.example", 9092, None)
+    assert connected == [expected]

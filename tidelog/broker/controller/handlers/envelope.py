@@ -1,7 +1,8 @@
 """Envelope (key 58), version 0: a client's request that a broker forwards to the active controller.
 
 The inner request is handled as if the client had sent it to this node: with the client's principal, address
-and header. Only the APIs in `FORWARDABLE` are allowed inside.
+and header. Only the APIs in `FORWARDABLE` are allowed inside. Its time on the event loop counts for the
+client's quota of request time, and the inner response has the throttle time.
 
     principal cannot be decoded        PRINCIPAL_DESERIALIZATION_FAILURE
     address cannot be decoded, or      INVALID_REQUEST
@@ -22,6 +23,7 @@ from ipaddress import ip_address
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.quotas.event_loop_time import EventLoopTime
 from tidelog.protocol.codec import decode_in_steps
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.framing import SIZE_BYTES, encode_response_in_steps, read_request_header
@@ -45,8 +47,9 @@ class EnvelopeHandler:
         """Return the inner response with its header. Raise KafkaError as listed above."""
         if not self._is_active():
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
-        inner, message = await self._slices.complete(_unwrap(context, request))
-        response = await self._dispatcher.call(inner, message)
+        time = EventLoopTime(self._dispatcher.clock.monotonic_ns)
+        inner, message = await self._slices.complete(time.of_steps(_unwrap(context, request)))
+        response = await self._dispatcher.call_forwarded(inner, message, time)
         return await self._slices.complete(_wrap(inner, response))
 
 

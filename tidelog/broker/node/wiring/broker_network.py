@@ -17,6 +17,7 @@ from tidelog.broker.node.wiring.network_settings import listener_config, network
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.tls_certificates import TlsCertificates
 from tidelog.broker.quotas.address_quotas import AddressQuotas
+from tidelog.broker.quotas.client_rates import ClientRates
 from tidelog.broker.quotas.request_quotas import RequestQuotas
 from tidelog.broker.security.authorization.authorizer import Authorizer
 from tidelog.broker.security.authorization.request_guard import RequestGuard
@@ -28,9 +29,16 @@ class BrokerNetwork:
     """Owns the listeners: `bind`, then `start` when handlers are registered, `close` at the end."""
 
     def __init__(
-        self, context: NodeContext, authorizer: Authorizer, image: Callable[[], MetadataImage]
+        self,
+        context: NodeContext,
+        authorizer: Authorizer,
+        image: Callable[[], MetadataImage],
+        request_rates: ClientRates,
     ) -> None:
-        """Create the listeners without binding them. Errors: ConfigError for a host without an address."""
+        """Create the listeners without binding them. Errors: ConfigError for a host without an address.
+
+        `request_rates` are the rates of request time; the controller of the node shares them.
+        """
         self._context = context
         self._budget = process_budget()
         self._is_closed = False
@@ -47,7 +55,7 @@ class BrokerNetwork:
             context.threads.housekeeping,
         )
         self.channel = RequestChannel(config.queued_max_requests)
-        self.quotas = RequestQuotas(context.clock, config.quota_windows)
+        self.quotas = RequestQuotas(context.clock, config.quota_windows, request=request_rates)
         self.dispatcher = Dispatcher(
             self.channel,
             context.metrics.requests,

@@ -74,7 +74,7 @@ async def start_broker(context: NodeContext, quorum: QuorumPart, stages: Stages)
 
 async def _join(context: NodeContext, quorum: QuorumPart, stages: Stages) -> _RegisteredBroker:
     """Bind the listeners, whose ports are part of the registration; register, catch up, open the logs."""
-    network = BrokerNetwork(context, quorum.authorizer, lambda: quorum.raft.store.image)
+    network = BrokerNetwork(context, quorum.authorizer, lambda: quorum.raft.store.image, quorum.request_rates)
     await stages.start(Stage(name="client listeners", start=[network.bind], abandon=[network.close]))
     membership = ClusterMembership(context, quorum, network.advertised())
     lifecycle = membership.lifecycle

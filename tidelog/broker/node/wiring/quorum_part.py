@@ -19,7 +19,8 @@ from tidelog.broker.node.wiring.quorum import create_raft_node, report_quorum
 from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.node.wiring.stages import Action, Stage, Stages
 from tidelog.broker.observability.authentication_metrics import report_authentications
-from tidelog.broker.quotas.metrics import report_mutation_quotas
+from tidelog.broker.quotas.client_rates import ClientRates
+from tidelog.broker.quotas.metrics import report_mutation_quotas, report_request_time
 from tidelog.broker.quotas.request_quotas import EXEMPT_ON_CONTROLLERS, RequestQuotas
 from tidelog.broker.quotas.subscription import on_changed_quotas
 from tidelog.broker.registration.controller_registration import ControllerRegistration
@@ -35,7 +36,7 @@ class QuorumPart:
     """The running replica and controller. A node without the controller role is an observer.
 
     `access` has the channels to the active controller. `endpoints` are the advertised addresses of the
-    controller on this node.
+    controller on this node. `request_rates` are the rates of request time, shared with the broker here.
     """
 
     listeners: ControllerListeners
@@ -44,6 +45,7 @@ class QuorumPart:
     access: ControllerAccess
     registration: ControllerRegistration
     authorizer: Authorizer
+    request_rates: ClientRates
 
 
 async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
@@ -78,10 +80,10 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     access = _create_access(context, raft, dispatcher, authorizer)
     registration = _create_registration(context, raft, access, listeners)
     await stages.start(Stage(name="controller channels", stop=[registration.close, access.close]))
+    raft.store.subscribe(on_changed_quotas(quotas.update))
     if listeners.address_quotas is not None:
-        raft.store.subscribe(on_changed_quotas(quotas.update))
         raft.store.subscribe(on_changed_quotas(listeners.address_quotas.update))
-    _report(context, raft, listeners)
+    _report(context, raft, listeners, quotas)
     start_actions: list[Action] = [authentication.start, listeners.start, raft.start]
     if config.controller_listeners:
         start_actions.append(registration.start)
@@ -93,6 +95,7 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
         access=access,
         registration=registration,
         authorizer=authorizer,
+        request_rates=quotas.request,
     )
 
 
@@ -137,12 +140,15 @@ def _create_registration(
     )
 
 
-def _report(context: NodeContext, raft: RaftNode, listeners: ControllerListeners) -> None:
+def _report(
+    context: NodeContext, raft: RaftNode, listeners: ControllerListeners, quotas: RequestQuotas
+) -> None:
     report_quorum(context.metrics, raft)
     context.observability.health_checks.append(lambda: _failure_of(raft))
     if listeners.network is not None and not context.config.is_broker:
         context.metrics.add_network(listeners.network)
         report_authentications(context.metrics, (listeners.network,))
+        report_request_time(context.metrics, quotas)
 
 
 def _failure_of(raft: RaftNode) -> str | None:
