@@ -8,7 +8,7 @@ from tidelog.cli.app import app
 
 
 def tidelog(*arguments: str, stdin: bytes | str | None = None, bootstrap: str | None = None) -> Result:
-    """Run the command; `bootstrap` goes into its environment. It must end by itself, without a traceback."""
+    """Run the command with `bootstrap` in its environment; it must end without a traceback."""
     runner = CliRunner(env={"TIDELOG_BOOTSTRAP": bootstrap, "TIDELOG_TRACEBACK": None})
     result = runner.invoke(app, arguments, input=stdin, prog_name="tidelog")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception

@@ -26,28 +26,28 @@ LAG_TIME_MAX_MS = _DEFAULTS.replica_lag_time_max_ms
 
 
 def log_config(**changes: Any) -> LogConfig:
-    """The settings of a topic."""
+    """Return the settings of a topic."""
     return replace(DEFAULT_LOG_CONFIG, **changes)
 
 
 def group_config(**changes: Any) -> GroupConfig:
-    """The settings of the group coordinator."""
+    """Return the settings of the group coordinator."""
     return projection(_DEFAULTS, GroupConfig, **changes)
 
 
 def transaction_config(**changes: Any) -> TransactionConfig:
-    """The settings of the transaction coordinator."""
+    """Return the settings of the transaction coordinator."""
     return projection(_DEFAULTS, TransactionConfig, **changes)
 
 
 def network_config(**changes: Any) -> NetworkConfig:
-    """The settings of the sockets, without an inter-broker listener."""
+    """Return the settings of the sockets, without an inter-broker listener."""
     others: dict[str, Any] = {"max_connections_per_ip_overrides": {}, "inter_broker_listener": ""}
     return projection(_DEFAULTS, NetworkConfig, **{**others, **changes})
 
 
 def listener_config(name: str = "PLAINTEXT", **changes: Any) -> ListenerConfig:
-    """The settings of a listener on a free port of every address."""
+    """Return the settings of a listener on a free port of every address."""
     defaults: dict[str, Any] = {
         "host": "",
         "port": 0,
@@ -58,26 +58,26 @@ def listener_config(name: str = "PLAINTEXT", **changes: Any) -> ListenerConfig:
 
 
 def quorum_settings(**changes: Any) -> QuorumSettings:
-    """The settings of the metadata quorum."""
+    """Return the settings of the metadata quorum."""
     return replace(configured_quorum_settings(_DEFAULTS), **changes)
 
 
 def controller_settings(**changes: Any) -> ControllerSettings:
-    """The settings of the controller of node 1, which knows no limit of partitions and no static configs."""
-    unknown: dict[str, Any] = {"partitions_per_broker_max": None, "static_configs": {}, "group_limits": {}}
-    return replace(configured_controller_settings(_DEFAULTS), **{**unknown, **changes})
+    """Return the settings of the controller of node 1, without a limit of partitions and static configs."""
+    unset: dict[str, Any] = {"partitions_per_broker_max": None, "static_configs": {}, "group_limits": {}}
+    return replace(configured_controller_settings(_DEFAULTS), **{**unset, **changes})
 
 
 def metadata_log_config(**changes: Any) -> MetadataLogConfig:
-    """The settings of the metadata log."""
+    """Return the settings of the metadata log."""
     return projection(_DEFAULTS, MetadataLogConfig, **changes)
 
 
 def snapshot_settings(**changes: Any) -> SnapshotSettings:
-    """The settings of metadata snapshots."""
+    """Return the settings of metadata snapshots."""
     return projection(_DEFAULTS, SnapshotSettings, **changes)
 
 
 def lifecycle_settings(**changes: Any) -> LifecycleSettings:
-    """The settings of a broker's registration and heartbeats."""
+    """Return the settings of a broker's registration and heartbeats."""
     return projection(_DEFAULTS, LifecycleSettings, **changes)

@@ -1,4 +1,4 @@
-"""Valid histories of soak runs, small enough to be changed by hand."""
+"""Valid histories of soak runs, which tests change."""
 
 from __future__ import annotations
 

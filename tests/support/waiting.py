@@ -1,6 +1,6 @@
 """Waiting for a condition: `wait_until` for plain tests, `eventually` for coroutines.
 
-No test sleeps in order to wait. Where the test is about something that must not happen, `remains` checks it.
+No test sleeps in order to wait. `remains` checks that something does not happen.
 """
 
 from __future__ import annotations

@@ -113,15 +113,15 @@ class SimulatedCluster:
     # -- clock
 
     def wall_ms(self) -> int:
-        """Virtual."""
+        """Return the virtual time."""
         return self.now_ms
 
     def monotonic_ms(self) -> int:
-        """Virtual."""
+        """Return the virtual time."""
         return self.now_ms
 
     def monotonic_ns(self) -> int:
-        """Virtual."""
+        """Return the virtual time in ns."""
         return self.now_ms * 1_000_000
 
     def trace(self, text: str) -> None:

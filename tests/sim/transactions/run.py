@@ -118,7 +118,7 @@ class Producer:
         for index in transaction.partitions:
             response = yield from self._write(producer, transaction, index)
             if response is ErrorCode.INVALID_TXN_STATE:
-                raise Violation(f"a legal client gets {response.name} in {transaction}")
+                raise Violation(f"a correct client gets {response.name} in {transaction}")
             if response is ErrorCode.NONE:
                 transaction.acknowledged.add(index)
             elif response in (

@@ -26,7 +26,7 @@ def valid_batch(count: int = 3, compression: Compression = Compression.NONE, **o
 def batch_with_payload(
     payload: bytes, codec: Compression, record_count: int = 1, later_ms: int = 0
 ) -> bytearray:
-    """Return a batch whose header says `record_count` records and whose checksum covers `payload`.
+    """Return a batch whose header has `record_count` and whose checksum covers `payload`.
 
     The header's maximum timestamp is now, plus `later_ms`.
     """

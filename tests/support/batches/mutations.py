@@ -15,7 +15,7 @@ HUGE = (
     b"\x00\xff\xff\xff",
     b"\x7f\xff",
 )
-"""The largest, smallest and overlong forms of a compact length, an int32 length and an int16 one."""
+"""The largest, smallest and overlong forms of compact, int32 and int16 lengths."""
 
 
 def mutated(data: bytes, random: Random) -> bytes:

@@ -1,10 +1,9 @@
 """A disk in memory that loses unsynced changes, for tests that crash at every operation.
 
-Each file has a durable image and a list of unsynced changes; names (create, rename, unlink) likewise
-are durable only after `fsync_dir`. Nothing but fsync orders anything: after a crash any subset of the
-changes may be there, and the last write may be torn. Faults: full disk, fsync that fails and drops
-its pages, flipped bits.
-`tests.support.disks.crash_points` pulls the plug at every operation in turn.
+Each file has a durable image and a list of unsynced changes. Changes of names (create, rename, unlink) are
+durable only after `fsync_dir`. Only fsync orders changes: after a crash any subset of the unsynced changes
+may have survived, and the last write may be partial. Other faults are a full disk, an fsync that fails and
+drops its pages, and flipped bits. `tests.support.disks.crash_points` crashes a workload at every operation.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ class CrashFile(File):
 
 
 class _Step:
-    """One counted operation: applied, and then the crash if it is the last operation before it."""
+    """One counted operation; after it, the disk crashes if it is the last operation before the crash."""
 
     def __init__(self, disk: CrashFileSystem, sequence: int) -> None:
         self._disk = disk
@@ -149,7 +148,7 @@ class CrashFileSystem(FileSystem):
         return self._has_power
 
     def sync_all(self) -> None:
-        """Make everything durable and restart counting: the state before the tested part."""
+        """Make everything durable and restart counting, as the start of the tested part."""
         for change in self._pending_names:
             _assign(change)
         self._pending_names.clear()
@@ -169,7 +168,7 @@ class CrashFileSystem(FileSystem):
         inode.synced = bytes(inode.current)
 
     def crash(self, survival: Survival | int) -> CrashFileSystem:
-        """Return the disk that the next start finds; this one is unchanged and can crash in other ways."""
+        """Return the disk after a crash; this disk is unchanged and can crash in other ways."""
         chooser = random.Random(survival) if isinstance(survival, int) else None
         names = self._surviving_names(survival, chooser)
         last_write = max(

@@ -3,8 +3,8 @@
     for point in crash_points(prepare, workload):
         check(point.disk, point.progress)
 
-runs `workload(disk, progress)` once per operation and way to lose data, and gives the disk as the
-next start finds it, with what the workload had noted in `progress` before the crash.
+runs `workload(disk, progress)` once per operation, and yields the disk after each kind of data loss. The
+workload adds its completed steps to `progress`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def crash_points(
 ) -> Iterator[CrashPoint]:
     """Yield every possible crash in `workload`, which must perform the same operations in each run.
 
-    `prepare` makes the durable state from which each run starts. The last point is behind the workload.
+    `prepare` creates the durable state before each run. The last crash is after the end of the workload.
     """
     operation = 0
     finished = False

@@ -1,7 +1,7 @@
 """A disk in memory whose process runs out of descriptors at a given operation.
 
-Everything that needs a descriptor on a real system is counted: opening a file, reading one, listing, removing
-or syncing a directory. From number `fails_at` on, `fails_times` of them raise EMFILE.
+All operations that need a descriptor on a real system are counted: opening or reading a file, and listing,
+removing or syncing a directory. `fails_times` of them raise EMFILE, from number `fails_at` on.
 """
 
 from __future__ import annotations

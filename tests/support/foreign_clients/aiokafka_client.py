@@ -239,13 +239,13 @@ class AiokafkaConsumer:
             )
 
     def committed(self, topic: str, partition: int) -> int | None:
-        """The committed offset."""
+        """Return the committed offset; None if there is none."""
         with _errors():
             offset: int | None = LOOP.run(self._consumer.committed(TopicPartition(topic, partition)))
         return offset
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """Look up a timestamp."""
+        """Return the first offset at or after a timestamp; None if there is none."""
         with _errors():
             offsets = LOOP.run(self._consumer.offsets_for_times({self._partition(partition): timestamp_ms}))
         offset = offsets[self._partition(partition)]
@@ -288,38 +288,38 @@ class AiokafkaAdmin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """CreateTopics."""
+        """Create a topic."""
         new = NewTopic(topic, partitions, replication, topic_configs=dict(config or {}))
         answer = self._ask(self.client.create_topics([new], validate_only=validate_only))
         for entry in answer.topic_errors:
             _raise(entry[1], entry)
 
     def delete_topic(self, topic: str) -> None:
-        """DeleteTopics."""
+        """Delete a topic."""
         answer = self._ask(self.client.delete_topics([topic]))
         for entry in answer.topic_error_codes:
             _raise(entry[1], entry)
 
     def topics(self) -> set[str]:
-        """Every topic in the metadata."""
+        """Return the names of all topics in the metadata."""
         return set(self._ask(self.client.list_topics()))
 
     def partition_leaders(self, topic: str) -> dict[int, int]:
-        """The leader of each partition."""
+        """Return the leader of each partition."""
         (described,) = self._ask(self.client.describe_topics([topic]))
         _raise(described["error_code"], described)
         return {entry["partition"]: entry["leader"] for entry in described["partitions"]}
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """CreatePartitions."""
+        """Increase the number of partitions to `total`."""
         self._ask(self.client.create_partitions({topic: NewPartitions(total)}))
 
     def config(self, topic: str) -> dict[str, str]:
-        """DescribeConfigs of a topic."""
+        """Return the configs of a topic."""
         return self._describe(ConfigResourceType.TOPIC, topic)
 
     def broker_config(self, node_id: int) -> dict[str, str]:
-        """DescribeConfigs of a broker."""
+        """Return the configs of a broker."""
         return self._describe(ConfigResourceType.BROKER, str(node_id))
 
     def _describe(self, kind: ConfigResourceType, name: str) -> dict[str, str]:
@@ -330,11 +330,11 @@ class AiokafkaAdmin:
         return {entry[0]: entry[1] for entry in entries}
 
     def set_config(self, topic: str, key: str, value: str) -> None:
-        """AlterConfigs: configs that are not named return to their defaults."""
+        """Set one config of a topic; AlterConfigs resets all others to their defaults."""
         self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, {key: value}))
 
     def set_broker_config(self, node_id: int, key: str, value: str) -> None:
-        """AlterConfigs of a broker."""
+        """Set one config of a broker; AlterConfigs resets all others to their defaults."""
         self._alter(ConfigResource(ConfigResourceType.BROKER, str(node_id), {key: value}))
 
     def _alter(self, resource: ConfigResource) -> None:
@@ -343,16 +343,16 @@ class AiokafkaAdmin:
             _raise(entry[0], entry)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """DeleteRecords."""
+        """Delete the records below offset `before`; return the new log start offset."""
         key = TopicPartition(topic, partition)
         return self._ask(self.client.delete_records({key: RecordsToDelete(before)}))[key]
 
     def groups(self) -> set[str]:
-        """ListGroups."""
+        """Return the ids of all groups."""
         return {entry[0] for entry in self._ask(self.client.list_consumer_groups())}
 
     def describe_group(self, group: str) -> GroupView:
-        """DescribeGroups."""
+        """Return the state of a group and the client ids of its members."""
         (response,) = self._ask(self.client.describe_consumer_groups([group]))
         (description,) = response.to_object()["groups"]
         _raise(description["error_code"], description)
@@ -362,12 +362,12 @@ class AiokafkaAdmin:
         )
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """OffsetFetch of all partitions."""
+        """Return the committed offsets of a group by topic and partition."""
         offsets = self._ask(self.client.list_consumer_group_offsets(group))
         return {(key.topic, key.partition): committed.offset for key, committed in offsets.items()}
 
     def cluster(self) -> tuple[str, set[int]]:
-        """The brokers and the cluster id in the metadata."""
+        """Return the cluster id and the ids of the brokers."""
         description = self._ask(self.client.describe_cluster())
         return description["cluster_id"], {broker["node_id"] for broker in description["brokers"]}
 

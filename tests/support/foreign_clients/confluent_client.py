@@ -168,7 +168,7 @@ class ConfluentConsumer:
         self._consumer.subscribe(list(topics))
 
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
-        """Up to 10,000 messages."""
+        """Return at most 10,000 messages."""
         with _errors():
             messages = self._consumer.consume(10_000, timeout_s)
         return [self._received(message) for message in messages]
@@ -226,13 +226,13 @@ class ConfluentConsumer:
                 raise _error(result.error)
 
     def committed(self, topic: str, partition: int) -> int | None:
-        """The committed offset."""
+        """Return the committed offset; None if there is none."""
         with _errors():
             (committed,) = self._consumer.committed([TopicPartition(topic, partition)], timeout=DEADLINE_S)
         return committed.offset if committed.offset >= 0 else None
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """Look up a timestamp."""
+        """Return the first offset at or after a timestamp; None if there is none."""
         with _errors():
             (result,) = self._consumer.offsets_for_times(
                 [self._partition(partition, timestamp_ms)], timeout=DEADLINE_S
@@ -267,34 +267,34 @@ class ConfluentAdmin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """CreateTopics."""
+        """Create a topic."""
         new = NewTopic(topic, partitions, replication, config=dict(config or {}))
         _one(self.client.create_topics([new], validate_only=validate_only))
 
     def delete_topic(self, topic: str) -> None:
-        """DeleteTopics."""
+        """Delete a topic."""
         _one(self.client.delete_topics([topic]))
 
     def topics(self) -> set[str]:
-        """Every topic in the metadata."""
+        """Return the names of all topics in the metadata."""
         with _errors():
             return set(self.client.list_topics(timeout=DEADLINE_S).topics)
 
     def partition_leaders(self, topic: str) -> dict[int, int]:
-        """The leader of each partition."""
+        """Return the leader of each partition."""
         described = _one(self.client.describe_topics(confluent_kafka.TopicCollection([topic])))
         return {partition.id: partition.leader.id for partition in described.partitions}
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """CreatePartitions."""
+        """Increase the number of partitions to `total`."""
         _one(self.client.create_partitions([NewPartitions(topic, total)]))
 
     def config(self, topic: str) -> dict[str, str]:
-        """DescribeConfigs of a topic."""
+        """Return the configs of a topic."""
         return self._describe(ResourceType.TOPIC, topic)
 
     def broker_config(self, node_id: int) -> dict[str, str]:
-        """DescribeConfigs of a broker."""
+        """Return the configs of a broker."""
         return self._describe(ResourceType.BROKER, str(node_id))
 
     def _describe(self, kind: ResourceType, name: str) -> dict[str, str]:
@@ -312,45 +312,45 @@ class ConfluentAdmin:
         _one(self.client.incremental_alter_configs([resource]))
 
     def set_config(self, topic: str, key: str, value: str) -> None:
-        """IncrementalAlterConfigs SET."""
+        """Set one config of a topic."""
         self._alter(topic, key, value, AlterConfigOpType.SET)
 
     def set_broker_config(self, node_id: int, key: str, value: str) -> None:
-        """IncrementalAlterConfigs SET of a broker."""
+        """Set one config of a broker."""
         self._alter_resource(ResourceType.BROKER, str(node_id), key, value, AlterConfigOpType.SET)
 
     def unset_config(self, topic: str, key: str) -> None:
-        """IncrementalAlterConfigs DELETE."""
+        """Reset one config to its default."""
         self._alter(topic, key, None, AlterConfigOpType.DELETE)
 
     def append_config(self, topic: str, key: str, value: str) -> None:
-        """IncrementalAlterConfigs APPEND."""
+        """Append a value to a list config."""
         self._alter(topic, key, value, AlterConfigOpType.APPEND)
 
     def subtract_config(self, topic: str, key: str, value: str) -> None:
-        """IncrementalAlterConfigs SUBTRACT."""
+        """Remove a value from a list config."""
         self._alter(topic, key, value, AlterConfigOpType.SUBTRACT)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """DeleteRecords."""
+        """Delete the records below offset `before`; return the new log start offset."""
         deleted = _one(self.client.delete_records([TopicPartition(topic, partition, before)]))
         return int(deleted.low_watermark)
 
     def groups(self) -> set[str]:
-        """ListGroups."""
+        """Return the ids of all groups."""
         with _errors():
             listed = self.client.list_consumer_groups().result(DEADLINE_S)
         assert not listed.errors
         return {group.group_id for group in listed.valid}
 
     def describe_group(self, group: str) -> GroupView:
-        """DescribeGroups."""
+        """Return the state of a group and the client ids of its members."""
         description = _one(self.client.describe_consumer_groups([group]))
         state = description.state.name.replace("_", "").lower()
         return GroupView(state, tuple(sorted(member.client_id for member in description.members)))
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """OffsetFetch of all partitions."""
+        """Return the committed offsets of a group by topic and partition."""
         request = confluent_kafka.ConsumerGroupTopicPartitions(group)
         response = _one(self.client.list_consumer_group_offsets([request]))
         return {
@@ -359,7 +359,7 @@ class ConfluentAdmin:
         }
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """OffsetCommit without being a member."""
+        """Commit an offset of a group without joining it."""
         request = confluent_kafka.ConsumerGroupTopicPartitions(
             group, [TopicPartition(topic, partition, offset)]
         )
@@ -368,16 +368,16 @@ class ConfluentAdmin:
             raise _error(result.error)
 
     def delete_group(self, group: str) -> None:
-        """DeleteGroups."""
+        """Delete a group."""
         _one(self.client.delete_consumer_groups([group]))
 
     def max_timestamp_offset(self, topic: str, partition: int) -> int:
-        """ListOffsets with MAX_TIMESTAMP."""
+        """Return the offset of the record with the largest timestamp."""
         request = {TopicPartition(topic, partition): OffsetSpec.max_timestamp()}
         return int(_one(self.client.list_offsets(request)).offset)
 
     def cluster(self) -> tuple[str, set[int]]:
-        """DescribeCluster."""
+        """Return the cluster id and the ids of the brokers."""
         with _errors():
             description = self.client.describe_cluster().result(DEADLINE_S)
         return description.cluster_id, {node.id for node in description.nodes}

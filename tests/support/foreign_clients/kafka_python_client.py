@@ -146,12 +146,12 @@ class KafkaPythonConsumer:
         self._do(self._consumer.subscribe, list(topics))
 
     def _poll(self) -> Any:
-        """One `poll` of kafka-python, which remembers a rejoining that has outlasted it.
+        """Poll once, and request a rejoin if the poll ended during one.
 
-        kafka-python 3.0.12 does not: a leader that joins again because of new partitions, and whose poll
-        ends between its own division and the answer to it, sees no reason to join any more, never takes
-        its partitions, sends no heartbeats and drops out of the group. Asking to rejoin makes the next
-        poll wait for the joining that is under way.
+        kafka-python 3.0.12 does not do this. If a group leader rejoins because of new partitions, and its
+        poll ends after it computed the assignment and before it received the SyncGroup response, it does not
+        join any more: it gets no partitions, sends no heartbeats and is removed from the group. With the
+        request, the next poll waits for the rebalance in progress.
         """
         records = self._consumer.poll(POLL_MS, 10_000)
         coordinator = self._consumer._coordinator
@@ -160,10 +160,10 @@ class KafkaPythonConsumer:
         return records
 
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
-        """What has been fetched."""
+        """Return fetched messages."""
         with _errors():
-            records = self._patient.poll(timeout_s)
-        return [self._received(record) for records in records.values() for record in records]
+            polled_records = self._patient.poll(timeout_s)
+        return [self._received(record) for records in polled_records.values() for record in records]
 
     @staticmethod
     def _received(record: Any) -> Received:
@@ -214,12 +214,12 @@ class KafkaPythonConsumer:
         )
 
     def committed(self, topic: str, partition: int) -> int | None:
-        """The committed offset."""
+        """Return the committed offset; None if there is none."""
         offset: int | None = self._do(self._consumer.committed, TopicPartition(topic, partition))
         return offset
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """Look up a timestamp."""
+        """Return the first offset at or after a timestamp; None if there is none."""
         key = self._partition(partition)
         offset = self._do(self._consumer.offsets_for_times, {key: timestamp_ms})[key]
         return None if offset is None or offset.offset < 0 else offset.offset
@@ -252,7 +252,7 @@ class KafkaPythonAdmin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """CreateTopics."""
+        """Create a topic."""
         options = {
             "num_partitions": partitions,
             "replication_factor": replication,
@@ -262,33 +262,33 @@ class KafkaPythonAdmin:
             self.client.create_topics({topic: options}, validate_only=validate_only)
 
     def delete_topic(self, topic: str) -> None:
-        """DeleteTopics."""
+        """Delete a topic."""
         with _errors():
             self.client.delete_topics([topic])
 
     def topics(self) -> set[str]:
-        """Every topic in the metadata."""
+        """Return the names of all topics in the metadata."""
         with _errors():
             return set(self.client.list_topics())
 
     def partition_leaders(self, topic: str) -> dict[int, int]:
-        """The leader of each partition."""
+        """Return the leader of each partition."""
         with _errors():
             (described,) = self.client.describe_topics([topic])
         _raise(described["error_code"], described)
         return {entry["partition_index"]: entry["leader_id"] for entry in described["partitions"]}
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """CreatePartitions."""
+        """Increase the number of partitions to `total`."""
         with _errors():
             self.client.create_partitions({topic: total})
 
     def config(self, topic: str) -> dict[str, str]:
-        """DescribeConfigs of a topic."""
+        """Return the configs of a topic."""
         return self._describe(ConfigResourceType.TOPIC, topic)
 
     def broker_config(self, node_id: int) -> dict[str, str]:
-        """DescribeConfigs of a broker."""
+        """Return the configs of a broker."""
         return self._describe(ConfigResourceType.BROKER, str(node_id))
 
     def _describe(self, kind: ConfigResourceType, name: str) -> dict[str, str]:
@@ -312,38 +312,38 @@ class KafkaPythonAdmin:
             raise ForeignError(int(code[1]) if code else LOCAL_ERROR, outcome)
 
     def set_config(self, topic: str, key: str, value: str) -> None:
-        """IncrementalAlterConfigs SET."""
+        """Set one config of a topic."""
         self._alter(topic, key, AlterConfigOp.SET, value)
 
     def set_broker_config(self, node_id: int, key: str, value: str) -> None:
-        """IncrementalAlterConfigs SET of a broker."""
+        """Set one config of a broker."""
         self._alter_resource(ConfigResourceType.BROKER, str(node_id), key, AlterConfigOp.SET, value)
 
     def unset_config(self, topic: str, key: str) -> None:
-        """IncrementalAlterConfigs DELETE."""
+        """Reset one config to its default."""
         self._alter(topic, key, AlterConfigOp.DELETE, None)
 
     def append_config(self, topic: str, key: str, value: str) -> None:
-        """IncrementalAlterConfigs APPEND."""
+        """Append a value to a list config."""
         self._alter(topic, key, AlterConfigOp.APPEND, value)
 
     def subtract_config(self, topic: str, key: str, value: str) -> None:
-        """IncrementalAlterConfigs SUBTRACT."""
+        """Remove a value from a list config."""
         self._alter(topic, key, AlterConfigOp.SUBTRACT, value)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """DeleteRecords."""
+        """Delete the records below offset `before`; return the new log start offset."""
         key = TopicPartition(topic, partition)
         with _errors():
             return int(self.client.delete_records({key: before})[key]["low_watermark"])
 
     def groups(self) -> set[str]:
-        """ListGroups."""
+        """Return the ids of all groups."""
         with _errors():
             return {group["group_id"] for group in self.client.list_groups()}
 
     def describe_group(self, group: str) -> GroupView:
-        """DescribeGroups."""
+        """Return the state of a group and the client ids of its members."""
         with _errors():
             description = self.client.describe_groups([group])[group]
         if description["error"]:
@@ -352,34 +352,34 @@ class KafkaPythonAdmin:
         return GroupView(description["group_state"].lower(), tuple(sorted(members)))
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """OffsetFetch of all partitions."""
+        """Return the committed offsets of a group by topic and partition."""
         with _errors():
             offsets = self.client.list_group_offsets(group)[group]
         return {(key.topic, key.partition): committed.offset for key, committed in offsets.items()}
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """OffsetCommit without being a member."""
+        """Commit an offset of a group without joining it."""
         key = TopicPartition(topic, partition)
         with _errors():
             results = self.client.alter_group_offsets(group, {key: kafka.OffsetAndMetadata(offset, "", -1)})
         _raise(results[key].errno, results)
 
     def delete_group(self, group: str) -> None:
-        """DeleteGroups."""
+        """Delete a group."""
         with _errors():
             outcome = self.client.delete_groups([group])[group]
         if outcome != "OK":
             raise ForeignError(getattr(kafka.errors, outcome).errno, outcome)
 
     def max_timestamp_offset(self, topic: str, partition: int) -> int:
-        """ListOffsets with MAX_TIMESTAMP."""
+        """Return the offset of the record with the largest timestamp."""
         key = TopicPartition(topic, partition)
         with _errors():
             offsets = self.client.list_partition_offsets({key: OffsetSpec.MAX_TIMESTAMP})
         return int(offsets[key].offset)
 
     def cluster(self) -> tuple[str, set[int]]:
-        """DescribeCluster."""
+        """Return the cluster id and the ids of the brokers."""
         with _errors():
             description = self.client.describe_cluster()
         return description["cluster_id"], {broker["broker_id"] for broker in description["brokers"]}

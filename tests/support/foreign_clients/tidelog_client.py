@@ -171,7 +171,7 @@ class TidelogConsumer:
         self._do(self._consumer.subscribe, topics)
 
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
-        """What has been fetched."""
+        """Return fetched messages."""
         polled_records = self._await(self._consumer.poll(int(timeout_s * 1000)))
         return [
             Received(
@@ -222,13 +222,13 @@ class TidelogConsumer:
         )
 
     def committed(self, topic: str, partition: int) -> int | None:
-        """The committed offset."""
+        """Return the committed offset; None if there is none."""
         key = TopicPartition(topic, partition)
         committed = self._await(self._consumer.committed([key]))[key]
         return None if committed is None else committed.offset
 
     def offset_for_time(self, partition: int, timestamp_ms: int) -> int | None:
-        """Look up a timestamp."""
+        """Return the first offset at or after a timestamp; None if there is none."""
         key = self._partition(partition)
         result = self._await(self._consumer.offsets_for_times({key: timestamp_ms}))[key]
         return None if result is None else result.offset
@@ -276,35 +276,35 @@ class TidelogAdmin:
         *,
         validate_only: bool = False,
     ) -> None:
-        """CreateTopics."""
+        """Create a topic."""
         new = NewTopic(
             name=topic, num_partitions=partitions, replication_factor=replication, configs=config or {}
         )
         self._only(self.client.create_topics([new], validate_only=validate_only))
 
     def delete_topic(self, topic: str) -> None:
-        """DeleteTopics."""
+        """Delete a topic."""
         self._only(self.client.delete_topics([topic]))
 
     def topics(self) -> set[str]:
-        """Every topic in the metadata."""
+        """Return the names of all topics in the metadata."""
         return set(self._ask(self.client.list_topics()))
 
     def partition_leaders(self, topic: str) -> dict[int, int]:
-        """The leader of each partition."""
+        """Return the leader of each partition."""
         described = self._only(self.client.describe_topics([topic]))
         return {partition.partition: partition.leader for partition in described.partitions}
 
     def add_partitions(self, topic: str, total: int) -> None:
-        """CreatePartitions."""
+        """Increase the number of partitions to `total`."""
         self._only(self.client.create_partitions({topic: total}))
 
     def config(self, topic: str) -> dict[str, str]:
-        """DescribeConfigs of a topic."""
+        """Return the configs of a topic."""
         return self._describe(ConfigResource(ResourceType.TOPIC, topic))
 
     def broker_config(self, node_id: int) -> dict[str, str]:
-        """DescribeConfigs of a broker."""
+        """Return the configs of a broker."""
         return self._describe(ConfigResource(ResourceType.BROKER, str(node_id)))
 
     def _describe(self, resource: ConfigResource) -> dict[str, str]:
@@ -321,61 +321,61 @@ class TidelogAdmin:
         self._only(self.client.incremental_alter_configs({resource: [change]}))
 
     def set_config(self, topic: str, key: str, value: str) -> None:
-        """IncrementalAlterConfigs SET."""
+        """Set one config of a topic."""
         self._alter(topic, key, value, AlterOperation.SET)
 
     def set_broker_config(self, node_id: int, key: str, value: str) -> None:
-        """IncrementalAlterConfigs SET of a broker."""
+        """Set one config of a broker."""
         resource = ConfigResource(ResourceType.BROKER, str(node_id))
         self._alter_resource(resource, key, value, AlterOperation.SET)
 
     def unset_config(self, topic: str, key: str) -> None:
-        """IncrementalAlterConfigs DELETE."""
+        """Reset one config to its default."""
         self._alter(topic, key, None, AlterOperation.DELETE)
 
     def append_config(self, topic: str, key: str, value: str) -> None:
-        """IncrementalAlterConfigs APPEND."""
+        """Append a value to a list config."""
         self._alter(topic, key, value, AlterOperation.APPEND)
 
     def subtract_config(self, topic: str, key: str, value: str) -> None:
-        """IncrementalAlterConfigs SUBTRACT."""
+        """Remove a value from a list config."""
         self._alter(topic, key, value, AlterOperation.SUBTRACT)
 
     def delete_records(self, topic: str, partition: int, before: int) -> int:
-        """DeleteRecords."""
+        """Delete the records below offset `before`; return the new log start offset."""
         return int(self._only(self.client.delete_records({TopicPartition(topic, partition): before})))
 
     def groups(self) -> set[str]:
-        """ListGroups."""
+        """Return the ids of all groups."""
         return set(self._ask(self.client.list_groups()))
 
     def describe_group(self, group: str) -> GroupView:
-        """DescribeGroups."""
+        """Return the state of a group and the client ids of its members."""
         description = self._only(self.client.describe_groups([group]))
         return GroupView(
             description.state.lower(), tuple(sorted(member.client_id for member in description.members))
         )
 
     def group_offsets(self, group: str) -> dict[tuple[str, int], int]:
-        """OffsetFetch of all partitions."""
+        """Return the committed offsets of a group by topic and partition."""
         offsets = self._ask(self.client.list_group_offsets(group))
         return {(key.topic, key.partition): committed.offset for key, committed in offsets.items()}
 
     def set_group_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
-        """OffsetCommit without being a member."""
+        """Commit an offset of a group without joining it."""
         self._only(self.client.alter_group_offsets(group, {TopicPartition(topic, partition): offset}))
 
     def delete_group(self, group: str) -> None:
-        """DeleteGroups."""
+        """Delete a group."""
         self._only(self.client.delete_groups([group]))
 
     def max_timestamp_offset(self, topic: str, partition: int) -> int:
-        """ListOffsets with MAX_TIMESTAMP."""
+        """Return the offset of the record with the largest timestamp."""
         wanted = {TopicPartition(topic, partition): OffsetSpec.MAX_TIMESTAMP}
         return int(self._only(self.client.list_offsets(wanted)).offset)
 
     def cluster(self) -> tuple[str, set[int]]:
-        """DescribeCluster."""
+        """Return the cluster id and the ids of the brokers."""
         description = self._ask(self.client.describe_cluster())
         assert description.cluster_id is not None
         return description.cluster_id, {broker.node_id for broker in description.brokers}

@@ -74,10 +74,10 @@ class Waiting:
 
 @dataclass
 class GroupCoordinatorFixture:
-    """Performs what the coordinator decides, in a log that commits at once.
+    """A coordinator whose records are appended to a list and committed at once.
 
-    Set `append_error` and appends fail with it; set `holds_commits` and appended records are
-    replayed but not committed until `commit_all`.
+    Appends fail with `append_error` if it is set. With `holds_commits`, appended records are replayed, but
+    not committed until `commit_all`.
     """
 
     config: GroupConfig = field(default_factory=group_config)
@@ -98,7 +98,7 @@ class GroupCoordinatorFixture:
     # The log
 
     def perform(self, writes: Writes) -> ErrorCode:
-        """Append, replay and commit the records of an outcome, and report the result."""
+        """Append, replay and commit the records of an outcome; return the result of the append."""
         if not writes.records:
             assert writes.follow_up is None
             return ErrorCode.NONE
@@ -154,10 +154,10 @@ class GroupCoordinatorFixture:
         """Advance the time, and process each deadline when it expires."""
         end_ms = self.now_ms + duration_ms
         while True:
-            due_ms = self.coordinator.next_deadline_ms()
-            if due_ms is None or due_ms + MONOTONIC_BEHIND_MS > end_ms:
+            deadline_ms = self.coordinator.next_deadline_ms()
+            if deadline_ms is None or deadline_ms + MONOTONIC_BEHIND_MS > end_ms:
                 break
-            self.now_ms = max(self.now_ms, due_ms + MONOTONIC_BEHIND_MS)
+            self.now_ms = max(self.now_ms, deadline_ms + MONOTONIC_BEHIND_MS)
             for writes in self.coordinator.tick(self.now):
                 self.perform(writes)
         self.now_ms = end_ms
@@ -218,8 +218,8 @@ class GroupCoordinatorFixture:
             protocol_type=protocol_type,
             protocol_name=protocol_name,
             assignments=tuple(
-                SyncGroupRequestAssignment(member_id=who, assignment=what)
-                for who, what in (assignments or {}).items()
+                SyncGroupRequestAssignment(member_id=assigned_id, assignment=assignment)
+                for assigned_id, assignment in (assignments or {}).items()
             ),
         )
         outcome = self.coordinator.membership.sync(request, self.now)
@@ -245,7 +245,8 @@ class GroupCoordinatorFixture:
             members=()
             if version < 3
             else tuple(
-                MemberIdentity(member_id=who, group_instance_id=instance) for who, instance in members
+                MemberIdentity(member_id=leaving_id, group_instance_id=instance)
+                for leaving_id, instance in members
             ),
         )
         return self.finish(self.coordinator.membership.leave(request, version, self.now))

@@ -104,7 +104,7 @@ def read_log(log: PartitionLog, *, committed: bool = False) -> list[Record]:
     while offset < end:
         read = log.read(offset, 512, upper_bound=end, at_least_one=True, with_aborted_transactions=True)
         if read.records is None:
-            break  # what stood there is gone, and nothing is behind it
+            break  # compaction has removed all records from this offset on
         data, aborted = read.records.read(), list(read.aborted_transactions or [])
         for position, header in iterate_headers(data):
             offset = header.next_offset

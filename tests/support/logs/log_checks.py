@@ -71,7 +71,7 @@ def check_producers(log: PartitionLog) -> None:
     is_whole = segments[0].base_offset == 0 and log.log_start_offset == 0
     for producer_id, entry in replayed.producers.items():
         producer = log.producers.producers[producer_id]
-        if entry.batches:  # recovery reads whole segments, and so may know records below the log start
+        if entry.batches:  # recovery reads complete segments, also records below the log start
             assert producer.last_sequence == entry.last_sequence
         assert producer.producer_epoch == entry.producer_epoch
         if is_whole:

@@ -1,4 +1,4 @@
-"""A queue of log work that a test completes by hand."""
+"""A queue of log work that a test completes step by step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ManualLogWork:
         self.planned: list[LogCreation | Retirement] = []
         self.callbacks: list[Callable[[], None]] = []
         self.plans_at_once = True
-        """Whether logs are planned when they are submitted, and not by `plan_next` or `finish_all`."""
+        """Whether `submit_plans` plans the logs; otherwise `plan_next` or `finish_all` does."""
         self._plans: list[Iterator[LogCreation | Retirement]] = []
         self._replicas = replicas
         replicas.manager.log_work = self

@@ -1,4 +1,4 @@
-"""Building batches and reading complete logs, for tests of storage."""
+"""Batches and complete logs for tests of storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiered logs."""
+"""Tiered logs for tests of storage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tiered_log(
 def three_segments(
     config: LogConfig = TIERED, *, highest_remote: Offset | None = None, observer: LogObserver | None = None
 ) -> PartitionLog:
-    """Append offsets 0 to 5, two per segment, and an empty active segment."""
+    """Return a tiered log with offsets 0 to 5, two per segment, and an empty active segment."""
     log = tiered_log(config, observer=observer)
     for first in range(0, 6, 2):
         append(log, f"{first}", f"{first + 1}")

@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 
 class LoopThread:
-    """An event loop in a thread that starts at its first use and never stops."""
+    """An event loop in a daemon thread, which starts at the first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class UnhandledErrors:
-    """Collects the reports of `loop` from now on."""
+    """Collects the errors that `loop` reports after the construction."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._reports: list[str] = []

@@ -1,4 +1,4 @@
-"""Iterations of the event loop: running them, and counting those that long work leaves to other tasks."""
+"""Iterations of the event loop: run some, or count those in which long work lets other tasks run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Conversion of messages to kio's: classes and a codec of another author, one class per version.
+"""Conversion of messages to the classes of kio, a codec of another author with one class per version.
 
-kio has the fields of a version in schema order, as do we, so that fields are matched by
-position; that their names agree is checked too, apart from units that kio has moved into
-the type. kio makes durations, instants and error codes of some numbers: `limits` narrows
-random values to what those types can hold.
+Both have the fields of a version in schema order, so fields are matched by position. Their names must agree
+too, except for units that kio has in the type. kio converts some numbers to durations, instants and error
+codes; `limits` restricts random values to the range of these types.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def matched_fields(ours: type[Struct], theirs: type[Any], version: int) -> list[
     assert len(mine) == len(other), f"{ours.__name__} v{version}: {mine} but kio has {other}"
     for our_field, their_field in zip(mine, other, strict=True):
         assert _bare(our_field.name) == _bare(their_field.name), (
-            f"{ours.__name__}.{our_field.name} v{version} stands where kio has {their_field.name}"
+            f"{ours.__name__}.{our_field.name} v{version} is at the position of kio's {their_field.name}"
         )
     return list(zip(mine, other, strict=True))
 

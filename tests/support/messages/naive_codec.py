@@ -1,7 +1,7 @@
 """A decoder that interprets the declarations: slow, short, and independent of generated code.
 
-It is the model that generated decoders are compared with: for the same bytes both return
-the same message or both raise DecodeError.
+Tests compare the generated decoders with it: for the same bytes both return the same message, or both raise
+DecodeError.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FIXED: dict[type[Kind], str] = {
 
 
 def naive_decode(cls: type[Message], data: bytes, version: int) -> Any:
-    """Return the message that uses all of `data`."""
+    """Return the message in `data`. Raises DecodeError if bytes remain."""
     reader = _Reader(data, version, version in cls.flexible_versions)
     message = reader.struct(cls)
     if reader.position != len(data):

@@ -1,8 +1,8 @@
 """Random messages of any declared class in any version, from a seeded generator.
 
-A `Shape` says which corner is explored: everything default, every nullable null, every
-array empty, all numbers at one end of their range, or a mixture. What is made can be
-encoded in the version asked for: fields that it lacks keep their defaults.
+A `Shape` selects the kind of values: all defaults, all nullable fields null, all arrays empty, all numbers at
+one end of their range, or a mixture. A message can be encoded in the requested version: fields that the
+version lacks keep their defaults.
 """
 
 from __future__ import annotations
@@ -39,10 +39,9 @@ from tidelog.protocol.schema import (
 class Shape(Enum):
     """The kind of values in a message.
 
-    NULL has null wherever it may stand, NULL_LEAVES only where no structs are cut off by it.
-    HOLLOW has nothing in any array; EMPTY has two structs in each, of which one is hollow,
-    so that arrays at every depth are met empty. LONG has arrays of numbers and of texts
-    whose length takes more than one byte.
+    NULL has null in every nullable field, NULL_LEAVES only in those without structs. HOLLOW has only empty
+    arrays. EMPTY has two structs in each array, one of them hollow, so that there are empty arrays at every
+    depth. LONG has arrays of numbers and of texts whose length takes more than one byte.
     """
 
     DEFAULT = auto()

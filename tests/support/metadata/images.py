@@ -1,4 +1,4 @@
-"""Metadata for tests: seeded randomness, images with brokers and topics, and applied commands."""
+"""Metadata images for tests, with brokers and topics, and seeded randomness."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def replayed(
 
 def image_with_brokers(*brokers: int, fenced: Iterable[int] = (), features: bool = False) -> MetadataImage:
     """Return an image of brokers with one rack each; `features` default to the levels of a new cluster."""
-    unlucky = set(fenced)
+    fenced_ids = set(fenced)
     records: list[MetadataRecord] = list(bootstrap_records(1)) if features else []
     records += [
-        broker_registration_record(broker, rack=f"rack{broker}", fenced=broker in unlucky)
+        broker_registration_record(broker, rack=f"rack{broker}", fenced=broker in fenced_ids)
         for broker in brokers
     ]
     return replayed(records)

@@ -1,4 +1,4 @@
-"""A metadata store that is its whole quorum, for tests of handlers and tasks."""
+"""The metadata store of the only controller, for tests of handlers and tasks."""
 
 from __future__ import annotations
 

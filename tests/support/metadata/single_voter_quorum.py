@@ -1,4 +1,4 @@
-"""The smallest state machine for a driver: one voter, elected at once, which commits durable records."""
+"""The simplest quorum state machine: one voter, which is elected at once and commits durable records."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ DIRECTORY = "/data"
 
 
 class InlineExecutor(Executor):
-    """Runs each call at once, or while `held` when `release` is called."""
+    """Runs each call at once; while `held`, calls wait for `release`."""
 
     def __init__(self) -> None:
         self.held = False
@@ -86,7 +86,7 @@ def make_replica(
     log: MetadataLogConfig | None = None,
     slices: Slices | None = None,
 ) -> RaftNode:
-    """Return a replica that is its whole quorum, not started."""
+    """Return a replica that is the only voter, not started."""
     clock = ManualClock()
     return RaftNode(
         RaftConfig(

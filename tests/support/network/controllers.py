@@ -70,7 +70,7 @@ class FakeController:
 
     @property
     def address(self) -> BrokerAddress:
-        """The address of the listener."""
+        """Return the address of the listener."""
         return BrokerAddress(self.node_id, "127.0.0.1", self.served.port)
 
 
@@ -107,7 +107,7 @@ async def quorum_of(count: int) -> AsyncIterator[FakeQuorum]:
 async def channel_to(
     quorum: FakeQuorum, local: FakeController | None = None
 ) -> AsyncIterator[ControllerChannel]:
-    """Return a channel of a node; `local` is the controller of the same node."""
+    """Yield a channel of a node; `local` is the controller of the same node."""
     channel = ControllerChannel(
         find=quorum.address,
         environment=SystemEnvironment(),

@@ -12,8 +12,8 @@ import pytest
 import tidelog.clients.transport.api_versions
 from tidelog.protocol.registry import APIS, ApiKey
 
-# The mock offers these flexible versions but reads or writes their arrays in the old form; librdkafka
-# itself never speaks them.
+# The mock advertises higher, flexible versions but encodes their arrays in the old form; librdkafka itself
+# does not use them.
 _SOUND_VERSIONS = {
     ApiKey.JOIN_GROUP: 5,
     ApiKey.SYNC_GROUP: 3,
@@ -26,7 +26,7 @@ _SOUND_VERSIONS = {
 
 @contextmanager
 def mock_cluster(brokers: int = 3) -> Iterator[str]:
-    """Start a mock cluster and return its bootstrap servers."""
+    """Start a mock cluster and yield its bootstrap servers."""
     owner = confluent_kafka.Producer(
         {"bootstrap.servers": "none", "test.mock.num.brokers": brokers, "log_level": 0}
     )

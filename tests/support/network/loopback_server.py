@@ -19,7 +19,7 @@ from tidelog.security.tls.server import TlsServer
 
 
 def frame(body: bytes) -> bytes:
-    """Return a body after its size."""
+    """Return a frame: the size of `body` and `body`."""
     return struct.pack(">i", len(body)) + body
 
 

@@ -1,4 +1,4 @@
-"""A connection that sends any bytes to a broker and reports the result, without a client library."""
+"""A connection that sends arbitrary bytes to a broker and returns the responses, without a client library."""
 
 from __future__ import annotations
 
@@ -60,19 +60,19 @@ class RawClient:
         return decode(response, frame[position:], version)
 
     def send(self, data: bytes) -> None:
-        """Send any bytes; socket errors are raised."""
+        """Send arbitrary bytes. Raises errors of the socket."""
         self._socket.sendall(data)
 
     def has_response(self, timeout_s: float) -> bool:
-        """Return whether something arrives within `timeout_s`, be it the end of the connection."""
+        """Return whether data or the end of the connection arrives within `timeout_s`."""
         waiting = select.poll()
         waiting.register(self._socket, select.POLLIN)
         return bool(waiting.poll(timeout_s * 1000))
 
     def answers_to(self, frame: bytes) -> list[bytes] | None:
-        """Send bytes and, behind them, a question that is always answered: what came before its answer.
+        """Send bytes and then a valid ApiVersions request; return the frames before its response.
 
-        None when the broker closed the connection; TimeoutError when it does neither.
+        Return None if the broker closed the connection. Raises TimeoutError if it does neither.
         """
         answers: list[bytes] = []
         try:

@@ -33,11 +33,11 @@ class ReceivedRequest(NamedTuple):
 
 
 class Close:
-    """Instead of a response, the connection is closed."""
+    """Returned by a handler that closes the connection instead of a response."""
 
 
 class Silence:
-    """Instead of a response, the broker is silent."""
+    """Returned by a handler that sends no response."""
 
 
 Answer = ApiMessage | bytes | type[Close] | type[Silence] | None
@@ -46,10 +46,10 @@ Handler = Callable[[ReceivedRequest], Answer]
 
 @dataclass
 class ScriptedBroker:
-    """Answers ApiVersions, Metadata and InitProducerId by itself, everything else by `handlers`.
+    """Responds to ApiVersions, Metadata and InitProducerId by itself, and to other APIs by `handlers`.
 
-    `leader_epoch` and `leaders` are what Metadata says of topic "tides"; `versions` lowers what is
-    offered.
+    Metadata has topic "tides" with `partitions`, `leaders` and `leader_epoch`. `versions` lowers the highest
+    version of single APIs.
     """
 
     node_id: int = 1

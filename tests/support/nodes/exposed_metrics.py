@@ -1,4 +1,4 @@
-"""The metrics of a broker as scraped."""
+"""The metrics of a broker as Prometheus reads them."""
 
 from __future__ import annotations
 

@@ -13,10 +13,11 @@ from uuid import UUID
 import confluent_kafka
 
 from tests.support.nodes.killed_node import ARMED_FILE, DIED_FILE
+from tests.support.nodes.topic_admin import TopicAdmin
 from tests.support.tier.audit import TierAudit, Written
 from tests.support.tier.tiered_topics import SEGMENT_BYTES, TIERED
 from tests.support.waiting import wait_until, wait_until_passes
-from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
+from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.node_process import NodeProcess
 from tidelog.local_cluster.tiering import QUICK_TIERING, TIER_FOLDER, tiered_settings
@@ -45,8 +46,9 @@ class CrashingCluster:
         self.tier = folder / TIER_FOLDER
         self.audit = TierAudit(self.cluster.bootstrap_servers, self.tier)
         self.settled: dict[str, Written] = {}
-        """What was judged so far, by topic."""
+        """The records of settled topics, by topic."""
         self._ids: dict[str, UUID] = {}
+        self._admin = TopicAdmin(self.cluster.bootstrap_servers)
         self.cluster.start()
 
     def stop(self) -> None:
@@ -59,40 +61,21 @@ class CrashingCluster:
     def create(self, topic: str, **configs: str) -> Written:
         """Create a tiered topic with one partition, small local retention, and all replicas in sync."""
         own = {key.replace("_", "."): text for key, text in configs.items()}
-
-        async def create() -> UUID:
-            async with Admin(self.cluster.bootstrap_servers) as admin:
-                return (await admin.create_topic(topic, 1, self.count, configs={**TIERED, **own})).topic_id
-
-        self._ids[topic] = asyncio.run(create())
+        self._ids[topic] = self._admin.create(topic, {**TIERED, **own}, 1, self.count)
         self.wait_until_whole(topic)
         return Written(topic)
 
     def alter(self, topic: str, **configs: str) -> None:
-        """Change configs of the topic."""
-
-        async def alter() -> None:
-            resource = ConfigResource(ResourceType.TOPIC, topic)
-            changes = [
-                ConfigChange(name=key.replace("_", "."), value=value) for key, value in configs.items()
-            ]
-            async with Admin(self.cluster.bootstrap_servers) as admin:
-                error = (await admin.incremental_alter_configs({resource: changes}))[resource]
-                if error is not None:
-                    raise error
-
-        asyncio.run(alter())
+        """Change configs of the topic; config keys have underscores instead of dots."""
+        self._admin.alter(topic, {key.replace("_", "."): value for key, value in configs.items()})
 
     def delete(self, topic: str) -> None:
         """Delete the topic; an unknown topic is no error, because a response may have been lost."""
-
-        async def delete() -> None:
-            async with Admin(self.cluster.bootstrap_servers) as admin:
-                error = (await admin.delete_topics([topic]))[topic]
-                if error is not None and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise error
-
-        asyncio.run(delete())
+        try:
+            self._admin.delete(topic)
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
 
     def partition(self, topic: str) -> TopicIdPartition:
         """Return the only partition of a topic, with its topic id."""
@@ -127,7 +110,7 @@ class CrashingCluster:
     # --- kills ----------------------------------------------------------------------------
 
     def arm(self, node_id: int, moment: Enum, nth: int = 1) -> None:
-        """Let the node kill itself at the nth passing of `moment` from now on."""
+        """Let the node kill itself when it reaches the fault point `moment` for the nth time from now on."""
         folder = self.cluster.layout.node_folder(node_id)
         (folder / DIED_FILE).unlink(missing_ok=True)
         new = folder / f"{ARMED_FILE}.new"
@@ -165,9 +148,9 @@ class CrashingCluster:
         )
 
     def settle(self, written: Written) -> None:
-        """Wait until all sealed segments are only in the tier, without leftovers; then check all invariants.
+        """Wait until all sealed segments are only in the tier, without orphans; then check all invariants.
 
-        AssertionError names what is not as it should be, of the last look when it never is.
+        Raises AssertionError with the last violation if the wait times out.
         """
         self.drain(written)
         wait_until_passes(

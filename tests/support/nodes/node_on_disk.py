@@ -76,7 +76,7 @@ async def until_power_cut(disk: CrashFileSystem, work: Coroutine[Any, Any, Resul
             task.cancel()
             with suppress(BaseException):
                 await task
-            assert not disk.has_power, "no answer in time"
+            assert not disk.has_power, f"no response within {ANSWER_TIMEOUT_S} s"
             raise PowerCut
         await asyncio.wait([task], timeout=LOOK_EVERY_S)
     if not disk.has_power and task.exception() is not None:
@@ -86,7 +86,7 @@ async def until_power_cut(disk: CrashFileSystem, work: Coroutine[Any, Any, Resul
 
 @asynccontextmanager
 async def node_on(disk: CrashFileSystem) -> AsyncIterator[Connection]:
-    """Yield a connection to a broker on `disk`, which is ended without a shutdown."""
+    """Yield a connection to a broker on `disk`; the broker ends without a shutdown."""
     asyncio.get_running_loop().set_exception_handler(_report)
     node = await until_power_cut(disk, BrokerNode.start(BrokerConfig(CONFIG), fs=disk))
     reader, writer = await asyncio.open_connection("127.0.0.1", node.bound_port())
@@ -97,7 +97,7 @@ async def node_on(disk: CrashFileSystem) -> AsyncIterator[Connection]:
         connection.close()
         with suppress(BaseException):
             await node.abandon()
-        # Report leftovers of the crash now instead of during a later test.
+        # Report unhandled errors of the crash now instead of during a later test.
         gc.collect()
 
 

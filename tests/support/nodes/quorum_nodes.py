@@ -44,7 +44,7 @@ class QuorumNodes:
     def __init__(
         self, ids: Iterable[int], *, static: bool = True, settings: dict[str, str] | None = None
     ) -> None:
-        """With `static` all nodes are static voters, otherwise they find each other by bootstrap servers."""
+        """Create the disks; without `static`, nodes find each other by bootstrap servers."""
         self.ports = dict(zip(ids, free_ports(len(list(ids))), strict=True))
         self.disks = {node_id: CrashFileSystem() for node_id in self.ports}
         self.running: dict[int, BrokerNode] = {}
@@ -110,7 +110,7 @@ class QuorumNodes:
         self.disks[node_id] = CrashFileSystem()
 
     async def end(self) -> None:
-        """Abandon the nodes that run."""
+        """Abandon all running nodes."""
         for node in self.running.values():
             await node.abandon()
         self.running.clear()

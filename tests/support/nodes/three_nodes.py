@@ -21,7 +21,7 @@ class ThreeNodes:
 
     @property
     def servers(self) -> str:
-        """The addresses of all nodes."""
+        """Return the addresses of all nodes."""
         return self.cluster.bootstrap_servers
 
     def admin(self, node_id: int | None = None) -> AdminClient:

@@ -11,7 +11,7 @@ from tidelog.storage.leader_epoch import LeaderEpochCache
 
 @dataclass
 class FollowedLog:
-    """Offsets and epochs only; an append of n bytes adds n records."""
+    """A log with offsets and epochs only; an append of n bytes adds n records."""
 
     log_end_offset: int = 0
     high_watermark: int = 0
@@ -55,7 +55,7 @@ class FollowedLog:
 
 
 def perform(fetcher: FollowerFetcher, actions: list[Action], epoch: int = 0) -> None:
-    """Perform the fetcher's actions on such logs; appended records have `epoch`."""
+    """Perform the fetcher's actions on FollowedLogs; appended records have `epoch`."""
     for action in actions:
         if not isinstance(action, Append | Truncate | RestartAt | RestartFromRemote):
             continue

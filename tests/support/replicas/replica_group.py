@@ -202,7 +202,7 @@ class ReplicaGroup:
     def produce(
         self, *values: str, at: BrokerId | None = None, acks: int = ACKS_ALL
     ) -> tuple[Partition, int]:
-        """Append at the leader or a broker that believes to be it; return replica and end offset."""
+        """Append at the leader or at `at`, perhaps a former leader; return the replica and the end offset."""
         partition = self.leader if at is None else self.members[at].partition
         info = partition.append(batch(list(values)), acks, NOW_MS)
         return partition, info.last_offset + 1
@@ -230,6 +230,6 @@ class ReplicaGroup:
 
 
 def is_answered(produced: tuple[Partition, int]) -> ErrorCode | None:
-    """Return the result that the producer has received so far."""
+    """Return the result of an append with acks=all; None if it waits."""
     partition, end_offset = produced
     return partition.commit_outcome(end_offset)

@@ -32,7 +32,7 @@ NODE = 1
 
 
 class Proposals:
-    """Keeps the proposed ISR changes of leaders; the test acts as the controller."""
+    """Records the ISR changes that leaders propose; the test acts as the controller."""
 
     def __init__(self) -> None:
         self.history: list[tuple[LeaderPartition, IsrProposal]] = []
@@ -54,7 +54,7 @@ class Proposals:
 
 
 class Replicas:
-    """A ReplicaManager that follows an image changed by the test record by record."""
+    """A ReplicaManager and its metadata image, to which the test applies records."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Replicas:
         node_id: int = NODE,
         log_config: LogConfig | None = None,
     ) -> None:
-        """`log_config` applies to logs that exist before the metadata."""
+        """Start the logs on `fs`; `log_config` applies to logs that exist before the metadata."""
         self.clock = ManualClock()
         self.proposals = Proposals()
         self.leadership = Leadership(

@@ -1,6 +1,6 @@
 """Two brokers of one topic in one process: the follower's fetcher calls the leader's handlers.
 
-A connection without a network: requests are encoded, handled and decoded again as if they had travelled.
+There is no network, but requests and responses are encoded and decoded.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ LEADER, FOLLOWER = 1, 2
 
 
 class LeaderConnection:
-    """Replaces BrokerConnection; `break_off` disconnects it, `asked` keeps the requests."""
+    """Replaces BrokerConnection. `break_off` disconnects it, `failure` is raised by the next request."""
 
     def __init__(self, leader: Replicas, fetch_version: int = 18) -> None:
         self.is_open = True
         self.requests: list[ApiMessage] = []
-        self.refused_with: KafkaError | None = None
+        self.failure: KafkaError | None = None
         self._fetch_version = fetch_version
         manager = leader.manager
         self._fetch = FetchHandler(
@@ -74,9 +74,9 @@ class LeaderConnection:
         """Send a request to the leader's handler."""
         # The latency of the network: requests of several partitions overlap.
         await asyncio.sleep(0.001)
-        if self.refused_with is not None or not self.is_open:
+        if self.failure is not None or not self.is_open:
             self.is_open = False
-            raise self.refused_with or KafkaError(ErrorCode.NETWORK_EXCEPTION, "cut")
+            raise self.failure or KafkaError(ErrorCode.NETWORK_EXCEPTION, "cut")
         self.requests.append(message)
         return self.handle(message)
 
@@ -120,12 +120,12 @@ class ReplicaPair:
         self.leader = Replicas()
         self.follower = Replicas(node_id=FOLLOWER)
         self.quota = ReplicationQuota(window_ms=1_000, window_count=11)
-        self.progressed: list[TopicPartition] = []
+        self.advanced_partitions: list[TopicPartition] = []
         self.connections: list[LeaderConnection] = []
         self.unreachable = 0
-        """How many of the next attempts to connect fail."""
+        """The number of attempts to connect that fail next."""
         self.flushes: list[asyncio.Future[None]] | None = None
-        """What the follower waits for its disk for; None for a disk that is always done."""
+        """The flushes for which the follower waits; None if flushes complete at once."""
         self._fetch_version = fetch_version
         settings = FollowerSettings(
             replica_id=FOLLOWER,
@@ -138,7 +138,7 @@ class ReplicaPair:
         ports = FetcherPorts(
             connect=self._connect,
             broker_epoch=lambda: 102,
-            on_high_watermark_advanced=self.progressed.append,
+            on_high_watermark_advanced=self.advanced_partitions.append,
             clock=self.follower.clock,
             quota=self.quota,
             backoff_ms=20,

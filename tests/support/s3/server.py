@@ -1,9 +1,9 @@
-"""A real S3 server for tests: moto's in a thread of this process, or any other by environment.
+"""An S3 server for tests: moto's in a thread of this process, or the server of these environment variables.
 
-TIDELOG_S3_ENDPOINT     http://host:port of a server to use instead
+TIDELOG_S3_ENDPOINT     http://host:port of the server
 TIDELOG_S3_ACCESS_KEY, TIDELOG_S3_SECRET_KEY
-TIDELOG_S3_BUCKET       one bucket for all tests, empty at first (when none may be made); it is
-                        emptied after each test
+TIDELOG_S3_BUCKET       one bucket for all tests, for servers on which tests cannot create buckets; it must be
+                        empty, and is emptied after each test
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class S3Server:
             client.create_bucket(Bucket=name)
         elif client.list_objects_v2(Bucket=name).get("KeyCount"):
             raise AssertionError(
-                f"TIDELOG_S3_BUCKET {name} is not empty; tests do not delete what is not theirs"
+                f"TIDELOG_S3_BUCKET {name} is not empty; use an empty one, because tests delete all objects"
             )
         try:
             yield name
@@ -70,12 +70,12 @@ class S3Server:
         client = self.client()
         try:
             uploads: list[dict[str, str]] = client.list_multipart_uploads(Bucket=bucket).get("Uploads", [])
-        except client.exceptions.NoSuchUpload:  # as gofakes3 says that there are none
+        except client.exceptions.NoSuchUpload:  # gofakes3's response if there are none
             return []
         return uploads
 
     def config(self, bucket: str, *, endpoint: str | None = None) -> dict[str, str]:
-        """Return an S3Store's configs by Aiven's keys without `storage.`; `endpoint` may be a proxy's."""
+        """Return the configs of an S3Store without the prefix `storage.`; `endpoint` may be a proxy's."""
         return {
             "s3.bucket.name": bucket,
             "s3.region": "us-east-1",

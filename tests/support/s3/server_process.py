@@ -20,7 +20,7 @@ STOP_TIMEOUT_S = 30.0
 
 @contextmanager
 def s3_server_process(bucket: str) -> Iterator[str]:
-    """Run the server with an empty bucket for the length of the block; yield its URL."""
+    """Run the server with an empty bucket until the block ends; yield its URL."""
     command = [sys.executable, "-m", "tests.support.s3.server_process", bucket]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -37,7 +37,7 @@ def s3_server_process(bucket: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Serve on a free port, print the URL, and end with SIGTERM."""
+    """Serve on a free port, print the URL, and stop at SIGTERM."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())

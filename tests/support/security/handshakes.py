@@ -15,7 +15,7 @@ class Handshake(NamedTuple):
 
 
 def handshake(server: ssl.SSLContext, client: ssl.SSLContext, host: str = "localhost") -> Handshake:
-    """Complete a handshake and send one byte each way. Errors: ssl.SSLError of the side that fails first."""
+    """Complete a handshake and send one byte. Raises ssl.SSLError of the side that fails first."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     serving = server.wrap_bio(to_server, to_client, server_side=True)
     connecting = client.wrap_bio(to_client, to_server, server_hostname=host)

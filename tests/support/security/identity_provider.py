@@ -44,13 +44,13 @@ class SigningKey:
 
     @property
     def private(self) -> RSAKey | ECKey:
-        """The private key."""
+        """Return the private key."""
         # Threads that generate it at the same time would get different keys.
         with _GENERATING:
             return _generated(self.number, self.algorithm)
 
     def public(self) -> dict[str, Any]:
-        """The entry of the key set."""
+        """Return the entry of the key set."""
         named = {} if self.key_id is None else {"kid": self.key_id}
         return {**self.private.as_dict(private=False), **named, "use": "sig", "alg": self.algorithm}
 
@@ -63,25 +63,25 @@ class SigningKey:
 
 
 def key_set(*keys: SigningKey) -> bytes:
-    """The JSON Web Key Set with the public keys."""
+    """Return the JSON Web Key Set with the public keys."""
     return json.dumps({"keys": [key.public() for key in keys]}).encode()
 
 
 def claims(now_ms: int | None = None, **changes: Any) -> dict[str, Any]:
-    """The claims of a valid token of alice for an hour; a change to None removes a claim."""
+    """Return the claims of a valid token of alice for an hour; a change to None removes a claim."""
     now_s = (SYSTEM_CLOCK.wall_ms() if now_ms is None else now_ms) // 1000
     usual = {"sub": "alice", "iss": ISSUER, "aud": AUDIENCE, "iat": now_s, "exp": now_s + 3600}
     return {name: value for name, value in {**usual, **changes}.items() if value is not None}
 
 
 def encoded(part: object) -> str:
-    """A part of a token: JSON, or bytes, in base64url."""
+    """Return a part of a token in base64url: bytes, or another object as JSON."""
     text = part if isinstance(part, bytes) else json.dumps(part).encode()
     return urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
 def unsecured(payload: dict[str, Any]) -> str:
-    """An unsecured token."""
+    """Return an unsecured token."""
     return f"{encoded({'alg': 'none'})}.{encoded(payload)}."
 
 
@@ -107,13 +107,13 @@ class IdentityProvider:
         return 200, json.dumps({"access_token": token, "token_type": "Bearer", "expires_in": 3600}).encode()
 
     def count(self, path: str) -> int:
-        """The number of requests of a path."""
+        """Return the number of requests of a path."""
         return sum(1 for requested_path, _ in self.requests if requested_path == path)
 
 
 @contextmanager
 def running_provider(context: ssl.SSLContext | None = None) -> Iterator[IdentityProvider]:
-    """A provider on a free port of the loopback address; with `context`, it uses TLS."""
+    """Yield a provider on a free port of the loopback address; with `context`, it uses TLS."""
     provider = IdentityProvider()
 
     class Handler(BaseHTTPRequestHandler):

@@ -17,9 +17,9 @@ from tests.support.waiting import wait_until
 
 
 def run_until_killed(servers: str, folder: Path, **options: str) -> int:
-    """Start a query in a process and kill it in its midst; how many micro-batches it had committed.
+    """Start a query in a process and kill it while it runs; return the number of committed micro-batches.
 
-    `folder` gets the files of `Stream`; the `options` are its, too.
+    `folder` and `options` are those of `Stream`.
     """
     committed = folder / "checkpoint" / "commits"
     with _query_process(servers, folder, **options) as process:
@@ -37,7 +37,7 @@ def _query_process(servers: str, folder: Path, **options: str) -> Iterator[subpr
     """Run a query in a process that is ended by SIGKILL together with its JVM."""
     command = [sys.executable, "-m", "tests.support.spark.streaming_query", servers, str(folder)]
     command += [f"{name}={value}" for name, value in options.items()]
-    # A killed JVM leaves its temporary files; the name is short as sockets are among them.
+    # A killed JVM leaves its temporary files. Sockets are among them, so the name must be short.
     with TemporaryDirectory(prefix="query-", ignore_cleanup_errors=True) as scratch:
         environment = {**os.environ, "TMPDIR": scratch, "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={scratch}"}
         with (folder / "query.log").open("wb") as log:

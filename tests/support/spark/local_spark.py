@@ -17,7 +17,7 @@ from tests.support.paths import ROOT
 from tidelog.spark_connector.jobs.local_settings import LOOPBACK, quiet_settings
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Short queries do not earn back what the JVM's second compiler takes: half of all CPU time."""
+"""For short queries, the JVM's second compiler costs half of all CPU time and saves less."""
 
 
 def _use_checkout_in_workers() -> None:
@@ -30,16 +30,16 @@ def _use_checkout_in_workers() -> None:
 
 
 def require_java() -> None:
-    """Skip with the reason where Spark cannot run."""
+    """Skip the test with a reason if there is no Java."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         pytest.skip("Spark needs Java 17 or later: there is no java on the PATH and JAVA_HOME is not set")
 
 
 @contextmanager
 def local_spark(folder: Path, jars: Sequence[str] = ()) -> Iterator[SparkSession]:
-    """Return a session with two concurrent tasks, whose workers run this Python; its files are in `folder`.
+    """Yield a session with two concurrent tasks, whose workers run this Python; its files are in `folder`.
 
-    A process has one session. If a session is already running, return that one and leave it running.
+    A process has one session. If a session is already running, yield that one and leave it running.
     """
     require_java()
     if (running := SparkSession.getActiveSession()) is not None:

@@ -1,6 +1,7 @@
 """`python -m tests.support.spark.streaming_query SERVERS FOLDER OPTION=VALUE ...`: runs a query until killed.
 
-A Spark of its own, as a process that a test can end by SIGKILL; see `Stream` for what it writes where.
+The query runs in a separate process with its own Spark, so that a test can end it by SIGKILL. `Stream`
+describes the files in FOLDER.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tests.support.spark.streams import Stream
 
 
 def main(servers: str, folder: str, *options: str) -> None:
-    """Run it."""
+    """Run the query until the process is killed."""
     with local_spark(Path(folder) / "spark") as spark:
         stream = Stream(spark, servers, Path(folder), **dict(option.split("=", 1) for option in options))
         stream.start(available_now=False).awaitTermination()

@@ -1,4 +1,4 @@
-"""Streaming queries of tests: from topics into files or a topic, repeatedly with one checkpoint."""
+"""Streaming queries of tests: from topics to files or a topic, repeatedly with one checkpoint."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ class Stream:
         return self._spark.read.parquet(str(self._folder / "rows")).toArrow().to_pylist()
 
     def values(self) -> list[bytes]:
-        """Return their values, sorted."""
+        """Return the values of all rows, sorted."""
         return sorted(row["value"] for row in self.rows())

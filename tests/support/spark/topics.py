@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tidelog.clients.admin.admin import Admin
+from tests.support.nodes.topic_admin import TopicAdmin
 from tidelog.clients.producer.producer import Producer
 
 START_MS = 1_700_000_000_000
@@ -71,18 +71,12 @@ def produce(servers: str, topic: str, records: Sequence[Sent], partition: int = 
 
 def create_topic(servers: str, topic: str, partitions: int = 1, **configs: str) -> None:
     """Create a topic; config keys have underscores instead of dots, and old timestamps do not expire."""
-
-    async def create() -> None:
-        async with Admin(servers) as admin:
-            topic_configs = {name.replace("_", "."): value for name, value in configs.items()}
-            values = {"retention.ms": "-1", **topic_configs}
-            await admin.create_topic(topic, partitions, configs=values)
-
-    asyncio.run(create())
+    topic_configs = {name.replace("_", "."): value for name, value in configs.items()}
+    TopicAdmin(servers).create(topic, {"retention.ms": "-1", **topic_configs}, partitions)
 
 
 def rows_by_offset(rows: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Key, value, headers and time of rows of one partition (from `to_pylist` of Arrow), in log order."""
+    """Return key, value, headers and time of one partition's rows (Arrow's `to_pylist`), in log order."""
     ordered = sorted(rows, key=lambda row: row["offset"])
     return [
         (

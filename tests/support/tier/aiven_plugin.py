@@ -1,4 +1,4 @@
-"""Aiven's RemoteStorageManager itself, driven through Kafka's interface by a small Java program.
+"""Aiven's RemoteStorageManager, called through Kafka's interface by a small Java program.
 
 `TIDELOG_AIVEN_CLASSPATH` names the plugin's jars with those of Kafka 3.9 to 4.1 (the plugin's release of 2025
 uses classes that Kafka 4.2 moved).
@@ -20,7 +20,7 @@ FILE_SYSTEM = "io.aiven.kafka.tieredstorage.storage.filesystem.FileSystemStorage
 
 
 class AivenPlugin:
-    """The plugin with a directory as its store; `configs` are the storage manager's without `storage.`."""
+    """The plugin with a directory as its store; the keys of `configs` have no prefix `storage.`."""
 
     def __init__(self, classpath: str, root: Path, work: Path, configs: Mapping[str, str]) -> None:
         self._classpath = classpath

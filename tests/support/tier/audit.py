@@ -1,9 +1,9 @@
 """The guarantees of a tiered topic, checked by clients, in the metadata topic, and in the store.
 
 start                    0 <= log start <= local start <= end, local start <= end of the tier + 1
-every offset             from log start to end reads as it was acknowledged, once
+every offset             from log start to end is read once, with the acknowledged value
 every tiered offset      is in exactly one finished segment
-the store                has the three objects of each finished segment and nothing else
+the store                has the three objects of each finished segment and no others
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 class Borders(NamedTuple):
-    """The offsets of a partition; ends are exclusive. `tiered_end` is also 0 while it is unknown."""
+    """The offsets of a partition; ends are exclusive. `tiered_end` is 0 if it is unknown."""
 
     log_start: int
     local_start: int
@@ -61,7 +61,7 @@ class Written:
     values: dict[int, bytes] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     era: int = 0
-    """Part of each value: what another era writes at the same offset has other bytes."""
+    """A part of each value, so that values of different eras at the same offset differ."""
 
     def delivered(self, error: object, message: confluent_kafka.Message) -> None:
         """Record a delivery report."""
@@ -70,7 +70,9 @@ class Written:
             return
         offset, value = message.offset(), message.value()
         assert offset is not None and value is not None
-        assert self.values.setdefault(offset, value) == value, f"offset {offset} was given out twice"
+        assert self.values.setdefault(offset, value) == value, (
+            f"offset {offset} was acknowledged twice with different values"
+        )
 
     def bytes_from(self, offset: int) -> int:
         """Return the bytes of values from `offset` on."""
@@ -78,7 +80,7 @@ class Written:
 
 
 class TierAudit:
-    """Checks a cluster whose objects are in the directory `tier`, or without objects."""
+    """Checks a cluster whose tier is the directory `tier`."""
 
     def __init__(self, servers: str, tier: Path) -> None:
         self._servers = servers
@@ -109,7 +111,7 @@ class TierAudit:
     def segments(self, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
         """Return all undeleted segments of a partition in the metadata topic, ordered by start offset.
 
-        AssertionError when the deletion of the partition has begun and not ended.
+        Raises AssertionError while the partition is being deleted.
         """
         store = asyncio.run(self._metadata())
         assert partition not in [each.topic_id_partition for each in store.deletions()], "it is being deleted"
@@ -138,7 +140,7 @@ class TierAudit:
         """Check that each remote offset is in exactly one finished segment."""
         spans = [(each.start_offset, each.end_offset) for each in segments if each.state is FINISHED]
         for (_, end), (start, _) in pairwise(spans):
-            assert start == end + 1, f"segments {spans} leave a hole or overlap at {end}"
+            assert start == end + 1, f"segments {spans} have a gap or an overlap at {end}"
         if borders.local_start > borders.log_start:
             assert spans and spans[0][0] <= borders.log_start, (spans, borders)
         if spans:
@@ -160,7 +162,9 @@ class TierAudit:
         try:
             while start < end:
                 messages = consumer.consume(min(1000, end - start), TIMEOUT_S)
-                assert messages, f"{topic}: nothing came from {start} on, it ends at {end}"
+                assert messages, (
+                    f"{topic}: no records from offset {start} on within {TIMEOUT_S} s, the end is {end}"
+                )
                 for message in messages:
                     error, offset, value = message.error(), message.offset(), message.value()
                     assert error is None, f"{topic}: {error}"

@@ -39,7 +39,7 @@ CONFIG = log_config(remote_storage_enable=True, retention_ms=-1, index_interval_
 
 
 class TierBucket:
-    """`fill` and `copy` create segments, `view` is the input of `tidelog tier`, `findings` its results."""
+    """A bucket with segments of one log; `view` is the input of `tidelog tier`, `findings` its results."""
 
     def __init__(self, folder: Path, values: Mapping[str, str] | None = None) -> None:
         self.root = folder / "bucket"

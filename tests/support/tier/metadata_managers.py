@@ -1,6 +1,6 @@
-"""A RemoteLogMetadataManager that keeps everything in memory.
+"""A RemoteLogMetadataManager in memory.
 
-Several managers may share one `InMemoryMetadataLog`, like the brokers of a cluster share the topic.
+Several managers may share one `InMemoryMetadataLog`, as the brokers of a cluster share the metadata topic.
 """
 
 from __future__ import annotations

@@ -32,18 +32,18 @@ class MemoryStore:
         self._lock = threading.Lock()
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
-        """See the port."""
+        """Store an object."""
         self._note(Call("put", key))
         if isinstance(content, (bytes, bytearray, memoryview)):
             data = bytes(content)
         else:
             data = b"".join(iter(lambda: content.read(997), b""))
         if size is not None and size != len(data):
-            raise RemoteStorageError(f"{key}: {len(data)} bytes where {size} were announced")
+            raise RemoteStorageError(f"{key}: {len(data)} bytes instead of the declared {size}")
         self.objects[key] = data
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
-        """See the port."""
+        """Return the bytes of an object from `start` to `end`, inclusive."""
         self._note(Call("get", key, start, end))
         data = self.objects.get(key)
         if data is None:
@@ -53,23 +53,23 @@ class MemoryStore:
         return io.BytesIO(data[start or 0 : None if end is None else end + 1])
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See the port."""
+        """Delete objects."""
         for key in keys:
             self._note(Call("delete", key))
             self.objects.pop(key, None)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        """See the port."""
+        """Return the objects whose keys begin with `prefix`."""
         return (ObjectInfo(key, len(data)) for key, data in self.objects.items() if key.startswith(prefix))
 
     def size(self, key: str) -> int:
-        """See the port."""
+        """Return the size of an object."""
         if key not in self.objects:
             raise RemoteResourceNotFound(f"there is no object {key!r}")
         return len(self.objects[key])
 
     def close(self) -> None:
-        """See the port."""
+        """Record that the store is closed."""
         self.is_closed = True
 
     def gets(self, suffix: str = ".log") -> builtins.list[Call]:
@@ -85,15 +85,15 @@ class How(Enum):
     """The kind of a failure."""
 
     BEFORE = auto()
-    """Nothing was done."""
+    """The call has no effect."""
     AFTER = auto()
-    """It was done, but the answer was lost."""
+    """The call has its effect, but the caller gets an error."""
     SHORT = auto()
-    """The stream of a get ends too early; a put breaks while its source is read."""
+    """The stream of a get ends too early; a put fails after a part of its content was read."""
 
 
 class FailingStore(MemoryStore):
-    """Fails each call by the kind that `fails` returns for its number (from 0)."""
+    """Fails each call in the way that `fails` returns for its number (from 0); None lets it succeed."""
 
     def __init__(self, fails: Callable[[int], How | None]) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class FailingStore(MemoryStore):
         self.counted = 0
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
-        """See the port."""
+        """Store an object."""
         how = self._next()
         if how is How.SHORT and not isinstance(content, (bytes, bytearray, memoryview)):
             content.read(1)
@@ -111,7 +111,7 @@ class FailingStore(MemoryStore):
         self._lose_answer(how, key)
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
-        """See the port."""
+        """Return the bytes of an object from `start` to `end`, inclusive."""
         how = self._next()
         if how in (How.BEFORE, How.AFTER):
             raise RemoteStorageError(f"{key}: made to fail")
@@ -119,7 +119,7 @@ class FailingStore(MemoryStore):
         return io.BytesIO(stream.read()[:-1]) if how is How.SHORT else stream
 
     def delete(self, keys: Iterable[str]) -> None:
-        """See the port; a failure may come between two keys."""
+        """Delete objects; a failure may occur between two keys."""
         for key in keys:
             how = self._next()
             if how in (How.BEFORE, How.SHORT):
@@ -128,7 +128,7 @@ class FailingStore(MemoryStore):
             self._lose_answer(how, key)
 
     def size(self, key: str) -> int:
-        """See the port; SHORT is a part of the object."""
+        """Return the size of an object; SHORT returns one byte less."""
         how = self._next()
         if how in (How.BEFORE, How.AFTER):
             raise RemoteStorageError(f"{key}: made to fail")
@@ -146,7 +146,7 @@ class FailingStore(MemoryStore):
 
 
 class ForgetfulStore(MemoryStore):
-    """Acknowledges every object, and stores of those with `suffix` only the part that `keeps` returns."""
+    """Acknowledges every object; of objects with `suffix` it stores only the part that `keeps` returns."""
 
     def __init__(self, suffix: str, keeps: Callable[[bytes], bytes | None]) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ class ForgetfulStore(MemoryStore):
         self._keeps = keeps
 
     def put(self, key: str, content: Content, size: int | None = None) -> None:
-        """See the port."""
+        """Store an object."""
         super().put(key, content, size)
         if key.endswith(self._suffix):
             kept = self._keeps(self.objects.pop(key))
@@ -163,7 +163,7 @@ class ForgetfulStore(MemoryStore):
 
 
 class GatedStore(MemoryStore):
-    """Blocks gets of logs until the gate is opened; `waiting` counts the blocked ones."""
+    """Blocks gets of logs until the gate is opened; `waiting` counts the blocked gets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -171,7 +171,7 @@ class GatedStore(MemoryStore):
         self.waiting = 0
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
-        """See the port."""
+        """Return the bytes of an object from `start` to `end`, inclusive."""
         if key.endswith(".log"):
             with self._lock:
                 self.waiting += 1

@@ -51,14 +51,14 @@ class MemoryTier:
     failure: RemoteStorageError | None = None
     before_index_fetch: Callable[[], None] = lambda: None
     bytes_at_most: int = 1 << 30
-    """How much one `read` of a stream gives."""
+    """The largest result of one `read` of a stream."""
     cut_after: int | None = None
-    """After how many bytes every stream of a log file ends."""
+    """The number of bytes after which every stream of a log file ends."""
 
     def copy_log_segment_data(
         self, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
     ) -> bytes | None:
-        raise AssertionError("tests put segments here by themselves")
+        raise AssertionError("tests store segments directly")
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

@@ -1,4 +1,4 @@
-"""Sealed segments on disk with metadata, as given to a storage manager."""
+"""Sealed segments on disk with metadata, as a storage manager receives them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def make_segment(
     with_transactions: bool = False,
     empty: frozenset[IndexType] = frozenset(),
 ) -> StoredSegment:
-    """A segment whose log is `log`; small files are made from `seed`, those in `empty` have no bytes."""
+    """Return a segment with this log; `seed` selects its small files, and those in `empty` have no bytes."""
     chance = random.Random(seed)
     directory.mkdir(parents=True, exist_ok=True)
     kinds = [kind for kind in IndexType if with_transactions or kind is not IndexType.TRANSACTION]

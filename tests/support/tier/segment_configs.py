@@ -17,7 +17,7 @@ ALL_FIELDS = "REMOTE_SIZE,OBJECT_PREFIX,OBJECT_KEY"
 
 @lru_cache
 def key_pair(number: int = 0) -> KeyPair:
-    """A key pair, the same for the same number within a run."""
+    """Return a key pair; the same number returns the same pair within a run."""
     private = rsa.generate_private_key(65537, 2048)
     return KeyPair(private.public_key(), private)
 

@@ -23,10 +23,10 @@ def remote_settings(**changes: Any) -> RemoteLogManagerSettings:
 
 
 def manager_settings(**changes: Any) -> ManagerSettings:
-    """The settings of the storage manager."""
+    """Return the settings of the storage manager."""
     return replace(configured_manager_settings(parse(_STORAGE_DEFAULTS), _STORAGE_DEFAULTS), **changes)
 
 
 def cache_settings(**changes: Any) -> CacheSettings:
-    """The settings of the index cache of the storage manager."""
+    """Return the settings of the index cache of the storage manager."""
     return replace(manager_settings().index_cache, **changes)

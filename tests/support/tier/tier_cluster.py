@@ -1,8 +1,7 @@
-"""Replicas of one partition over one remote storage and metadata log, run step by step without a loop.
+"""Replicas of one partition over one remote storage and metadata log, run step by step without an event loop.
 
-Every call of the storage manager and of the metadata manager lets others run before and after it, and may
-fail before, half-way, or after it has done its work. So a test, or Hypothesis, decides what happens between
-any two steps of a task.
+Every call of the storage manager and of the metadata manager yields before and after it, and may fail before
+it, half-way, or after its effect. A test, or Hypothesis, selects the events between any two steps of a task.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.support.nodes.topic_admin import TopicAdmin
 from tests.support.waiting import wait_until
 from tidelog.broker.node.node import BrokerNode
-from tidelog.clients.admin.admin import Admin, ConfigChange, ConfigResource, ResourceType
+from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.log.partition_log import PartitionLog
@@ -42,38 +43,21 @@ class TieredTopics:
     def __init__(self, cluster: EmbeddedCluster) -> None:
         self.cluster = cluster
 
+    @property
+    def _admin(self) -> TopicAdmin:
+        return TopicAdmin(self.cluster.bootstrap_servers)
+
     def create(self, topic: str, configs: Mapping[str, str] | None = None, partitions: int = 1) -> None:
         """Create a tiered topic with small local retention."""
-
-        async def create() -> None:
-            async with Admin(self.cluster.bootstrap_servers) as admin:
-                await admin.create_topic(topic, partitions, configs={**TIERED, **(configs or {})})
-
-        asyncio.run(create())
+        self._admin.create(topic, {**TIERED, **(configs or {})}, partitions)
 
     def delete(self, topic: str) -> None:
         """Delete the topic."""
-
-        async def delete() -> None:
-            async with Admin(self.cluster.bootstrap_servers) as admin:
-                error = (await admin.delete_topics([topic]))[topic]
-                if error is not None:
-                    raise error
-
-        asyncio.run(delete())
+        self._admin.delete(topic)
 
     def alter(self, topic: str, configs: Mapping[str, str]) -> None:
         """Change configs of the topic."""
-
-        async def alter() -> None:
-            resource = ConfigResource(ResourceType.TOPIC, topic)
-            changes = [ConfigChange(name=key, value=value) for key, value in configs.items()]
-            async with Admin(self.cluster.bootstrap_servers) as admin:
-                error = (await admin.incremental_alter_configs({resource: changes}))[resource]
-                if error is not None:
-                    raise error
-
-        asyncio.run(alter())
+        self._admin.alter(topic, configs)
 
     def offset(self, topic: str, timestamp: int, partition: int = 0) -> int:
         """Return an offset by ListOffsets."""
@@ -123,7 +107,7 @@ class TieredTopics:
 
     def objects(self, part: str = "") -> list[Path]:
         """Return the objects whose path contains `part`."""
-        # Unlike rglob, os.walk takes it well that directories go while it looks.
+        # Unlike rglob, os.walk tolerates that directories are removed during the walk.
         walk = os.walk(self.cluster.tier_dir)
         paths = (Path(folder, name) for folder, _, names in walk for name in names)
         return sorted(path for path in paths if part in str(path))

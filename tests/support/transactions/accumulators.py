@@ -24,7 +24,7 @@ P1 = TopicPartition("tides", 1)
 
 
 class NoJitter:
-    """A random source that always returns the middle."""
+    """A source of randomness that always returns the middle of the range."""
 
     def uniform(self, a: float, b: float) -> float:
         return (a + b) / 2
@@ -37,7 +37,7 @@ class NoJitter:
 
 
 class Outcome:
-    """A delivery that records its result."""
+    """The future of a record, which stores its result."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -98,7 +98,7 @@ def accumulator(identity: ProducerIdentity | None = None, **options: Any) -> Rec
 
 
 def core(identity: ProducerIdentity | None = None, **options: Any) -> ProduceCore:
-    """Return a core with such an accumulator."""
+    """Return a core with an accumulator of `accumulator`."""
     settings: dict[str, Any] = {
         "retries": 10,
         "delivery_timeout_ms": 1_000,
@@ -112,7 +112,7 @@ def core(identity: ProducerIdentity | None = None, **options: Any) -> ProduceCor
 def put(
     target: RecordAccumulator, partition: TopicPartition, value: bytes, now_ms: int = 0
 ) -> Outcome | None:
-    """Append one record as a producer; None when memory is exhausted."""
+    """Append one record as a producer; return None if the memory is exhausted."""
     outcome = Outcome(value.decode())
     queue = target.queue(partition)
     record = (1_000 + now_ms, None, value, (), outcome)

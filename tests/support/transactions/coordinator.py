@@ -30,7 +30,10 @@ A, B = TopicPartition("a", 0), TopicPartition("b", 1)
 
 
 class TransactionCoordinatorFixture:
-    """One id's worth of commands; `holds_commits` leaves appended records uncommitted until `commit`."""
+    """A coordinator and the commands of one transactional id.
+
+    With `holds_commits`, appended records stay uncommitted until `commit`.
+    """
 
     def __init__(
         self,
@@ -149,7 +152,7 @@ class TransactionCoordinatorFixture:
     def expire(self) -> None:
         self.write(self.core.expire(self.now()))
 
-    # Looking
+    # State
 
     @property
     def metadata(self) -> TransactionMetadata:

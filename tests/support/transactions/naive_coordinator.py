@@ -1,7 +1,7 @@
 """A minimal coordinator of one transactional id, and its partitions.
 
-Answers come at once; losing and delaying them is the test's affair. The rules are Kafka's: partitions refuse
-what the coordinator does not know to be part of an open transaction (KIP-890), epochs fence.
+Responses are immediate; a test may lose or delay them. As in Kafka, partitions refuse records that the
+coordinator does not have in an open transaction (KIP-890), and newer epochs fence older ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ E = ErrorCode
 
 
 class Sent(NamedTuple):
-    """A sent batch, for one that arrives late."""
+    """The contents of a batch, for a test that delivers it late."""
 
     partition: TopicPartition
     epoch: int

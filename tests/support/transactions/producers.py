@@ -85,7 +85,7 @@ class TransactionalProducerFixture:
 
 
 def ready(*, is_v2: bool = False, version: int = 4, **options: Any) -> TransactionalProducerFixture:
-    """Return a producer with an id; `version` of InitProducerId decides whether it can raise its epoch."""
+    """Return an initialized producer; `version` of InitProducerId decides whether it can raise its epoch."""
     producer = TransactionalProducerFixture(is_v2=is_v2, **options)
     producer.initialize(version=version)
     return producer

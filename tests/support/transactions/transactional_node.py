@@ -82,7 +82,7 @@ TRANSACTIONAL_ID = "tx"
 PRODUCER = 7
 REQUEST_TIMEOUT_MS = 2_000
 ADDS_PARTITIONS_VERSION = 12
-"""Of Produce: the first whose client counts on transaction.version 2."""
+"""The first version of Produce that requires transaction.version 2."""
 
 
 class TransactionalNode:
@@ -259,7 +259,7 @@ class TransactionalNode:
         return list(cast(ProduceResponse, request.response).responses[0].partition_responses)
 
     async def produced(self, **options: object) -> ErrorCode:
-        """Produce to partition 0."""
+        """Produce to partition 0 and return the error of the response."""
         (one,) = await self.produce(**options)
         return ErrorCode(one.error_code)
 

@@ -1,10 +1,10 @@
 """A producer of two transactions, a partition and their coordinator, with all messages in an unordered set.
 
-The coordinator is the real core, the partition the real producer state of a log. `steps` lists what can
-happen next: any message may be delivered, whichever was sent first. `explore` runs every order.
+The coordinator is the real core, and the partition is the real producer state of a log. `steps` returns the
+possible next events: any message may be delivered, in any order. `explore` runs every order.
 
-The client is legal: it writes one batch per transaction, sends it again after a retriable error, and ends
-the transaction when the batch is acknowledged. A `Fault` may have it give up a request, which then stays in
+The client is correct: it writes one batch per transaction, sends it again after a retriable error, and ends
+the transaction when the batch is acknowledged. A `Fault` may let it abandon a request, which then stays in
 flight.
 """
 
@@ -50,11 +50,11 @@ class Fault(Enum):
 
 
 class Scenario(NamedTuple):
-    """The transaction.version of each transaction, whether markers carry it, and what else may happen.
+    """The transaction.version of each transaction, whether markers have it, and the possible faults.
 
-    `origin` COORDINATOR is that of the offsets of groups, which have no sequences. `ends_are_certain`: each
-    record is ended by its own transaction's marker. Below version 2 a repeated marker may end the transaction
-    that follows, in Kafka too (KAFKA-17754).
+    With `origin` COORDINATOR, records are offset commits of groups, which have no sequences.
+    `ends_are_certain`: each record is ended by the marker of its own transaction. Below version 2 a repeated
+    marker may end the next transaction, also in Kafka (KAFKA-17754).
     """
 
     versions: tuple[int, int]
@@ -111,9 +111,9 @@ class ScenarioRun:
         self.faults = list(self.scenario.faults)
         self._bag: list[Step] = []
         self._waiting: list[Step] = []
-        """Steps of the client that wait until the coordinator has completed the transaction before."""
+        """Steps of the client that wait until the coordinator has completed the previous transaction."""
         self._transaction_of: dict[int, int] = {}
-        """By the identity of a marking."""
+        """The number of the transaction of each marking, by the identity of the marking."""
         self._markers_in_flight: list[PreparedTransaction] = []
         self._sent: Sent | None = None
         self._coordinator_epoch = 1
@@ -169,19 +169,19 @@ class ScenarioRun:
         )
 
     def check_end(self) -> None:
-        """Check the final state: every transaction ended as its client knows, and none hangs."""
+        """Check the final state: every transaction ended as reported to its client, and none hangs."""
         if self.state.transactions.first_undecided_offset is not None:
             raise Violation(f"a transaction hangs at offset {self.state.transactions.first_undecided_offset}")
         if self.coordinator.state not in STATES_WITHOUT_TRANSACTION:
-            raise Violation(f"the coordinator waits: {self.coordinator.metadata}")
+            raise Violation(f"the coordinator has not completed: {self.coordinator.metadata}")
         if len(self.outcomes) != len(self.scenario.versions):
-            raise Violation(f"the client waits: {self.outcomes}")
+            raise Violation(f"the client has not completed its transactions: {self.outcomes}")
         for record in self.log:
             is_own_end = record.ended_by == record.number
             if self.scenario.ends_are_certain and not is_own_end:
                 raise Violation(f"the marker of another transaction ended {record}")
             if is_own_end and record.is_commit != self.outcomes[record.number]:
-                raise Violation(f"{record} ended otherwise than its client knows: {self.outcomes}")
+                raise Violation(f"{record} did not end as reported to its client: {self.outcomes}")
         committed = [number for number, is_commit in self.outcomes.items() if is_commit]
         if (
             list(dict.fromkeys(record.number for record in self.log if record.number in committed))
@@ -222,7 +222,7 @@ class ScenarioRun:
         elif error is ErrorCode.NOT_ENOUGH_REPLICAS:
             self._send(VERIFIED_AGAIN, lambda: self._produce(None))
         else:
-            raise Violation(f"a legal client gets {error.name} in transaction {sent.number}")
+            raise Violation(f"a correct client gets {error.name} in transaction {sent.number}")
 
     def _end(self, *, is_commit: bool, is_early: bool = False) -> None:
         number, version = self._number, self.scenario.versions[self._number]
@@ -255,12 +255,12 @@ class ScenarioRun:
         self._begin(self._number + 1)
 
     def _ask(self, name: str, request: Callable[[], object], done: Callable[[object], None]) -> None:
-        """Send a request to the coordinator, which has it at once; retry while the coordinator is busy."""
+        """Send a request to the coordinator, which handles it at once; retry while it is busy."""
         try:
             reply = request()
         except KafkaError as error:
             if error.code is not ErrorCode.CONCURRENT_TRANSACTIONS:
-                raise Violation(f"a legal client gets {error.code.name} from the coordinator") from error
+                raise Violation(f"a correct client gets {error.code.name} from the coordinator") from error
             self._wait(Step(f"the client asks again to {name}", lambda: self._ask(name, request, done)))
         else:
             done(reply)
@@ -271,7 +271,7 @@ class ScenarioRun:
         self._bag.append(Step(name, work))
 
     def _wait(self, step: Step) -> None:
-        # A client that tries again although nothing has changed would make runs endless.
+        # A client that retries although nothing has changed would make runs endless.
         (self._waiting if self.coordinator.state.is_prepared else self._bag).append(step)
 
     # The partition

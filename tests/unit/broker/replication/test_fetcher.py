@@ -51,7 +51,7 @@ async def test_a_follower_copies_existing_and_new_records(pair: ReplicaPair) -> 
     pair.append(T0, "c")
     await eventually(lambda: pair.are_equal(T0))
     assert pair.leader.manager.partition(T0).log.high_watermark == 3, "the ISR has it"
-    assert T0 in pair.progressed, "fetches from the follower are notified"
+    assert T0 in pair.advanced_partitions, "fetches from the follower are notified"
 
 
 async def test_with_flush_messages_a_follower_acknowledges_flushed_records_only(
@@ -346,7 +346,7 @@ async def test_any_response_of_the_leader_keeps_the_fetcher_running(pair: Replic
     pair.create("t")
     pair.begin()
     await eventually(lambda: pair.connections)
-    pair.connections[0].refused_with = KafkaError(ErrorCode.CORRUPT_MESSAGE, "not an answer")
+    pair.connections[0].failure = KafkaError(ErrorCode.CORRUPT_MESSAGE, "not an answer")
     await eventually(lambda: len(pair.connections) > 1)
     pair.append(T0, "a")
     await pair.pass_ms(100)
