@@ -48,13 +48,15 @@ class DynamicBrokerConfig:
     Each change replaces `current` and `topic_defaults`: read them when they are needed, do not store them.
     """
 
-    def __init__(self, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, *, logs_problems: bool = True) -> None:
+        """`logs_problems`: whether `apply` logs the configs that cannot be used."""
+        self._logs_problems = logs_problems
         self.static = config
         self.current = config
         self.topic_defaults: Mapping[str, str] = config.topic_defaults()
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> bool:
-        """Apply one delta of the metadata, and log the configs that cannot be used.
+        """Apply one delta of the metadata.
 
         Return whether the broker's configs, and with them the defaults of topics, may have changed.
         """
@@ -62,7 +64,7 @@ class DynamicBrokerConfig:
         if not any(kind == ResourceType.BROKER and name in ("", own) for kind, name in delta.changed_configs):
             return False
         self.current, problems = _effective(self.static, image)
-        for problem in problems:
+        for problem in problems if self._logs_problems else ():
             logger.error("Ignoring a dynamic config of broker %s: %s", own, problem)
         self.topic_defaults = self.current.topic_defaults()
         return True

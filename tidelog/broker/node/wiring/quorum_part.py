@@ -83,6 +83,7 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     raft.store.subscribe(on_changed_quotas(quotas.update))
     if listeners.address_quotas is not None:
         raft.store.subscribe(on_changed_quotas(listeners.address_quotas.update))
+    raft.store.subscribe(listeners.on_metadata_changed)
     _report(context, raft, listeners, quotas)
     start_actions: list[Action] = [authentication.start, listeners.start, raft.start]
     if config.controller_listeners:
