@@ -13,6 +13,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from tests.support.foreign_clients.single_records import WRITERS
 from tests.support.waiting import wait_until
 from tidelog.broker.node.wiring import tls_certificates
 from tidelog.clients.consumer.consumer import Consumer
@@ -73,6 +74,7 @@ def test_a_certificate_is_replaced_by_a_dynamic_config(tmp_path: Path) -> None:
 
 
 REPLACEMENTS = 4
+OWN = "tidelog"
 
 
 def is_presented(port: int, identity: Identity) -> bool:
@@ -97,24 +99,25 @@ def test_no_record_is_lost_while_the_files_of_a_certificate_are_replaced(
             identity = AUTHORITY.issue("broker")
             identity.write_pem(path)
             wait_until(partial(is_presented, port, identity))
-            # Both producers continue with their former connections.
+            # All producers continue with their former connections, and new ones get the new certificate.
             wait_until(partial(load.has_more_than, load.acknowledged()))
+            load.write_with_new_connections()
         load.stop()
         assert load.errors == []
         assert load.read_back() == load.acknowledged()
 
 
 class Load:
-    """Producers of librdkafka and of ours that write numbers, each to its own topic."""
+    """Producers of each client that write numbers, each to a topic with its name."""
 
     def __init__(self, address: str, authority: Path) -> None:
         self.errors: list[object] = []
         self._address = address
         self._authority = authority
         self._stopped = threading.Event()
-        self._counts = [0, 0]
+        self._counts = dict.fromkeys([*WRITERS, OWN], 0)
         self._threads = [
-            threading.Thread(target=self._run_librdkafka),
+            *(threading.Thread(target=self._run, args=[client]) for client in WRITERS),
             threading.Thread(target=lambda: asyncio.run(self._run_own())),
         ]
 
@@ -127,17 +130,24 @@ class Load:
         for each in self._threads:
             each.join(30)
 
-    def has_more_than(self, counts: list[int]) -> bool:
+    def has_more_than(self, counts: dict[str, int]) -> bool:
         """Return whether each producer has written 20 more records."""
-        return all(now >= then + 20 for now, then in zip(self._counts, counts, strict=True))
+        return all(self._counts[client] >= then + 20 for client, then in counts.items())
 
-    def acknowledged(self) -> list[int]:
-        """Return the numbers of acknowledged records of both producers."""
-        return list(self._counts)
+    def acknowledged(self) -> dict[str, int]:
+        """Return the number of acknowledged records of each producer."""
+        return dict(self._counts)
 
-    def read_back(self) -> list[int]:
+    def write_with_new_connections(self) -> None:
+        """Write a record with a new producer of each other project."""
+        for client, create in WRITERS.items():
+            writer = create(self._foreign_options(client))
+            writer.write("by-new-connections", b"value")
+            writer.close()
+
+    def read_back(self) -> dict[str, int]:
         """Return the number of different records in each topic, read by a new client."""
-        return [asyncio.run(self._read("by-librdkafka")), asyncio.run(self._read("by-ours"))]
+        return {client: asyncio.run(self._read(client)) for client in self._counts}
 
     def _options(self) -> dict[str, Any]:
         return {
@@ -146,33 +156,33 @@ class Load:
             "ssl_truststore_location": str(self._authority),
         }
 
-    def _run_librdkafka(self) -> None:
-        config = {
-            "bootstrap.servers": self._address,
-            "security.protocol": "ssl",
-            "ssl.ca.location": str(self._authority),
-            "error_cb": self.errors.append,
-            "log_level": 0,
-        }
-        producer = confluent_kafka.Producer(config)
-        number = 0
-        while not self._stopped.is_set():
-            producer.produce("by-librdkafka", b"%d" % number, on_delivery=self._on_delivery)
-            producer.flush(20)
-            number += 1
+    def _foreign_options(self, client: str) -> dict[str, Any]:
+        if client == "confluent":
+            return {
+                "bootstrap.servers": self._address,
+                "security.protocol": "ssl",
+                "ssl.ca.location": str(self._authority),
+            }
+        context = ssl.create_default_context(cafile=self._authority)
+        return {"bootstrap_servers": self._address, "security_protocol": "SSL", "ssl_context": context}
 
-    def _on_delivery(self, error: object, _: object) -> None:
-        if error is None:
-            self._counts[0] += 1
-        else:
+    def _run(self, client: str) -> None:
+        writer = WRITERS[client](self._foreign_options(client))
+        try:
+            while not self._stopped.is_set():
+                writer.write(client, b"%d" % self._counts[client])
+                self._counts[client] += 1
+        except Exception as error:
             self.errors.append(error)
+        finally:
+            writer.close()
 
     async def _run_own(self) -> None:
         try:
             async with Producer(self._address, **self._options()) as producer:
                 while not self._stopped.is_set():
-                    await producer.send_and_wait("by-ours", b"%d" % self._counts[1])
-                    self._counts[1] += 1
+                    await producer.send_and_wait(OWN, b"%d" % self._counts[OWN])
+                    self._counts[OWN] += 1
         except KafkaError as error:
             self.errors.append(error)
 
