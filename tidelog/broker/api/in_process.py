@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from tidelog.base.clock import Clock
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.network.request import ClientInformation
-from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.network.request_context import NODE_PRINCIPAL, OWN_LISTENER, RequestContext
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.registry import APIS
 from tidelog.protocol.schema import ApiMessage
-
-NODE_PRINCIPAL: Final = "Node:self"
-"""The principal of requests of a node to itself. Principals of clients have the type User."""
-OWN_LISTENER: Final = ""
-"""The name of the listener in the context of a request from the same node."""
 
 
 class InProcessRequests:

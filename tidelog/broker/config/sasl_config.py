@@ -25,8 +25,8 @@ from tidelog.broker.config.listeners import SecurityProtocol
 from tidelog.broker.config.mechanism_values import explicit_key, listener_value, mechanism_value
 from tidelog.broker.config.oauthbearer_config import OAuthBearerConfig, oauthbearer_config
 from tidelog.broker.config.settings import BROKER_CONFIGS, BrokerSettings
+from tidelog.clients.config.sasl_credentials import SaslCredentials, credentials_of
 from tidelog.clients.security.oauthbearer.login_settings import LoginSettings, login_settings
-from tidelog.clients.security.sasl_credentials import SaslCredentials, credentials_of
 from tidelog.security.jaas import LOGIN_MODULES, JaasError, LoginModule, parse_jaas
 from tidelog.security.oauthbearer.allowed_resources import AllowedResources
 from tidelog.security.oauthbearer.messages import OAUTHBEARER

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.broker.network.request import ClientInformation
 from tidelog.protocol.framing import RequestHeader
+
+NODE_PRINCIPAL: Final = "Node:self"
+"""The principal of requests of a node to itself. Principals of clients have the type User."""
+OWN_LISTENER: Final = ""
+"""The name of the listener in the context of a request from the same node."""
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from tidelog.clients.config.options import (
     require_text,
     unknown_option,
 )
-from tidelog.clients.security.sasl_credentials import SaslCredentials, parse_credentials
+from tidelog.clients.config.sasl_credentials import SaslCredentials, parse_credentials
 from tidelog.security.jaas import LOGIN_MODULES, JaasError
 from tidelog.security.oauthbearer.messages import OAUTHBEARER
 

@@ -13,6 +13,7 @@ from tidelog.clients.config.environment import Environment, SystemEnvironment
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.metadata.metadata_updater import MetadataUpdater
 from tidelog.clients.metadata.refresh_policy import RefreshPolicy
+from tidelog.clients.security.client_authenticator import client_authenticator
 from tidelog.clients.transport.connection import Authenticator
 from tidelog.clients.transport.network import Network
 from tidelog.protocol.errors import KafkaError
@@ -25,7 +26,8 @@ ResultT = TypeVar("ResultT")
 class ClusterClient:
     """The connections and metadata of one client; call `open` before use and `close` at the end.
 
-    `max_idle_ms`: topics that were not used for this time are removed (None: never).
+    `authenticator`: None means the one that `config` describes. `max_idle_ms`: topics that were not used for
+    this time are removed (None: never).
     """
 
     def __init__(
@@ -38,6 +40,8 @@ class ClusterClient:
         max_idle_ms: int | None,
     ) -> None:
         self.environment: Environment = environment or SystemEnvironment()
+        if authenticator is None:
+            authenticator = client_authenticator(config, self.environment)
         self.network = Network(config, self.environment, authenticator)
         self.metadata = ClusterMetadata()
         self.backoff = ExponentialBackoff(config.retry_backoff_ms, config.retry_backoff_max_ms)

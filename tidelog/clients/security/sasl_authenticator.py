@@ -6,7 +6,7 @@ Source: KIP-152, KIP-368; SaslClientAuthenticator of Apache Kafka 4.3.
 from __future__ import annotations
 
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
-from tidelog.clients.security.sasl_credentials import SaslCredentials
+from tidelog.clients.config.sasl_credentials import SaslCredentials
 from tidelog.clients.security.sasl_exchange import choose_mechanism, exchange, fail
 from tidelog.clients.transport.connection import BrokerConnection
 from tidelog.security.authentication_error import AuthenticationError

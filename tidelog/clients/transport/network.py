@@ -16,9 +16,7 @@ from typing import TypeVar
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.clients.config.client_config import ClientConfig
 from tidelog.clients.config.environment import Environment
-from tidelog.clients.config.options import ConfigError
 from tidelog.clients.config.tls import context_source
-from tidelog.clients.security.sasl_authenticator import SaslAuthenticator
 from tidelog.clients.transport.api_versions import FinalizedFeatures
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
@@ -27,7 +25,6 @@ from tidelog.clients.transport.failures import TlsAuthenticationError, is_tls_fa
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.schema import ApiMessage
-from tidelog.security.oauthbearer.messages import OAUTHBEARER
 
 _log = logging.getLogger("tidelog.clients.transport.network")
 
@@ -57,20 +54,16 @@ class Network:
     """The connections of a client: at most one for each broker and purpose.
 
     `features`: the newest finalized features that a broker has returned.
+    `authenticator`: None without SASL.
     Bootstrap servers have the ids -1, -2, ... until metadata has the real ids.
     """
 
     def __init__(
-        self,
-        config: ClientConfig,
-        environment: Environment,
-        authenticator: Authenticator | None = None,
+        self, config: ClientConfig, environment: Environment, authenticator: Authenticator | None
     ) -> None:
         self._config = config
         self._environment = environment
-        self._authenticator = (
-            _authenticator_of(config, environment) if authenticator is None else authenticator
-        )
+        self._authenticator = authenticator
         self._tls = context_source(config)
         self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
         self._bootstrap = {
@@ -257,18 +250,3 @@ def _is_authentication_error(error: BaseException) -> bool:
     if isinstance(error, TlsAuthenticationError):
         return True
     return isinstance(error, KafkaError) and error.code in _AUTHENTICATION_ERRORS
-
-
-def _authenticator_of(config: ClientConfig, environment: Environment) -> Authenticator | None:
-    if not config.uses_sasl:
-        return None
-    if config.sasl_mechanism == OAUTHBEARER:
-        # Imported here: other clients start without the modules for tokens and HTTP.
-        from tidelog.clients.config.oauthbearer import oauthbearer_authenticator
-
-        return oauthbearer_authenticator(config, environment)
-    credentials = config.sasl_credentials
-    if credentials is None:
-        allowed = f"a JAAS config, because security_protocol is {config.security_protocol}"
-        raise ConfigError("sasl_jaas_config", None, allowed)
-    return SaslAuthenticator(credentials)

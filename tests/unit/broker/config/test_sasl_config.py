@@ -7,7 +7,7 @@ import pytest
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.sasl_config import peer_credentials, sasl_listener_config
-from tidelog.clients.security.sasl_credentials import SaslCredentials
+from tidelog.clients.config.sasl_credentials import SaslCredentials
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE
 
 SECRET = "canary-41d0"

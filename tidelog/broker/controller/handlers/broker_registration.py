@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.base.clock import Clock
-from tidelog.broker.api.in_process import OWN_LISTENER
 from tidelog.broker.metadata.store import MetadataStore
-from tidelog.broker.network.request_context import RequestContext
+from tidelog.broker.network.request_context import OWN_LISTENER, RequestContext
 from tidelog.cluster.controller.brokers import register_broker
 from tidelog.cluster.controller.heartbeats import BrokerHeartbeats
 from tidelog.cluster.controller.result import ControllerResult

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidelog.broker.api.in_process import NODE_PRINCIPAL
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.network.request_context import NODE_PRINCIPAL
 from tidelog.broker.security.authorization.standard_authorizer import StandardAuthorizer
 
 _SEPARATOR: Final = ";"

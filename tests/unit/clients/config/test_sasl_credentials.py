@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.clients.config.client_config import ClientConfig
 from tidelog.clients.config.options import ConfigError
-from tidelog.clients.security.sasl_credentials import parse_credentials
+from tidelog.clients.config.sasl_credentials import parse_credentials
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE, SCRAM_LOGIN_MODULE, JaasError
 
 SECRET = "canary-90be"
