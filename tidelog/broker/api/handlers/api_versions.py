@@ -19,6 +19,8 @@ from tidelog.protocol.messages.api_versions import (
 from tidelog.protocol.registry import Api
 
 SOFTWARE_FROM_VERSION: Final = 3
+SOFTWARE_CHARACTERS_MAX: Final = 256
+"""So many characters of the client's software are kept for each connection."""
 _ZERO_LEVELS_FROM_VERSION: Final = 4
 """Clients with older versions reject a lowest feature level of 0 (KAFKA-17011)."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
@@ -45,7 +47,7 @@ class ApiVersionsHandler:
             name, version = request.client_software_name, request.client_software_version
             if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-            context.client.software = f"{name} {version}"
+            context.client.software = f"{name} {version}"[:SOFTWARE_CHARACTERS_MAX]
         features = self._features()
         supported = features.supported
         if context.header.api_version < _ZERO_LEVELS_FROM_VERSION:

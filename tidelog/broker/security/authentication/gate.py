@@ -1,6 +1,6 @@
 """The gate of a SASL listener: it forwards requests only after the client has authenticated.
 
-    before authentication   ApiVersions is forwarded, SaslHandshake and the messages of the mechanism are
+    before authentication   one ApiVersions is forwarded, SaslHandshake and the messages of the mechanism are
                             handled here, and every other request closes the connection
     after authentication    every request is forwarded, until the session expires
 
@@ -105,7 +105,9 @@ class SaslGate:
     def _authenticate(self, request: Request, session: SaslSession) -> None:
         header, position = read_request_header(request.frame)
         key = header.api_key
-        if session.state is SessionState.HANDSHAKE and key == ApiKey.API_VERSIONS:
+        if key == ApiKey.API_VERSIONS and session.admits_versions_request:
+            # After an unsupported version, the client sends another one.
+            session.has_requested_versions = header.api_version <= APIS[key].highest
             self._on_request(request)
         elif session.state is SessionState.HANDSHAKE and key == ApiKey.SASL_HANDSHAKE:
             self._on_handshake(request, session, header, position)

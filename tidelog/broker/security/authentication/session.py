@@ -67,6 +67,7 @@ class SaslSession:
         "can_reauthenticate",
         "counts_until_ms",
         "has_raw_frames",
+        "has_requested_versions",
         "is_failure_counted",
         "is_token_authenticated",
         "mechanism",
@@ -88,6 +89,8 @@ class SaslSession:
         """Whether the failure of this connection is counted."""
         self.has_raw_frames = False
         """Whether messages are frames without a header, after a handshake of version 0."""
+        self.has_requested_versions = False
+        """Whether the client has sent ApiVersions, which is served once before the authentication."""
         self.can_reauthenticate = False
         """Whether the client receives the lifetime of its session: with SaslAuthenticate 1 or later."""
         self.reauthentication_started_ms: int | None = None
@@ -96,6 +99,11 @@ class SaslSession:
         self._create_exchange = create_exchange
         self._exchange: Exchange | None = None
         self._expires_ms: int | None = None
+
+    @property
+    def admits_versions_request(self) -> bool:
+        """Whether ApiVersions may be served."""
+        return self.state is _HANDSHAKE and not self.has_requested_versions
 
     @property
     def is_exchanging(self) -> bool:

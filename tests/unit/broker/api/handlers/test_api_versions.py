@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
+from tidelog.broker.api.handlers.api_versions import SOFTWARE_CHARACTERS_MAX, ApiVersionsHandler, Features
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode
@@ -21,7 +21,9 @@ METADATA_VERSION = SupportedFeatureKey(name="metadata.version", min_version=7, m
 FROM_ZERO = SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
 
 
-def ask(version: int, name: str = "", software_version: str = "") -> ApiVersionsResponse:
+def ask(
+    version: int, name: str = "", software_version: str = "", client: ClientInformation | None = None
+) -> ApiVersionsResponse:
     features = Features(
         supported=(METADATA_VERSION, FROM_ZERO),
         finalized=(FinalizedFeatureKey(name="metadata.version", max_version_level=27, min_version_level=27),),
@@ -29,7 +31,9 @@ def ask(version: int, name: str = "", software_version: str = "") -> ApiVersions
     )
     handler = ApiVersionsHandler(lambda: [APIS[ApiKey.FETCH]], lambda: features)
     header = RequestHeader(ApiKey.API_VERSIONS, version, 1, None)
-    context = RequestContext(header, "PLAINTEXT", "[::1]:5", "User:ANONYMOUS", 0, ClientInformation())
+    context = RequestContext(
+        header, "PLAINTEXT", "[::1]:5", "User:ANONYMOUS", 0, client or ClientInformation()
+    )
     assert context.client_host == "/::1"
     return handler(
         context, ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
@@ -48,6 +52,12 @@ def test_from_version_3_an_invalid_software_name_is_refused(name: str) -> None:
 @pytest.mark.parametrize("name", ["a", "A9", "apache-kafka-java", "librdkafka", "2.16.1-rc.1", "0"])
 def test_valid_software_names_are_accepted(name: str) -> None:
     assert ask(3, name, name).error_code == ErrorCode.NONE
+
+
+def test_a_connection_keeps_only_the_beginning_of_a_long_software_name() -> None:
+    client = ClientInformation()
+    assert ask(3, "a" * 30_000, "1", client).error_code == ErrorCode.NONE
+    assert client.software == "a" * SOFTWARE_CHARACTERS_MAX
 
 
 def test_features_that_begin_at_version_0_are_hidden_from_clients_that_refuse_them() -> None:

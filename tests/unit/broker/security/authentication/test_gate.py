@@ -35,6 +35,7 @@ from tidelog.protocol.messages.metadata import MetadataRequest
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
+from tidelog.protocol.registry import APIS, ApiKey
 from tidelog.protocol.schema import ApiMessage
 from tidelog.security.delegation_token import token_hmac, token_password
 from tidelog.security.oauthbearer.messages import FAILURE_ACKNOWLEDGEMENT, encode_client_first
@@ -199,6 +200,29 @@ async def test_api_versions_is_served_before_authentication() -> None:
         await gate.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
         assert await gate.client.receive() == b"served"
         assert gate.served == [(18, "User:ANONYMOUS")]
+        await gate.handshake()
+        assert (await gate.authenticate(ALICE)).error_code == 0
+
+
+async def test_api_versions_is_served_once_before_authentication() -> None:
+    """Otherwise a client without credentials could have the node encode responses all the time."""
+    async with gated() as gate:
+        for version in (APIS[ApiKey.API_VERSIONS].highest, 0):
+            await gate.send(
+                ApiVersionsRequest(client_software_name="a", client_software_version="1"), version
+            )
+            if version:
+                assert await gate.client.receive() == b"served"
+        assert await gate.client.is_closed()
+        assert gate.authentications.failed == 1
+
+
+async def test_api_versions_is_served_again_after_an_unsupported_version() -> None:
+    async with gated() as gate:
+        for version, tagged_fields in ((99, b"\0"), (0, b"")):
+            body = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 7, -1) + tagged_fields
+            await gate.client.send(len(body).to_bytes(4, "big") + body)
+            assert await gate.client.receive() == b"served"
         await gate.handshake()
         assert (await gate.authenticate(ALICE)).error_code == 0
 
