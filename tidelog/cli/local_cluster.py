@@ -10,25 +10,19 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
-from tidelog.base.properties import properties_text
-from tidelog.base.randomness import SYSTEM_RANDOMNESS
+from tidelog.cli.development_security import CLIENT_FILE, development_security, write_client_files
 from tidelog.cli.failures import UsageFailure, complain
 from tidelog.cli.options import BOOTSTRAP_VARIABLE, COMMAND_CONFIG_VARIABLE, AsJson, key_values
 from tidelog.cli.output import print_json, print_table
 from tidelog.local_cluster.cluster import ClusterFailure, LocalCluster
 from tidelog.local_cluster.layout import CLUSTER_FILE
-from tidelog.local_cluster.private_files import write_private
-from tidelog.local_cluster.security import Security
 from tidelog.local_cluster.tiering import TIERING_KEY, tiered_settings
-from tidelog.security.scram.credentials import random_text
 
 T = TypeVar("T")
 
 DEFAULT_FOLDER: Final = Path("tidelog-cluster")
 DEFAULT_NODES: Final = 3
 DEFAULT_FIRST_PORT: Final = 19092
-ADMINISTRATOR: Final = "admin"
-CLIENT_FILE: Final = "client.properties"
 NODES_AT_MOST: Final = 9
 FOLLOW_S: Final = 0.2
 
@@ -109,7 +103,7 @@ def start(
             nodes or DEFAULT_NODES,
             first_port=port or DEFAULT_FIRST_PORT,
             settings=settings,
-            security=_development_security() if secure else None,
+            security=development_security() if secure else None,
         )
         seconds = _run(cluster.start)
         _prepare_clients(cluster)
@@ -132,17 +126,12 @@ def _print_next_steps(cluster: LocalCluster, folder: Path, seconds: float) -> No
 
 
 def _prepare_clients(cluster: LocalCluster) -> None:
-    """Create the users and the client file of a secured cluster."""
+    """Create the users and the files for clients of a secured cluster."""
     if cluster.security is None:
         return
     _run(cluster.create_users)
     client = cluster.security.client_settings(cluster.bootstrap_servers)
-    write_private(_client_file(cluster), properties_text(client.properties))
-
-
-def _development_security() -> Security:
-    password = random_text(SYSTEM_RANDOMNESS)
-    return Security(users={ADMINISTRATOR: password}, super_users=[ADMINISTRATOR])
+    write_client_files(cluster.layout.folder, client)
 
 
 def _client_file(cluster: LocalCluster) -> Path:

@@ -208,6 +208,16 @@ class ClusterSecurity:
             if isinstance(error, KafkaError):
                 raise error
 
+    async def create_missing_users(self, bootstrap_servers: str) -> None:
+        """Create the users of SCRAM if none of them exists in a running cluster. Errors: KafkaError.
+
+        A password that was changed in the cluster stays in use.
+        """
+        async with Admin(**self.node_client_settings(bootstrap_servers).tidelog) as admin:
+            existing_users = await admin.describe_user_scram_credentials()
+        if existing_users.keys().isdisjoint(self.security.users):
+            await self.create_users(bootstrap_servers)
+
     @property
     def _ca_path(self) -> Path:
         return self._folder / f"{_AUTHORITY}.pem"

@@ -260,6 +260,35 @@ def test_dev_starts_a_broker_and_keeps_its_data(tmp_path: Path) -> None:
     assert (tmp_path / "here" / "greetings-0").is_dir()
 
 
+def test_librdkafka_connects_with_the_file_that_a_secured_dev_broker_prints(tmp_path: Path) -> None:
+    for expected in ([], [b"kept"]):
+        with process("dev", "--secure", "--port", "0", "--data", "here", cwd=tmp_path) as dev:
+            assert dev.stdout is not None
+            assert b"with SASL_SSL" in dev.stdout.readline()
+            welcome = b"".join(iter(dev.stdout.readline, b"\n")) + b"".join(iter(dev.stdout.readline, b"\n"))
+            path = Path(welcome.decode().partition("librdkafka:")[2].split()[0])
+            assert path.stat().st_mode & 0o777 == 0o600
+            settings = dict(line.split("=", 1) for line in path.read_text().splitlines())
+            assert settings["sasl.password"].encode() not in welcome
+            client_file = f"{path.parent}/client.properties"
+            assert f"export TIDELOG_COMMAND_CONFIG={client_file}".encode() in welcome
+            if expected:
+                options = ("-e", "--command-config", client_file)
+                assert tidelog_output("consume", "greetings", *options) == "kept\n"
+            else:
+                producer = confluent_kafka.Producer(settings)
+                producer.produce("greetings", "kept")
+                assert producer.flush(DEADLINE_S) == 0
+            unsecured = {"bootstrap.servers": settings["bootstrap.servers"]}
+            for refused in ({**settings, "sasl.password": "wrong"}, unsecured):
+                with pytest.raises(confluent_kafka.KafkaException):
+                    confluent_kafka.Producer(refused).list_topics(timeout=2)
+            dev.send_signal(signal.SIGINT)
+            assert dev.wait(DEADLINE_S) == 0
+            assert dev.stderr is not None
+            assert settings["sasl.password"].encode() not in dev.stderr.read()
+
+
 def test_broker_accepts_a_file_and_overrides(tmp_path: Path) -> None:
     config = tmp_path / "server.properties"
     config.write_text(f"node.id=3\nlisteners=PLAINTEXT://127.0.0.1:1\nlog.dirs={tmp_path}/data\n")

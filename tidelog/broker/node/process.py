@@ -7,7 +7,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -43,11 +43,11 @@ def load_config(path: str | None, overrides: dict[str, str]) -> BrokerConfig:
 Addresses: TypeAlias = Sequence[tuple[str, str, int]]
 """Name, host and port of each listener."""
 
-Announcement: TypeAlias = Callable[[BrokerConfig, Addresses], None]
+Announcement: TypeAlias = Callable[[BrokerConfig, Addresses], Awaitable[None]]
 """Called once, when the node serves clients."""
 
 
-def announce_ready(config: BrokerConfig, addresses: Addresses) -> None:
+async def announce_ready(config: BrokerConfig, addresses: Addresses) -> None:
     """Print the addresses of the broker in one line on standard output."""
     text = ", ".join(f"{name}://{host}:{port}" for name, host, port in addresses)
     print(f"broker {config.node_id} is ready on {text}", flush=True)
@@ -65,10 +65,12 @@ async def serve(config: BrokerConfig, announce: Announcement = announce_ready) -
     if node is not None:
         garbage_collection = GarbageCollection(loop)
         garbage_collection.start()
-        announce(config, tuple(node.addresses()))
-        await asyncio.wait(end_tasks, return_when=asyncio.FIRST_COMPLETED)
-        garbage_collection.stop()
-        await node.stop()
+        try:
+            await announce(config, tuple(node.addresses()))
+            await asyncio.wait(end_tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            garbage_collection.stop()
+            await node.stop()
     for task in end_tasks:
         task.cancel()
     return not failure.event.is_set()

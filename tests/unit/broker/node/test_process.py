@@ -45,7 +45,7 @@ def broker_without_quorum(folder: Path) -> BrokerConfig:
     )
 
 
-def never_announced(config: BrokerConfig, addresses: Sequence[tuple[str, str, int]]) -> None:
+async def never_announced(config: BrokerConfig, addresses: Sequence[tuple[str, str, int]]) -> None:
     pytest.fail("it was announced as ready")
 
 
