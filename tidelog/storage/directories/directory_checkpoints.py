@@ -1,7 +1,8 @@
 """The offset checkpoints of one log directory: where its logs start, are durable, replicated and compacted.
 
 Each file is written atomically, when an offset has changed. A partition whose files are damaged keeps its
-lines, so that nothing is lost when the files are restored.
+lines, so that nothing is lost when the files are restored. A log that is moved to another directory keeps its
+lines until its old files are removed, and gets lines in the other directory before it is used there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from functools import partial
 from threading import Lock
 
 from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.storage.directories.directory_moves import DirectoryMoves
 from tidelog.storage.disk.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -39,7 +41,7 @@ class CheckpointKind(Enum):
 class DirectoryCheckpoints:
     """The checkpoint files of a log directory.
 
-    `logs` and `damaged` are the directory's own; each write uses their current contents.
+    `logs`, `damaged` and `moves` are the directory's own; each write uses their current contents.
     Errors of writes: OSError, StorageFailure.
     """
 
@@ -49,8 +51,10 @@ class DirectoryCheckpoints:
         path: str,
         logs: Mapping[TopicPartition, PartitionLog],
         damaged: Collection[TopicPartition],
+        moves: DirectoryMoves,
     ) -> None:
         self._logs = logs
+        self._moves = moves
         self._damaged = damaged
         self._checkpoints = {
             kind: _Checkpoint(fs, f"{path}/{file_name}") for kind, (file_name, _) in _CONTENTS.items()
@@ -90,9 +94,9 @@ class DirectoryCheckpoints:
 
     def _offsets(self, kind: CheckpointKind) -> dict[TopicPartition, Offset]:
         kept = self._checkpoints[kind].written
-        offsets = {key: kept[key] for key in self._damaged if key in kept}
+        offsets = {key: kept[key] for key in (*self._damaged, *self._moves.departed) if key in kept}
         _, offset_of = _CONTENTS[kind]
-        for topic_partition, log in self._logs.items():
+        for topic_partition, log in (*self._logs.items(), *self._moves.arriving.items()):
             offset = offset_of(log)
             if offset is not None:
                 offsets[topic_partition] = offset

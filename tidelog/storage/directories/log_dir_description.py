@@ -16,7 +16,12 @@ class PartitionSize(NamedTuple):
     topic_partition: TopicPartition
     size_bytes: int
     offset_lag: Offset
-    """How far the log end is behind the high watermark; 0 for a leader."""
+    """How far the log end is behind the high watermark; 0 for a leader.
+
+    For a future log: how far its end is behind the end of the log.
+    """
+    is_future: bool = False
+    """Whether it is a copy that will replace the log in another directory."""
 
 
 class LogDirDescription(NamedTuple):
@@ -38,6 +43,9 @@ def describe_log_dir(directory: LogDirectory) -> Steps[LogDirDescription]:
     for key, log in list(directory.logs.items()):
         lag = max(log.high_watermark - log.log_end_offset, 0)
         partitions.append(PartitionSize(key, log.size_bytes, lag))
+        yield None
+    for key, future in list(directory.moves.future_logs.items()):
+        partitions.append(PartitionSize(key, future.size_bytes, future.offset_lag, is_future=True))
         yield None
     return LogDirDescription(
         directory.path, ErrorCode.NONE, partitions, space.total_bytes, space.usable_bytes

@@ -17,6 +17,7 @@ from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind, DirectoryCheckpoints
+from tidelog.storage.directories.directory_moves import DirectoryMoves
 from tidelog.storage.directories.partition_directory import (
     NAME_BYTES_MAX,
     DirectoryKind,
@@ -96,7 +97,8 @@ class LogDirectory:
         self._settings = settings
         self._deleted = DeletedFiles()
         self._marker = CleanShutdownMarker(fs, path)
-        self.checkpoints = DirectoryCheckpoints(fs, path, self.logs, self.damaged)
+        self.moves = DirectoryMoves()
+        self.checkpoints = DirectoryCheckpoints(fs, path, self.logs, self.damaged, self.moves)
 
     # -- opening
 
@@ -124,8 +126,11 @@ class LogDirectory:
             self._note_out_of_use(parsed, path)
             if parsed.kind is DirectoryKind.DELETED:
                 self._deleted.add([path], now_ms)
+            elif parsed.kind is DirectoryKind.FUTURE and len(name) < NAME_BYTES_MAX:
+                _log.warning("%s is ignored: it is an incomplete copy of a log in another directory", path)
+                self.moves.interrupted[parsed.topic_partition] = path
             elif parsed.kind is not DirectoryKind.IN_USE:
-                _log.warning("%s is ignored: it is a stray or future partition", path)
+                _log.warning("%s is ignored: it is a stray partition", path)
             elif parsed.topic_partition.topic != METADATA_TOPIC:
                 self._load_partition(parsed.topic_partition, now_ms, clean)
         self._is_loaded = True

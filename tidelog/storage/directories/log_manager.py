@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 from uuid import UUID
 
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -19,15 +20,19 @@ from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.directories.directory_work import LogCreation
+from tidelog.storage.directories.future_log import REPLACEMENT_MARKER
 from tidelog.storage.directories.log_directories import LogDirectories
 from tidelog.storage.directories.log_directory import DirectorySettings, LogDirectory, Retirement
 from tidelog.storage.directories.log_maintenance import LogMaintenance
-from tidelog.storage.directories.partition_directory import DirectoryKind
+from tidelog.storage.directories.partition_directory import DirectoryKind, directory_name
 from tidelog.storage.disk.errors import StorageFailure, is_descriptor_shortage
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 
 _log = logging.getLogger(__name__)
+
+PREFERENCES_MAX: Final = 10_000
+"""The maximum number of partitions that are not here for which a directory is remembered."""
 
 
 class LogManager:
@@ -51,6 +56,8 @@ class LogManager:
         self.directories = LogDirectories(LogDirectory(fs, path, settings) for path in log_dirs)
         self.maintenance = LogMaintenance(self.directories)
         self._cordoned: frozenset[str] = frozenset()
+        self._preferred: dict[TopicPartition, str] = {}
+        """The directories that AlterReplicaLogDirs has requested for partitions that are not here yet."""
 
     # -- opening and finding
 
@@ -68,7 +75,7 @@ class LogManager:
                 if is_descriptor_shortage(error):
                     raise
                 self.directories.take_offline(directory, str(error))
-        self._refuse_duplicates()
+        self._resolve_duplicates(now_ms)
         if not self.directories.online:
             reasons = "; ".join(str(directory.offline_reason) for directory in self.directories)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}")
@@ -76,17 +83,46 @@ class LogManager:
     def _config_for(self, topic: str) -> LogConfig:
         return self._default_config if self._config_of is None else self._config_of(topic)
 
-    def _refuse_duplicates(self) -> None:
-        """Treat two logs of one partition as damaged; topics with the same name have different ids."""
-        seen: dict[tuple[TopicPartition, UUID | None], LogDirectory] = {}
+    def _resolve_duplicates(self, now_ms: int) -> None:
+        """Delete a log whose move to another directory was interrupted; treat other duplicates as damaged.
+
+        Topics with the same name have different ids.
+        """
+        seen: dict[TopicPartition, tuple[LogDirectory, UUID | None]] = {}
         for directory in self.directories.online:
             for topic_partition, log in list(directory.logs.items()):
-                first = seen.setdefault((topic_partition, log.topic_id), directory)
-                if first is not directory:
+                first, topic_id = seen.setdefault(topic_partition, (directory, log.topic_id))
+                # The topic id of a log that was never flushed may be lost.
+                is_same = topic_id == log.topic_id or topic_id is None or log.topic_id is None
+                if first is directory or not is_same:
+                    continue
+                if not self._complete_move(topic_partition, (first, directory), now_ms):
                     for owner in (first, directory):
                         reason = f"{topic_partition} is in {first.path} and in {directory.path}"
                         _log.error("partition cannot be used: %s", reason)
                         owner.mark_damaged(topic_partition, reason)
+
+    def _complete_move(
+        self, topic_partition: TopicPartition, owners: tuple[LogDirectory, LogDirectory], now_ms: int
+    ) -> bool:
+        """Delete the older of two logs, if the other one is its replacement; return whether it is."""
+        replacements = [
+            each
+            for each in owners
+            if each.fs.exists(f"{each.path}/{directory_name(topic_partition)}/{REPLACEMENT_MARKER}")
+        ]
+        if len(replacements) != 1:
+            return False
+        replacement = replacements[0]
+        replaced = owners[0] if owners[1] is replacement else owners[1]
+        _log.warning(
+            "%s is in %s and in %s: it was being moved to the latter, which is used",
+            topic_partition,
+            replaced.path,
+            replacement.path,
+        )
+        self._retire_in(replaced, [topic_partition], DirectoryKind.DELETED, now_ms)
+        return True
 
     @property
     def logs(self) -> Iterator[PartitionLog]:
@@ -161,13 +197,33 @@ class LogManager:
         contain it is offline. Errors: KafkaError KAFKA_STORAGE_ERROR then, or if no directory is online.
         """
         self._require_not_offline(topic_partition, is_new)
-        online = self.directories.online
-        directory = min(
+        directory = self._directory_for(topic_partition)
+        run = directory.planned_creation(topic_partition, topic_id, config, now_ms)
+        return LogCreation(directory, topic_partition, topic_id, run)
+
+    def _directory_for(self, topic_partition: TopicPartition) -> LogDirectory:
+        """Return the directory for a new log: the preferred one, or the one with the fewest partitions."""
+        # The files of a log that was moved away may still have the name of the new log.
+        online = [each for each in self.directories.online if topic_partition not in each.moves.departed]
+        if not online:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the files of {topic_partition} are still being removed"
+            )
+        preferred = self._preferred.pop(topic_partition, None)
+        for each in online:
+            if each.path == preferred:
+                return each
+        return min(
             [each for each in online if each.path not in self._cordoned] or online,
             key=lambda d: len(d.logs) + len(d.in_creation) + len(d.damaged),
         )
-        run = directory.planned_creation(topic_partition, topic_id, config, now_ms)
-        return LogCreation(directory, topic_partition, topic_id, run)
+
+    def prefer(self, topic_partition: TopicPartition, path: str) -> None:
+        """Create the log of a partition that is not here in this directory, if it is online then."""
+        self._preferred.pop(topic_partition, None)
+        self._preferred[topic_partition] = path
+        if len(self._preferred) > PREFERENCES_MAX:
+            del self._preferred[next(iter(self._preferred))]
 
     def on_created(self, creation: LogCreation, outcome: PartitionLog | Exception) -> PartitionLog:
         """Use a log whose creation has run, and return it; `outcome` is the result of `run` or its error.

@@ -169,6 +169,18 @@ class OnDemandFile(File):
             self._file_system.rename(self.path, path)
             self.path = path
 
+    def relocate(self, path: str) -> None:
+        """Use the file `path` from now on, which is durable and has the same bytes; close the previous one.
+
+        Files that readers opened before remain readable.
+        """
+        with self._file_system.pool.lock:
+            self.path = path
+            self._unsynced = None
+            self._is_new = False
+            self._change_count += 1
+            self._file_system.pool.forget(self)
+
     def retire(self, *, has_path: bool) -> None:
         """Cache no descriptor, as the file is deleted; with `has_path` False it cannot be opened again.
 

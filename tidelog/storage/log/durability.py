@@ -51,7 +51,7 @@ class Durability:
         self._observer = observer
         self.recovery_point = recovery_point
         self.generation = 0
-        """How often the log was truncated; see FlushPlan."""
+        """How often the log was truncated or moved; see FlushPlan."""
         self._last_flush_ms = now_ms
         self._is_new_directory = True
         self._unsynced_paths: list[str] = []
@@ -60,6 +60,17 @@ class Durability:
         """Sync a small file that was written without a sync with the next flush; ignore None."""
         if path is not None:
             self._unsynced_paths.append(path)
+
+    def relocate(self, directory: str) -> None:
+        """Sync the names in `directory` with the next flush: the log is stored there.
+
+        All that is below the recovery point must be durable there, and also all small files. Flush plans for
+        the previous directory do not count.
+        """
+        self._directory = directory
+        self._is_new_directory = True
+        self._unsynced_paths.clear()
+        self.generation += 1
 
     # -- when to flush
 

@@ -26,6 +26,10 @@ class LogFailures:
         self.failure: StorageFailure | None = None
         """Why the log refuses writes. Unless a change is interrupted, its directory must go offline."""
 
+    def relocate(self, directory: str) -> None:
+        """Name `directory` in errors from now on: the log is stored there."""
+        self._directory = directory
+
     def fail(self, failure: StorageFailure) -> None:
         """Refuse all writes from now on; a failure other than an interrupted change is kept."""
         if self.failure is None or isinstance(self.failure, InterruptedChange):

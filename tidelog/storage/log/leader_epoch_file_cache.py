@@ -157,6 +157,15 @@ class LeaderEpochFileCache:
         if write.version == self._version:
             self._is_file_contradicted = False
 
+    def relocate(self, checkpoint: LeaderEpochCheckpoint) -> None:
+        """Use another file, which contains exactly the epochs of the cache, durably."""
+        self.retire()
+        self._writer = _EpochWriter(checkpoint)
+        self._version += 1
+        self._durable_version = self._version
+        self._last_in_file = self.cache.latest_entry
+        self._is_file_contradicted = False
+
     def retire(self) -> None:
         """Begin no further write of the file: the partition's directory gets another name, or is offline."""
         self._writer.is_retired = True

@@ -5,12 +5,13 @@ Source: LocalLog of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tidelog.protocol.ids import Offset
 from tidelog.storage.disk.deleted_files import DeletedFiles
-from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.disk.files import File, FileSystem
 from tidelog.storage.disk.log_files import DELETED_SUFFIX, SWAP_SUFFIX
+from tidelog.storage.disk.on_demand_file import OnDemandFile
 from tidelog.storage.log.durability import Durability
 from tidelog.storage.log.settings import LogSettings
 from tidelog.storage.producers.producer_state import ProducerStateManager
@@ -52,6 +53,19 @@ class LogSegments:
     def sync_directory(self) -> None:
         """Make the names of the files durable."""
         self.fs.fsync_dir(self.directory)
+
+    def relocate(self, directory: str, active_file: File, index_files: Sequence[OnDemandFile]) -> None:
+        """Use the copies of all files in `directory`; the last arguments are those of the active segment.
+
+        Deleted files remain in the previous directory, which is removed as a whole.
+        """
+        self.directory = directory
+        self.deleted_files = DeletedFiles()
+        self._producers.snapshots.directory = directory
+        *sealed, active = self.segments
+        for segment in sealed:
+            segment.relocate(directory)
+        active.relocate_active(directory, active_file, index_files)
 
     # -- new segments
 

@@ -34,7 +34,11 @@ from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.protocol.steps import Steps, run_steps
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.disk.checkpoints import LeaderEpochCheckpoint
 from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.disk.files import File
+from tidelog.storage.disk.log_files import LEADER_EPOCH_CHECKPOINT
+from tidelog.storage.disk.on_demand_file import OnDemandFile
 from tidelog.storage.leader_epoch import LeaderEpochCache
 from tidelog.storage.log import read as log_read
 from tidelog.storage.log.append import AppendInfo, read_assigned_batches
@@ -46,7 +50,7 @@ from tidelog.storage.log.leader_epoch_file_cache import LeaderEpochFileCache
 from tidelog.storage.log.log_offsets import LogOffsets
 from tidelog.storage.log.log_segments import LogSegments
 from tidelog.storage.log.lookup import RecordPlace, TimestampLookup
-from tidelog.storage.log.observer import LogObserver, NoObserver
+from tidelog.storage.log.observer import LogObserver, NoObserver, ReplaceableObserver
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.read import ReadResult
 from tidelog.storage.log.remote_border import RemoteBorder
@@ -92,6 +96,7 @@ class PartitionLog:
         self.segments: Segments = loaded.segments
         self.producers: ProducerStateManager = loaded.producers
         self._settings = LogSettings(config)
+        self._observer = observer = ReplaceableObserver(observer)
         self.failures = LogFailures(directory, observer)
         self._offsets = LogOffsets(
             topic_partition,
@@ -220,7 +225,7 @@ class PartitionLog:
 
     @property
     def generation(self) -> int:
-        """How often the log was truncated since it was opened."""
+        """How often the log was truncated or moved since it was opened."""
         return self._durability.generation
 
     @property
@@ -604,6 +609,24 @@ class PartitionLog:
                 self._log_segments.take_producer_snapshot(self.log_end_offset)
             self.flush(now_ms)
         self.segments.close()
+
+    # -- another directory
+
+    def relocate(
+        self, directory: str, observer: LogObserver, active_file: File, index_files: Sequence[OnDemandFile]
+    ) -> None:
+        """Use the copy of all files in `directory` from now on; see `tidelog.storage.directories.future_log`.
+
+        The copy has the same segments with the same bytes. What is below the recovery point is durable there,
+        and so are sealed segments, producer snapshots and the current leader epochs. `active_file` is the
+        open log file of the active segment, `index_files` are its empty indexes. No flush may be running.
+        """
+        self.directory = directory
+        self._observer.current = observer
+        self.failures.relocate(directory)
+        self._durability.relocate(directory)
+        self._log_segments.relocate(directory, active_file, index_files)
+        self._epochs.relocate(LeaderEpochCheckpoint(self.fs, f"{directory}/{LEADER_EPOCH_CHECKPOINT}"))
 
     # -- retirement
 

@@ -69,6 +69,12 @@ class EntryFile:
             self.file.append(entries[written_bytes:])
             self._written = self.count
 
+    def replace_file(self, file: File) -> None:
+        """Use another file, which is empty; the next `write` adds all entries, which must be in memory."""
+        assert self._entries is not None, f"the entries of {self.file.path} are not in memory"
+        self.file = file
+        self._written = 0
+
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries. I/O: reads them if they are not in memory; writes nothing."""
         if count == 0:

@@ -20,7 +20,7 @@ Source: org.apache.kafka.storage.internals.log.LogSegment of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from errno import ENOENT
 from itertools import islice
 from typing import Final, NamedTuple
@@ -125,6 +125,11 @@ class LogSegment:
     def size_bytes(self) -> int:
         """Bytes of batches."""
         return self.file.size()
+
+    @property
+    def _files(self) -> tuple[File, ...]:
+        """The files in the order of SEGMENT_SUFFIXES."""
+        return self.file, *(index.file for index in self._indexes)
 
     @property
     def _indexes(self) -> tuple[SegmentIndex, ...]:
@@ -387,8 +392,7 @@ class LogSegment:
 
     def unsynced(self) -> list[UnsyncedChanges]:
         """Return the unsynced changes of on-demand files; the log file of an active segment is not one."""
-        files = (self.file, *(index.file for index in self._indexes))
-        found = (file.unsynced() for file in files if isinstance(file, OnDemandFile))
+        found = (file.unsynced() for file in self._files if isinstance(file, OnDemandFile))
         return [changes for changes in found if changes is not None]
 
     def sync(self) -> None:
@@ -418,8 +422,7 @@ class LogSegment:
         Descriptors of a deleted segment are not cached, so that its space is free after it is unlinked.
         """
         renamed = []
-        files = (self.file, *(index.file for index in self._indexes))
-        for kind, file in zip(SEGMENT_SUFFIXES, files, strict=True):
+        for kind, file in zip(SEGMENT_SUFFIXES, self._files, strict=True):
             path = f"{self.directory}/{file_name(self.base_offset, kind)}"
             if not fs.exists(path + old_suffix):
                 continue
@@ -432,10 +435,34 @@ class LogSegment:
             self.retire(has_path=True)
         return renamed
 
+    def relocate(self, directory: str) -> None:
+        """Use the copies in `directory` from now on, which are durable and have the same bytes."""
+        assert not self._is_open_for_appending, f"{self.file.path} is active"
+        self.directory = directory
+        for kind, file in zip(SEGMENT_SUFFIXES, self._files, strict=True):
+            path = f"{directory}/{file_name(self.base_offset, kind)}"
+            if isinstance(file, OnDemandFile):
+                file.relocate(path)
+            else:
+                # The log of a segment that was not flushed yet.
+                self.file = OnDemandFile(self._fs, path, file.size())
+
+    def relocate_active(self, directory: str, file: File, index_files: Sequence[OnDemandFile]) -> None:
+        """Use `file`, an open copy of the log in `directory`; the indexes are in memory and written later.
+
+        `index_files` are empty or do not exist.
+        """
+        assert self._is_open_for_appending, f"{self.file.path} is not open for appending"
+        self.directory = directory
+        self.file = file
+        for index, index_file in zip(self._indexes, index_files, strict=True):
+            index.file.close()
+            index.replace_file(index_file)
+
     def retire(self, *, has_path: bool) -> None:
         """Cache no descriptors from now on; with `has_path` False no file can be opened again."""
         self._is_retired = True
-        for file in (self.file, *(index.file for index in self._indexes)):
+        for file in self._files:
             if isinstance(file, OnDemandFile):
                 file.retire(has_path=has_path)
 

@@ -52,6 +52,10 @@ class SegmentIndex(ABC):
         """Read the entries into memory, for an active segment; then changes need no I/O."""
         self._entries.load()
 
+    def replace_file(self, file: File) -> None:
+        """Use another file, which is empty, for entries that are in memory."""
+        self._entries.replace_file(file)
+
     def unload(self) -> None:
         """Write all changes and release the memory, for a sealed segment; searches read the file."""
         self._entries.unload()

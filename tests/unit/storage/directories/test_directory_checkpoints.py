@@ -7,6 +7,7 @@ from typing import NoReturn
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.storage.directories.directory_checkpoints import DirectoryCheckpoints
+from tidelog.storage.directories.directory_moves import DirectoryMoves
 from tidelog.storage.disk.checkpoints import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
 
 OLD = TopicPartition("old", 0)
@@ -26,7 +27,7 @@ class Lines(dict[TopicPartition, Offset]):
 def checkpoints(fs: CrashFileSystem) -> DirectoryCheckpoints:
     fs.makedirs("/data")
     OffsetCheckpoint(fs, f"/data/{RECOVERY_POINT_CHECKPOINT}").write({OLD: 5})
-    directory_checkpoints = DirectoryCheckpoints(fs, "/data", {}, ())
+    directory_checkpoints = DirectoryCheckpoints(fs, "/data", {}, (), DirectoryMoves())
     directory_checkpoints.read()
     return directory_checkpoints
 

@@ -56,12 +56,15 @@ def _result(
     directory: LogDirDescription, requested: set[tuple[str, int]] | None, *, is_cordoned: bool
 ) -> Steps[DescribeLogDirsResult]:
     by_topic: dict[str, list[DescribeLogDirsPartition]] = defaultdict(list)
-    for (topic, index), size_bytes, offset_lag in directory.partitions:
+    for (topic, index), size_bytes, offset_lag, is_future in directory.partitions:
         yield None
         if requested is None or (topic, index) in requested:
             by_topic[topic].append(
                 DescribeLogDirsPartition(
-                    partition_index=index, partition_size=size_bytes, offset_lag=offset_lag
+                    partition_index=index,
+                    partition_size=size_bytes,
+                    offset_lag=offset_lag,
+                    is_future_key=is_future,
                 )
             )
     return DescribeLogDirsResult(
