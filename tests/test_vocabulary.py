@@ -55,11 +55,8 @@ NOT_NAMES_OF_OBJECTS = {
 }
 
 UNCHECKED_NAMES = (
-    "tests/integration/",
     "tests/interop/",
     "tests/kafka/",
-    "tests/packaging/",
-    "tests/spark/",
 )
 """Folders whose names of objects are not reviewed yet."""
 

@@ -38,24 +38,24 @@ def client(request: pytest.FixtureRequest) -> ForeignClient:
 
 
 @pytest.fixture
-def opened(servers: str) -> Iterator[ClientFactory]:
+def client_factory(servers: str) -> Iterator[ClientFactory]:
     """Return a factory of producers, consumers and admin clients, which closes them after the test."""
-    opener = ClientFactory(servers)
-    yield opener
-    opener.close()
+    factory = ClientFactory(servers)
+    yield factory
+    factory.close()
 
 
 @pytest.fixture
-def new_topic(opened: ClientFactory) -> Callable[..., str]:
+def new_topic(client_factory: ClientFactory) -> Callable[..., str]:
     """Return a function that creates a topic: `new_topic(partitions, config)` returns its name."""
 
-    def make(partitions: int = 1, config: dict[str, str] | None = None) -> str:
+    def create(partitions: int = 1, config: dict[str, str] | None = None) -> str:
         topic = f"topic-{uuid4().hex[:12]}"
-        admin: ForeignAdmin = opened.admin(CLIENTS["confluent"])
+        admin: ForeignAdmin = client_factory.admin(CLIENTS["confluent"])
         admin.create_topic(topic, partitions, config)
         return topic
 
-    return make
+    return create
 
 
 @pytest.fixture

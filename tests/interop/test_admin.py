@@ -25,15 +25,15 @@ ABLE = ["confluent", "kafka_python", "tidelog"]
 
 
 @pytest.fixture
-def admin(client: ForeignClient, opened: ClientFactory) -> ForeignAdmin:
+def admin(client: ForeignClient, client_factory: ClientFactory) -> ForeignAdmin:
     """Return the admin interface of each client, one after the other."""
-    return opened.admin(client)
+    return client_factory.admin(client)
 
 
 @pytest.fixture(params=ABLE)
-def able_admin(request: pytest.FixtureRequest, opened: ClientFactory) -> GroupAdmin:
+def able_admin(request: pytest.FixtureRequest, client_factory: ClientFactory) -> GroupAdmin:
     """Return the admin interface of each client that supports more, one after the other."""
-    return cast(GroupAdmin, opened.admin(CLIENTS[request.param]))
+    return cast(GroupAdmin, client_factory.admin(CLIENTS[request.param]))
 
 
 @pytest.fixture
@@ -114,12 +114,14 @@ def test_many_partitions_are_created_and_described(admin: ForeignAdmin, name: st
 # ---- configs
 
 
-def test_a_changed_config_applies_at_once(client: ForeignClient, topic: str, opened: ClientFactory) -> None:
-    admin = opened.admin(client)
+def test_a_changed_config_applies_at_once(
+    client: ForeignClient, topic: str, client_factory: ClientFactory
+) -> None:
+    admin = client_factory.admin(client)
     assert admin.config(topic)["max.message.bytes"] == "1048588"
     admin.set_config(topic, "max.message.bytes", "1000")
     assert admin.config(topic)["max.message.bytes"] == "1000"
-    producer = opened.producer(client)
+    producer = client_factory.producer(client)
     producer.send(topic, [Message(b"x" * 2000)])
     assert refused(producer.flush) is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -185,24 +187,24 @@ def test_kafka_python_describes_and_alters_the_loggers_of_a_broker(cluster: Embe
 
 def test_configs_survive_a_restart(name: str) -> None:
     with EmbeddedCluster() as cluster:
-        opened = ClientFactory(cluster.bootstrap_servers)
-        opened.admin(CLIENTS["confluent"]).create_topic(name, 2, {"retention.ms": "5000"})
+        client_factory = ClientFactory(cluster.bootstrap_servers)
+        client_factory.admin(CLIENTS["confluent"]).create_topic(name, 2, {"retention.ms": "5000"})
         cluster.restart(clean=False)
-        found = opened.admin(CLIENTS["kafka_python"])
+        found = client_factory.admin(CLIENTS["kafka_python"])
         assert found.config(name)["retention.ms"] == "5000"
         assert set(found.partition_leaders(name)) == {0, 1}
-        opened.close()
+        client_factory.close()
 
 
 # ---- records
 
 
 def test_records_are_deleted_up_to_an_offset(
-    client: ForeignClient, admin: ForeignAdmin, topic: str, opened: ClientFactory
+    client: ForeignClient, admin: ForeignAdmin, topic: str, client_factory: ClientFactory
 ) -> None:
-    opened.produce(client, topic, [Message(b"%d" % number) for number in range(20)])
+    client_factory.produce(client, topic, [Message(b"%d" % number) for number in range(20)])
     assert admin.delete_records(topic, 0, 5) == 5
-    assert [one.offset for one in opened.consume(client, topic, 15)] == list(range(5, 20))
+    assert [one.offset for one in client_factory.consume(client, topic, 15)] == list(range(5, 20))
     assert refused(lambda: admin.delete_records(topic, 0, 21)) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert admin.delete_records(topic, 0, 20) == 20
 
@@ -211,28 +213,28 @@ def test_records_are_deleted_up_to_an_offset(
 
 
 @pytest.fixture
-def group_with_offsets(topic: str, name: str, opened: ClientFactory) -> Iterator[str]:
+def group_with_offsets(topic: str, name: str, client_factory: ClientFactory) -> Iterator[str]:
     """Create a group that has read ten messages, committed, and has no members any more."""
-    opened.produce(CLIENTS["confluent"], topic, [Message(b"%d" % number) for number in range(10)])
-    member = opened.consumer(CLIENTS["tidelog"], group=name, client_id="reader")
+    client_factory.produce(CLIENTS["confluent"], topic, [Message(b"%d" % number) for number in range(10)])
+    member = client_factory.consumer(CLIENTS["tidelog"], group=name, client_id="reader")
     member.subscribe(topic)
     read_exactly(member, 10)
     member.commit(topic, {0: 10})
-    opened.close_early(member)
+    client_factory.close_early(member)
     yield name
 
 
 def test_a_group_is_listed_and_described(
-    client: ForeignClient, admin: ForeignAdmin, topic: str, name: str, opened: ClientFactory
+    client: ForeignClient, admin: ForeignAdmin, topic: str, name: str, client_factory: ClientFactory
 ) -> None:
-    opened.produce(client, topic, [Message(b"v")])
-    member = opened.consumer(client, group=name, client_id="reader")
+    client_factory.produce(client, topic, [Message(b"v")])
+    member = client_factory.consumer(client, group=name, client_id="reader")
     member.subscribe(topic)
     read_exactly(member, 1)
     assert name in admin.groups()
     view = admin.describe_group(name)
     assert (view.state, view.clients) == ("stable", ("reader",))
-    opened.close_early(member)
+    client_factory.close_early(member)
     wait_until(lambda: admin.describe_group(name).state == "empty", "end of membership")
 
 
@@ -243,20 +245,20 @@ def test_the_offsets_of_a_group_are_reported(
 
 
 def test_the_offsets_of_a_group_are_altered(
-    able_admin: GroupAdmin, group_with_offsets: str, topic: str, opened: ClientFactory
+    able_admin: GroupAdmin, group_with_offsets: str, topic: str, client_factory: ClientFactory
 ) -> None:
     able_admin.set_group_offset(group_with_offsets, topic, 0, 3)
     assert able_admin.group_offsets(group_with_offsets) == {(topic, 0): 3}
-    member = opened.consumer(CLIENTS["aiokafka"], group=group_with_offsets)
+    member = client_factory.consumer(CLIENTS["aiokafka"], group=group_with_offsets)
     member.subscribe(topic)
     assert [one.offset for one in read_exactly(member, 7)] == list(range(3, 10))
 
 
 def test_a_group_with_members_is_neither_altered_nor_deleted(
-    able_admin: GroupAdmin, topic: str, name: str, opened: ClientFactory
+    able_admin: GroupAdmin, topic: str, name: str, client_factory: ClientFactory
 ) -> None:
-    opened.produce(CLIENTS["confluent"], topic, [Message(b"v")])
-    member = opened.consumer(CLIENTS["confluent"], group=name)
+    client_factory.produce(CLIENTS["confluent"], topic, [Message(b"v")])
+    member = client_factory.consumer(CLIENTS["confluent"], group=name)
     member.subscribe(topic)
     read_exactly(member, 1)
     assert refused(lambda: able_admin.set_group_offset(name, topic, 0, 0)) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -279,10 +281,12 @@ def test_the_cluster_is_described(admin: ForeignAdmin, cluster: EmbeddedCluster)
     assert cluster_id == cluster.run(lambda node: node.services.store.image.cluster_id)
 
 
-def test_log_directories_are_described(topic: str, opened: ClientFactory, cluster: EmbeddedCluster) -> None:
-    opened.produce(CLIENTS["confluent"], topic, [Message(b"x" * 5000)])
+def test_log_directories_are_described(
+    topic: str, client_factory: ClientFactory, cluster: EmbeddedCluster
+) -> None:
+    client_factory.produce(CLIENTS["confluent"], topic, [Message(b"x" * 5000)])
     # Of the third-party clients only kafka-python requests them.
-    client = KafkaAdminClient(bootstrap_servers=opened.servers)
+    client = KafkaAdminClient(bootstrap_servers=client_factory.servers)
     (broker,) = client.describe_log_dirs()
     (directory,) = broker["log_dirs"]
     sizes = {

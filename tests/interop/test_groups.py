@@ -81,8 +81,8 @@ def wait_for_shares(consumers: Sequence[ForeignConsumer], partitions: int = PART
 class Feed:
     """Numbered messages in all partitions, and the check that all of them have been read."""
 
-    def __init__(self, opened: ClientFactory, topic: str) -> None:
-        self._producer = opened.producer(CLIENTS["confluent"])
+    def __init__(self, client_factory: ClientFactory, topic: str) -> None:
+        self._producer = client_factory.producer(CLIENTS["confluent"])
         self._topic = topic
         self._sent: set[bytes] = set()
         self.read: list[Received] = []
@@ -110,18 +110,20 @@ class Feed:
     ("assignor", "name"), [(assignor, name) for assignor, names in ASSIGNORS.items() for name in names]
 )
 def test_members_of_one_client_library_join_share_and_leave(
-    assignor: str, name: str, group: str, topic: str, opened: ClientFactory
+    assignor: str, name: str, group: str, topic: str, client_factory: ClientFactory
 ) -> None:
-    feed = Feed(opened, topic)
+    feed = Feed(client_factory, topic)
     members = []
     for number in range(3):
-        member = opened.consumer(CLIENTS[name], group=group, assignor=assignor, client_id=f"m{number}")
+        member = client_factory.consumer(
+            CLIENTS[name], group=group, assignor=assignor, client_id=f"m{number}"
+        )
         member.subscribe(topic)
         members.append(member)
         feed.read += wait_for_shares(members)
         feed.send()
         feed.read_all(members)
-    opened.close_early(members.pop(0))
+    client_factory.close_early(members.pop(0))
     feed.read += wait_for_shares(members)
     feed.send()
     feed.read_all(members)
@@ -136,22 +138,22 @@ MIXED = [
 
 @pytest.mark.parametrize(("assignor", "first"), MIXED)
 def test_members_of_all_client_libraries_share_partitions_with_any_leader(
-    assignor: str, first: str, group: str, topic: str, opened: ClientFactory
+    assignor: str, first: str, group: str, topic: str, client_factory: ClientFactory
 ) -> None:
     names = [first, *(name for name in ASSIGNORS[assignor] if name != first)]
-    feed = Feed(opened, topic)
+    feed = Feed(client_factory, topic)
     members = []
     for name in names:
-        member = opened.consumer(CLIENTS[name], group=group, assignor=assignor, client_id=name)
+        member = client_factory.consumer(CLIENTS[name], group=group, assignor=assignor, client_id=name)
         member.subscribe(topic)
         members.append(member)
         feed.read += wait_for_shares(members)
     feed.send()
     feed.read_all(members)
-    view = opened.admin(CLIENTS["confluent"]).describe_group(group)
+    view = client_factory.admin(CLIENTS["confluent"]).describe_group(group)
     assert (view.state, view.clients) == ("stable", tuple(sorted(names)))
     # The leader of the group leaves; another member assigns now.
-    opened.close_early(members.pop(0))
+    client_factory.close_early(members.pop(0))
     feed.read += wait_for_shares(members)
     feed.send()
     feed.read_all(members)
@@ -161,16 +163,16 @@ def test_members_of_all_client_libraries_share_partitions_with_any_leader(
     ("writer", "reader"), list(permutations(["confluent", "aiokafka", "kafka_python", "tidelog"], 2))
 )
 def test_one_client_continues_where_another_committed(
-    writer: str, reader: str, group: str, topic: str, opened: ClientFactory
+    writer: str, reader: str, group: str, topic: str, client_factory: ClientFactory
 ) -> None:
-    Feed(opened, topic).send(60)
-    first = opened.consumer(CLIENTS[writer], group=group)
+    Feed(client_factory, topic).send(60)
+    first = client_factory.consumer(CLIENTS[writer], group=group)
     first.subscribe(topic)
     wait_for_shares([first])
     first.commit(topic, {0: 4, 1: 10})
     assert (first.committed(topic, 0), first.committed(topic, 2)) == (4, None)
-    opened.close_early(first)
-    second = opened.consumer(CLIENTS[reader], group=group)
+    client_factory.close_early(first)
+    second = client_factory.consumer(CLIENTS[reader], group=group)
     second.subscribe(topic)
     assert second.committed(topic, 0) == 4
     received = poll_all_until([second], lambda so_far: len(so_far) >= 46, "46 messages")
@@ -179,14 +181,14 @@ def test_one_client_continues_where_another_committed(
 
 
 def test_positions_are_committed_automatically(
-    client: ForeignClient, group: str, topic: str, opened: ClientFactory
+    client: ForeignClient, group: str, topic: str, client_factory: ClientFactory
 ) -> None:
-    feed = Feed(opened, topic)
+    feed = Feed(client_factory, topic)
     feed.send(60)
-    member = opened.consumer(client, group=group, auto_commit=True)
+    member = client_factory.consumer(client, group=group, auto_commit=True)
     member.subscribe(topic)
     feed.read_all([member])
-    admin = opened.admin(CLIENTS["confluent"])
+    admin = client_factory.admin(CLIENTS["confluent"])
     expected = {(topic, partition): 10 for partition in range(PARTITIONS)}
     poll_all_until([member], lambda _: admin.group_offsets(group) == expected, "commit of every position")
 
@@ -197,50 +199,50 @@ def test_committed_offsets_and_members_survive_a_restart(
     clean: bool,
     group: str,
     topic: str,
-    opened: ClientFactory,
+    client_factory: ClientFactory,
     cluster: EmbeddedCluster,
 ) -> None:
-    feed = Feed(opened, topic)
+    feed = Feed(client_factory, topic)
     feed.send(60)
-    member = opened.consumer(client, group=group)
+    member = client_factory.consumer(client, group=group)
     member.subscribe(topic)
     feed.read_all([member])
     member.commit(topic, dict.fromkeys(range(PARTITIONS), 7))
     cluster.restart(clean=clean)
-    admin = opened.admin(CLIENTS["confluent"])
+    admin = client_factory.admin(CLIENTS["confluent"])
     assert set(admin.group_offsets(group).values()) == {7}
     # The member is not notified: its session continues with the restarted coordinator.
     feed.send(60)
     feed.read_all([member])
-    other = opened.consumer(client, group=group, client_id="other")
+    other = client_factory.consumer(client, group=group, client_id="other")
     other.subscribe(topic)
     wait_for_shares([member, other])
 
 
 def test_added_partitions_are_assigned_to_running_members(
-    client: ForeignClient, group: str, topic: str, opened: ClientFactory
+    client: ForeignClient, group: str, topic: str, client_factory: ClientFactory
 ) -> None:
     members = [
-        opened.consumer(client, group=group, metadata_age_ms_max=300, client_id=f"m{number}")
+        client_factory.consumer(client, group=group, metadata_age_ms_max=300, client_id=f"m{number}")
         for number in range(2)
     ]
     for member in members:
         member.subscribe(topic)
     wait_for_shares(members)
-    opened.admin(client).add_partitions(topic, PARTITIONS + 4)
+    client_factory.admin(client).add_partitions(topic, PARTITIONS + 4)
     wait_for_shares(members, PARTITIONS + 4)
-    opened.produce(client, topic, [Message(b"in a new partition", partition=PARTITIONS + 3)])
+    client_factory.produce(client, topic, [Message(b"in a new partition", partition=PARTITIONS + 3)])
     received = poll_all_until(members, bool, "message of a new partition")
     assert [(one.partition, one.value) for one in received] == [(PARTITIONS + 3, b"in a new partition")]
 
 
 def test_a_member_that_exceeds_max_poll_interval_loses_its_partitions(
-    client: ForeignClient, group: str, topic: str, opened: ClientFactory
+    client: ForeignClient, group: str, topic: str, client_factory: ClientFactory
 ) -> None:
-    idle = opened.consumer(client, group=group, session_timeout_ms=600, poll_interval_ms_max=800)
+    idle = client_factory.consumer(client, group=group, session_timeout_ms=600, poll_interval_ms_max=800)
     idle.subscribe(topic)
     wait_for_shares([idle])
-    busy = opened.consumer(CLIENTS["confluent"], group=group)
+    busy = client_factory.consumer(CLIENTS["confluent"], group=group)
     busy.subscribe(topic)
     wait_for_shares([idle, busy])
     poll_all_until([busy], lambda _: parts(busy) == set(range(PARTITIONS)), "partitions of the idle member")
@@ -248,13 +250,15 @@ def test_a_member_that_exceeds_max_poll_interval_loses_its_partitions(
 
 @pytest.mark.parametrize("name", ["confluent", "aiokafka", "kafka_python", "tidelog"])
 def test_a_static_member_restarts_without_a_rebalance(
-    name: str, group: str, topic: str, opened: ClientFactory, caplog: pytest.LogCaptureFixture
+    name: str, group: str, topic: str, client_factory: ClientFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = CLIENTS[name]
     caplog.set_level(logging.INFO, "tidelog.broker.coordinators.groups.rebalance")
 
     def member(number: int) -> ForeignConsumer:
-        made = opened.consumer(client, group=group, instance_id=f"instance-{number}", client_id=f"m{number}")
+        made = client_factory.consumer(
+            client, group=group, instance_id=f"instance-{number}", client_id=f"m{number}"
+        )
         made.subscribe(topic)
         return made
 
@@ -262,7 +266,7 @@ def test_a_static_member_restarts_without_a_rebalance(
     wait_for_shares(members)
     owned = parts(members[0])
     caplog.clear()
-    opened.close_early(members[0])
+    client_factory.close_early(members[0])
     members[0] = member(0)
     poll_all_until(members, lambda _: parts(members[0]) == owned, "return of the static member")
     assert are_shared_out(members)
@@ -271,14 +275,14 @@ def test_a_static_member_restarts_without_a_rebalance(
 
 @pytest.mark.parametrize("name", ["confluent", "kafka_python", "tidelog"])
 def test_the_older_of_two_members_with_an_instance_id_is_fenced(
-    name: str, group: str, topic: str, opened: ClientFactory
+    name: str, group: str, topic: str, client_factory: ClientFactory
 ) -> None:
     # aiokafka does not send its instance id in heartbeats and commits: it gets no error, and joins again.
     client = CLIENTS[name]
-    older = opened.consumer(client, group=group, instance_id="same", client_id="older")
+    older = client_factory.consumer(client, group=group, instance_id="same", client_id="older")
     older.subscribe(topic)
     wait_for_shares([older])
-    newer = opened.consumer(client, group=group, instance_id="same", client_id="newer")
+    newer = client_factory.consumer(client, group=group, instance_id="same", client_id="newer")
     newer.subscribe(topic)
     wait_for_shares([newer])
     failures: list[ForeignError] = []
@@ -298,12 +302,12 @@ def test_the_older_of_two_members_with_an_instance_id_is_fenced(
 
 
 def test_a_group_reads_several_topics(
-    client: ForeignClient, group: str, new_topic: Callable[..., str], opened: ClientFactory
+    client: ForeignClient, group: str, new_topic: Callable[..., str], client_factory: ClientFactory
 ) -> None:
     topics = sorted(new_topic(2) for _ in range(3))
     for topic in topics:
-        opened.produce(client, topic, [Message(b"to " + topic.encode(), partition=1)])
-    members = [opened.consumer(client, group=group, client_id=f"m{number}") for number in range(2)]
+        client_factory.produce(client, topic, [Message(b"to " + topic.encode(), partition=1)])
+    members = [client_factory.consumer(client, group=group, client_id=f"m{number}") for number in range(2)]
     for member in members:
         member.subscribe(*topics)
     received = poll_all_until(

@@ -82,17 +82,19 @@ def test_a_restart_neither_loses_nor_duplicates_records(
     clean: bool,
     codec: str,
     topic: str,
-    opened: ClientFactory,
+    client_factory: ClientFactory,
     cluster: EmbeddedCluster,
 ) -> None:
-    producer = opened.producer(client, idempotent=True, compression=codec, linger_ms=1, batch_bytes=4_000)
+    producer = client_factory.producer(
+        client, idempotent=True, compression=codec, linger_ms=1, batch_bytes=4_000
+    )
     stream = Stream(producer, topic)
     stream.wait_for(MESSAGES // 3)
     cluster.restart(clean=clean)
     stream.wait_for(stream.sent + MESSAGES // 3)
     cluster.restart(clean=clean)
     sent = stream.end()
-    received = opened.consume(CLIENTS["confluent"], topic, sent)
+    received = client_factory.consume(CLIENTS["confluent"], topic, sent)
     assert [one.value for one in received] == [b"%d" % number for number in range(sent)]
     assert [one.offset for one in received] == list(range(sent))
 
@@ -136,7 +138,7 @@ def resender(servers: str, topic: str) -> Iterator[Resender]:
 
 
 def test_the_last_five_batches_may_be_repeated_with_the_same_result(
-    resender: Resender, topic: str, opened: ClientFactory
+    resender: Resender, topic: str, client_factory: ClientFactory
 ) -> None:
     sent = [(2 * number, (f"a{number}", f"b{number}")) for number in range(8)]
     first_answers = [resender.send(sequence, *values) for sequence, values in sent]
@@ -144,7 +146,7 @@ def test_the_last_five_batches_may_be_repeated_with_the_same_result(
     for (sequence, values), first in list(zip(sent, first_answers, strict=True))[-5:]:
         again = resender.send(sequence, *values)
         assert (again.error_code, again.base_offset) == (0, first.base_offset)
-    received = opened.consume(CLIENTS["confluent"], topic, 16)
+    received = client_factory.consume(CLIENTS["confluent"], topic, 16)
     assert [one.value for one in received] == [value.encode() for _, values in sent for value in values]
 
 
@@ -167,7 +169,7 @@ def test_an_older_epoch_is_fenced(resender: Resender) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
 def test_duplicates_are_recognized_after_a_restart(
-    clean: bool, topic: str, opened: ClientFactory, cluster: EmbeddedCluster
+    clean: bool, topic: str, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     before = Resender(cluster.bootstrap_servers, topic)
     for sequence in range(6):
@@ -182,4 +184,4 @@ def test_duplicates_are_recognized_after_a_restart(
     assert (again.error_code, again.base_offset) == (0, 5)
     assert after.send(6, "v").base_offset == 6
     after.close()
-    assert len(opened.consume(CLIENTS["confluent"], topic, 7)) == 7
+    assert len(client_factory.consume(CLIENTS["confluent"], topic, 7)) == 7

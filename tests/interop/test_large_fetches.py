@@ -29,24 +29,24 @@ NAMED_VERSION = 12
 @pytest.fixture(scope="module")
 def digest(cluster: EmbeddedCluster) -> Iterator[str]:
     """Fill the topic; return the hash of all values."""
-    opened = ClientFactory(cluster.bootstrap_servers)
-    opened.admin(CLIENTS["confluent"]).create_topic(TOPIC, config={"segment.bytes": "200000000"})
+    client_factory = ClientFactory(cluster.bootstrap_servers)
+    client_factory.admin(CLIENTS["confluent"]).create_topic(TOPIC, config={"segment.bytes": "200000000"})
     chance = random.Random(100)
     hashed = hashlib.sha256()
-    producer = opened.producer(CLIENTS["confluent"], batch_bytes=1_000_000)
+    producer = client_factory.producer(CLIENTS["confluent"], batch_bytes=1_000_000)
     for _ in range(MESSAGES):
         value = chance.randbytes(MESSAGE_BYTES)
         hashed.update(value)
         producer.send(TOPIC, [Message(value)])
     producer.flush()
-    opened.close()
+    client_factory.close()
     yield hashed.hexdigest()
 
 
 def test_a_client_reads_large_fetches_unchanged(
-    client: ForeignClient, digest: str, opened: ClientFactory
+    client: ForeignClient, digest: str, client_factory: ClientFactory
 ) -> None:
-    received = opened.consume(
+    received = client_factory.consume(
         client, TOPIC, MESSAGES, partition_bytes_max=FETCH_BYTES, fetch_bytes_max=FETCH_BYTES
     )
     hashed = hashlib.sha256()
@@ -78,8 +78,8 @@ def test_one_response_may_hold_all_records(digest: str, servers: str) -> None:
     assert hashed.hexdigest() == digest
 
 
-def test_members_of_a_group_read_at_the_same_time(digest: str, opened: ClientFactory) -> None:
-    readers = [opened.consumer(client, partition_bytes_max=10_000_000) for client in CLIENTS.values()]
+def test_members_of_a_group_read_at_the_same_time(digest: str, client_factory: ClientFactory) -> None:
+    readers = [client_factory.consumer(client, partition_bytes_max=10_000_000) for client in CLIENTS.values()]
     for reader in readers:
         reader.assign(TOPIC, {0: EARLIEST})
     hashes = [hashlib.sha256() for _ in readers]

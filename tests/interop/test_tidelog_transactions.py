@@ -68,14 +68,14 @@ async def write_three_transactions(servers: str, transactional_id: str, topic: s
 
 
 async def test_every_client_sees_commits_and_aborts(
-    client: ForeignClient, servers: str, topic: str, transactional_id: str, opened: ClientFactory
+    client: ForeignClient, servers: str, topic: str, transactional_id: str, client_factory: ClientFactory
 ) -> None:
     await write_three_transactions(servers, transactional_id, topic)
     for partition in range(3):
         start = {partition: 0}
-        committed = opened.consume(client, topic, 2, start, **COMMITTED)
+        committed = client_factory.consume(client, topic, 2, start, **COMMITTED)
         assert [(one.offset, one.value) for one in committed] == [(0, b"first"), (4, b"last")]
-        everything = opened.consume(client, topic, 3, start)
+        everything = client_factory.consume(client, topic, 3, start)
         assert [one.value for one in everything] == [b"first", b"aborted", b"last"]
 
 

@@ -39,20 +39,20 @@ def transactional_id() -> str:
 @pytest.fixture(params=list(TRANSACTIONAL))
 def producer_of(request: pytest.FixtureRequest, servers: str, transactional_id: str) -> Iterator[Opener]:
     """Return a function that creates a transactional producer of each client, all with the same id."""
-    opened: list[TransactionalProducer] = []
+    client_factory: list[TransactionalProducer] = []
 
     def make(timeout_ms: int = TIMEOUT_MS) -> TransactionalProducer:
         producer = TRANSACTIONAL[request.param](servers, transactional_id, timeout_ms)
-        opened.append(producer)
+        client_factory.append(producer)
         return producer
 
     yield make
-    for producer in opened:
+    for producer in client_factory:
         producer.close()
 
 
-def committed_reader(opened: ClientFactory, topic: str, partitions: int = 1) -> ForeignConsumer:
-    consumer = opened.consumer(CLIENTS["confluent"], isolation="read_committed")
+def committed_reader(client_factory: ClientFactory, topic: str, partitions: int = 1) -> ForeignConsumer:
+    consumer = client_factory.consumer(CLIENTS["confluent"], isolation="read_committed")
     consumer.assign(topic, dict.fromkeys(range(partitions), EARLIEST))
     return consumer
 
@@ -65,7 +65,7 @@ def state_of(cluster: EmbeddedCluster, transactional_id: str) -> str:
 
 
 def test_committed_records_are_read_and_aborted_ones_are_not(
-    producer_of: Opener, new_topic: Callable[..., str], opened: ClientFactory
+    producer_of: Opener, new_topic: Callable[..., str], client_factory: ClientFactory
 ) -> None:
     topic = new_topic(partitions=2)
     producer = producer_of()
@@ -77,7 +77,7 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
             producer.abort()
         else:
             producer.commit()
-    reader = committed_reader(opened, topic, 2)
+    reader = committed_reader(client_factory, topic, 2)
     received = read_exactly(reader, 6)
     assert sorted((one.partition, one.value) for one in received) == [
         (partition, b"%d" % number) for partition in (0, 1) for number in (0, 2, 4)
@@ -85,19 +85,19 @@ def test_committed_records_are_read_and_aborted_ones_are_not(
 
 
 def test_an_open_transaction_is_not_read_before_its_commit(
-    producer_of: Opener, topic: str, opened: ClientFactory
+    producer_of: Opener, topic: str, client_factory: ClientFactory
 ) -> None:
     producer = producer_of()
     producer.begin()
     producer.send(topic, [b"open"])
-    reader = committed_reader(opened, topic)
+    reader = committed_reader(client_factory, topic)
     assert reader.poll(0.3) == []
     producer.commit()
     assert [one.value for one in read_exactly(reader, 1)] == [b"open"]
 
 
 def test_a_second_producer_with_the_id_fences_the_first_and_aborts_its_transaction(
-    producer_of: Opener, topic: str, opened: ClientFactory
+    producer_of: Opener, topic: str, client_factory: ClientFactory
 ) -> None:
     first = producer_of()
     first.begin()
@@ -108,12 +108,12 @@ def test_a_second_producer_with_the_id_fences_the_first_and_aborts_its_transacti
     with pytest.raises(ForeignError):
         first.commit()
     second.commit()
-    reader = committed_reader(opened, topic)
+    reader = committed_reader(client_factory, topic)
     assert [one.value for one in read_exactly(reader, 1)] == [b"of the second"]
 
 
 def test_offsets_are_committed_with_the_transaction_and_discarded_on_abort(
-    producer_of: Opener, topic: str, opened: ClientFactory
+    producer_of: Opener, topic: str, client_factory: ClientFactory
 ) -> None:
     group = f"group-{uuid4().hex[:12]}"
     producer = producer_of()
@@ -125,12 +125,16 @@ def test_offsets_are_committed_with_the_transaction_and_discarded_on_abort(
             producer.commit()
         else:
             producer.abort()
-    reader = opened.consumer(CLIENTS["confluent"], group=group)
+    reader = client_factory.consumer(CLIENTS["confluent"], group=group)
     assert reader.committed(topic, 0) == 5
 
 
 def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced(
-    cluster: EmbeddedCluster, producer_of: Opener, topic: str, opened: ClientFactory, transactional_id: str
+    cluster: EmbeddedCluster,
+    producer_of: Opener,
+    topic: str,
+    client_factory: ClientFactory,
+    transactional_id: str,
 ) -> None:
     producer = producer_of(timeout_ms=1_000)
     producer.begin()
@@ -142,5 +146,5 @@ def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced(
     again.begin()
     again.send(topic, [b"in time"])
     again.commit()
-    reader = committed_reader(opened, topic)
+    reader = committed_reader(client_factory, topic)
     assert [one.value for one in read_exactly(reader, 1)] == [b"in time"]

@@ -35,11 +35,11 @@ def partition(cluster: EmbeddedCluster, topic: str) -> PartitionWriter:
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
 def test_both_isolation_levels_are_equal_without_transactions(
-    client: ForeignClient, isolation: str, topic: str, opened: ClientFactory
+    client: ForeignClient, isolation: str, topic: str, client_factory: ClientFactory
 ) -> None:
     messages = [Message(b"%d" % n) for n in range(100)]
-    opened.produce(client, topic, messages, idempotent=True)
-    received = opened.consume(client, topic, 100, isolation=isolation)
+    client_factory.produce(client, topic, messages, idempotent=True)
+    received = client_factory.consume(client, topic, 100, isolation=isolation)
     assert [one.value for one in received] == [message.value for message in messages]
 
 
@@ -58,10 +58,10 @@ def write_transactions(partition: PartitionWriter) -> None:
 
 
 def test_read_committed_omits_aborted_records_and_waits_for_open_transactions(
-    client: ForeignClient, topic: str, opened: ClientFactory, partition: PartitionWriter
+    client: ForeignClient, topic: str, client_factory: ClientFactory, partition: PartitionWriter
 ) -> None:
     write_transactions(partition)
-    consumer = opened.consumer(client, **COMMITTED)
+    consumer = client_factory.consumer(client, **COMMITTED)
     consumer.assign(topic, {0: EARLIEST})
     received = read_exactly(consumer, 4)
     assert [(one.offset, one.value) for one in received] == [
@@ -77,18 +77,18 @@ def test_read_committed_omits_aborted_records_and_waits_for_open_transactions(
 
 
 def test_read_uncommitted_returns_all_records_except_markers(
-    client: ForeignClient, topic: str, opened: ClientFactory, partition: PartitionWriter
+    client: ForeignClient, topic: str, client_factory: ClientFactory, partition: PartitionWriter
 ) -> None:
     write_transactions(partition)
-    received = opened.consume(client, topic, 8)
+    received = client_factory.consume(client, topic, 8)
     assert [one.offset for one in received] == [0, 1, 2, 3, 5, 7, 9, 10]
 
 
 def test_the_end_for_read_committed_is_the_last_stable_offset(
-    client: ForeignClient, topic: str, opened: ClientFactory, partition: PartitionWriter
+    client: ForeignClient, topic: str, client_factory: ClientFactory, partition: PartitionWriter
 ) -> None:
     write_transactions(partition)
-    stable, whole = opened.consumer(client, **COMMITTED), opened.consumer(client)
+    stable, whole = client_factory.consumer(client, **COMMITTED), client_factory.consumer(client)
     for consumer in (stable, whole):
         consumer.assign(topic, {0: EARLIEST})
     assert stable.watermarks(0) == (0, 9)
@@ -96,20 +96,24 @@ def test_the_end_for_read_committed_is_the_last_stable_offset(
 
 
 def test_reading_may_start_within_an_aborted_transaction(
-    client: ForeignClient, topic: str, opened: ClientFactory, partition: PartitionWriter
+    client: ForeignClient, topic: str, client_factory: ClientFactory, partition: PartitionWriter
 ) -> None:
     for number in range(5):
         partition.records(b"aborted %d" % number, producer_id=FIRST)
     partition.records(b"plain 5")
     partition.end_transaction(FIRST, committed=False)
     partition.records(b"plain 7")
-    received = opened.consume(client, topic, 2, {0: 3}, **COMMITTED)
+    received = client_factory.consume(client, topic, 2, {0: 3}, **COMMITTED)
     assert [one.offset for one in received] == [5, 7]
 
 
 @pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
 def test_many_interleaved_transactions_are_read_as_by_a_model(
-    client: ForeignClient, codec: Compression, topic: str, opened: ClientFactory, partition: PartitionWriter
+    client: ForeignClient,
+    codec: Compression,
+    topic: str,
+    client_factory: ClientFactory,
+    partition: PartitionWriter,
 ) -> None:
     chance = random.Random(codec)
     open_records: dict[int, list[int]] = {}
@@ -131,7 +135,7 @@ def test_many_interleaved_transactions_are_read_as_by_a_model(
         partition.end_transaction(producer_id, committed=True)
         visible += open_records.pop(producer_id)
     last = partition.records(b"last")
-    received = opened.consume(client, topic, len(visible) + 1, partition_bytes_max=2000, **COMMITTED)
+    received = client_factory.consume(client, topic, len(visible) + 1, partition_bytes_max=2000, **COMMITTED)
     assert [one.offset for one in received] == [*sorted(visible), last]
 
 
@@ -156,7 +160,11 @@ def compacted(kept: list[int], last: int, codec: Compression = Compression.NONE)
 
 @pytest.mark.parametrize("codec", list(Compression), ids=lambda codec: codec.name.lower())
 def test_gaps_and_empty_batches_of_a_compacted_log_are_skipped(
-    client: ForeignClient, codec: Compression, topic: str, opened: ClientFactory, partition: PartitionWriter
+    client: ForeignClient,
+    codec: Compression,
+    topic: str,
+    client_factory: ClientFactory,
+    partition: PartitionWriter,
 ) -> None:
     whole = compacted([0, 1, 2], 2, codec)
     emptied = empty_batch(read_header(compacted([0], 9)))
@@ -169,18 +177,18 @@ def test_gaps_and_empty_batches_of_a_compacted_log_are_skipped(
             (44, emptied),
         ]
     )
-    consumer = opened.consumer(client)
+    consumer = client_factory.consumer(client)
     consumer.assign(topic, {0: EARLIEST})
     received = read_exactly(consumer, 7)
     assert [one.offset for one in received] == [0, 1, 2, 10, 14, 15, 43]
-    opened.produce(client, topic, [Message(b"after the last empty batch")])
+    client_factory.produce(client, topic, [Message(b"after the last empty batch")])
     (after,) = read_exactly(consumer, 1)
     assert after.offset == 54
 
 
 @pytest.mark.parametrize("start", [3, 11, 16, 20, 30, 41, 44, 50])
 def test_reading_may_start_in_a_gap(
-    client: ForeignClient, start: int, topic: str, opened: ClientFactory, partition: PartitionWriter
+    client: ForeignClient, start: int, topic: str, client_factory: ClientFactory, partition: PartitionWriter
 ) -> None:
     emptied = empty_batch(read_header(compacted([0], 9)))
     partition.as_follower(
@@ -194,16 +202,16 @@ def test_reading_may_start_in_a_gap(
         ]
     )
     expected = [offset for offset in (0, 1, 2, 10, 14, 15, 43, 54) if offset >= start]
-    received = opened.consume(client, topic, len(expected), {0: start})
+    received = client_factory.consume(client, topic, len(expected), {0: start})
     assert [one.offset for one in received] == expected
 
 
 def test_every_client_reads_past_a_log_that_ends_in_markers(
-    topic: str, opened: ClientFactory, partition: PartitionWriter
+    topic: str, client_factory: ClientFactory, partition: PartitionWriter
 ) -> None:
     partition.records(b"aborted", producer_id=FIRST)
     partition.end_transaction(FIRST, committed=False)
-    readers = {name: opened.consumer(one, **COMMITTED) for name, one in CLIENTS.items()}
+    readers = {name: client_factory.consumer(one, **COMMITTED) for name, one in CLIENTS.items()}
     for reader in readers.values():
         reader.assign(topic, {0: EARLIEST})
         assert reader.poll(0.3) == []

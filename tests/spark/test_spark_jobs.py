@@ -282,12 +282,12 @@ def test_invalid_sql_is_refused_in_one_line(
 
 
 def test_statistics_equal_those_of_plain_python(spark: SparkSession, cluster: EmbeddedCluster) -> None:
-    (found,) = job(cluster, "stats", TOPIC, "--top", "2")
+    (report,) = job(cluster, "stats", TOPIC, "--top", "2")
     everything = [one for records in SENT.values() for one in records]
-    assert found["counts"] == counted(everything)
-    assert [one["counts"] for one in found["partitions"]] == [counted(records) for records in SENT.values()]
-    assert [one["out_of_order"] for one in found["partitions"]] == [60, 25, 0]
-    assert found["skew_records"] == round(6000 * 3 / 8500, 3)
+    assert report["counts"] == counted(everything)
+    assert [one["counts"] for one in report["partitions"]] == [counted(records) for records in SENT.values()]
+    assert [one["out_of_order"] for one in report["partitions"]] == [60, 25, 0]
+    assert report["skew_records"] == round(6000 * 3 / 8500, 3)
     records: Counter[bytes] = Counter()
     sizes: Counter[bytes] = Counter()
     for one in everything:
@@ -295,7 +295,7 @@ def test_statistics_equal_those_of_plain_python(spark: SparkSession, cluster: Em
             records[one.key] += 1
             sizes[one.key] += size_of(one)
     for order, largest in (("records", records), ("bytes", sizes)):
-        assert found[f"top_keys_by_{order}"] == [
+        assert report[f"top_keys_by_{order}"] == [
             {"key": key.decode(), "records": records[key], "size_bytes": sizes[key]}
             for key, _ in sorted(largest.items(), key=lambda item: (-item[1], item[0]))[:2]
         ]
@@ -376,14 +376,14 @@ def test_verify_finds_a_flipped_byte_a_missing_object_and_a_corrupt_index(
     assert whole["bytes_read"] == sum(path.stat().st_size for path in cluster.tier_dir.rglob("*.log"))
     bucket = tmp_path / "bucket"
     shutil.copytree(cluster.tier_dir, bucket)
-    flipped, gone, log = sorted(bucket.rglob("*.log"))[:3]
-    flip(flipped, flipped.stat().st_size // 2)
-    gone.unlink()
+    damaged, deleted, log = sorted(bucket.rglob("*.log"))[:3]
+    flip(damaged, damaged.stat().st_size // 2)
+    deleted.unlink()
     flip(log.with_suffix(".indexes"), 0)
-    found = verify(cluster, bucket, TOPIC, code=1)["findings"]
-    assert sorted(one["kind"] for one in found) == ["bad_batch", "bad_index", "missing_object"]
+    findings = verify(cluster, bucket, TOPIC, code=1)["findings"]
+    assert sorted(one["kind"] for one in findings) == ["bad_batch", "bad_index", "missing_object"]
     offline = verify(cluster, bucket, "--all", "--offline", code=1)["findings"]
-    assert {one["kind"] for one in found} <= {one["kind"] for one in offline}
+    assert {one["kind"] for one in findings} <= {one["kind"] for one in offline}
 
 
 def flip(path: Path, position: int) -> None:

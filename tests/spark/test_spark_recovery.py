@@ -211,15 +211,15 @@ def test_a_query_that_stops_early_and_one_from_sparks_checkpoint_read_all_record
     assert frame.count() == 3_000
     write_spark_checkpoint(tmp_path, {topic: {"0": 1_490, "1": 700}}, {topic: {"0": 0, "1": 0}})
     stream = spark.readStream.format("tidelog").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-    seen: dict[int, list[bytes]] = {}
+    batches: dict[int, list[bytes]] = {}
 
     def take(rows: DataFrame, batch_id: int) -> None:
-        seen[batch_id] = sorted(row.value for row in rows.collect())
+        batches[batch_id] = sorted(row.value for row in rows.collect())
 
     writer = stream.option("subscribe", topic).load().writeStream.foreachBatch(take)
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     assert query.awaitTermination(QUERY_TIMEOUT_S)
-    assert seen == {1: values(bulky(10, 1_490), bulky(800, 2_200))}
+    assert batches == {1: values(bulky(10, 1_490), bulky(800, 2_200))}
 
 
 def write_spark_checkpoint(

@@ -45,9 +45,9 @@ async def fill(cluster: EmbeddedCluster) -> None:
 
 async def local_start(cluster: EmbeddedCluster) -> int:
     async with Admin(**cluster.client_settings().tidelog) as admin:
-        found = (await admin.list_offsets({WHERE: OffsetSpec.EARLIEST_LOCAL}))[WHERE]
-    assert isinstance(found, ListedOffset)
-    return found.offset
+        listed_offset = (await admin.list_offsets({WHERE: OffsetSpec.EARLIEST_LOCAL}))[WHERE]
+    assert isinstance(listed_offset, ListedOffset)
+    return listed_offset.offset
 
 
 def kafka_options(cluster: EmbeddedCluster, **changes: str) -> dict[str, str]:

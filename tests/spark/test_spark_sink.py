@@ -61,13 +61,13 @@ def test_every_column_is_written(spark: SparkSession, cluster: EmbeddedCluster, 
             as rows(key, value, headers, partition, timestamp)"""
     )
     write(frame.selectExpr("*", f"'{topic}' as topic", "'left out' as other"), cluster)
-    seen = [
+    rows = [
         (row["key"], row["value"], row["headers"], row["partition"], row["timestamp"])
         for row in read(spark, cluster, topic)
     ]
     then = datetime(2026, 1, 2, 3, 4, 5, 6000, tzinfo=UTC)
     headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}]
-    assert seen == [
+    assert rows == [
         ("grün".encode(), b"high", headers, 0, then),
         (b"", b"", None, 1, datetime(1970, 1, 1, tzinfo=UTC)),
         (None, None, None, 2, then),

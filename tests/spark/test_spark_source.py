@@ -165,13 +165,13 @@ def test_a_query_that_fails_in_its_first_batch_with_data_repeats_it(
     """The query began at the end: if the end were queried again, records in between would be lost."""
     produce(cluster.bootstrap_servers, topic, numbered(20))
     fails = [True]
-    seen: list[bytes] = []
+    received: list[bytes] = []
 
     def take(frame: DataFrame, _batch_id: int) -> None:
         values = [row.value for row in frame.select("value").collect()]
         if values and fails[0]:
             raise RuntimeError("the sink is unavailable")
-        seen.extend(map(bytes, values))
+        received.extend(map(bytes, values))
 
     def start() -> StreamingQuery:
         reader = spark.readStream.format("tidelog").option("subscribe", topic)
@@ -188,10 +188,10 @@ def test_a_query_that_fails_in_its_first_batch_with_data_repeats_it(
     fails[0] = False
     query = start()
     try:
-        wait_until(lambda: len(seen) >= 20, timeout_s=QUERY_TIMEOUT_S)
+        wait_until(lambda: len(received) >= 20, timeout_s=QUERY_TIMEOUT_S)
     finally:
         query.stop()
-    assert sorted(seen) == [one.value for one in numbered(20, 20)]
+    assert sorted(received) == [one.value for one in numbered(20, 20)]
 
 
 def test_a_stream_from_latest_loses_no_record_after_its_start(

@@ -70,13 +70,13 @@ def test_records_are_read_directly_from_the_store_with_every_codec(
         direct = batch(
             spark, cluster.bootstrap_servers, tier="direct", maxBytesPerPartition="500000", **options
         )
-        seen = content(direct)
+        rows = content(direct)
     expected = [one.row() for one in sent]
-    assert seen == dict.fromkeys(borders, expected)
+    assert rows == dict.fromkeys(borders, expected)
     requested = [one for one in fetched if one[0] in borders]
     assert {topic for topic, _, _ in requested} == borders.keys()
     assert all(offset >= borders[topic].highest_remote + 1 for topic, _, offset in requested)
-    assert content(batch(spark, cluster.bootstrap_servers, tier="broker", **options)) == seen
+    assert content(batch(spark, cluster.bootstrap_servers, tier="broker", **options)) == rows
     offline = batch(spark, None, tier="offline", **options)
     assert offline.columns == direct.columns
     assert content(offline) == {topic: expected[: border.local_start] for topic, border in borders.items()}

@@ -96,12 +96,12 @@ class Tides:
 @pytest.fixture
 def tides() -> Iterator[Tides]:
     with TemporaryDirectory(prefix="tidelog-spark-") as folder:
-        made = Tides(Path(folder))
+        fixture = Tides(Path(folder))
         try:
-            made.fill()
-            yield made
+            fixture.fill()
+            yield fixture
         finally:
-            made.stop()
+            fixture.stop()
 
 
 def batch(spark: SparkSession, tides: Tides, tier: str, **more: str) -> dict[str, list[tuple[Any, ...]]]:
@@ -114,12 +114,12 @@ def batch(spark: SparkSession, tides: Tides, tier: str, **more: str) -> dict[str
 
 def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
     """Return rows by topic in log order; each offset must occur once, without a gap."""
-    found = {}
+    rows_by_topic = {}
     for topic in CODECS:
         of_topic = [row for row in rows if row["topic"] == topic]
         assert sorted(row["offset"] for row in of_topic) == list(range(len(of_topic))), topic
-        found[topic] = rows_by_offset(of_topic)
-    return found
+        rows_by_topic[topic] = rows_by_offset(of_topic)
+    return rows_by_topic
 
 
 def sent(ends: Mapping[str, int]) -> dict[str, list[tuple[Any, ...]]]:

@@ -20,11 +20,11 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @pytest.fixture
-def opened(cluster: EmbeddedCluster) -> Iterator[ClientFactory]:
+def client_factory(cluster: EmbeddedCluster) -> Iterator[ClientFactory]:
     """Return a factory of clients, which are closed after the test."""
-    opener = ClientFactory(cluster.bootstrap_servers)
-    yield opener
-    opener.close()
+    factory = ClientFactory(cluster.bootstrap_servers)
+    yield factory
+    factory.close()
 
 
 @pytest.fixture

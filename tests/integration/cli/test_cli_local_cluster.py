@@ -31,16 +31,16 @@ def tidelog(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Create a cluster that the commands start; kill its remaining processes at the end."""
-    made = LocalCluster.create(tmp_path / "cluster", 3, settings=QUICK_TIMEOUTS)
-    yield made
-    made.remove()
+    local_cluster = LocalCluster.create(tmp_path / "cluster", 3, settings=QUICK_TIMEOUTS)
+    yield local_cluster
+    local_cluster.remove()
 
 
 def status(folder: Path) -> list[dict[str, object]]:
-    done = tidelog("cluster", "status", "-d", str(folder), "--json")
-    assert done.returncode == 0, done.stderr
-    found: list[dict[str, object]] = json.loads(done.stdout)
-    return found
+    result = tidelog("cluster", "status", "-d", str(folder), "--json")
+    assert result.returncode == 0, result.stderr
+    nodes: list[dict[str, object]] = json.loads(result.stdout)
+    return nodes
 
 
 def test_a_cluster_is_started_used_damaged_repaired_and_stopped(cluster: LocalCluster) -> None:
@@ -78,18 +78,20 @@ def test_a_directory_without_a_cluster_and_an_unknown_node_are_one_line_errors(
     full = tmp_path / "full"
     full.mkdir()
     (full / "file").write_text("mine")
-    refused = tidelog("cluster", "start", "-d", str(full))
-    assert refused.returncode == 2 and "neither empty nor the directory of a cluster" in refused.stderr
+    result = tidelog("cluster", "start", "-d", str(full))
+    assert result.returncode == 2 and "neither empty nor the directory of a cluster" in result.stderr
 
 
-@pytest.mark.parametrize("given", [["--tiered"], ["--nodes", "5"], ["--port", "1"], ["-o", "log.roll.ms=9"]])
+@pytest.mark.parametrize(
+    "options", [["--tiered"], ["--nodes", "5"], ["--port", "1"], ["-o", "log.roll.ms=9"]]
+)
 def test_options_of_a_new_cluster_are_refused_for_an_existing_one(
-    cluster: LocalCluster, given: list[str]
+    cluster: LocalCluster, options: list[str]
 ) -> None:
-    """Otherwise a cluster started with "--tiered" would silently never move its segments."""
-    refused = tidelog("cluster", "start", "-d", str(cluster.layout.folder), *given)
-    assert refused.returncode == 2 and "differs from the cluster in" in refused.stderr
-    assert len(refused.stderr.strip().splitlines()) == 1
+    """Check options without which a cluster started with "--tiered" would never copy its segments."""
+    result = tidelog("cluster", "start", "-d", str(cluster.layout.folder), *options)
+    assert result.returncode == 2 and "differs from the cluster in" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
     assert cluster.running == []
 
 

@@ -135,8 +135,8 @@ def test_a_log_directory_is_dumped_and_unknown_files_are_skipped(partition: Path
     (tmp_path / "lost+found").mkdir()
     (partition / "notes.txt").write_text("mine")
     names = [Path(line["path"]).name for line in of_kind(dumped("-q", str(tmp_path)), "file")]
-    known = {path.name for path in partition.iterdir()} - {"notes.txt"}
-    assert set(names) == known | {"recovery-point-offset-checkpoint"}
+    file_names = {path.name for path in partition.iterdir()} - {"notes.txt"}
+    assert set(names) == file_names | {"recovery-point-offset-checkpoint"}
 
 
 @pytest.mark.parametrize(
@@ -180,12 +180,12 @@ def test_committed_offsets_and_groups_are_decoded(tmp_path: Path) -> None:
         (b"\0\x09rest", b"x"),
     )
     log.close(clean=True)
-    found = of_kind(dumped("--decode", str(tmp_path / "__consumer_offsets-7")), "record")
-    assert [line["type"] for line in found] == ["OffsetCommit", "OffsetCommit", "GroupMetadata", "unknown"]
-    assert found[0]["key"] == {"group": "harbour", "topic": "tides", "partition": 3}
-    assert (found[0]["value"]["offset"], found[0]["value"]["metadata"]) == (42, "note")
-    assert found[1]["value"] is None
-    assert found[3]["key_type"] == 9
+    records = of_kind(dumped("--decode", str(tmp_path / "__consumer_offsets-7")), "record")
+    assert [line["type"] for line in records] == ["OffsetCommit", "OffsetCommit", "GroupMetadata", "unknown"]
+    assert records[0]["key"] == {"group": "harbour", "topic": "tides", "partition": 3}
+    assert (records[0]["value"]["offset"], records[0]["value"]["metadata"]) == (42, "note")
+    assert records[1]["value"] is None
+    assert records[3]["key_type"] == 9
 
 
 def test_metadata_records_are_decoded(tmp_path: Path) -> None:

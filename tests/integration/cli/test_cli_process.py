@@ -245,11 +245,11 @@ def test_dev_starts_a_broker_and_keeps_its_data(tmp_path: Path) -> None:
             address = first.split()[4].rstrip(",")
             welcome = b"".join(iter(dev.stdout.readline, b"\n")) + b"".join(iter(dev.stdout.readline, b"\n"))
             assert f"export TIDELOG_BOOTSTRAP={address}".encode() in welcome
-            found = tidelog_output("topic", "list", bootstrap=address)
+            topics = tidelog_output("topic", "list", bootstrap=address)
             if expected:
                 assert tidelog_output("consume", "greetings", "-e", bootstrap=address) == "kept\n"
             else:
-                assert "greetings" not in found
+                assert "greetings" not in topics
                 producer = confluent_kafka.Producer({"bootstrap.servers": address})
                 producer.produce("greetings", "kept")
                 assert producer.flush(DEADLINE_S) == 0

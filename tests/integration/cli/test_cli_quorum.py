@@ -15,7 +15,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[EmbeddedCluster]:
+def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster(nodes=3) as cluster:
         yield cluster
 
@@ -31,8 +31,8 @@ def test_a_single_node_is_a_quorum_of_one() -> None:
         )
 
 
-def test_three_voters_are_shown_with_their_lag(three: EmbeddedCluster) -> None:
-    servers = three.bootstrap_servers
+def test_three_voters_are_shown_with_their_lag(cluster: EmbeddedCluster) -> None:
+    servers = cluster.bootstrap_servers
     shown = json.loads(tidelog_output("quorum", "describe", "--json", bootstrap=servers))
     assert sorted(voter["replica_id"] for voter in shown["voters"]) == [1, 2, 3]
     assert all(voter["endpoints"] for voter in shown["voters"])
@@ -45,28 +45,28 @@ def test_three_voters_are_shown_with_their_lag(three: EmbeddedCluster) -> None:
     assert [line.split()[-1] for line in table[1:]] == ["leader", "follower", "follower"]
 
 
-def test_describe_shows_one_view(three: EmbeddedCluster) -> None:
+def test_describe_shows_one_view(cluster: EmbeddedCluster) -> None:
     line = tidelog_failure(
-        "quorum", "describe", "--status", "--replication", code=2, bootstrap=three.bootstrap_servers
+        "quorum", "describe", "--status", "--replication", code=2, bootstrap=cluster.bootstrap_servers
     )
     assert "exclude each other" in line
 
 
-def test_static_voters_cannot_be_changed(three: EmbeddedCluster) -> None:
+def test_static_voters_cannot_be_changed(cluster: EmbeddedCluster) -> None:
     line = tidelog_failure(
         "quorum",
         "remove-controller",
         "2",
         "AAAAAAAAAAAAAAAAAAAD6Q",
-        bootstrap=three.bootstrap_servers,
+        bootstrap=cluster.bootstrap_servers,
     )
     assert "[UNSUPPORTED_VERSION]" in line
     line = tidelog_failure("quorum", "remove-controller", "2", "x", code=2)
     assert line.startswith("tidelog: DIRECTORY-ID 'x'")
 
 
-async def test_the_admin_client_names_voters_and_observers(three: EmbeddedCluster) -> None:
-    async with Admin(three.bootstrap_servers) as admin:
+async def test_the_admin_client_names_voters_and_observers(cluster: EmbeddedCluster) -> None:
+    async with Admin(cluster.bootstrap_servers) as admin:
         quorum = await admin.describe_metadata_quorum()
         assert {voter.replica_id for voter in quorum.voters} == {1, 2, 3}
         assert quorum.observers == ()

@@ -198,9 +198,9 @@ def test_several_topics_are_read_together(broker: EmbeddedCluster) -> None:
 def test_records_are_printed_as_json(topic: Topic) -> None:
     topic.produce(b"k=\xff\n", "-K", "=", "-p", "1", "-H", "h=\u00e4")
     (line,) = topic.consume("-e", "--json").splitlines()
-    found: dict[str, Any] = json.loads(line)
-    assert found.pop("timestamp") > 1_600_000_000_000
-    assert found == {
+    record: dict[str, Any] = json.loads(line)
+    assert record.pop("timestamp") > 1_600_000_000_000
+    assert record == {
         "topic": topic.name,
         "partition": 1,
         "offset": 0,

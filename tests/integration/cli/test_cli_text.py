@@ -126,7 +126,7 @@ def test_a_json_line_has_text_as_text_and_other_bytes_in_base64() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "choice"),
+    ("texts", "offset_choice"),
     [
         ([], OffsetChoice(Start.STORED)),
         (["beginning"], OffsetChoice(Start.BEGINNING)),
@@ -142,8 +142,8 @@ def test_a_json_line_has_text_as_text_and_other_bytes_in_base64() -> None:
         (["s@17", "e@18"], OffsetChoice(Start.TIMESTAMP, 17, 18)),
     ],
 )
-def test_offsets_have_kcats_syntax(texts: list[str], choice: OffsetChoice) -> None:
-    assert parse_offset_choices(texts, default=Start.STORED) == choice
+def test_offsets_have_kcats_syntax(texts: list[str], offset_choice: OffsetChoice) -> None:
+    assert parse_offset_choices(texts, default=Start.STORED) == offset_choice
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_invalid_offsets_are_refused(texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "found", "offset"),
+    ("offset_choice", "timestamp_offset", "offset"),
     [
         (OffsetChoice(Start.BEGINNING), None, 10),
         (OffsetChoice(Start.END), None, 20),
@@ -170,9 +170,9 @@ def test_invalid_offsets_are_refused(texts: list[str]) -> None:
     ],
 )
 def test_an_offset_option_is_resolved_per_partition(
-    choice: OffsetChoice, found: int | None, offset: int
+    offset_choice: OffsetChoice, timestamp_offset: int | None, offset: int
 ) -> None:
-    assert choice.resolve(10, 20, found) == offset
+    assert offset_choice.resolve(10, 20, timestamp_offset) == offset
 
 
 # --- input
@@ -180,12 +180,12 @@ def test_an_offset_option_is_resolved_per_partition(
 
 def split(data: bytes, *, pieces: list[int] | None = None, **options: object) -> list[InputRecord]:
     splitter = RecordSplitter(record_bytes_max=1_000, **options)  # type: ignore[arg-type]
-    found: list[InputRecord] = []
+    records: list[InputRecord] = []
     at = 0
     for size in pieces or []:
-        found += splitter.feed(data[at : at + size])
+        records += splitter.feed(data[at : at + size])
         at += size
-    return [*found, *splitter.feed(data[at:]), *splitter.finish()]
+    return [*records, *splitter.feed(data[at:]), *splitter.finish()]
 
 
 def test_a_line_is_a_record_and_an_empty_line_is_an_empty_record() -> None:
@@ -195,13 +195,13 @@ def test_a_line_is_a_record_and_an_empty_line_is_an_empty_record() -> None:
 
 
 def test_a_key_is_before_the_first_separator() -> None:
-    found = split(b"k:v:w\n:v\nk:\nplain\n", key_separator=b":", fixed_key=b"fixed")
-    assert found == [(b"k", b"v:w"), (b"", b"v"), (b"k", b""), (b"fixed", b"plain")]
+    records = split(b"k:v:w\n:v\nk:\nplain\n", key_separator=b":", fixed_key=b"fixed")
+    assert records == [(b"k", b"v:w"), (b"", b"v"), (b"k", b""), (b"fixed", b"plain")]
 
 
 def test_empty_keys_and_values_may_represent_null() -> None:
-    found = split(b"k:\n:v\n:\n\n", key_separator=b":", null_empty=True)
-    assert found == [(b"k", None), (None, b"v"), (None, None), (None, None)]
+    records = split(b"k:\n:v\n:\n\n", key_separator=b":", null_empty=True)
+    assert records == [(b"k", None), (None, b"v"), (None, None), (None, None)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -212,7 +212,7 @@ def test_empty_keys_and_values_may_represent_null() -> None:
 def test_chunks_may_end_anywhere(values: list[bytes], pieces: list[int]) -> None:
     values = [value.replace(b"|", b"") for value in values]
     data = b"".join(value + b"||" for value in values)
-    assert [found.value for found in split(data, pieces=pieces, delimiter=b"||")] == values
+    assert [record.value for record in split(data, pieces=pieces, delimiter=b"||")] == values
 
 
 def test_a_record_beyond_the_size_limit_is_refused() -> None:
@@ -283,9 +283,9 @@ def test_options_override_those_of_a_command_config(tmp_path: Path) -> None:
     path = command_config(
         tmp_path, "bootstrap.servers=a:1\nclient.id=file\nacks=1\nlinger.ms=9\ngroup.id=g\n"
     )
-    opened = open_connection(None, path, ["client.id=explicit"])
-    assert (opened.bootstrap, opened.group_id) == ("a:1", "g")
-    options = opened.client_options(
+    connection = open_connection(None, path, ["client.id=explicit"])
+    assert (connection.bootstrap, connection.group_id) == ("a:1", "g")
+    options = connection.client_options(
         ProducerConfig, {"linger_ms": 5, "batch_size": 7}, {"acks": "0", "retries": None}
     )
     assert options == {"linger_ms": 9, "batch_size": 7, "client_id": "explicit", "acks": "0"}
@@ -295,8 +295,8 @@ def test_options_override_those_of_a_command_config(tmp_path: Path) -> None:
 def test_a_command_config_may_have_options_of_other_clients(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    opened = open_connection(None, command_config(tmp_path, "acks=1\nclient.id=me\n"), [])
-    assert opened.client_options(AdminConfig) == {"client_id": "me"}
+    connection = open_connection(None, command_config(tmp_path, "acks=1\nclient.id=me\n"), [])
+    assert connection.client_options(AdminConfig) == {"client_id": "me"}
     assert capsys.readouterr().err == ""
 
 
@@ -313,8 +313,8 @@ def test_names_of_librdkafka_are_accepted_for_tls_and_sasl(tmp_path: Path) -> No
     path = command_config(
         tmp_path, "security.protocol=sasl_ssl\nsasl.mechanisms=PLAIN\nssl.ca.location=ca.pem\n"
     )
-    opened = open_connection(None, path, ["sasl.username=alice", 'sasl.password=a"b\\c'])
-    options = opened.client_options(AdminConfig)
+    connection = open_connection(None, path, ["sasl.username=alice", 'sasl.password=a"b\\c'])
+    options = connection.client_options(AdminConfig)
     jaas_config = options.pop("sasl_jaas_config")
     assert parse_jaas(jaas_config, "PLAIN").options == {"username": "alice", "password": 'a"b\\c'}
     assert options == {
@@ -323,7 +323,7 @@ def test_names_of_librdkafka_are_accepted_for_tls_and_sasl(tmp_path: Path) -> No
         "ssl_truststore_location": "ca.pem",
         "ssl_truststore_type": "PEM",
     }
-    assert 'a"b' not in repr(opened)
+    assert 'a"b' not in repr(connection)
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,9 @@ def tiered(cluster: EmbeddedCluster) -> TieredTopics:
 def topic(cluster: EmbeddedCluster, tiered: TieredTopics) -> Iterator[str]:
     """Create a topic with three remote segments and the active one."""
     tiered.create("tides")
-    opened = ClientFactory(cluster.bootstrap_servers)
-    opened.produce(CONFLUENT, "tides", SENT)
-    opened.close()
+    client_factory = ClientFactory(cluster.bootstrap_servers)
+    client_factory.produce(CONFLUENT, "tides", SENT)
+    client_factory.close()
     tiered.wait_until_tiered("tides")
     yield "tides"
 
@@ -191,9 +191,9 @@ def test_explain_reports_failing_copies_until_they_succeed(
     (empty,) = document(cluster, "ls", topic)
     obstacle = cluster.tier_dir / f"{topic}-{empty['topic_id']}"
     obstacle.write_text("a file in place of a directory")
-    opened = ClientFactory(cluster.bootstrap_servers)
-    opened.produce(CONFLUENT, topic, SENT)
-    opened.close()
+    client_factory = ClientFactory(cluster.bootstrap_servers)
+    client_factory.produce(CONFLUENT, topic, SENT)
+    client_factory.close()
 
     def obstacles() -> list[str]:
         return [one["obstacle"] for one in document(cluster, "explain", f"{topic}-0")["not_tiered"]]
@@ -291,8 +291,8 @@ def test_fsck_finds_changes_made_in_the_bucket(
     damage(damaged)
     if is_deep:
         assert fsck(damaged, "tides") == []
-    (found,) = fsck(damaged, "tides", *(["--deep"] if is_deep else []), code=1)
-    assert (found["kind"], found["severity"], found["topic"], found["partition"]) == (
+    (finding,) = fsck(damaged, "tides", *(["--deep"] if is_deep else []), code=1)
+    assert (finding["kind"], finding["severity"], finding["topic"], finding["partition"]) == (
         kind,
         severity,
         "tides",
@@ -317,17 +317,17 @@ def test_fsck_finds_objects_of_unknown_topics(damaged: EmbeddedCluster) -> None:
     folder = object_of(damaged, 0, "log").parent.parent
     shutil.copytree(folder, folder.with_name("tides-" + "B" * 22))
     (damaged.tier_dir / "readme.txt").write_text("not ours")
-    found = fsck(damaged, "--all", code=1)
-    assert [one["kind"] for one in found].count("orphan") == 9
-    assert [one["kind"] for one in found].count("foreign_object") == 1
+    findings = fsck(damaged, "--all", code=1)
+    assert [one["kind"] for one in findings].count("orphan") == 9
+    assert [one["kind"] for one in findings].count("foreign_object") == 1
     assert fsck(damaged, "tides") == []
 
 
 async def write_metadata(cluster: EmbeddedCluster, event: RemoteLogSegmentMetadataUpdate) -> None:
     async with Admin(cluster.bootstrap_servers) as admin:
-        found = (await admin.describe_topics([METADATA_TOPIC]))[METADATA_TOPIC]
-        assert isinstance(found, TopicDescription)
-    number = metadata_partition(event.remote_log_segment_id.topic_id_partition, len(found.partitions))
+        description = (await admin.describe_topics([METADATA_TOPIC]))[METADATA_TOPIC]
+        assert isinstance(description, TopicDescription)
+    number = metadata_partition(event.remote_log_segment_id.topic_id_partition, len(description.partitions))
     async with Producer(cluster.bootstrap_servers) as producer:
         await producer.send_and_wait(METADATA_TOPIC, encode_event(event), partition=number)
 
@@ -335,9 +335,9 @@ async def write_metadata(cluster: EmbeddedCluster, event: RemoteLogSegmentMetada
 def test_a_segment_deleted_from_the_middle_is_a_gap(cluster: EmbeddedCluster, tiered: TieredTopics) -> None:
     topic = f"tides-{uuid4().hex[:8]}"
     tiered.create(topic)
-    opened = ClientFactory(cluster.bootstrap_servers)
-    opened.produce(CONFLUENT, topic, SENT)
-    opened.close()
+    client_factory = ClientFactory(cluster.bootstrap_servers)
+    client_factory.produce(CONFLUENT, topic, SENT)
+    client_factory.close()
     tiered.wait_until_tiered(topic)
     (before,) = document(cluster, "ls", topic, "--segments")
     middle = before["remote_segments"][1]
@@ -402,12 +402,12 @@ def test_fsck_has_no_finding_during_copies_and_deletions(
 ) -> None:
     topic = f"tides-{uuid4().hex[:8]}"
     tiered.create(topic, {"retention.bytes": str(3 << 20)})
-    opened = ClientFactory(cluster.bootstrap_servers)
+    client_factory = ClientFactory(cluster.bootstrap_servers)
     for _ in range(4):
-        opened.produce(CONFLUENT, topic, SENT)
+        client_factory.produce(CONFLUENT, topic, SENT)
         for _ in range(3):
             assert [one for one in fsck(cluster, topic, "--deep") if one["severity"] != "note"] == []
-    opened.close()
+    client_factory.close()
 
 
 def test_offsets_below_the_log_start_are_reported_as_deleted(
@@ -415,9 +415,9 @@ def test_offsets_below_the_log_start_are_reported_as_deleted(
 ) -> None:
     topic = f"tides-{uuid4().hex[:8]}"
     tiered.create(topic)
-    opened = ClientFactory(cluster.bootstrap_servers)
-    opened.produce(CONFLUENT, topic, SENT)
-    opened.close()
+    client_factory = ClientFactory(cluster.bootstrap_servers)
+    client_factory.produce(CONFLUENT, topic, SENT)
+    client_factory.close()
     tiered.wait_until_tiered(topic)
     asyncio.run(delete_before(cluster, topic, 1500))
     assert f"offset 1499: {Place.BELOW_START.value}" in output(cluster, "explain", f"{topic}-0", "-o", "1499")
@@ -431,9 +431,9 @@ def test_epochs_of_three_consecutive_leaders_are_shown(tmp_path: Path) -> None:
         tiered = TieredTopics(cluster)
         tiered.create("tides")
         for _ in range(3):
-            opened = ClientFactory(cluster.bootstrap_servers)
-            opened.produce(CONFLUENT, "tides", SENT)
-            opened.close()
+            client_factory = ClientFactory(cluster.bootstrap_servers)
+            client_factory.produce(CONFLUENT, "tides", SENT)
+            client_factory.close()
             tiered.wait_until_tiered("tides")
             leader = tiered.leader("tides")
             cluster.kill_node(leader)
@@ -444,5 +444,5 @@ def test_epochs_of_three_consecutive_leaders_are_shown(tmp_path: Path) -> None:
         assert starts[0] == 0
         assert starts == sorted(set(starts))
         assert len(starts) >= 3
-        found = fsck(cluster, "--all", "--deep")
-        assert all(one["severity"] == "note" for one in found), found
+        findings = fsck(cluster, "--all", "--deep")
+        assert all(one["severity"] == "note" for one in findings), findings

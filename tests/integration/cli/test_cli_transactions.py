@@ -31,9 +31,9 @@ def test_a_hanging_transaction_is_found_and_aborted(cluster: EmbeddedCluster) ->
     writer.records(b"plain")
     writer.records(b"hanging", producer_id=PRODUCER_ID)
     find = ("transactions", "find-hanging", "--max-timeout", "0")
-    [found] = json.loads(tidelog_output(*find, "--json", bootstrap=servers))
-    assert (found["topic"], found["partition"]) == ("tides", 0)
-    assert (found["producer_id"], found["start_offset"]) == (PRODUCER_ID, 1)
+    [transaction] = json.loads(tidelog_output(*find, "--json", bootstrap=servers))
+    assert (transaction["topic"], transaction["partition"]) == ("tides", 0)
+    assert (transaction["producer_id"], transaction["start_offset"]) == (PRODUCER_ID, 1)
     assert json.loads(tidelog_output(*find, "--broker", "9", "--json", bootstrap=servers)) == []
     assert json.loads(tidelog_output("transactions", "find-hanging", "--json", bootstrap=servers)) == [], (
         "it is not open for longer than any transaction may be"

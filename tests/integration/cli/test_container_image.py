@@ -27,8 +27,8 @@ def packages() -> set[str]:
     """Return the top-level packages that are part of the distribution."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = settings["tool"]["setuptools"]["packages"]["find"]["include"]
-    found = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    return {name for name in found if any(fnmatch(name, pattern) for pattern in patterns)}
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")}
+    return {name for name in packages if any(fnmatch(name, pattern) for pattern in patterns)}
 
 
 def test_the_image_holds_every_package_of_the_distribution() -> None:

@@ -111,12 +111,12 @@ def test_the_progress_bar_has_the_table_above_it_on_a_terminal_only() -> None:
 
 def test_the_view_shows_the_nodes_reports(tmp_path: Path) -> None:
     with EmbeddedCluster(3, tiered=True, data_dir=tmp_path / "cluster") as cluster:
-        tiered, opened = TieredTopics(cluster), ClientFactory(cluster.bootstrap_servers)
+        tiered, client_factory = TieredTopics(cluster), ClientFactory(cluster.bootstrap_servers)
         tiered.create("tides", partitions=2)
         sent = [Message(b"%d" % number + bytes(2000)) for number in range(2500)]
-        opened.produce(CLIENTS["confluent"], "tides", sent)
-        known = tiered.wait_until_tiered("tides")
-        opened.close()
+        client_factory.produce(CLIENTS["confluent"], "tides", sent)
+        borders = tiered.wait_until_tiered("tides")
+        client_factory.close()
         view = TierView(read_layout(cluster.data_dir), cluster.tier_dir, "tides")
         watch = TierWatch(view, cluster.bootstrap_servers, Console(file=io.StringIO()))
 
@@ -130,8 +130,8 @@ def test_the_view_shows_the_nodes_reports(tmp_path: Path) -> None:
                 return await view.borders(admin)
 
         first, second = asyncio.run(look())
-    assert (first.log_start, first.local_start, first.high_watermark) == (0, known.local_start, len(sent))
-    assert first.remote_end == known.highest_remote + 1
+    assert (first.log_start, first.local_start, first.high_watermark) == (0, borders.local_start, len(sent))
+    assert first.remote_end == borders.highest_remote + 1
     assert first.remote.count >= 4 and first.remote.size_bytes > 4_000_000
     assert first.is_tiered
     assert first.end == first.high_watermark

@@ -78,9 +78,9 @@ def read(client: RawClient, end_offset: int) -> int:
             session_epoch=-1,
             topics=(FetchTopic(topic=TOPIC, partitions=(requested,)),),
         )
-        found = client.ask(request, 11, FetchResponse).responses[0].partitions[0]
-        assert found.error_code == 0
-        records = bytes(found.records or b"")
+        partition_data = client.ask(request, 11, FetchResponse).responses[0].partitions[0]
+        assert partition_data.error_code == 0
+        records = bytes(partition_data.records or b"")
         position = 0
         while position < len(records):
             length = int.from_bytes(records[position + 8 : position + 12], "big")

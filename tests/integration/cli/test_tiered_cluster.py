@@ -73,29 +73,29 @@ def kill_leader(tiered: TieredTopics, topic: str) -> int:
 
 
 def test_a_new_leader_continues_copying_and_reads_earlier_copies(
-    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
     sent = messages(3000, 1)
-    opened.produce(CONFLUENT, "tides", sent, idempotent=True)
+    client_factory.produce(CONFLUENT, "tides", sent, idempotent=True)
     first_start = wait_until_deleted_locally(tiered, "tides")
     assert first_start > 0
     killed = kill_leader(tiered, "tides")
     more = messages(3000, 2)
-    opened.produce(CONFLUENT, "tides", more, idempotent=True)
+    client_factory.produce(CONFLUENT, "tides", more, idempotent=True)
     assert wait_until_deleted_locally(tiered, "tides") > first_start
     for client in (CONFLUENT, AIOKAFKA, TIDELOG):
-        assert values(opened.consume(client, "tides", 6000)) == values(sent + more)
+        assert values(client_factory.consume(client, "tides", 6000)) == values(sent + more)
     cluster.start_node(killed)
     wait_until_whole(tiered, "tides")
 
 
 def test_an_empty_node_joins_without_copying_history_and_becomes_leader(
-    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
     sent = messages(6000, 3)
-    opened.produce(CONFLUENT, "tides", sent, compression="lz4", idempotent=True)
+    client_factory.produce(CONFLUENT, "tides", sent, compression="lz4", idempotent=True)
     local_start = wait_until_deleted_locally(tiered, "tides")
     empty = next(node_id for node_id in NODES if node_id != tiered.leader("tides"))
     cluster.stop_node(empty)
@@ -109,9 +109,9 @@ def test_an_empty_node_joins_without_copying_history_and_becomes_leader(
     asyncio.run(lead(cluster, "tides", empty))
     wait_until(lambda: tiered.leader("tides") == empty)
     more = messages(3000, 8)
-    opened.produce(CONFLUENT, "tides", more, idempotent=True)
+    client_factory.produce(CONFLUENT, "tides", more, idempotent=True)
     wait_until_deleted_locally(tiered, "tides")
-    assert values(opened.consume(AIOKAFKA, "tides", 9000)) == values(sent + more)
+    assert values(client_factory.consume(AIOKAFKA, "tides", 9000)) == values(sent + more)
 
 
 async def lead(cluster: EmbeddedCluster, topic: str, node_id: int) -> None:
@@ -149,10 +149,10 @@ def test_a_restart_of_all_nodes_keeps_all_records(
 
 
 def test_a_topic_deleted_while_a_node_is_stopped_leaves_no_objects(
-    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
-    opened.produce(CONFLUENT, "tides", messages(3000, 6), idempotent=True)
+    client_factory.produce(CONFLUENT, "tides", messages(3000, 6), idempotent=True)
     wait_until_deleted_locally(tiered, "tides")
     killed = kill_leader(tiered, "tides")
     tiered.delete("tides")
@@ -162,10 +162,10 @@ def test_a_topic_deleted_while_a_node_is_stopped_leaves_no_objects(
 
 
 def test_retention_moves_the_log_start_on_every_replica(
-    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.create("tides")
-    opened.produce(CONFLUENT, "tides", messages(6000, 7), idempotent=True)
+    client_factory.produce(CONFLUENT, "tides", messages(6000, 7), idempotent=True)
     wait_until_deleted_locally(tiered, "tides")
     before = tiered.objects("/tides-")
     tiered.alter("tides", {"retention.bytes": "2500000", "local.retention.bytes": "1"})
@@ -173,4 +173,4 @@ def test_retention_moves_the_log_start_on_every_replica(
     wait_until(lambda: all(tiered.border("tides", node_id=each).log_start > 0 for each in NODES))
     start = tiered.offset("tides", -2)
     assert 0 < start < 6000
-    assert len(opened.consume(CONFLUENT, "tides", 6000 - start, {0: start})) == 6000 - start
+    assert len(client_factory.consume(CONFLUENT, "tides", 6000 - start, {0: start})) == 6000 - start

@@ -40,38 +40,38 @@ def alter_broker(cluster: EmbeddedCluster, configs: Mapping[str, str]) -> None:
 
 
 def test_kip_950_a_topic_that_is_untiered_loses_remote_and_keeps_local_records(
-    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    topic: str, tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
-    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
+    client_factory.produce(CONFLUENT, topic, SENT, idempotent=True)
     border = tiered.wait_until_tiered(topic)
     tiered.alter(topic, {"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"})
     wait_until(lambda: not tiered.objects(f"/{topic}-"))
     assert tiered.offset(topic, -2) == border.local_start
-    received = opened.consume(CONFLUENT, topic, len(SENT) - border.local_start)
+    received = client_factory.consume(CONFLUENT, topic, len(SENT) - border.local_start)
     assert received[0].offset == border.local_start
 
 
 def test_tiering_is_enabled_on_an_existing_topic(
-    tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     topic = f"late-{uuid4().hex[:8]}"
     tiered.create(topic, {"remote.storage.enable": "false", "local.retention.bytes": "-2"})
-    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
+    client_factory.produce(CONFLUENT, topic, SENT, idempotent=True)
     assert tiered.border(topic).highest_remote == -1
     tiered.alter(topic, {"remote.storage.enable": "true", "local.retention.bytes": "1"})
     tiered.wait_until_tiered(topic)
-    received = opened.consume(CONFLUENT, topic, len(SENT))
+    received = client_factory.consume(CONFLUENT, topic, len(SENT))
     assert [one.value for one in received] == [one.value for one in SENT]
 
 
 def test_copying_pauses_and_continues_with_remote_log_copy_disable(
-    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    topic: str, tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.alter(
         topic,
         {"remote.log.copy.disable": "true", "local.retention.bytes": "-2", "local.retention.ms": "-2"},
     )
-    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
+    client_factory.produce(CONFLUENT, topic, SENT, idempotent=True)
     before = tiered.border(topic).highest_remote
     tiered.alter(topic, {"remote.log.copy.disable": "false", "local.retention.bytes": "1"})
     assert tiered.wait_until_tiered(topic).highest_remote > before == -1
@@ -88,7 +88,7 @@ def test_remote_storage_configs_are_changed_dynamically(cluster: EmbeddedCluster
         },
     )
 
-    def seen(node: BrokerNode) -> tuple[int, int, int, int]:
+    def remote_settings(node: BrokerNode) -> tuple[int, int, int, int]:
         remote = remote_of(node)
         manager = remote.manager
         return (
@@ -98,15 +98,15 @@ def test_remote_storage_configs_are_changed_dynamically(cluster: EmbeddedCluster
             remote.access.fetch_max_wait_ms(),
         )
 
-    wait_until(lambda: cluster.run(seen) == (5, 6, 123456789, 777))
+    wait_until(lambda: cluster.run(remote_settings) == (5, 6, 123456789, 777))
 
 
 def test_metrics_have_kafkas_names(
-    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    topic: str, tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
-    opened.produce(CONFLUENT, topic, SENT, idempotent=True)
+    client_factory.produce(CONFLUENT, topic, SENT, idempotent=True)
     tiered.wait_until_tiered(topic)
-    opened.consume(CONFLUENT, topic, len(SENT))
+    client_factory.consume(CONFLUENT, topic, len(SENT))
     text = cluster.run(lambda node: Exposition(node.metrics).text()[0].decode())
     values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     label = f'{{topic="{topic}"}}'
@@ -147,14 +147,14 @@ def test_a_broker_starts_and_stops_while_its_object_store_is_unavailable() -> No
             "rsm.config.storage.aws.secret.access.key": "nothing",
         }
         with EmbeddedCluster(tiered=True, config=config) as cluster:
-            tiered, opened = TieredTopics(cluster), ClientFactory(cluster.bootstrap_servers)
+            tiered, client_factory = TieredTopics(cluster), ClientFactory(cluster.bootstrap_servers)
             tiered.create("tides")
-            opened.produce(CONFLUENT, "tides", SENT, idempotent=True)
-            received = opened.consume(CONFLUENT, "tides", len(SENT))
+            client_factory.produce(CONFLUENT, "tides", SENT, idempotent=True)
+            received = client_factory.consume(CONFLUENT, "tides", len(SENT))
             assert len(received) == len(SENT)
             assert tiered.border("tides").local_start == 0
             wait_until(lambda: cluster.run(lambda node: remote_of(node).manager.copier_pool.idle_share < 1.0))
-            opened.close()
+            client_factory.close()
             started = time.monotonic()
             cluster.stop_node(1)
             assert time.monotonic() - started < TIMEOUT_S

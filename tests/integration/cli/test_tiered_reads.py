@@ -36,14 +36,14 @@ def messages(count: int, size: int, *, first_ms: int = 1_000_000) -> list[Messag
 
 @pytest.mark.parametrize("compression", COMPRESSIONS)
 def test_every_client_reads_remote_and_local_records(
-    compression: str, topic: str, tiered: TieredTopics, opened: ClientFactory
+    compression: str, topic: str, tiered: TieredTopics, client_factory: ClientFactory
 ) -> None:
     sent = messages(6000, 900)
-    opened.produce(CLIENTS["tidelog"], topic, sent, compression=compression, idempotent=True)
+    client_factory.produce(CLIENTS["tidelog"], topic, sent, compression=compression, idempotent=True)
     border = tiered.wait_until_tiered(topic)
     assert 0 == border.log_start < border.local_start < border.log_end == len(sent)
     for name in ("confluent", "aiokafka", "tidelog"):
-        received = opened.consume(CLIENTS[name], topic, len(sent))
+        received = client_factory.consume(CLIENTS[name], topic, len(sent))
         assert [one.offset for one in received] == list(range(len(sent)))
         assert [(one.key, one.value, one.headers, one.timestamp_ms) for one in received] == [
             (one.key, one.value, one.headers, one.timestamp_ms) for one in sent
@@ -51,10 +51,12 @@ def test_every_client_reads_remote_and_local_records(
 
 
 def test_remote_records_have_the_bytes_of_the_local_log(
-    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    topic: str, tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     tiered.alter(topic, {"local.retention.bytes": "1000000000"})
-    opened.produce(CLIENTS["confluent"], topic, messages(4000, 900), compression="lz4", idempotent=True)
+    client_factory.produce(
+        CLIENTS["confluent"], topic, messages(4000, 900), compression="lz4", idempotent=True
+    )
 
     def whole_log(node: BrokerNode) -> bytes:
         segments = tiered.log(node, topic).segments
@@ -105,23 +107,27 @@ def write_transactions(cluster: EmbeddedCluster, topic: str) -> tuple[list[bytes
 
 
 def test_read_committed_omits_aborted_transactions(
-    client: ForeignClient, topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    client: ForeignClient,
+    topic: str,
+    tiered: TieredTopics,
+    client_factory: ClientFactory,
+    cluster: EmbeddedCluster,
 ) -> None:
     everything, committed = write_transactions(cluster, topic)
     border = tiered.wait_until_tiered(topic)
     assert border.local_start > 0
     assert len(everything) > len(committed) > 0
-    received = opened.consume(client, topic, len(committed), isolation="read_committed")
+    received = client_factory.consume(client, topic, len(committed), isolation="read_committed")
     assert [one.value for one in received] == committed
-    received = opened.consume(client, topic, len(everything))
+    received = client_factory.consume(client, topic, len(everything))
     assert [one.value for one in received] == everything
 
 
 def test_list_offsets_returns_log_start_local_log_start_and_remote_end(
-    topic: str, tiered: TieredTopics, opened: ClientFactory
+    topic: str, tiered: TieredTopics, client_factory: ClientFactory
 ) -> None:
     sent = messages(4000, 900)
-    opened.produce(CLIENTS["confluent"], topic, sent, idempotent=True)
+    client_factory.produce(CLIENTS["confluent"], topic, sent, idempotent=True)
     border = tiered.wait_until_tiered(topic)
     assert tiered.offset(topic, -1) == len(sent)
     assert tiered.offset(topic, -2) == 0
@@ -131,10 +137,10 @@ def test_list_offsets_returns_log_start_local_log_start_and_remote_end(
 
 
 def test_timestamps_are_found_in_remote_and_local_records(
-    topic: str, tiered: TieredTopics, opened: ClientFactory
+    topic: str, tiered: TieredTopics, client_factory: ClientFactory
 ) -> None:
     sent = messages(4000, 900)
-    opened.produce(CLIENTS["confluent"], topic, sent, compression="zstd", idempotent=True)
+    client_factory.produce(CLIENTS["confluent"], topic, sent, compression="zstd", idempotent=True)
     border = tiered.wait_until_tiered(topic)
     for offset in (0, 1, 777, border.local_start - 1, border.local_start, len(sent) - 1):
         timestamp = sent[offset].timestamp_ms
@@ -144,12 +150,12 @@ def test_timestamps_are_found_in_remote_and_local_records(
 
 
 def test_deleting_a_topic_removes_only_its_objects(
-    topic: str, tiered: TieredTopics, opened: ClientFactory
+    topic: str, tiered: TieredTopics, client_factory: ClientFactory
 ) -> None:
     other = f"other-{topic}"
     tiered.create(other)
     for name in (topic, other):
-        opened.produce(CLIENTS["confluent"], name, messages(3000, 900), idempotent=True)
+        client_factory.produce(CLIENTS["confluent"], name, messages(3000, 900), idempotent=True)
         tiered.wait_until_tiered(name)
     kept = tiered.objects(f"/{other}-")
     assert kept and tiered.objects(f"/{topic}-")
@@ -159,36 +165,36 @@ def test_deleting_a_topic_removes_only_its_objects(
 
 
 def test_a_recreated_topic_keeps_only_its_own_objects(
-    topic: str, tiered: TieredTopics, opened: ClientFactory
+    topic: str, tiered: TieredTopics, client_factory: ClientFactory
 ) -> None:
-    opened.produce(CLIENTS["confluent"], topic, messages(3000, 900), idempotent=True)
+    client_factory.produce(CLIENTS["confluent"], topic, messages(3000, 900), idempotent=True)
     tiered.wait_until_tiered(topic)
     before = set(tiered.objects(f"/{topic}-"))
     tiered.delete(topic)
     tiered.create(topic)
     sent = messages(3000, 901)
-    opened.produce(CLIENTS["confluent"], topic, sent, idempotent=True)
+    client_factory.produce(CLIENTS["confluent"], topic, sent, idempotent=True)
     tiered.wait_until_tiered(topic)
     wait_until(lambda: not before & set(tiered.objects(f"/{topic}-")))
-    received = opened.consume(CLIENTS["confluent"], topic, len(sent))
+    received = client_factory.consume(CLIENTS["confluent"], topic, len(sent))
     assert [one.value for one in received] == [one.value for one in sent]
 
 
 def test_produce_continues_while_the_object_store_is_unavailable(
-    topic: str, tiered: TieredTopics, opened: ClientFactory, cluster: EmbeddedCluster
+    topic: str, tiered: TieredTopics, client_factory: ClientFactory, cluster: EmbeddedCluster
 ) -> None:
     first, second = messages(3000, 900), messages(3000, 901)
-    opened.produce(CLIENTS["confluent"], topic, first, idempotent=True)
+    client_factory.produce(CLIENTS["confluent"], topic, first, idempotent=True)
     before = tiered.wait_until_tiered(topic)
     away = cluster.tier_dir.with_name("tier-away")
     cluster.tier_dir.rename(away)
     cluster.tier_dir.write_bytes(b"no directory")
     try:
-        opened.produce(CLIENTS["confluent"], topic, second, idempotent=True)
+        client_factory.produce(CLIENTS["confluent"], topic, second, idempotent=True)
         during = tiered.border(topic)
         assert (during.local_start, during.highest_remote) == (before.local_start, before.highest_remote)
         assert during.log_end == len(first) + len(second)
-        tail = opened.consume(CLIENTS["confluent"], topic, 100, {0: before.local_start})
+        tail = client_factory.consume(CLIENTS["confluent"], topic, 100, {0: before.local_start})
         assert [one.value for one in tail[:100]] == [
             one.value for one in (first + second)[before.local_start :][:100]
         ]
@@ -200,7 +206,7 @@ def test_produce_continues_while_the_object_store_is_unavailable(
         away.rename(cluster.tier_dir)
     after = tiered.wait_until_tiered(topic)
     assert after.local_start > before.local_start
-    received = opened.consume(CLIENTS["confluent"], topic, len(first) + len(second))
+    received = client_factory.consume(CLIENTS["confluent"], topic, len(first) + len(second))
     assert [one.value for one in received] == [one.value for one in first + second]
 
 

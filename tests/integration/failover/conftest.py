@@ -12,7 +12,7 @@ from tidelog.testing.embedded import EmbeddedCluster
 
 
 @pytest.fixture
-def three() -> Iterator[ThreeNodes]:
+def three_nodes() -> Iterator[ThreeNodes]:
     """Run a new cluster of three nodes, and connect the clients to it."""
     with EmbeddedCluster(nodes=3) as cluster:
         nodes = ThreeNodes(cluster)

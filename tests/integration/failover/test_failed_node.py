@@ -12,79 +12,79 @@ from tidelog.storage.directories.meta_properties import MetaPropertiesFile
 from tidelog.storage.disk.files import OsFileSystem
 
 
-def test_three_nodes_replicate_and_any_of_them_serves_admin_requests(three: ThreeNodes) -> None:
+def test_three_nodes_replicate_and_any_of_them_serves_admin_requests(three_nodes: ThreeNodes) -> None:
     for node_id in (1, 2, 3):
-        admin = three.admin(node_id)
+        admin = three_nodes.admin(node_id)
         assert {broker.id for broker in admin.list_topics(timeout=10).brokers.values()} == {1, 2, 3}
-    three.create_topic("tides")
-    leaders = {three.partition("tides", index).leader for index in range(3)}
+    three_nodes.create_topic("tides")
+    leaders = {three_nodes.partition("tides", index).leader for index in range(3)}
     assert leaders == {1, 2, 3}
     values = [f"value {number}" for number in range(300)]
-    three.produce("tides", values)
-    assert sorted(three.read("tides", 300)) == sorted(values)
+    three_nodes.produce("tides", values)
+    assert sorted(three_nodes.read("tides", 300)) == sorted(values)
 
 
 @pytest.mark.parametrize("clean", [False, True], ids=["killed", "stopped"])
-def test_a_stopped_leader_returns_without_loss(three: ThreeNodes, clean: bool) -> None:
-    three.create_topic("tides")
+def test_a_stopped_leader_returns_without_loss(three_nodes: ThreeNodes, clean: bool) -> None:
+    three_nodes.create_topic("tides")
     before = [f"before {number}" for number in range(300)]
-    three.produce("tides", before)
-    gone = three.partition("tides").leader
-    (three.cluster.stop_node if clean else three.cluster.kill_node)(gone)
-    three.wait_for_leader_other_than("tides", gone)
+    three_nodes.produce("tides", before)
+    stopped_node = three_nodes.partition("tides").leader
+    (three_nodes.cluster.stop_node if clean else three_nodes.cluster.kill_node)(stopped_node)
+    three_nodes.wait_for_leader_other_than("tides", stopped_node)
     meanwhile = [f"meanwhile {number}" for number in range(300)]
-    three.produce("tides", meanwhile)
-    three.cluster.start_node(gone)
-    three.wait_until_whole("tides")
+    three_nodes.produce("tides", meanwhile)
+    three_nodes.cluster.start_node(stopped_node)
+    three_nodes.wait_until_whole("tides")
     after = [f"after {number}" for number in range(300)]
-    three.produce("tides", after)
-    assert sorted(three.read("tides", 900)) == sorted(before + meanwhile + after)
+    three_nodes.produce("tides", after)
+    assert sorted(three_nodes.read("tides", 900)) == sorted(before + meanwhile + after)
 
 
-def test_another_controller_becomes_active_after_a_kill(three: ThreeNodes) -> None:
-    three.create_topic("before")
-    wait_until(lambda: three.controller() is not None)
-    controller = three.controller()
+def test_another_controller_becomes_active_after_a_kill(three_nodes: ThreeNodes) -> None:
+    three_nodes.create_topic("before")
+    wait_until(lambda: three_nodes.controller() is not None)
+    controller = three_nodes.controller()
     assert controller is not None
-    three.cluster.kill_node(controller)
-    wait_until(lambda: three.controller() not in (None, controller))
-    three.wait_for_leader_other_than("before", controller)
-    three.cluster.start_node(controller)
-    three.create_topic("after")
-    assert set(three.partition("after").replicas) == {1, 2, 3}
+    three_nodes.cluster.kill_node(controller)
+    wait_until(lambda: three_nodes.controller() not in (None, controller))
+    three_nodes.wait_for_leader_other_than("before", controller)
+    three_nodes.cluster.start_node(controller)
+    three_nodes.create_topic("after")
+    assert set(three_nodes.partition("after").replicas) == {1, 2, 3}
 
 
-def test_an_empty_node_with_the_same_id_fetches_all_records(three: ThreeNodes) -> None:
-    three.create_topic("tides")
+def test_an_empty_node_with_the_same_id_fetches_all_records(three_nodes: ThreeNodes) -> None:
+    three_nodes.create_topic("tides")
     values = [f"value {number}" for number in range(600)]
-    three.produce("tides", values)
-    three.cluster.kill_node(3)
-    wait_until(lambda: three.brokers() == {1, 2})
-    data = three.cluster.data_dir / "node-3" / "data"
+    three_nodes.produce("tides", values)
+    three_nodes.cluster.kill_node(3)
+    wait_until(lambda: three_nodes.brokers() == {1, 2})
+    data = three_nodes.cluster.data_dir / "node-3" / "data"
     identity = MetaPropertiesFile(OsFileSystem(), str(data)).read()
     shutil.rmtree(data)
     data.mkdir()
     MetaPropertiesFile(OsFileSystem(), str(data)).write(identity)
-    three.cluster.start_node(3)
-    three.wait_until_whole("tides")
-    for gone in (1, 2):
-        three.cluster.stop_node(gone)
-        three.wait_for_leader_other_than("tides", gone)
-        three.cluster.start_node(gone)
-        three.wait_until_whole("tides")
-    assert sorted(three.read("tides", 600)) == sorted(values)
+    three_nodes.cluster.start_node(3)
+    three_nodes.wait_until_whole("tides")
+    for stopped_node in (1, 2):
+        three_nodes.cluster.stop_node(stopped_node)
+        three_nodes.wait_for_leader_other_than("tides", stopped_node)
+        three_nodes.cluster.start_node(stopped_node)
+        three_nodes.wait_until_whole("tides")
+    assert sorted(three_nodes.read("tides", 600)) == sorted(values)
 
 
 def test_acks_all_is_refused_below_min_insync_replicas_and_acknowledged_records_stay(
-    three: ThreeNodes,
+    three_nodes: ThreeNodes,
 ) -> None:
-    three.create_topic("tides", min_insync_replicas="2")
-    three.produce("tides", ["a", "b", "c"])
-    controller = three.controller()
+    three_nodes.create_topic("tides", min_insync_replicas="2")
+    three_nodes.produce("tides", ["a", "b", "c"])
+    controller = three_nodes.controller()
     others = [node_id for node_id in (1, 2, 3) if node_id != controller]
-    three.cluster.stop_node(others[0])
-    wait_until(lambda: len(three.partition("tides").isr) == 2)
-    three.produce("tides", ["d", "e", "f"])
-    three.cluster.start_node(others[0])
-    three.wait_until_whole("tides")
-    assert sorted(three.read("tides", 6)) == ["a", "b", "c", "d", "e", "f"]
+    three_nodes.cluster.stop_node(others[0])
+    wait_until(lambda: len(three_nodes.partition("tides").isr) == 2)
+    three_nodes.produce("tides", ["d", "e", "f"])
+    three_nodes.cluster.start_node(others[0])
+    three_nodes.wait_until_whole("tides")
+    assert sorted(three_nodes.read("tides", 6)) == ["a", "b", "c", "d", "e", "f"]

@@ -67,13 +67,13 @@ def test_spark_reads_from_the_replica_in_its_rack_until_it_fails() -> None:
                 max_partition_fetch_bytes=500,
                 default_api_timeout_ms=10_000,
             )
-            found: list[str] = []
+            values: list[str] = []
             async with reader:
                 async for record in reader.records():
-                    if len(found) == dies_after:
+                    if len(values) == dies_after:
                         await asyncio.to_thread(cluster.kill_node, near)
-                    found.append((record.value or b"").decode())
-            return found
+                    values.append((record.value or b"").decode())
+            return values
 
         before = cluster.run(lambda node: node.services.traffic.bytes_out, near)
         assert asyncio.run(read()) == values

@@ -52,9 +52,9 @@ async def nodes(tmp_path: Path) -> AsyncIterator[dict[int, BrokerNode]]:
     layout.write()
     configs = {node_id: BrokerConfig(layout.properties(layout.node(node_id))) for node_id in (1, 2, 3)}
     started = await asyncio.gather(*(BrokerNode.start(config) for config in configs.values()))
-    made = dict(zip(configs, started, strict=True))
-    yield made
-    await asyncio.gather(*(node.abandon() for node in made.values()))
+    nodes = dict(zip(configs, started, strict=True))
+    yield nodes
+    await asyncio.gather(*(node.abandon() for node in nodes.values()))
 
 
 def client_of(node: BrokerNode) -> RawClient:

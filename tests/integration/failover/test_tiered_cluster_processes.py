@@ -22,7 +22,7 @@ READERS = (CLIENTS["confluent"], CLIENTS["aiokafka"])
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[CrashingCluster]:
+def three_nodes() -> Iterator[CrashingCluster]:
     with tempfile.TemporaryDirectory(prefix="tidelog-processes-") as folder:
         cluster = CrashingCluster(Path(folder), 3)
         try:
@@ -36,13 +36,13 @@ def require_read_by_all(cluster: CrashingCluster, written: Written) -> None:
     borders = cluster.audit.borders(written.topic)
     borders.require_order()
     expected = [(offset, written.values.get(offset)) for offset in range(borders.log_start, borders.end)]
-    opened = ClientFactory(cluster.cluster.bootstrap_servers)
+    client_factory = ClientFactory(cluster.cluster.bootstrap_servers)
     try:
         for client in READERS:
-            received = opened.consume(client, written.topic, len(expected), {0: borders.log_start})
+            received = client_factory.consume(client, written.topic, len(expected), {0: borders.log_start})
             assert [(each.offset, each.value) for each in received] == expected, client.name
     finally:
-        opened.close()
+        client_factory.close()
 
 
 def lead(cluster: CrashingCluster, topic: str, node_id: int, others: Iterable[int] | None = None) -> None:
@@ -71,69 +71,73 @@ def local_bytes(cluster: CrashingCluster, topic: str, node_id: int) -> int:
     return sum(path.stat().st_size for path in folder.glob("*.log"))
 
 
-def test_a_new_follower_joins_without_copying_history_and_leads(three: CrashingCluster) -> None:
-    written = three.create("new-follower")
-    three.produce(written, 6.5)
-    three.settle(written)
-    node_id = follower_of(three, written.topic)
-    three.cluster.kill(node_id)
-    three.empty(written.topic, node_id)
-    three.start(node_id)
-    three.wait_until_whole(written.topic)
-    assert local_bytes(three, written.topic, node_id) <= SEGMENT_BYTES
-    lead(three, written.topic, node_id)
-    three.produce(written, 2.5)
-    three.settle(written)
-    require_read_by_all(three, written)
+def test_a_new_follower_joins_without_copying_history_and_leads(three_nodes: CrashingCluster) -> None:
+    written = three_nodes.create("new-follower")
+    three_nodes.produce(written, 6.5)
+    three_nodes.settle(written)
+    node_id = follower_of(three_nodes, written.topic)
+    three_nodes.cluster.kill(node_id)
+    three_nodes.empty(written.topic, node_id)
+    three_nodes.start(node_id)
+    three_nodes.wait_until_whole(written.topic)
+    assert local_bytes(three_nodes, written.topic, node_id) <= SEGMENT_BYTES
+    lead(three_nodes, written.topic, node_id)
+    three_nodes.produce(written, 2.5)
+    three_nodes.settle(written)
+    require_read_by_all(three_nodes, written)
 
 
 @pytest.mark.parametrize("is_deleted_locally", [False, True], ids=["before", "after"])
 def test_a_stopped_follower_returns_before_and_after_local_deletion(
-    is_deleted_locally: bool, three: CrashingCluster
+    is_deleted_locally: bool, three_nodes: CrashingCluster
 ) -> None:
     keeps = {} if is_deleted_locally else {"local_retention_bytes": "-1"}
-    written = three.create(f"out-of-sync-{is_deleted_locally}".lower(), **keeps)
-    three.produce(written, 2.5)
-    node_id = follower_of(three, written.topic)
-    three.cluster.kill(node_id)
-    three.produce(written, 4)
+    written = three_nodes.create(f"out-of-sync-{is_deleted_locally}".lower(), **keeps)
+    three_nodes.produce(written, 2.5)
+    node_id = follower_of(three_nodes, written.topic)
+    three_nodes.cluster.kill(node_id)
+    three_nodes.produce(written, 4)
     if is_deleted_locally:
-        three.settle(written)
-    three.start(node_id)
-    three.wait_until_whole(written.topic)
-    lead(three, written.topic, node_id)
-    three.alter(written.topic, local_retention_bytes="1")
-    three.produce(written, 2)
-    three.settle(written)
-    require_read_by_all(three, written)
+        three_nodes.settle(written)
+    three_nodes.start(node_id)
+    three_nodes.wait_until_whole(written.topic)
+    lead(three_nodes, written.topic, node_id)
+    three_nodes.alter(written.topic, local_retention_bytes="1")
+    three_nodes.produce(written, 2)
+    three_nodes.settle(written)
+    require_read_by_all(three_nodes, written)
 
 
-def test_an_unclean_leader_truncates_the_log_and_the_tier_diverges(three: CrashingCluster) -> None:
+def test_an_unclean_leader_truncates_the_log_and_the_tier_diverges(three_nodes: CrashingCluster) -> None:
     """L copies records that only it has; F becomes leader uncleanly and writes others; L returns."""
-    written = three.create("unclean", unclean_leader_election_enable="true", min_insync_replicas="1")
-    three.produce(written, 2.5)
-    three.settle(written)
-    shared = three.audit.borders(written.topic).end
-    former = three.leader(written.topic)
-    others = [node_id for node_id in three.cluster.nodes if node_id != former]
+    written = three_nodes.create("unclean", unclean_leader_election_enable="true", min_insync_replicas="1")
+    three_nodes.produce(written, 2.5)
+    three_nodes.settle(written)
+    shared = three_nodes.audit.borders(written.topic).end
+    former = three_nodes.leader(written.topic)
+    others = [node_id for node_id in three_nodes.cluster.nodes if node_id != former]
     stale = others[0]
     # The third node is needed for the quorum, and for the metadata of remote segments.
-    move_to(three, written.topic, [former, stale])
-    three.cluster.kill(stale)
+    move_to(three_nodes, written.topic, [former, stale])
+    three_nodes.cluster.kill(stale)
     lost = Written(written.topic, dict(written.values), era=1)
-    three.produce(lost, 3)
-    three.settle(lost)
-    three.cluster.kill(former)
-    three.start(stale)
-    wait_until(lambda: three.leader(written.topic) == stale, f"unclean leader {stale}", timeout_s=TIMEOUT_S)
-    assert three.audit.borders(written.topic).end == shared
-    three.produce(written, 3)
-    three.start(former)
-    wait_until(lambda: three.described(written.topic)[1] == 2, "both replicas in sync", timeout_s=TIMEOUT_S)
-    require_read_by_all(three, written)
-    lead(three, written.topic, former, [stale])
-    three.produce(written, 2)
-    require_read_by_all(three, written)
+    three_nodes.produce(lost, 3)
+    three_nodes.settle(lost)
+    three_nodes.cluster.kill(former)
+    three_nodes.start(stale)
+    wait_until(
+        lambda: three_nodes.leader(written.topic) == stale, f"unclean leader {stale}", timeout_s=TIMEOUT_S
+    )
+    assert three_nodes.audit.borders(written.topic).end == shared
+    three_nodes.produce(written, 3)
+    three_nodes.start(former)
+    wait_until(
+        lambda: three_nodes.described(written.topic)[1] == 2, "both replicas in sync", timeout_s=TIMEOUT_S
+    )
+    require_read_by_all(three_nodes, written)
+    lead(three_nodes, written.topic, former, [stale])
+    three_nodes.produce(written, 2)
+    require_read_by_all(three_nodes, written)
 
 
 def move_to(cluster: CrashingCluster, topic: str, replicas: list[int]) -> None:

@@ -56,11 +56,11 @@ class Case(NamedTuple):
 
 def cases(during: During, *moments: Enum | tuple[Enum, int]) -> list[Case]:
     """Return a case for the first time at each moment; with a number, for each time up to it."""
-    found = []
+    cases = []
     for each in moments:
         moment, count = each if isinstance(each, tuple) else (each, 1)
-        found += [Case(during, moment, nth) for nth in range(1, count + 1)]
-    return found
+        cases += [Case(during, moment, nth) for nth in range(1, count + 1)]
+    return cases
 
 
 ALL = [
@@ -148,7 +148,7 @@ def one() -> Iterator[CrashingCluster]:
 
 
 @pytest.fixture(scope="module")
-def three() -> Iterator[CrashingCluster]:
+def three_nodes() -> Iterator[CrashingCluster]:
     yield from running(3)
 
 
@@ -162,8 +162,8 @@ def test_a_single_node_is_killed_and_restarted(case: Case, one: CrashingCluster)
 
 
 @pytest.mark.parametrize("case", chosen(3), ids=str)
-def test_one_of_three_nodes_is_killed_and_restarted(case: Case, three: CrashingCluster) -> None:
-    crash(case, three)
+def test_one_of_three_nodes_is_killed_and_restarted(case: Case, three_nodes: CrashingCluster) -> None:
+    crash(case, three_nodes)
 
 
 def crash(case: Case, cluster: CrashingCluster) -> None:
