@@ -102,6 +102,34 @@ def test_no_files_import_each_other_in_a_cycle(modules: dict[str, ast.Module]) -
     assert cycles == []
 
 
+def test_no_folders_import_each_other_in_a_cycle(modules: dict[str, ast.Module]) -> None:
+    imports = {name: imported(tree, modules) - {name} for name, tree in modules.items()}
+    packages = {name.rpartition(".")[0] for name in modules} - {""}
+    cycles = [
+        cycle
+        for package in sorted(packages)
+        for cycle in strongly_connected(imports_between_parts(imports, package))
+        if len(cycle) > 1
+    ]
+    assert cycles == []
+
+
+def imports_between_parts(imports: Mapping[str, set[str]], package: str) -> dict[str, set[str]]:
+    """Return which files and folders directly in `package` import which others of it."""
+    depth = package.count(".") + 2
+
+    def part_of(name: str) -> str | None:
+        return ".".join(name.split(".")[:depth]) if name.startswith(f"{package}.") else None
+
+    graph: dict[str, set[str]] = {}
+    for importer, names in imports.items():
+        part = part_of(importer)
+        if part is not None:
+            others = {other for name in names if (other := part_of(name)) is not None}
+            graph.setdefault(part, set()).update(others - {part})
+    return graph
+
+
 def test_functions_have_few_parameters(modules: dict[str, ast.Module]) -> None:
     parameter_counts = {
         f"{name}:{qualified}": parameter_count(function)
@@ -343,6 +371,18 @@ def strongly_connected(graph: Mapping[str, set[str]]) -> list[list[str]]:
                     components.append(path[start:])
                     del path[start:]
     return components
+
+
+def test_imports_between_folders_are_found() -> None:
+    imports = {
+        "p.a.one": {"p.b.two"},
+        "p.a.three": {"p.a.one"},
+        "p.b.two": set(),
+        "p.b.four": {"p.a.three", "q"},
+        "p": {"p.a.one"},
+        "q": set(),
+    }
+    assert imports_between_parts(imports, "p") == {"p.a": {"p.b"}, "p.b": {"p.a"}}
 
 
 def test_cycles_are_found() -> None:

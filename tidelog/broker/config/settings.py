@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Final
 
 from tidelog.base.config_definition import ConfigDefinition, ConfigValue, Synonym, table, value_text
+from tidelog.base.sampled_rate import Windows
 from tidelog.broker.config.keys.coordinators import CoordinatorKeys
 from tidelog.broker.config.keys.groups import GroupKeys
 from tidelog.broker.config.keys.key import Key
@@ -22,7 +23,6 @@ from tidelog.broker.config.keys.remote import RemoteKeys
 from tidelog.broker.config.keys.security import SecurityKeys
 from tidelog.broker.config.keys.server import ServerKeys
 from tidelog.broker.config.listeners import Listener, SecurityProtocol, parse_listeners, parse_protocol_map
-from tidelog.broker.quotas.rate import Windows
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 BROKER: Final = "broker"

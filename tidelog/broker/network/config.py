@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.sampled_rate import Windows
 from tidelog.broker.network.addresses import normalized_address
-from tidelog.broker.quotas.rate import Windows
 from tidelog.security.tls.server import TlsServer
 
 UNLIMITED: Final = 2**31 - 1

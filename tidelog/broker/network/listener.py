@@ -20,11 +20,11 @@ from tidelog.broker.network.addresses import without_mapping
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota
+from tidelog.broker.network.connection_rates import ConnectionRates
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.throttled_sockets import ThrottledSockets
 from tidelog.broker.network.tls_handshakes import TlsHandshakes
-from tidelog.broker.quotas.connection_rates import ConnectionRates
 
 logger = logging.getLogger(__name__)
 

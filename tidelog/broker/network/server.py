@@ -12,6 +12,7 @@ from tidelog.base.log_limit import LogLimit
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota
+from tidelog.broker.network.connection_rates import ConnectionRates
 from tidelog.broker.network.counters import NetworkCounters
 from tidelog.broker.network.listener import Listener
 from tidelog.broker.network.memory import RequestMemory, SpareMemory
@@ -21,7 +22,6 @@ from tidelog.broker.network.response_memory import ResponseMemory
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.broker.network.turns import Turns
-from tidelog.broker.quotas.connection_rates import ConnectionRates
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ import socket
 from concurrent.futures import Executor
 
 from tidelog.broker.network.addresses import normalized_address
-from tidelog.broker.quotas.connection_rates import ConnectionRates
+from tidelog.broker.network.connection_rates import ConnectionRates
 from tidelog.cluster.client_quotas import IP, is_address
 from tidelog.cluster.image import ClientQuotas
 

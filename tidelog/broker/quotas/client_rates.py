@@ -7,8 +7,8 @@ Source: ClientQuotaManager and ClientRequestQuotaManager of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from tidelog.broker.quotas.entities import Entities
-from tidelog.broker.quotas.rate import SampledRate, Windows
+from tidelog.base.entity_states import Entities
+from tidelog.base.sampled_rate import SampledRate, Windows
 from tidelog.broker.quotas.resolution import Client, QuotaResolution
 from tidelog.cluster.image import ClientQuotas
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
+from tidelog.base.entity_states import Entities
+from tidelog.broker.network.connection_rates import ConnectionRates, ListenerRate
 from tidelog.broker.network.counters import NetworkCounters
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.quotas.client_rates import ClientRates
-from tidelog.broker.quotas.connection_rates import ConnectionRates, ListenerRate
-from tidelog.broker.quotas.entities import Entities
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
 from tidelog.broker.quotas.request_quotas import RequestQuotas
 from tidelog.broker.quotas.resolution import Client

@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.base.clock import Clock
+from tidelog.base.entity_states import Entities
+from tidelog.base.sampled_rate import SampledRate, Windows
 from tidelog.broker.network.request_context import RequestContext
-from tidelog.broker.quotas.entities import Entities
-from tidelog.broker.quotas.rate import SampledRate, Windows
 from tidelog.broker.quotas.resolution import Client, QuotaResolution, ResolvedQuota
 from tidelog.broker.quotas.token_bucket import TokenBucket
 from tidelog.cluster.image import ClientQuotas

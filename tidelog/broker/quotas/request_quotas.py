@@ -21,11 +21,11 @@ from __future__ import annotations
 from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
+from tidelog.base.sampled_rate import SampledRate, Windows
 from tidelog.broker.network.request import Request
 from tidelog.broker.quotas.client_rates import ClientRates
 from tidelog.broker.quotas.event_loop_time import measured_steps
 from tidelog.broker.quotas.mutation_quotas import CONTROLLER_MUTATION_RATE
-from tidelog.broker.quotas.rate import SampledRate, Windows
 from tidelog.broker.quotas.resolution import Client
 from tidelog.cluster.image import ClientQuotas
 from tidelog.protocol.framing import RequestHeader

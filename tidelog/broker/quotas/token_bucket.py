@@ -8,7 +8,7 @@ Source: KIP-599; TokenBucket of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from tidelog.broker.quotas.rate import Windows, rounded_throttle_time_ms
+from tidelog.base.sampled_rate import Windows, rounded_throttle_time_ms
 
 
 class TokenBucket:

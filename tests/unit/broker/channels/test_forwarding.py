@@ -17,13 +17,13 @@ from tests.support.messages.request_contexts import request_context
 from tests.support.network.controllers import CLOCK, FakeController, FakeQuorum, channel_to, quorum_of
 from tests.support.network.loopback_server import Client, Served, serving
 from tests.support.waiting import eventually
+from tidelog.base.sampled_rate import Windows
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.controller.handlers.envelope import EnvelopeHandler
 from tidelog.broker.network.request_channel import RequestChannel
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.network.request_metrics import RequestMetrics
-from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.quotas.request_quotas import (
     EXEMPT_ON_CONTROLLERS,
     NANOSECONDS_PER_PERCENT,

@@ -13,9 +13,9 @@ import pytest
 
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.waiting import eventually
+from tidelog.base.sampled_rate import Windows
+from tidelog.broker.network.connection_rates import CONNECTION_CREATION_RATE, ConnectionRates
 from tidelog.broker.quotas.address_quotas import AddressQuotas
-from tidelog.broker.quotas.connection_rates import CONNECTION_CREATION_RATE, ConnectionRates
-from tidelog.broker.quotas.rate import Windows
 from tidelog.cluster.image import ClientQuotas
 
 ADDRESSES = {"one.example": "10.0.0.1", "two.example": "10.0.0.2"}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tidelog.base.sampled_rate import Windows
 from tidelog.broker.quotas.client_rates import ClientRates
-from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.quotas.resolution import Client
 
 KEY = "producer_byte_rate"

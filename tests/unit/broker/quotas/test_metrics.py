@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from tests.support.clocks.manual_clock import ManualClock
+from tidelog.base.sampled_rate import Windows
 from tidelog.broker.network.config import UNLIMITED
+from tidelog.broker.network.connection_rates import ConnectionRates
 from tidelog.broker.network.counters import NetworkCounters
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
-from tidelog.broker.quotas.connection_rates import ConnectionRates
 from tidelog.broker.quotas.metrics import (
     report_connection_rates,
     report_mutation_quotas,
     report_request_quotas,
 )
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas, MutationState
-from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.quotas.request_quotas import RequestQuotas
 from tidelog.broker.quotas.resolution import Client
 

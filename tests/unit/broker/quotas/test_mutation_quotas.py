@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tidelog.base.sampled_rate import Windows
 from tidelog.broker.network.request import ClientInformation
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.quotas.mutation_quotas import CONTROLLER_MUTATION_RATE, MutationQuota, MutationQuotas
-from tidelog.broker.quotas.rate import Windows
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError

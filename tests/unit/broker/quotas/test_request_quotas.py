@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.replicas.replica_manager import FakeRequest
 from tests.unit.broker.api.handlers.test_produce_and_fetch import Broker, batch
-from tidelog.broker.quotas.rate import Windows
+from tidelog.base.sampled_rate import Windows
 from tidelog.broker.quotas.request_quotas import (
     EXEMPT_ON_CONTROLLERS,
     NANOSECONDS_PER_PERCENT,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.quotas.rate import THROTTLE_TIME_MS_MAX, Windows
+from tidelog.base.sampled_rate import THROTTLE_TIME_MS_MAX, Windows
 from tidelog.broker.quotas.token_bucket import TokenBucket
 
 WINDOWS = Windows(100, 1_000)

@@ -15,6 +15,7 @@ from tests.support.metadata.images import SeededRandomness, creatable
 from tests.support.metadata.stores import running_store
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.base.clock import SystemClock
+from tidelog.base.sampled_rate import Windows
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.config_alteration import BrokerChecks, ConfigAlterationForwarder
 from tidelog.broker.api.handlers.describe_configs import DescribeConfigsHandler
@@ -34,7 +35,6 @@ from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.partitions.topic_log_configs import TopicLogConfigs
 from tidelog.broker.quotas.mutation_quotas import MutationQuotas
-from tidelog.broker.quotas.rate import Windows
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import ResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError

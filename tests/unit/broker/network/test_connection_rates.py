@@ -11,9 +11,9 @@ from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import serving
 from tests.support.waiting import eventually
+from tidelog.base.sampled_rate import Windows
 from tidelog.broker.network.config import UNLIMITED
-from tidelog.broker.quotas.connection_rates import CONNECTION_CREATION_RATE, ConnectionRates
-from tidelog.broker.quotas.rate import Windows
+from tidelog.broker.network.connection_rates import CONNECTION_CREATION_RATE, ConnectionRates
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData

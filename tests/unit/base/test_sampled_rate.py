@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.broker.quotas.rate import THROTTLE_TIME_MS_MAX, SampledRate, Windows
+from tidelog.base.sampled_rate import THROTTLE_TIME_MS_MAX, SampledRate, Windows
 
 WINDOWS = Windows(11, 1_000)
 

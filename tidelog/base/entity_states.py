@@ -1,4 +1,4 @@
-"""The states of the entities that have a quota and were active recently.
+"""The states of entities that were active recently, such as clients with a quota.
 
 A client chooses its client id, so a hostile one may use another id for every request. The number of states
 is therefore bounded: when the table is full, the state of the entity with the longest inactivity is dropped.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.broker.quotas.entities import EXPIRATION_MS, Entities
+from tidelog.base.entity_states import EXPIRATION_MS, Entities
 from tidelog.broker.quotas.resolution import Client
 
 

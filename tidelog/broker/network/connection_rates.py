@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from tidelog.base.entity_states import Entities
+from tidelog.base.sampled_rate import SampledRate, Windows
 from tidelog.broker.network.addresses import normalized_address
 from tidelog.broker.network.config import UNLIMITED
-from tidelog.broker.quotas.entities import Entities
-from tidelog.broker.quotas.rate import SampledRate, Windows
 from tidelog.cluster.client_quotas import IP
 from tidelog.cluster.image import ClientQuotas
 
