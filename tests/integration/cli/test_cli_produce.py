@@ -7,8 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 import tidelog.cli.produce
-from tests.support.network.scripted_coordinators import TransactionalBrokers, in_turn, transactional_brokers
-from tests.support.transactions.producers import ended
+from tests.support.network.scripted_broker import responses_in_order
+from tests.support.network.scripted_coordinators import TransactionalBrokers, transactional_brokers
+from tests.support.transactions.producers import end_txn_response
 from tidelog.cli.input_records import RecordSplitter
 from tidelog.cli.produce import Target, _produce
 from tidelog.protocol.errors import ErrorCode
@@ -29,8 +30,8 @@ async def test_a_commit_longer_than_the_request_timeout_is_awaited(
     cluster: TransactionalBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tidelog.cli.produce, "read_input", one_line)
-    busy = ended(ErrorCode.CONCURRENT_TRANSACTIONS)
-    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(*[busy] * 100, ended())
+    busy = end_txn_response(ErrorCode.CONCURRENT_TRANSACTIONS)
+    cluster.coordinator.handlers[ApiKey.END_TXN] = responses_in_order(*[busy] * 100, end_txn_response())
     splitter = RecordSplitter(
         delimiter=b"\n", key_separator=None, fixed_key=None, null_empty=False, record_bytes_max=1000
     )

@@ -53,7 +53,7 @@ def subscription(*topics: str) -> bytes:
 
 
 @dataclass
-class Waiting:
+class PendingReply:
     """A response that may be available already."""
 
     pending: Pending[JoinGroupResponse] | Pending[SyncGroupResponse]
@@ -64,10 +64,10 @@ class Waiting:
 
     @property
     def error(self) -> ErrorCode:
-        return ErrorCode(self.got.error_code)
+        return ErrorCode(self.reply.error_code)
 
     @property
-    def got(self):  # type: ignore[no-untyped-def]
+    def reply(self):  # type: ignore[no-untyped-def]
         assert self.pending.reply is not None, "no reply yet"
         return self.pending.reply
 
@@ -134,7 +134,7 @@ class GroupCoordinatorFixture:
             raise KafkaError(error)
         return outcome.reply
 
-    def reloaded(self, config: GroupConfig | None = None) -> GroupCoordinatorFixture:
+    def reload(self, config: GroupConfig | None = None) -> GroupCoordinatorFixture:
         """Return another coordinator that loaded this one's log at the same time."""
         other = GroupCoordinatorFixture(
             config or self.config, list(self.log), self.now_ms, suffixes=self.suffixes
@@ -176,7 +176,7 @@ class GroupCoordinatorFixture:
         session_ms: int = 10_000,
         rebalance_ms: int = 60_000,
         client: str = "c",
-    ) -> Waiting:
+    ) -> PendingReply:
         """Send JoinGroup."""
         request = JoinGroupRequest(
             group_id=group_id,
@@ -189,13 +189,13 @@ class GroupCoordinatorFixture:
         )
         outcome = self.coordinator.membership.join(Client(client, "/127.0.0.1"), request, version, self.now)
         self.perform(outcome.writes)
-        return Waiting(outcome.reply)
+        return PendingReply(outcome.reply)
 
-    def come_in(self, group_id: str = "g", **options: object) -> tuple[str, Waiting]:
+    def join_as_new_member(self, group_id: str = "g", **options: object) -> tuple[str, PendingReply]:
         """Send both joins of a dynamic member: the first without an id, the second with it."""
         first = self.join(group_id, **options)  # type: ignore[arg-type]
         assert first.error is ErrorCode.MEMBER_ID_REQUIRED
-        member_id = first.got.member_id
+        member_id = first.reply.member_id
         return member_id, self.join(group_id, member_id, **options)  # type: ignore[arg-type]
 
     def sync(
@@ -208,7 +208,7 @@ class GroupCoordinatorFixture:
         instance: str | None = None,
         protocol_type: str | None = None,
         protocol_name: str | None = None,
-    ) -> Waiting:
+    ) -> PendingReply:
         """Send SyncGroup."""
         request = SyncGroupRequest(
             group_id=group_id,
@@ -224,7 +224,7 @@ class GroupCoordinatorFixture:
         )
         outcome = self.coordinator.membership.sync(request, self.now)
         self.perform(outcome.writes)
-        return Waiting(outcome.reply)
+        return PendingReply(outcome.reply)
 
     def heartbeat(
         self, member_id: str, generation: int, *, group_id: str = "g", instance: str | None = None
@@ -322,7 +322,7 @@ class GroupCoordinatorFixture:
 
     def stable_group(self, size: int = 2, **options: object) -> list[str]:
         """Return a stable group `g` in generation 1; the first member leads, assignments are member ids."""
-        joins = [self.come_in(**options) for _ in range(size)]  # type: ignore[arg-type]
+        joins = [self.join_as_new_member(**options) for _ in range(size)]  # type: ignore[arg-type]
         self.pass_time(self.config.group_initial_rebalance_delay_ms * (2 if size > 1 else 1))
         members = [member_id for member_id, _ in joins]
         assert all(join.error is ErrorCode.NONE for _, join in joins)

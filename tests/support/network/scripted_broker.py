@@ -40,8 +40,18 @@ class Silence:
     """Returned by a handler that sends no response."""
 
 
-Answer = ApiMessage | bytes | type[Close] | type[Silence] | None
-Handler = Callable[[ReceivedRequest], Answer]
+ScriptedResponse = ApiMessage | bytes | type[Close] | type[Silence] | None
+Handler = Callable[[ReceivedRequest], ScriptedResponse]
+
+
+def responses_in_order(*responses: ScriptedResponse) -> Handler:
+    """Return a handler that returns these responses in order, and then the last one again and again."""
+    remaining = list(responses)
+
+    def handler(request: ReceivedRequest) -> ScriptedResponse:
+        return remaining.pop(0) if len(remaining) > 1 else remaining[0]
+
+    return handler
 
 
 @dataclass
@@ -112,7 +122,7 @@ class ScriptedBroker:
             writer.write(encode_response(header.api_key, header.api_version, header.correlation_id, answer))
         return True
 
-    def _standard(self, request: ReceivedRequest) -> Answer:
+    def _standard(self, request: ReceivedRequest) -> ScriptedResponse:
         if request.api_key == ApiKey.API_VERSIONS:
             return self.api_versions()
         if request.api_key == ApiKey.METADATA:

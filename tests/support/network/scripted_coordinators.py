@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from tests.support.network.scripted_broker import Answer, ReceivedRequest, ScriptedBroker, scripted_brokers
+from tests.support.network.scripted_broker import (
+    ReceivedRequest,
+    ScriptedBroker,
+    responses_in_order,
+    scripted_brokers,
+)
 from tests.support.transactions.producers import (
-    ended,
-    initialized,
-    offsets_added,
-    offsets_committed,
-    partitions_added,
+    add_offsets_response,
+    add_partitions_response,
+    end_txn_response,
+    init_producer_id_response,
+    txn_offset_commit_response,
 )
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata
 from tidelog.clients.producer.producer import Producer
@@ -30,19 +35,9 @@ P0 = TopicPartition("tides", 0)
 GROUP = ConsumerGroupMetadata("harbour", 3, "member")
 
 
-def produced(code: ErrorCode = ErrorCode.NONE) -> ProduceResponse:
+def produce_response(code: ErrorCode = ErrorCode.NONE) -> ProduceResponse:
     entry = PartitionProduceResponse(index=0, error_code=code, base_offset=0)
     return ProduceResponse(responses=(TopicProduceResponse(name="tides", partition_responses=(entry,)),))
-
-
-def in_turn(*answers: Answer) -> Callable[[ReceivedRequest], Answer]:
-    """Return a handler that gives these responses in order, then repeats the last one."""
-    left = list(answers)
-
-    def handler(request: ReceivedRequest) -> Answer:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    return handler
 
 
 class TransactionalBrokers:
@@ -53,29 +48,31 @@ class TransactionalBrokers:
         self.epoch = 0
         for broker in brokers:
             broker.handlers[ApiKey.FIND_COORDINATOR] = self._find_coordinator
-        self.leader.handlers[ApiKey.PRODUCE] = in_turn(produced())
+        self.leader.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response())
         handlers = self.coordinator.handlers
-        handlers[ApiKey.INIT_PRODUCER_ID] = self._initialized
-        handlers[ApiKey.ADD_PARTITIONS_TO_TXN] = in_turn(partitions_added(P0))
-        handlers[ApiKey.ADD_OFFSETS_TO_TXN] = in_turn(offsets_added())
-        handlers[ApiKey.TXN_OFFSET_COMMIT] = in_turn(offsets_committed({P0: ErrorCode.NONE}))
-        handlers[ApiKey.END_TXN] = self.ended
+        handlers[ApiKey.INIT_PRODUCER_ID] = self._initialize
+        handlers[ApiKey.ADD_PARTITIONS_TO_TXN] = responses_in_order(add_partitions_response(P0))
+        handlers[ApiKey.ADD_OFFSETS_TO_TXN] = responses_in_order(add_offsets_response())
+        handlers[ApiKey.TXN_OFFSET_COMMIT] = responses_in_order(
+            txn_offset_commit_response({P0: ErrorCode.NONE})
+        )
+        handlers[ApiKey.END_TXN] = self._end_transaction
 
     def _find_coordinator(self, request: ReceivedRequest) -> FindCoordinatorResponse:
         [key] = request.message.coordinator_keys
         coordinator = Coordinator(key=key, node_id=2, host="127.0.0.1", port=self.coordinator.port)
         return FindCoordinatorResponse(coordinators=(coordinator,))
 
-    def _initialized(self, request: ReceivedRequest) -> InitProducerIdResponse:
+    def _initialize(self, request: ReceivedRequest) -> InitProducerIdResponse:
         if request.message.producer_id != -1:
             self.epoch += 1
-        return initialized(7, self.epoch)
+        return init_producer_id_response(7, self.epoch)
 
-    def ended(self, request: ReceivedRequest) -> EndTxnResponse:
+    def _end_transaction(self, request: ReceivedRequest) -> EndTxnResponse:
         if request.version < 5:
-            return ended()
+            return end_txn_response()
         self.epoch = request.message.producer_epoch + 1
-        return ended(ErrorCode.NONE, 7, self.epoch)
+        return end_txn_response(ErrorCode.NONE, 7, self.epoch)
 
     def offer_version_2(self) -> None:
         feature = FinalizedFeatureKey(name="transaction.version", max_version_level=2, min_version_level=2)

@@ -229,7 +229,7 @@ class ReplicaGroup:
         self.publish(PartitionChangeRecord(partition_id=0, topic_id=TOPIC_ID, leader=node_id))
 
 
-def is_answered(produced: tuple[Partition, int]) -> ErrorCode | None:
+def commit_outcome(produced: tuple[Partition, int]) -> ErrorCode | None:
     """Return the result of an append with acks=all; None if it waits."""
     partition, end_offset = produced
     return partition.commit_outcome(end_offset)

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tests.support.transactions.producers import (
-    ended,
-    initialized,
-    offsets_added,
-    offsets_committed,
-    partitions_added,
+    add_offsets_response,
+    add_partitions_response,
+    end_txn_response,
+    init_producer_id_response,
+    txn_offset_commit_response,
 )
 from tidelog.clients.producer.produce_core import BatchResult
 from tidelog.clients.producer.producer_batch import ProducerBatch
@@ -33,7 +33,7 @@ PRODUCER_ID = 7
 E = ErrorCode
 
 
-class Sent(NamedTuple):
+class SentBatch(NamedTuple):
     """The contents of a batch, for a test that delivers it late."""
 
     partition: TopicPartition
@@ -42,9 +42,9 @@ class Sent(NamedTuple):
     values: tuple[bytes, ...]
 
 
-def sent(batch: ProducerBatch) -> Sent:
+def sent_batch(batch: ProducerBatch) -> SentBatch:
     values = tuple(record.value or b"" for record in batch.records())
-    return Sent(batch.topic_partition, batch.producer.producer_epoch, batch.base_sequence, values)
+    return SentBatch(batch.topic_partition, batch.producer.producer_epoch, batch.base_sequence, values)
 
 
 class _Partition:
@@ -90,15 +90,15 @@ class NaiveCluster:
             case AddPartitionsToTxnRequest():
                 added = _places(message.v3_and_below_topics)
                 if message.v3_and_below_producer_epoch != self.epoch:
-                    return partitions_added(*added, code=E.PRODUCER_FENCED)
+                    return add_partitions_response(*added, code=E.PRODUCER_FENCED)
                 self.is_open = True
                 self.members.update(added)
-                return partitions_added(*added)
+                return add_partitions_response(*added)
             case AddOffsetsToTxnRequest():
                 if message.producer_epoch != self.epoch:
-                    return offsets_added(E.PRODUCER_FENCED)
+                    return add_offsets_response(E.PRODUCER_FENCED)
                 self.is_open = True
-                return offsets_added()
+                return add_offsets_response()
             case TxnOffsetCommitRequest():
                 return self._commit_offsets(message)
             case _:
@@ -110,17 +110,17 @@ class NaiveCluster:
         message: Any = request.make(request.highest_version)
         match message:
             case InitProducerIdRequest():
-                return initialized(code=code)
+                return init_producer_id_response(code=code)
             case AddPartitionsToTxnRequest():
-                return partitions_added(*_places(message.v3_and_below_topics), code=code)
+                return add_partitions_response(*_places(message.v3_and_below_topics), code=code)
             case AddOffsetsToTxnRequest():
-                return offsets_added(code)
+                return add_offsets_response(code)
             case TxnOffsetCommitRequest():
-                return offsets_committed(dict.fromkeys(_offsets(message), code))
+                return txn_offset_commit_response(dict.fromkeys(_offsets(message), code))
             case _:
-                return ended(code)
+                return end_txn_response(code)
 
-    def produce(self, batch: Sent) -> BatchResult:
+    def produce(self, batch: SentBatch) -> BatchResult:
         """Return the response of a partition leader to a batch."""
         partition = self.partitions[batch.partition]
         if batch.epoch < partition.epoch:
@@ -148,46 +148,46 @@ class NaiveCluster:
     def _init(self, producer_id: int, epoch: int) -> ApiMessage:
         if producer_id != -1:
             if epoch == self.last_epoch and not self.is_open:
-                return initialized(PRODUCER_ID, self.epoch)
+                return init_producer_id_response(PRODUCER_ID, self.epoch)
             if epoch != self.epoch:
-                return initialized(code=E.PRODUCER_FENCED)
+                return init_producer_id_response(code=E.PRODUCER_FENCED)
         if self.is_open:
             self._finish(self.epoch + 1, committed=False)
             self.epoch, self.last_epoch = self.epoch + 1, -1
-            return initialized(code=E.CONCURRENT_TRANSACTIONS)
+            return init_producer_id_response(code=E.CONCURRENT_TRANSACTIONS)
         self.last_epoch = self.epoch if producer_id != -1 else -1
         self.epoch += 1
-        return initialized(PRODUCER_ID, self.epoch)
+        return init_producer_id_response(PRODUCER_ID, self.epoch)
 
     def _commit_offsets(self, message: TxnOffsetCommitRequest) -> ApiMessage:
         offsets = _offsets(message)
         if message.producer_epoch != self.epoch:
-            return offsets_committed(dict.fromkeys(offsets, E.INVALID_PRODUCER_EPOCH))
+            return txn_offset_commit_response(dict.fromkeys(offsets, E.INVALID_PRODUCER_EPOCH))
         if not self.is_v2 and not self.is_open:
-            return offsets_committed(dict.fromkeys(offsets, E.INVALID_TXN_STATE))
+            return txn_offset_commit_response(dict.fromkeys(offsets, E.INVALID_TXN_STATE))
         self.is_open = True
         self.open_offsets |= offsets
-        return offsets_committed(dict.fromkeys(offsets, E.NONE))
+        return txn_offset_commit_response(dict.fromkeys(offsets, E.NONE))
 
     def _end(self, message: EndTxnRequest) -> ApiMessage:
         if message.producer_epoch != self.epoch:
             is_retry = self.is_v2 and message.producer_epoch == self.last_epoch and not self.is_open
             if is_retry and self.last_result is message.committed:
-                return ended(E.NONE, PRODUCER_ID, self.epoch)
-            return ended(E.PRODUCER_FENCED)
+                return end_txn_response(E.NONE, PRODUCER_ID, self.epoch)
+            return end_txn_response(E.PRODUCER_FENCED)
         if not self.is_open:
             if self.is_v2 and not message.committed:
                 self.last_epoch, self.epoch = self.epoch, self.epoch + 1
                 self.last_result = False
-                return ended(E.NONE, PRODUCER_ID, self.epoch)
+                return end_txn_response(E.NONE, PRODUCER_ID, self.epoch)
             same = self.last_result is message.committed
-            return ended(E.NONE if same and not self.is_v2 else E.INVALID_TXN_STATE)
+            return end_txn_response(E.NONE if same and not self.is_v2 else E.INVALID_TXN_STATE)
         if not self.is_v2:
             self._finish(self.epoch, committed=message.committed)
-            return ended()
+            return end_txn_response()
         self._finish(self.epoch + 1, committed=message.committed)
         self.last_epoch, self.epoch = self.epoch, self.epoch + 1
-        return ended(E.NONE, PRODUCER_ID, self.epoch)
+        return end_txn_response(E.NONE, PRODUCER_ID, self.epoch)
 
     def _finish(self, marker_epoch: int, *, committed: bool) -> None:
         for member in self.members:

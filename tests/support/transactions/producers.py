@@ -66,7 +66,7 @@ class TransactionalProducerFixture:
     def initialize(self, producer_id: int = 7, epoch: int = 0, *, version: int = 4) -> None:
         """Initialize the producer to READY."""
         self.manager.begin_init(is_v2=self.is_v2)
-        self.exchange(initialized(producer_id, epoch), version)
+        self.exchange(init_producer_id_response(producer_id, epoch), version)
         self.manager.lifecycle.take_result()
 
     def open(self, *partitions: TopicPartition) -> None:
@@ -75,7 +75,7 @@ class TransactionalProducerFixture:
         for partition in partitions:
             self.manager.add_partition(partition)
         if partitions and not self.is_v2:
-            self.exchange(partitions_added(*partitions))
+            self.exchange(add_partitions_response(*partitions))
 
     def commit(self) -> None:
         self.manager.begin_commit(is_v2=self.is_v2)
@@ -100,19 +100,19 @@ def put(
     return outcome
 
 
-def initialized(
+def init_producer_id_response(
     producer_id: int = 7, epoch: int = 0, code: ErrorCode = ErrorCode.NONE
 ) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=code, producer_id=producer_id, producer_epoch=epoch)
 
 
-def partitions_added(
+def add_partitions_response(
     *partitions: TopicPartition, code: ErrorCode = ErrorCode.NONE
 ) -> AddPartitionsToTxnResponse:
-    return partition_codes(dict.fromkeys(partitions, code))
+    return add_partitions_results_response(dict.fromkeys(partitions, code))
 
 
-def partition_codes(codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse:
+def add_partitions_results_response(codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTxnResponse:
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=tuple(
             AddPartitionsToTxnTopicResult(
@@ -126,11 +126,11 @@ def partition_codes(codes: dict[TopicPartition, ErrorCode]) -> AddPartitionsToTx
     )
 
 
-def offsets_added(code: ErrorCode = ErrorCode.NONE) -> AddOffsetsToTxnResponse:
+def add_offsets_response(code: ErrorCode = ErrorCode.NONE) -> AddOffsetsToTxnResponse:
     return AddOffsetsToTxnResponse(error_code=code)
 
 
-def offsets_committed(codes: dict[TopicPartition, ErrorCode]) -> TxnOffsetCommitResponse:
+def txn_offset_commit_response(codes: dict[TopicPartition, ErrorCode]) -> TxnOffsetCommitResponse:
     return TxnOffsetCommitResponse(
         topics=tuple(
             TxnOffsetCommitResponseTopic(
@@ -142,7 +142,7 @@ def offsets_committed(codes: dict[TopicPartition, ErrorCode]) -> TxnOffsetCommit
     )
 
 
-def ended(
+def end_txn_response(
     code: ErrorCode = ErrorCode.NONE, producer_id: int = -1, producer_epoch: int = -1
 ) -> EndTxnResponse:
     return EndTxnResponse(error_code=code, producer_id=producer_id, producer_epoch=producer_epoch)

@@ -88,8 +88,10 @@ class VerificationFixture:
     def __init__(self, replicas: Replicas, clock: Clock | None = None) -> None:
         self.coordinator = ScriptedCoordinator()
         self.settings = SETTINGS
-        used = clock or replicas.clock
-        self.questions = AddPartitionsToTxnManager(
-            self.coordinator, lambda: replicas.image, used.monotonic_ms
+        verifier_clock = clock or replicas.clock
+        self.add_partitions_manager = AddPartitionsToTxnManager(
+            self.coordinator, lambda: replicas.image, verifier_clock.monotonic_ms
         )
-        self.verifier = TransactionVerifier(replicas.manager, self.questions, used, lambda: self.settings)
+        self.verifier = TransactionVerifier(
+            replicas.manager, self.add_partitions_manager, verifier_clock, lambda: self.settings
+        )

@@ -159,7 +159,7 @@ class TransactionalNode:
             group_config(), log, self.timers, self.clock, Slices(self.clock), new_suffix=lambda: str(uuid4())
         )
 
-    async def started(self) -> TransactionalNode:
+    async def start(self) -> TransactionalNode:
         """Become the coordinator of the groups."""
         self.groups.start()
         await self.load_groups()
@@ -173,7 +173,7 @@ class TransactionalNode:
 
     async def stop(self) -> None:
         await self.groups.stop()
-        await self._verification.questions.close()
+        await self._verification.add_partitions_manager.close()
 
     # State for tests
 
@@ -183,9 +183,9 @@ class TransactionalNode:
         return self._verification.coordinator
 
     @property
-    def questions(self) -> AddPartitionsToTxnManager:
+    def add_partitions_manager(self) -> AddPartitionsToTxnManager:
         """Return the verifier."""
-        return self._verification.questions
+        return self._verification.add_partitions_manager
 
     def use(self, settings: VerificationSettings) -> None:
         """Use other verification settings."""
@@ -255,10 +255,10 @@ class TransactionalNode:
     async def produce(self, *partitions: int, **options: object) -> list[PartitionProduceResponse]:
         """Send a batch as in `send`; return the results of the partitions."""
         request = self.send(*partitions, **options)  # type: ignore[arg-type]
-        await answered(request)
+        await run_until_response(request)
         return list(cast(ProduceResponse, request.response).responses[0].partition_responses)
 
-    async def produced(self, **options: object) -> ErrorCode:
+    async def produce_one(self, **options: object) -> ErrorCode:
         """Produce to partition 0 and return the error of the response."""
         (one,) = await self.produce(**options)
         return ErrorCode(one.error_code)
@@ -363,7 +363,7 @@ def request_context(key: ApiKey, version: int) -> RequestContext:
     return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", 0, ClientInformation())
 
 
-async def answered(request: FakeRequest) -> None:
+async def run_until_response(request: FakeRequest) -> None:
     """Run the event loop until the request has a response or depends on the test."""
     for _ in range(200):
         if not request.is_open:

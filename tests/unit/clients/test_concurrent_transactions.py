@@ -8,14 +8,18 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.network.scripted_broker import Answer, ReceivedRequest, Silence
+from tests.support.network.scripted_broker import (
+    ReceivedRequest,
+    ScriptedResponse,
+    Silence,
+    responses_in_order,
+)
 from tests.support.network.scripted_coordinators import (
     TransactionalBrokers,
-    in_turn,
-    produced,
+    produce_response,
     transactional_brokers,
 )
-from tests.support.transactions.producers import ended
+from tests.support.transactions.producers import end_txn_response
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -43,7 +47,9 @@ def written_values(cluster: TransactionalBrokers) -> bytes:
 
 async def commit_that_fails(cluster: TransactionalBrokers, producer: Producer) -> asyncio.Task[None]:
     """Start to commit a transaction whose record the leader has refused, and return the commit's task."""
-    cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    cluster.leader.handlers[ApiKey.PRODUCE] = responses_in_order(
+        produce_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    )
     await producer.init_transactions()
     producer.begin_transaction()
     written = await producer.send("tides", b"high")
@@ -79,7 +85,7 @@ async def test_a_send_that_waits_during_an_abort_does_not_write_to_the_next_tran
     cluster.offer_version_2()
     is_known = False
 
-    def metadata(request: ReceivedRequest) -> Answer:
+    def metadata(request: ReceivedRequest) -> ScriptedResponse:
         response = cluster.leader.metadata()
         return response if is_known else replace(response, topics=())
 
@@ -133,7 +139,9 @@ async def test_close_does_not_wait_for_a_producer_id(cluster: TransactionalBroke
 async def test_the_exception_reports_that_the_transaction_could_not_be_aborted(
     cluster: TransactionalBrokers,
 ) -> None:
-    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(ended(ErrorCode.PRODUCER_FENCED))
+    cluster.coordinator.handlers[ApiKey.END_TXN] = responses_in_order(
+        end_txn_response(ErrorCode.PRODUCER_FENCED)
+    )
     async with cluster.producer() as producer:
         await producer.init_transactions()
         with pytest.raises(ZeroDivisionError) as caught:

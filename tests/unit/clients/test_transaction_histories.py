@@ -14,7 +14,7 @@ import pytest
 from tests.harness.soak.history import FINAL_READER, Event
 from tests.harness.soak.transaction_checker import Anomaly, Violation, check
 from tests.support.transactions.accumulators import P0, P1, Outcome, cluster, drain, must_put
-from tests.support.transactions.naive_coordinator import NaiveCluster, sent
+from tests.support.transactions.naive_coordinator import NaiveCluster, sent_batch
 from tests.support.transactions.producers import TransactionalProducerFixture
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.producer.produce_core import BatchResult
@@ -155,18 +155,18 @@ class TransactionalApplication:
             self.batches = drain(self.producer_fixture.core, LEADERS, history.now_ms)
             return
         batch = self.batches.pop(0)
-        sent_batch = sent(batch)
+        batch_to_send = sent_batch(batch)
         chance = 1.0 if is_healed else history.rng.random()
         if chance < 0.15:
-            history.late_requests.append(lambda: history.cluster.produce(sent_batch))
+            history.late_requests.append(lambda: history.cluster.produce(batch_to_send))
             result = BatchResult(ErrorCode.NETWORK_EXCEPTION)
         elif chance < 0.3:
-            history.cluster.produce(sent_batch)
+            history.cluster.produce(batch_to_send)
             result = BatchResult(ErrorCode.NETWORK_EXCEPTION)
         elif chance < 0.34:
             result = BatchResult(ErrorCode.MESSAGE_TOO_LARGE)
         else:
-            result = history.cluster.produce(sent_batch)
+            result = history.cluster.produce(batch_to_send)
         self.producer_fixture.core.on_result(batch, result, history.now_ms)
 
 

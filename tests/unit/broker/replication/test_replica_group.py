@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.support.configs import controller_settings
-from tests.support.replicas.replica_group import THE_PARTITION, ReplicaGroup, is_answered
+from tests.support.replicas.replica_group import THE_PARTITION, ReplicaGroup, commit_outcome
 from tests.support.waiting import eventually
 from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.controller.reassignments import alter_partition_reassignments
@@ -32,22 +32,22 @@ async def group() -> AsyncIterator[ReplicaGroup]:
 
 async def test_acknowledged_records_are_on_all_three_replicas(group: ReplicaGroup) -> None:
     produced = [group.produce(f"value {index}") for index in range(20)]
-    assert is_answered(produced[0]) is None
-    await eventually(lambda: all(is_answered(one) is ErrorCode.NONE for one in produced))
+    assert commit_outcome(produced[0]) is None
+    await eventually(lambda: all(commit_outcome(one) is ErrorCode.NONE for one in produced))
     await eventually(group.are_equal)
 
 
 async def test_an_isolated_follower_leaves_the_isr_and_rejoins_when_caught_up(
     group: ReplicaGroup,
 ) -> None:
-    await eventually(lambda: is_answered(group.produce("a")) is None)
+    await eventually(lambda: commit_outcome(group.produce("a")) is None)
     await eventually(group.are_equal)
     group.cut_off(3)
     waiting = group.produce("b", "c")
     await eventually(lambda: group.members[2].partition.log.log_end_offset == waiting[1])
-    assert is_answered(waiting) is None
+    assert commit_outcome(waiting) is None
     group.pass_ms(LAG_MS + 1)
-    await eventually(lambda: is_answered(waiting) is ErrorCode.NONE)
+    await eventually(lambda: commit_outcome(waiting) is ErrorCode.NONE)
     assert group.placed.isr == (1, 2)
     for _ in range(10):
         group.produce("d")
@@ -60,17 +60,17 @@ async def test_an_isolated_leader_acknowledges_nothing_and_truncates_its_records
     group: ReplicaGroup,
 ) -> None:
     before = group.produce("kept")
-    await eventually(lambda: is_answered(before) is ErrorCode.NONE)
+    await eventually(lambda: commit_outcome(before) is ErrorCode.NONE)
     group.cut_off(1)
     lost = group.produce("never acknowledged", at=1)
     group.fence(1)
     assert group.placed.leader == 2
     after = group.produce("kept too")
-    await eventually(lambda: is_answered(after) is ErrorCode.NONE)
+    await eventually(lambda: commit_outcome(after) is ErrorCode.NONE)
     group.pass_ms(LAG_MS + 1)
-    assert is_answered(lost) is None
+    assert commit_outcome(lost) is None
     group.bring_back(1)
-    assert is_answered(lost) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert commit_outcome(lost) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     await eventually(lambda: set(group.placed.isr) == {1, 2, 3})
     await eventually(group.are_equal)
     assert group.leader.log.log_end_offset == 2
@@ -80,7 +80,7 @@ async def test_a_single_leader_refuses_acks_all_and_commits_nothing_until_anothe
     group: ReplicaGroup,
 ) -> None:
     first = group.produce("a")
-    await eventually(lambda: is_answered(first) is ErrorCode.NONE)
+    await eventually(lambda: commit_outcome(first) is ErrorCode.NONE)
     for node_id in (2, 3):
         group.cut_off(node_id)
         group.fence(node_id)
@@ -97,7 +97,7 @@ async def test_a_single_leader_refuses_acks_all_and_commits_nothing_until_anothe
 
 
 def is_written(produced: tuple[Partition, int]) -> bool:
-    return is_answered(produced) is ErrorCode.NONE
+    return commit_outcome(produced) is ErrorCode.NONE
 
 
 async def test_repeated_leader_changes_keep_every_acknowledged_record(group: ReplicaGroup) -> None:
@@ -114,7 +114,7 @@ async def test_repeated_leader_changes_keep_every_acknowledged_record(group: Rep
 async def test_a_reassignment_moves_the_partition_and_deletes_the_old_replica() -> None:
     group = ReplicaGroup(4)
     produced = [group.produce(f"value {index}") for index in range(5)]
-    await eventually(lambda: all(is_answered(one) is ErrorCode.NONE for one in produced))
+    await eventually(lambda: all(commit_outcome(one) is ErrorCode.NONE for one in produced))
     request = AlterPartitionReassignmentsRequest(
         topics=(
             ReassignableTopic(
@@ -128,6 +128,6 @@ async def test_a_reassignment_moves_the_partition_and_deletes_the_old_replica() 
     assert 1 not in group.placed.isr
     assert THE_PARTITION not in group.members[1].replicas.manager.partitions
     after = group.produce("after")
-    await eventually(lambda: is_answered(after) is ErrorCode.NONE)
+    await eventually(lambda: commit_outcome(after) is ErrorCode.NONE)
     await eventually(group.are_equal)
     await group.close()

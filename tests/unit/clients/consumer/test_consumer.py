@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.support.network.scripted_broker import (
-    Answer,
     Close,
     ReceivedRequest,
     ScriptedBroker,
+    ScriptedResponse,
     scripted_brokers,
 )
 from tidelog.clients.consumer.consumer import Consumer
@@ -65,14 +65,14 @@ def offset_of(request: object) -> int | None:
     return None
 
 
-def log(*batches: bytes, until: int, session_id: int = 0) -> Callable[[ReceivedRequest], Answer]:
+def log(*batches: bytes, until: int, session_id: int = 0) -> Callable[[ReceivedRequest], ScriptedResponse]:
     """Handle fetches as a leader with one record per batch, from offset 0.
 
     With a `session_id` it supports fetch sessions.
     """
     position = {"offset": 0}
 
-    def handler(request: ReceivedRequest) -> Answer:
+    def handler(request: ReceivedRequest) -> ScriptedResponse:
         offset = offset_of(request.message)
         if offset is not None:
             position["offset"] = offset
@@ -119,7 +119,7 @@ async def test_polling_continues_after_lost_connections_and_sessions() -> None:
         leader = log(*(batch(number) for number in range(30)), until=30, session_id=7)
         turn = iter(range(10_000))
 
-        def flaky(request: ReceivedRequest) -> Answer:
+        def flaky(request: ReceivedRequest) -> ScriptedResponse:
             number = next(turn)
             if number % 7 == 3:
                 return Close
@@ -153,10 +153,12 @@ async def test_a_new_leader_epoch_is_validated_before_fetching() -> None:
         assert (requested.leader_epoch, requested.current_leader_epoch) == (1, 2)
 
 
-def fenced_once(handler: Callable[[ReceivedRequest], Answer]) -> Callable[[ReceivedRequest], Answer]:
+def fenced_once(
+    handler: Callable[[ReceivedRequest], ScriptedResponse],
+) -> Callable[[ReceivedRequest], ScriptedResponse]:
     """Respond with FENCED_LEADER_EPOCH to fetches of an older epoch, as the new leader does."""
 
-    def fence(request: ReceivedRequest) -> Answer:
+    def fence(request: ReceivedRequest) -> ScriptedResponse:
         for topic in request.message.topics:
             for partition in topic.partitions:
                 if partition.current_leader_epoch < 2:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.support.loops.yields import loop_iterations
 from tests.support.network.scripted_broker import (
-    Answer,
     Close,
     ReceivedRequest,
     ScriptedBroker,
+    ScriptedResponse,
     Silence,
+    responses_in_order,
     scripted_brokers,
 )
 from tests.support.waiting import eventually
@@ -33,19 +33,9 @@ from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.registry import ApiKey
 
 
-def produced(offset: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: object) -> ProduceResponse:
+def produce_response(offset: int = 0, error: ErrorCode = ErrorCode.NONE, **fields: object) -> ProduceResponse:
     entry = PartitionProduceResponse(index=0, error_code=error, base_offset=offset, **fields)  # type: ignore[arg-type]
     return ProduceResponse(responses=(TopicProduceResponse(name="tides", partition_responses=(entry,)),))
-
-
-def in_turn(*answers: Answer) -> Callable[[ReceivedRequest], Answer]:
-    """Return these responses one after the other, then the last one repeatedly."""
-    left = list(answers)
-
-    def handler(request: ReceivedRequest) -> Answer:
-        return left.pop(0) if len(left) > 1 else left[0]
-
-    return handler
 
 
 def batches(broker: ScriptedBroker) -> list[bytes]:
@@ -65,7 +55,7 @@ def quick(broker: ScriptedBroker, **options: Any) -> Producer:
 
 async def test_a_retry_after_a_lost_connection_sends_the_same_bytes() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(Close, produced(5))
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(Close, produce_response(5))
         async with quick(broker) as producer:
             written = await producer.send_and_wait("tides", b"high")
         assert written.offset == 5
@@ -76,7 +66,7 @@ async def test_a_retry_after_a_lost_connection_sends_the_same_bytes() -> None:
 
 async def test_a_request_to_an_unresponsive_broker_times_out() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(Silence, produced(5))
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(Silence, produce_response(5))
         async with quick(broker, request_timeout_ms=100) as producer:
             assert (await producer.send_and_wait("tides", b"high")).offset == 5
 
@@ -86,11 +76,11 @@ async def test_current_leader_in_a_response_is_used_for_the_retry() -> None:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         hint = LeaderIdAndEpoch(leader_id=2, leader_epoch=2)
         endpoint = NodeEndpoint(node_id=2, host="127.0.0.1", port=new.port)
-        refusal = produced(error=error, current_leader=hint)
-        old.handlers[ApiKey.PRODUCE] = in_turn(
+        refusal = produce_response(error=error, current_leader=hint)
+        old.handlers[ApiKey.PRODUCE] = responses_in_order(
             ProduceResponse(responses=refusal.responses, node_endpoints=(endpoint,))
         )
-        new.handlers[ApiKey.PRODUCE] = in_turn(produced(9))
+        new.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(9))
         async with quick(old, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as producer:
             written = await asyncio.wait_for(producer.send_and_wait("tides", b"high"), 5)
         assert written.offset == 9
@@ -100,22 +90,22 @@ async def test_current_leader_in_a_response_is_used_for_the_retry() -> None:
 async def test_metadata_is_refreshed_after_a_leader_change() -> None:
     async with scripted_brokers(2) as [old, new]:
 
-        def refuse(request: ReceivedRequest) -> Answer:
+        def refuse(request: ReceivedRequest) -> ScriptedResponse:
             for broker in (old, new):
                 broker.leaders[0] = 2
                 broker.leader_epoch = 2
-            return produced(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return produce_response(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
         old.leaders[0] = new.leaders[0] = 1
         old.handlers[ApiKey.PRODUCE] = refuse
-        new.handlers[ApiKey.PRODUCE] = in_turn(produced(9))
+        new.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(9))
         async with quick(old) as producer:
             assert (await producer.send_and_wait("tides", b"high")).offset == 9
 
 
 async def test_at_most_five_requests_are_in_flight_and_their_order_is_kept() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(), Silence)
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(), Silence)
         async with quick(broker, batch_size=100) as producer:
             await producer.send_and_wait("tides", b"the broker knows this producer now")
             deliveries = [await producer.send("tides", b"x" * 90) for _ in range(12)]
@@ -145,7 +135,7 @@ async def test_send_waits_for_a_full_buffer_and_then_fails() -> None:
 async def test_senders_waiting_for_memory_continue_in_order() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
-        broker.handlers[ApiKey.PRODUCE] = lambda request: produced(next(offset))
+        broker.handlers[ApiKey.PRODUCE] = lambda request: produce_response(next(offset))
         async with quick(broker, batch_size=200, buffer_memory=400) as producer:
 
             async def send(number: int) -> int:
@@ -157,7 +147,7 @@ async def test_senders_waiting_for_memory_continue_in_order() -> None:
 async def test_a_refused_sender_lets_the_next_waiting_one_continue() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
-        broker.handlers[ApiKey.PRODUCE] = lambda request: produced(next(offset))
+        broker.handlers[ApiKey.PRODUCE] = lambda request: produce_response(next(offset))
         async with quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000) as producer:
             await producer.send("tides", b"x" * 800)
             values: list[object] = [b"x" * 800, "no bytes", b"x" * 800, b"x" * 1_000, b"x" * 800]
@@ -190,7 +180,9 @@ async def test_close_fails_all_senders_that_wait_for_memory() -> None:
 
 async def test_records_expire_when_no_broker_accepts_them() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(error=ErrorCode.NOT_ENOUGH_REPLICAS))
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(
+            produce_response(error=ErrorCode.NOT_ENOUGH_REPLICAS)
+        )
         options = {"delivery_timeout_ms": 300, "request_timeout_ms": 200}
         async with quick(broker, **options) as producer:
             with pytest.raises(KafkaError) as caught:
@@ -207,8 +199,8 @@ async def test_a_producer_id_is_requested_until_it_is_returned() -> None:
     async with scripted_brokers() as [broker]:
         loading = InitProducerIdResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         granted = InitProducerIdResponse(producer_id=9, producer_epoch=0)
-        broker.handlers[ApiKey.INIT_PRODUCER_ID] = in_turn(loading, granted)
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced())
+        broker.handlers[ApiKey.INIT_PRODUCER_ID] = responses_in_order(loading, granted)
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response())
         async with quick(broker) as producer:
             await producer.send_and_wait("tides", b"high")
         assert read_header(batches(broker)[0]).producer_id == 9
@@ -217,7 +209,7 @@ async def test_a_producer_id_is_requested_until_it_is_returned() -> None:
 async def test_a_refused_producer_id_fails_sent_records() -> None:
     async with scripted_brokers() as [broker]:
         refusal = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        broker.handlers[ApiKey.INIT_PRODUCER_ID] = in_turn(refusal)
+        broker.handlers[ApiKey.INIT_PRODUCER_ID] = responses_in_order(refusal)
         async with quick(broker) as producer:
             with pytest.raises(KafkaError) as caught:
                 await producer.send_and_wait("tides", b"high")
@@ -226,7 +218,7 @@ async def test_a_refused_producer_id_fails_sent_records() -> None:
 
 async def test_without_idempotence_no_producer_id_is_requested() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced())
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response())
         async with quick(broker, enable_idempotence=False, acks=1) as producer:
             await producer.send_and_wait("tides", b"high")
         assert broker.requests(ApiKey.INIT_PRODUCER_ID) == []
@@ -236,7 +228,7 @@ async def test_without_idempotence_no_producer_id_is_requested() -> None:
 
 async def test_a_response_without_the_partition_is_an_error() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(ProduceResponse())
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(ProduceResponse())
         async with quick(broker) as producer:
             with pytest.raises(KafkaError, match="tides-0") as caught:
                 await producer.send_and_wait("tides", b"high")
@@ -252,7 +244,7 @@ async def test_an_unknown_partition_is_refused_at_once() -> None:
 
 async def test_close_sends_buffered_records() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
         producer = quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
         await producer.start()
         delivery = await producer.send("tides", b"high")
@@ -281,7 +273,7 @@ def is_ours(task: asyncio.Task[object]) -> bool:
 
 async def test_an_error_in_the_application_does_not_lose_sent_records() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
         with pytest.raises(ZeroDivisionError):
             async with quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
                 delivery = await producer.send("tides", b"high")
@@ -302,7 +294,7 @@ async def test_a_cancelled_application_does_not_wait_for_deliveries() -> None:
 
 async def test_flush_sends_without_linger_and_times_out() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3), Silence)
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3), Silence)
         producer = quick(broker, linger_ms=60_000, delivery_timeout_ms=120_000)
         await producer.start()
         delivery = await producer.send("tides", b"high")
@@ -316,7 +308,7 @@ async def test_flush_sends_without_linger_and_times_out() -> None:
 
 async def test_a_cancelled_delivery_does_not_affect_its_batch() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
         async with quick(broker, linger_ms=50) as producer:
             first = await producer.send("tides", b"1")
             second = await producer.send("tides", b"2")
@@ -326,7 +318,7 @@ async def test_a_cancelled_delivery_does_not_affect_its_batch() -> None:
 
 async def test_a_record_that_cannot_be_encoded_is_refused_without_a_change() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
         async with quick(broker) as producer:
             for value in ("text", 5):
                 with pytest.raises(TypeError):
@@ -338,7 +330,7 @@ async def test_a_record_that_cannot_be_encoded_is_refused_without_a_change() -> 
 
 async def test_deliveries_work_with_gather_and_callbacks() -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(10))
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(10))
         async with quick(broker, linger_ms=20) as producer:
             called_with: list[int] = []
             deliveries = [await producer.send("tides", b"high") for _ in range(3)]
@@ -363,7 +355,7 @@ async def test_an_invalid_timestamp_is_refused_without_a_change_to_its_batch(
     timestamp_ms: object, expected_text: str
 ) -> None:
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.PRODUCE] = in_turn(produced(3))
+        broker.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(3))
         async with quick(broker, linger_ms=50) as producer:
             before = await producer.send("tides", b"before", timestamp_ms=1_000)
             with pytest.raises((TypeError, KafkaError), match=expected_text):

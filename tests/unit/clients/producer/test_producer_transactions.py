@@ -7,16 +7,21 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.support.network.scripted_broker import Answer, Close, ReceivedRequest, Silence
+from tests.support.network.scripted_broker import (
+    Close,
+    ReceivedRequest,
+    ScriptedResponse,
+    Silence,
+    responses_in_order,
+)
 from tests.support.network.scripted_coordinators import (
     GROUP,
     P0,
     TransactionalBrokers,
-    in_turn,
-    produced,
+    produce_response,
     transactional_brokers,
 )
-from tests.support.transactions.producers import ended, offsets_committed
+from tests.support.transactions.producers import end_txn_response, txn_offset_commit_response
 from tests.support.waiting import eventually
 from tidelog.clients.config.options import ConfigError
 from tidelog.clients.groups.coordinator_lookup import TRANSACTION_KEY_TYPE
@@ -65,8 +70,10 @@ async def test_with_version_2_the_coordinator_gets_only_the_end(cluster: Transac
             async with producer.transaction():
                 await producer.send("tides", b"high")
                 await producer.send_offsets_to_transaction({P0: 5}, GROUP)
-    produced = [request for request in cluster.leader.received_requests if request.api_key == ApiKey.PRODUCE]
-    assert [request.version for request in produced] == [12, 12], (
+    produce_requests = [
+        request for request in cluster.leader.received_requests if request.api_key == ApiKey.PRODUCE
+    ]
+    assert [request.version for request in produce_requests] == [12, 12], (
         "13 needs topic ids, which this broker lacks"
     )
     assert (
@@ -91,7 +98,9 @@ async def test_a_commit_without_response_is_repeated_with_the_same_epoch(
     cluster: TransactionalBrokers,
 ) -> None:
     cluster.offer_version_2()
-    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(Close, ended(ErrorCode.NONE, 7, 1))
+    cluster.coordinator.handlers[ApiKey.END_TXN] = responses_in_order(
+        Close, end_txn_response(ErrorCode.NONE, 7, 1)
+    )
     async with cluster.producer() as producer:
         await producer.init_transactions()
         async with producer.transaction():
@@ -101,7 +110,7 @@ async def test_a_commit_without_response_is_repeated_with_the_same_epoch(
 
 async def test_before_version_2_a_lost_response_raises_the_epoch(cluster: TransactionalBrokers) -> None:
     # KAFKA-17754
-    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(Close, ended())
+    cluster.coordinator.handlers[ApiKey.END_TXN] = responses_in_order(Close, end_txn_response())
     async with cluster.producer() as producer:
         await producer.init_transactions()
         for _ in range(2):
@@ -112,7 +121,9 @@ async def test_before_version_2_a_lost_response_raises_the_epoch(cluster: Transa
 
 
 async def test_a_moved_coordinator_is_looked_up_again(cluster: TransactionalBrokers) -> None:
-    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(ended(ErrorCode.NOT_COORDINATOR), ended())
+    cluster.coordinator.handlers[ApiKey.END_TXN] = responses_in_order(
+        end_txn_response(ErrorCode.NOT_COORDINATOR), end_txn_response()
+    )
     async with cluster.producer() as producer:
         await producer.init_transactions()
         async with producer.transaction():
@@ -160,9 +171,9 @@ async def test_a_cancelled_commit_continues_and_a_second_call_returns_its_result
     cluster: TransactionalBrokers,
 ) -> None:
     is_asked = asyncio.Event()
-    answers: list[Answer] = [Silence, ended()]
+    answers: list[ScriptedResponse] = [Silence, end_txn_response()]
 
-    def end(request: ReceivedRequest) -> Answer:
+    def end(request: ReceivedRequest) -> ScriptedResponse:
         is_asked.set()
         return answers.pop(0)
 
@@ -185,8 +196,8 @@ async def test_a_cancelled_commit_continues_and_a_second_call_returns_its_result
 
 
 async def test_a_timed_out_commit_can_be_awaited_again(cluster: TransactionalBrokers) -> None:
-    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(
-        *[ended(ErrorCode.CONCURRENT_TRANSACTIONS)] * 20, ended()
+    cluster.coordinator.handlers[ApiKey.END_TXN] = responses_in_order(
+        *[end_txn_response(ErrorCode.CONCURRENT_TRANSACTIONS)] * 20, end_txn_response()
     )
     async with cluster.producer() as producer:
         await producer.init_transactions()
@@ -202,8 +213,8 @@ async def test_a_timed_out_commit_can_be_awaited_again(cluster: TransactionalBro
 async def test_a_refused_batch_fails_the_commit_and_the_transaction_is_aborted(
     cluster: TransactionalBrokers,
 ) -> None:
-    cluster.leader.handlers[ApiKey.PRODUCE] = in_turn(
-        produced(ErrorCode.TOPIC_AUTHORIZATION_FAILED), produced()
+    cluster.leader.handlers[ApiKey.PRODUCE] = responses_in_order(
+        produce_response(ErrorCode.TOPIC_AUTHORIZATION_FAILED), produce_response()
     )
     async with cluster.producer() as producer:
         await producer.init_transactions()
@@ -230,7 +241,9 @@ async def test_an_oversized_record_fails_the_commit(cluster: TransactionalBroker
 
 
 async def test_a_fenced_producer_can_only_be_closed(cluster: TransactionalBrokers) -> None:
-    cluster.coordinator.handlers[ApiKey.END_TXN] = in_turn(ended(ErrorCode.INVALID_PRODUCER_EPOCH))
+    cluster.coordinator.handlers[ApiKey.END_TXN] = responses_in_order(
+        end_txn_response(ErrorCode.INVALID_PRODUCER_EPOCH)
+    )
     async with cluster.producer() as producer:
         await producer.init_transactions()
         with pytest.raises(FatalTransactionError) as caught:
@@ -247,8 +260,8 @@ async def test_a_fenced_producer_can_only_be_closed(cluster: TransactionalBroker
 async def test_a_transaction_with_offsets_of_a_stale_generation_can_only_be_aborted(
     cluster: TransactionalBrokers,
 ) -> None:
-    cluster.coordinator.handlers[ApiKey.TXN_OFFSET_COMMIT] = in_turn(
-        offsets_committed({P0: ErrorCode.ILLEGAL_GENERATION})
+    cluster.coordinator.handlers[ApiKey.TXN_OFFSET_COMMIT] = responses_in_order(
+        txn_offset_commit_response({P0: ErrorCode.ILLEGAL_GENERATION})
     )
     async with cluster.producer() as producer:
         await producer.init_transactions()

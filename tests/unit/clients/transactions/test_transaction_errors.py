@@ -13,14 +13,14 @@ from tests.support.transactions.producers import (
     BOTH_VERSIONS,
     LEADERS,
     TransactionalProducerFixture,
-    ended,
-    initialized,
-    offsets_added,
-    offsets_committed,
-    partition_codes,
-    partitions_added,
+    add_offsets_response,
+    add_partitions_response,
+    add_partitions_results_response,
+    end_txn_response,
+    init_producer_id_response,
     put,
     ready,
+    txn_offset_commit_response,
 )
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.clients.producer.produce_core import BatchResult
@@ -142,7 +142,7 @@ def expect(
 def test_responses_to_init_producer_id(code: ErrorCode, expected: Expected) -> None:
     fixture = TransactionalProducerFixture(is_v2=False)
     fixture.manager.begin_init(is_v2=False)
-    expect(fixture, fixture.next(), initialized(-1, -1, code), code, expected)
+    expect(fixture, fixture.next(), init_producer_id_response(-1, -1, code), code, expected)
     if fixture.state is S.UNINITIALIZED:
         with pytest.raises(KafkaError):
             fixture.manager.lifecycle.take_result()
@@ -154,7 +154,7 @@ def test_responses_to_add_partitions_to_txn(code: ErrorCode, expected: Expected)
     fixture = ready()
     fixture.manager.begin_transaction()
     fixture.manager.add_partition(P0)
-    expect(fixture, fixture.next(), partitions_added(P0, code=code), code, expected)
+    expect(fixture, fixture.next(), add_partitions_response(P0, code=code), code, expected)
 
 
 @cases(ADD_OFFSETS)
@@ -162,7 +162,7 @@ def test_responses_to_add_offsets_to_txn(code: ErrorCode, expected: Expected) ->
     fixture = ready()
     fixture.open()
     work = fixture.manager.add_offsets(GROUP, AT_5)
-    expect(fixture, fixture.next(), offsets_added(code), code, expected)
+    expect(fixture, fixture.next(), add_offsets_response(code), code, expected)
     assert (work.error is None) == isinstance(expected, Step)
 
 
@@ -173,8 +173,8 @@ def test_responses_to_txn_offset_commit(code: ErrorCode, expected: Expected, is_
     fixture.open()
     work = fixture.manager.add_offsets(GROUP, AT_5)
     if not is_v2:
-        fixture.exchange(offsets_added())
-    expect(fixture, fixture.next(), offsets_committed({P0: code}), code, expected)
+        fixture.exchange(add_offsets_response())
+    expect(fixture, fixture.next(), txn_offset_commit_response({P0: code}), code, expected)
     assert (work.error is None) == isinstance(expected, Step)
 
 
@@ -184,12 +184,12 @@ def test_responses_to_a_commit(code: ErrorCode, expected: Expected, is_v2: bool)
     fixture = ready(is_v2=is_v2)
     fixture.open(P0)
     fixture.commit()
-    expect(fixture, fixture.next(), ended(code), code, expected)
+    expect(fixture, fixture.next(), end_txn_response(code), code, expected)
     if expected is S.ABORTABLE_ERROR:
         with pytest.raises(AbortableTransactionError):
             fixture.manager.lifecycle.take_result()
         fixture.abort()
-        fixture.exchange(ended(producer_id=7 if is_v2 else -1, producer_epoch=1))
+        fixture.exchange(end_txn_response(producer_id=7 if is_v2 else -1, producer_epoch=1))
 
 
 @BOTH_VERSIONS
@@ -198,7 +198,7 @@ def test_responses_to_an_abort(code: ErrorCode, expected: Expected, is_v2: bool)
     fixture = ready(is_v2=is_v2)
     fixture.open(P0)
     fixture.abort()
-    expect(fixture, fixture.next(), ended(code), code, expected)
+    expect(fixture, fixture.next(), end_txn_response(code), code, expected)
 
 
 @BOTH_VERSIONS
@@ -213,7 +213,7 @@ def test_a_fatally_refused_batch(code: ErrorCode, expected: Expected, is_v2: boo
     assert written.error is not None and written.error.code is code
     if expected is S.ABORTABLE_ERROR:
         fixture.abort()
-        message = fixture.exchange(ended(producer_id=7 if is_v2 else -1, producer_epoch=1))
+        message = fixture.exchange(end_txn_response(producer_id=7 if is_v2 else -1, producer_epoch=1))
         assert isinstance(message, EndTxnRequest) and not message.committed
         assert fixture.state is (S.READY if is_v2 else S.INITIALIZING), "the next transaction has a new epoch"
 
@@ -253,7 +253,7 @@ def test_operation_not_attempted_means_another_partition_failed() -> None:
         fixture.manager.add_partition(P0)
         fixture.manager.add_partition(P1)
         fixture.next()
-        step = fixture.answer(partition_codes({P0: E.OPERATION_NOT_ATTEMPTED, P1: code}))
+        step = fixture.answer(add_partitions_results_response({P0: E.OPERATION_NOT_ATTEMPTED, P1: code}))
         if expected is None:
             assert step is Step.RETRY
         else:
@@ -268,7 +268,7 @@ def test_a_response_without_a_partition_is_not_a_success() -> None:
     fixture.manager.add_partition(P0)
     fixture.manager.add_partition(P1)
     fixture.next()
-    fixture.answer(partitions_added(P0))
+    fixture.answer(add_partitions_response(P0))
     assert fixture.state is S.ABORTABLE_ERROR
 
 
@@ -277,7 +277,10 @@ def test_offsets_with_retriable_errors_are_sent_again_without_the_committed_ones
     fixture.open()
     work = fixture.manager.add_offsets(GROUP, {P0: OffsetAndMetadata(5), P1: OffsetAndMetadata(6)})
     fixture.next()
-    assert fixture.answer(offsets_committed({P0: E.NONE, P1: E.NOT_COORDINATOR})) is Step.FIND_COORDINATOR
+    assert (
+        fixture.answer(txn_offset_commit_response({P0: E.NONE, P1: E.NOT_COORDINATOR}))
+        is Step.FIND_COORDINATOR
+    )
     assert list(work.remaining) == [P1]
-    fixture.exchange(offsets_committed({P1: E.NONE}))
+    fixture.exchange(txn_offset_commit_response({P1: E.NONE}))
     assert work.is_complete and work.error is None

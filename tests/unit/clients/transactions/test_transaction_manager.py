@@ -10,13 +10,13 @@ from tests.support.transactions.producers import (
     AT_5,
     BOTH_VERSIONS,
     LEADERS,
-    ended,
-    initialized,
-    offsets_added,
-    offsets_committed,
-    partitions_added,
+    add_offsets_response,
+    add_partitions_response,
+    end_txn_response,
+    init_producer_id_response,
     put,
     ready,
+    txn_offset_commit_response,
 )
 from tidelog.clients.producer.produce_core import BatchResult
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError, FatalTransactionError
@@ -42,7 +42,7 @@ def test_before_version_2_partitions_are_added_before_their_records_are_sent() -
     fixture.manager.begin_transaction()
     written = put(fixture)
     assert drain(fixture.core, LEADERS, now_ms=20) == []
-    message = fixture.exchange(partitions_added(P0))
+    message = fixture.exchange(add_partitions_response(P0))
     assert isinstance(message, AddPartitionsToTxnRequest)
     assert (message.v3_and_below_producer_id, message.v3_and_below_producer_epoch) == (7, 0)
     [batch] = drain(fixture.core, LEADERS, now_ms=20)
@@ -51,7 +51,7 @@ def test_before_version_2_partitions_are_added_before_their_records_are_sent() -
     assert fixture.next() is None, "not before the records are written"
     fixture.core.on_result(batch, BatchResult(E.NONE, 0), 30)
     assert written.result is not None
-    message = fixture.exchange(ended())
+    message = fixture.exchange(end_txn_response())
     assert isinstance(message, EndTxnRequest) and message.committed
     fixture.manager.lifecycle.take_result()
     assert fixture.state is S.READY
@@ -66,7 +66,7 @@ def test_with_version_2_nothing_is_added_and_the_end_returns_the_next_epoch() ->
     [batch] = drain(fixture.core, LEADERS, now_ms=20)
     fixture.core.on_result(batch, BatchResult(E.NONE, 0), 30)
     fixture.commit()
-    message = fixture.exchange(ended(producer_id=7, producer_epoch=1), 5)
+    message = fixture.exchange(end_txn_response(producer_id=7, producer_epoch=1), 5)
     assert isinstance(message, EndTxnRequest) and message.producer_epoch == 0
     fixture.manager.lifecycle.take_result()
     fixture.manager.begin_transaction()
@@ -81,11 +81,11 @@ def test_request_versions_are_limited_by_the_transaction_version(is_v2: bool) ->
     fixture.open(P0)
     fixture.manager.add_offsets(GROUP, AT_5)
     if not is_v2:
-        fixture.exchange(offsets_added())
+        fixture.exchange(add_offsets_response())
     offsets = fixture.manager.next_request(has_incomplete=False)
     assert offsets is not None and offsets.highest_version == (5 if is_v2 else 4)
     assert offsets.group_id == "harbour"
-    fixture.answer(offsets_committed({P0: E.NONE}))
+    fixture.answer(txn_offset_commit_response({P0: E.NONE}))
     fixture.commit()
     end = fixture.manager.next_request(has_incomplete=False)
     assert end is not None and end.highest_version == (5 if is_v2 else 4)
@@ -95,14 +95,14 @@ def test_offsets_are_added_before_version_2_and_committed_with_the_member() -> N
     fixture = ready()
     fixture.open()
     work = fixture.manager.add_offsets(GROUP, AT_5)
-    assert isinstance(fixture.exchange(offsets_added()), AddOffsetsToTxnRequest)
+    assert isinstance(fixture.exchange(add_offsets_response()), AddOffsetsToTxnRequest)
     assert not work.is_complete
-    message = fixture.exchange(offsets_committed({P0: E.NONE}))
+    message = fixture.exchange(txn_offset_commit_response({P0: E.NONE}))
     assert isinstance(message, TxnOffsetCommitRequest)
     assert (message.group_id, message.generation_id, message.member_id) == ("harbour", 3, "member")
     assert work.is_complete and work.error is None
     fixture.commit()
-    assert isinstance(fixture.exchange(ended()), EndTxnRequest)
+    assert isinstance(fixture.exchange(end_txn_response()), EndTxnRequest)
 
 
 def test_offsets_with_a_member_need_a_broker_version_that_supports_them() -> None:
@@ -132,9 +132,9 @@ def test_an_upgrade_to_version_2_gets_a_new_epoch_between_transactions() -> None
     fixture.open(P0)
     fixture.manager.begin_commit(is_v2=True)
     assert fixture.manager.next_request(has_incomplete=False).highest_version == 4  # type: ignore[union-attr]
-    fixture.answer(ended())
+    fixture.answer(end_txn_response())
     assert not fixture.manager.lifecycle.is_idle
-    message = fixture.exchange(initialized(7, 1))
+    message = fixture.exchange(init_producer_id_response(7, 1))
     assert isinstance(message, InitProducerIdRequest)
     assert (message.producer_id, message.producer_epoch) == (7, 0)
     fixture.manager.lifecycle.take_result()
@@ -161,9 +161,9 @@ def test_before_version_2_a_lost_response_raises_the_epoch_to_fence_a_late_reque
     fixture.commit()
     fixture.next()
     fixture.manager.on_no_response(was_sent=True)
-    fixture.exchange(ended())
+    fixture.exchange(end_txn_response())
     assert not fixture.manager.lifecycle.is_idle, "the late EndTxn could still end the next transaction"
-    message = fixture.exchange(initialized(7, 1))
+    message = fixture.exchange(init_producer_id_response(7, 1))
     assert (message.producer_id, message.producer_epoch) == (7, 0)
     fixture.manager.lifecycle.take_result()
     assert fixture.manager.producer.producer_epoch == 1
@@ -175,7 +175,7 @@ def test_an_unsent_batch_needs_no_new_epoch() -> None:
     fixture.commit()
     fixture.next()
     fixture.manager.on_no_response(was_sent=False)
-    fixture.exchange(ended())
+    fixture.exchange(end_txn_response())
     assert fixture.state is S.READY
 
 
@@ -188,9 +188,9 @@ def test_an_abort_ends_a_transaction_that_a_lost_addition_may_have_started() -> 
         fixture.manager.on_no_response(was_sent=True)
         fixture.abort()
         fixture.core.drop_unsent(KafkaError(E.OPERATION_NOT_ATTEMPTED))
-        message = fixture.exchange(ended(code))
+        message = fixture.exchange(end_txn_response(code))
         assert isinstance(message, EndTxnRequest) and not message.committed
-        fixture.exchange(initialized(7, 1))
+        fixture.exchange(init_producer_id_response(7, 1))
         fixture.manager.lifecycle.take_result()
         assert fixture.state is S.READY
 
@@ -201,8 +201,8 @@ def test_a_successful_commit_counts_although_the_next_epoch_is_unavailable() -> 
     fixture.commit()
     fixture.next()
     fixture.manager.on_no_response(was_sent=True)
-    fixture.exchange(ended())
-    fixture.exchange(initialized(code=E.PRODUCER_FENCED))
+    fixture.exchange(end_txn_response())
+    fixture.exchange(init_producer_id_response(code=E.PRODUCER_FENCED))
     fixture.manager.lifecycle.take_result()
     with pytest.raises(FatalTransactionError):
         fixture.manager.begin_transaction()
@@ -215,7 +215,7 @@ def test_no_transaction_begins_until_the_result_of_the_commit_was_received() -> 
     for attempt in (fixture.manager.begin_transaction, fixture.abort, fixture.manager.lifecycle.require_open):
         with pytest.raises(KafkaError, match="the result of commit_transaction is pending"):
             attempt()
-    fixture.exchange(ended())
+    fixture.exchange(end_txn_response())
     with pytest.raises(KafkaError, match="the result of commit_transaction is pending"):
         fixture.manager.begin_transaction()
     assert fixture.manager.lifecycle.pending_operation is Operation.COMMIT
@@ -239,7 +239,7 @@ def test_an_abort_discards_unsent_batches_and_waits_for_sent_ones() -> None:
     assert fixture.next() is None, "a batch is in flight"
     fixture.core.on_result(batch, BatchResult(E.NONE, 0), 50)
     assert first.result is not None
-    assert isinstance(fixture.exchange(ended(producer_id=7, producer_epoch=1)), EndTxnRequest)
+    assert isinstance(fixture.exchange(end_txn_response(producer_id=7, producer_epoch=1)), EndTxnRequest)
 
 
 def test_a_batch_in_retry_is_sent_during_an_abort_but_not_after_a_failed_one() -> None:
@@ -259,11 +259,11 @@ def test_a_batch_that_expires_unsent_fails_the_transaction_without_a_new_epoch()
     fixture = ready()
     fixture.manager.begin_transaction()
     put(fixture)
-    fixture.exchange(partitions_added(P0))
+    fixture.exchange(add_partitions_response(P0))
     fixture.core.expire(5_000)
     assert fixture.state is S.ABORTABLE_ERROR
     fixture.abort()
-    fixture.exchange(ended())
+    fixture.exchange(end_txn_response())
     assert fixture.state is S.READY
 
 
@@ -275,7 +275,7 @@ def test_a_response_for_an_expired_batch_is_accepted_after_its_transaction() -> 
     fixture.core.expire(5_000)
     assert fixture.state is S.ABORTABLE_ERROR
     fixture.abort()
-    fixture.exchange(ended(producer_id=7, producer_epoch=1))
+    fixture.exchange(end_txn_response(producer_id=7, producer_epoch=1))
     fixture.core.on_result(batch, BatchResult(E.NONE, 3), 6_000)
     assert fixture.state is S.READY
 

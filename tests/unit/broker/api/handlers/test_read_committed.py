@@ -9,7 +9,12 @@ from tests.support.loops.yields import loop_iterations
 from tests.support.messages.request_contexts import immediate
 from tests.support.replicas.replica_manager import FakeRequest
 from tests.support.security.authorizers import ALLOW_EVERYTHING
-from tests.support.transactions.transactional_node import T0, TransactionalNode, answered, request_context
+from tests.support.transactions.transactional_node import (
+    T0,
+    TransactionalNode,
+    request_context,
+    run_until_response,
+)
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.batch import iterate_headers
@@ -46,10 +51,10 @@ def stable_end(node: TransactionalNode) -> int:
 
 
 async def test_the_end_of_a_transaction_completes_waiting_requests() -> None:
-    node = await TransactionalNode().started()
-    await node.produced()
+    node = await TransactionalNode().start()
+    await node.produce_one()
     waiting = node.fetch(max_wait_ms=WAIT_MS)
-    await node.produced(sequence=1)
+    await node.produce_one(sequence=1)
     assert waiting.is_open, "more of the transaction is nothing to read yet"
     await node.end(T0)
     answer = fetched(waiting)
@@ -59,7 +64,7 @@ async def test_the_end_of_a_transaction_completes_waiting_requests() -> None:
 
 
 async def test_an_unreplicated_marker_does_not_advance_the_last_stable_offset() -> None:
-    node = await TransactionalNode(isr=(1, 2)).started()
+    node = await TransactionalNode(isr=(1, 2)).start()
     partition = node.partition()
 
     def follow() -> None:
@@ -68,7 +73,7 @@ async def test_an_unreplicated_marker_does_not_advance_the_last_stable_offset() 
     producing = node.send()
     await loop_iterations()
     follow()
-    await answered(producing)
+    await run_until_response(producing)
     waiting = node.fetch(max_wait_ms=WAIT_MS)
     ending = asyncio.ensure_future(node.end(T0, commit=False))
     await loop_iterations()
@@ -84,9 +89,9 @@ async def test_an_unreplicated_marker_does_not_advance_the_last_stable_offset() 
 
 
 async def test_an_open_transaction_holds_the_last_stable_offset_below_later_ended_ones() -> None:
-    node = await TransactionalNode().started()
-    await node.produced()
-    await node.produced(producer_id=8)
+    node = await TransactionalNode().start()
+    await node.produce_one()
+    await node.produce_one(producer_id=8)
     waiting = node.fetch(max_wait_ms=WAIT_MS)
     await node.end(T0, producer_id=8)
     assert waiting.is_open and stable_end(node) == 0

@@ -108,7 +108,7 @@ class Broker:
 
 @asynccontextmanager
 async def running() -> AsyncIterator[tuple[Broker, Client, Client]]:
-    node = await TransactionalNode().started()
+    node = await TransactionalNode().start()
     broker = Broker(node)
     await broker.begin()
     async with serving(broker.dispatcher.dispatch) as served:

@@ -18,7 +18,7 @@ from tests.support.transactions.transactional_node import (
     T0,
     TRANSACTIONAL_ID,
     TransactionalNode,
-    answered,
+    run_until_response,
 )
 from tidelog.broker.coordinators.verification.verifier import VerificationSettings
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -40,7 +40,7 @@ def outcome(request: FakeRequest) -> ErrorCode:
 
 @pytest.fixture
 async def node() -> AsyncIterator[TransactionalNode]:
-    node = await TransactionalNode().started()
+    node = await TransactionalNode().start()
     yield node
     await node.stop()
 
@@ -49,7 +49,7 @@ async def test_only_the_first_batch_of_a_transaction_in_a_partition_is_verified(
     node: TransactionalNode,
 ) -> None:
     assert [one.error_code for one in await node.produce(0, 1)] == [0, 0]
-    assert await node.produced(sequence=1, value="b") is ErrorCode.NONE
+    assert await node.produce_one(sequence=1, value="b") is ErrorCode.NONE
     ((broker, request),) = node.coordinator.requests
     (transaction,) = request.transactions
     assert (broker, transaction.transactional_id, transaction.producer_id) == (2, TRANSACTIONAL_ID, PRODUCER)
@@ -60,15 +60,15 @@ async def test_only_the_first_batch_of_a_transaction_in_a_partition_is_verified(
 
 
 async def test_from_version_12_on_the_partition_is_added_to_the_transaction(node: TransactionalNode) -> None:
-    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
+    assert await node.produce_one(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
     assert [transaction.verify_only for transaction in node.coordinator.requested_transactions] == [False]
 
 
 async def test_the_next_transaction_is_verified_again(node: TransactionalNode) -> None:
-    await node.produced()
+    await node.produce_one()
     assert await node.end(T0) == {T0: ErrorCode.NONE}
     assert node.last_stable_offset() == 2
-    assert await node.produced(sequence=1) is ErrorCode.NONE
+    assert await node.produce_one(sequence=1) is ErrorCode.NONE
     assert len(node.coordinator.requested_transactions) == 2
 
 
@@ -97,7 +97,7 @@ async def test_verification_errors_are_mapped_to_codes_of_the_producer(
     node: TransactionalNode, reported: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
     node.coordinator.refusals = {T0: reported}
-    assert await node.produced(version=version) is expected
+    assert await node.produce_one(version=version) is expected
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ async def test_an_unavailable_coordinator_is_a_retriable_error(
     node: TransactionalNode, failure: ErrorCode, expected: ErrorCode
 ) -> None:
     node.coordinator.failure = failure
-    assert await node.produced() is expected
+    assert await node.produce_one() is expected
 
 
 async def test_a_partition_that_the_coordinator_could_not_add_takes_no_records(
@@ -121,19 +121,19 @@ async def test_a_partition_that_the_coordinator_could_not_add_takes_no_records(
 ) -> None:
     # Without verification, the records would belong to no transaction, and no marker would ever end them.
     node.coordinator.failure = ErrorCode.UNSUPPORTED_VERSION
-    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await node.produce_one(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert node.values() == []
 
 
 async def test_without_a_coordinator_no_request_is_sent(node: TransactionalNode) -> None:
     node.replicas.register(2, fenced=True)
-    assert await node.produced() is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert await node.produce_one() is ErrorCode.NOT_ENOUGH_REPLICAS
     assert node.coordinator.requested_transactions == []
 
 
 async def test_an_error_between_brokers_is_not_returned_to_the_producer(node: TransactionalNode) -> None:
     node.coordinator.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    assert await node.produced() is ErrorCode.INVALID_TXN_STATE
+    assert await node.produce_one() is ErrorCode.INVALID_TXN_STATE
 
 
 async def test_verification_is_retried_while_the_previous_transaction_ends(
@@ -145,7 +145,7 @@ async def test_verification_is_retried_while_the_previous_transaction_ends(
     assert request.is_open
     await node.end(T0, epoch=1, transaction_version=2)
     node.coordinator.refusals = {}
-    await answered(request)
+    await run_until_response(request)
     (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 1)
     assert len(node.coordinator.requested_transactions) > 1
@@ -156,21 +156,21 @@ async def test_a_previous_transaction_that_does_not_end_in_time_is_reported(
 ) -> None:
     node.use(VerificationSettings(is_enabled=True, retry_backoff_ms=0, retry_backoff_max_ms=0))
     node.coordinator.refusals = {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
-    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert await node.produce_one(version=ADDS_PARTITIONS_VERSION) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 async def test_verification_can_be_disabled_for_clients_that_add_partitions_themselves(
     node: TransactionalNode,
 ) -> None:
     node.use(VerificationSettings(is_enabled=False, retry_backoff_ms=0, retry_backoff_max_ms=0))
-    assert await node.produced() is ErrorCode.NONE
+    assert await node.produce_one() is ErrorCode.NONE
     assert node.coordinator.requested_transactions == []
-    assert await node.produced(producer_id=8, version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
+    assert await node.produce_one(producer_id=8, version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
     assert len(node.coordinator.requested_transactions) == 1
 
 
 async def test_records_of_a_transaction_need_a_transactional_id(node: TransactionalNode) -> None:
-    assert await node.produced(transactional_id=None) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert await node.produce_one(transactional_id=None) is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 async def test_later_requests_of_a_connection_wait_for_the_verification(node: TransactionalNode) -> None:
@@ -179,7 +179,7 @@ async def test_later_requests_of_a_connection_wait_for_the_verification(node: Tr
     await loop_iterations()
     assert request.is_open and len(request.frame), "neither answered nor parked: the frame is still needed"
     node.coordinator.gate.set()
-    await answered(request)
+    await run_until_response(request)
     assert node.values() == ["a"]
 
 
@@ -205,7 +205,7 @@ async def test_a_partition_that_changes_its_leader_during_verification_is_refuse
     topic_id = node.replicas.image.topics_by_name["t"].id
     node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2))
     node.coordinator.gate.set()
-    await answered(request)
+    await run_until_response(request)
     (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -228,7 +228,7 @@ async def test_a_topic_created_during_verification_is_not_verified(
     await loop_iterations()
     assert node.replicas.create("new") == new_id
     node.coordinator.gate.set()
-    await answered(request)
+    await run_until_response(request)
     answers = cast(ProduceResponse, request.response).responses
     errors = {topic.topic_id: topic.partition_responses[0].error_code for topic in answers}
     assert errors == {t_id: ErrorCode.NONE, new_id: ErrorCode.UNKNOWN_TOPIC_ID}
@@ -243,25 +243,25 @@ async def test_kafka_14402_a_late_batch_does_not_start_a_hanging_transaction(
     # The coordinator aborts by its time-out, after it has said yes.
     assert await node.end(T0, commit=False, epoch=0) == {T0: ErrorCode.NONE}
     node.coordinator.gate.set()
-    await answered(late)
+    await run_until_response(late)
     assert outcome(late) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert node.last_stable_offset() == 1, "read_committed consumers continue"
     # A producer that is still active sends the batch again, and the coordinator verifies it.
     node.coordinator.refusals = {T0: ErrorCode.TRANSACTION_ABORTABLE}
-    assert await node.produced() is ErrorCode.TRANSACTION_ABORTABLE
+    assert await node.produce_one() is ErrorCode.TRANSACTION_ABORTABLE
 
 
 async def test_the_marker_of_the_previous_transaction_during_verification_refuses_no_batch(
     node: TransactionalNode,
 ) -> None:
     """The coordinator gets the markers' responses before it reads the request, so it adds the partition."""
-    assert await node.produced(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
+    assert await node.produce_one(version=ADDS_PARTITIONS_VERSION) is ErrorCode.NONE
     node.coordinator.gate = asyncio.Event()
     request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
     await loop_iterations()
     assert await node.end(T0, epoch=1, transaction_version=2) == {T0: ErrorCode.NONE}
     node.coordinator.gate.set()
-    await answered(request)
+    await run_until_response(request)
     assert outcome(request) is ErrorCode.NONE
     assert len(node.coordinator.requested_transactions) == 2
     assert (node.values(), node.last_stable_offset()) == (["a", "a"], 2)
@@ -275,9 +275,9 @@ async def test_a_marker_without_transaction_version_makes_the_producer_retry(
     await loop_iterations()
     await node.end(T0, epoch=1, version=1)
     node.coordinator.gate.set()
-    await answered(request)
+    await run_until_response(request)
     assert outcome(request) is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert await node.produced(version=ADDS_PARTITIONS_VERSION, epoch=1) is ErrorCode.NONE
+    assert await node.produce_one(version=ADDS_PARTITIONS_VERSION, epoch=1) is ErrorCode.NONE
 
 
 async def test_a_verification_from_before_a_leader_change_is_not_used(
@@ -291,16 +291,16 @@ async def test_a_verification_from_before_a_leader_change_is_not_used(
     for leader in (2, NODE):
         node.replicas.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader))
     node.coordinator.gate.set()
-    await answered(request)
+    await run_until_response(request)
     assert outcome(request) is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 async def test_kafka_14402_a_batch_after_the_abort_of_its_transaction_is_refused(
     node: TransactionalNode,
 ) -> None:
-    await node.produced()
+    await node.produce_one()
     await node.end(T0, commit=False, epoch=1)
-    assert await node.produced(sequence=1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await node.produce_one(sequence=1) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert len(node.coordinator.requested_transactions) == 1, "the log knows it"
     assert node.last_stable_offset() == 2
 
@@ -310,10 +310,10 @@ async def test_a_slow_verification_does_not_delay_other_producers(node: Transact
     slow = node.send()
     await loop_iterations()
     gate, node.coordinator.gate = node.coordinator.gate, None
-    assert await node.produced(producer_id=20, transactional_id="other") is ErrorCode.NONE
+    assert await node.produce_one(producer_id=20, transactional_id="other") is ErrorCode.NONE
     assert slow.is_open
     gate.set()
-    await answered(slow)
+    await run_until_response(slow)
     assert outcome(slow) is ErrorCode.NONE
 
 
@@ -324,7 +324,7 @@ async def test_a_batch_repeated_during_its_verification_is_appended_once(
     requests = [node.send(), node.send()]
     node.coordinator.gate.set()
     for request in requests:
-        await answered(request)
+        await run_until_response(request)
     assert [outcome(request) for request in requests] == [ErrorCode.NONE, ErrorCode.NONE]
     assert node.values() == ["a"]
 
@@ -337,7 +337,7 @@ async def test_of_two_producer_epochs_the_coordinator_accepts_the_newer(
     requests = [node.send(epoch=1), node.send(epoch=0)]
     node.coordinator.gate.set()
     for request in requests:
-        await answered(request)
+        await run_until_response(request)
     assert [outcome(request) for request in requests] == [ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
     assert [transaction.producer_epoch for transaction in node.coordinator.requested_transactions] == [1, 0]
 

@@ -18,7 +18,7 @@ DONE, UNSTABLE = ErrorCode.NONE, ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 @pytest.fixture
 async def node() -> AsyncIterator[TransactionalNode]:
-    node = await TransactionalNode().started()
+    node = await TransactionalNode().start()
     yield node
     await node.stop()
 

@@ -38,13 +38,13 @@ DONE = ErrorCode.NONE
 
 @pytest.fixture
 async def node() -> AsyncIterator[TransactionalNode]:
-    node = await TransactionalNode().started()
+    node = await TransactionalNode().start()
     yield node
     await node.stop()
 
 
 async def two_replicas() -> TransactionalNode:
-    return await TransactionalNode(isr=(1, 2), min_insync_replicas="2").started()
+    return await TransactionalNode(isr=(1, 2), min_insync_replicas="2").start()
 
 
 def followed(node: TransactionalNode, topic_partition: TopicPartition) -> None:
@@ -74,7 +74,7 @@ async def test_a_marker_ends_the_transaction_in_each_partition(node: Transaction
 
 
 async def test_a_repeated_marker_has_no_effect(node: TransactionalNode) -> None:
-    await node.produced()
+    await node.produce_one()
     assert await node.end(T0) == await node.end(T0) == {T0: DONE}
     assert node.last_stable_offset() == 3
     # Nor does a later coordinator of the same transaction.
@@ -82,25 +82,25 @@ async def test_a_repeated_marker_has_no_effect(node: TransactionalNode) -> None:
 
 
 async def test_a_marker_for_a_repeated_partition_is_written_once(node: TransactionalNode) -> None:
-    await node.produced()
+    await node.produce_one()
     assert await node.end(T0, T0, T0) == {T0: DONE}
     assert markers_in(node, T0) == [ControlRecordType.COMMIT]
 
 
 async def test_a_marker_with_an_older_coordinator_epoch_is_fenced(node: TransactionalNode) -> None:
     await node.end(T0, coordinator_epoch=4)
-    await node.produced(sequence=0)
+    await node.produce_one(sequence=0)
     assert await node.end(T0, coordinator_epoch=3) == {T0: ErrorCode.TRANSACTION_COORDINATOR_FENCED}
     assert node.last_stable_offset() == 1, "its transaction is still open"
 
 
 async def test_a_marker_with_an_older_producer_epoch_is_refused(node: TransactionalNode) -> None:
-    await node.produced(epoch=3)
+    await node.produce_one(epoch=3)
     assert await node.end(T0, epoch=2) == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
 
 
 async def test_with_transaction_version_2_a_marker_must_have_a_higher_epoch(node: TransactionalNode) -> None:
-    await node.produced(epoch=3)
+    await node.produce_one(epoch=3)
     refused = await node.end(T0, epoch=3, transaction_version=2)
     assert refused == {T0: ErrorCode.INVALID_PRODUCER_EPOCH}
     assert await node.end(T0, epoch=4, transaction_version=2) == {T0: DONE}
@@ -117,8 +117,8 @@ async def test_partitions_with_another_leader_are_refused(node: TransactionalNod
 
 
 async def test_results_are_grouped_by_producer(node: TransactionalNode) -> None:
-    await node.produced()
-    await node.produced(producer_id=8)
+    await node.produce_one()
+    await node.produce_one(producer_id=8)
     topic = WritableTxnMarkerTopic(name="t", partition_indexes=(0,))
     answers = await node.write_markers(
         *(
@@ -188,7 +188,7 @@ async def test_describe_producers_shows_a_hanging_transaction_that_can_be_aborte
 ) -> None:
     """As `kafka-transactions abort` does: what DescribeProducers says goes into a marker of version 1."""
     await node.end(T0, coordinator_epoch=6)
-    await node.produced()
+    await node.produce_one()
     handler = DescribeProducersHandler(node.replicas.manager, ALLOW_EVERYTHING)
     request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
 

@@ -24,7 +24,7 @@ def with_some_groups() -> GroupCoordinatorFixture:
     fixture = GroupCoordinatorFixture()
     fixture.stable_group(1)
     fixture.commit({("t", 0): 1}, group_id="simple")
-    fixture.come_in("young")
+    fixture.join_as_new_member("young")
     return fixture
 
 
@@ -98,7 +98,7 @@ def test_only_known_groups_without_members_are_deleted_with_their_offsets() -> N
     }
     assert "simple" not in listed(fixture)
     assert fixture.offsets("simple") == {}
-    again = fixture.reloaded()
+    again = fixture.reload()
     assert "simple" not in listed(again)
     assert again.offsets("simple") == {}
 
@@ -106,7 +106,7 @@ def test_only_known_groups_without_members_are_deleted_with_their_offsets() -> N
 def test_a_deleted_group_can_be_created_again() -> None:
     fixture = GroupCoordinatorFixture()
     (one,) = fixture.stable_group(1)
-    pending = fixture.join(session_ms=100_000).got.member_id
+    pending = fixture.join(session_ms=100_000).reply.member_id
     fixture.leave((one, None))
     fixture.pass_time(60_000)
     assert fixture.state() == "Empty"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.configs import group_config
-from tests.support.groups.coordinator import GroupCoordinatorFixture, Waiting, subscription
+from tests.support.groups.coordinator import GroupCoordinatorFixture, PendingReply, subscription
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind
 from tidelog.broker.coordinators.groups.group import Group
 from tidelog.broker.coordinators.groups.member_memory import MEMBER_BYTES, size_of
@@ -51,7 +51,7 @@ class Client:
     generation: int = -1
     others: list[str] = field(default_factory=list)
     leads: bool = False
-    waiting: Waiting | None = None
+    waiting: PendingReply | None = None
     is_sync: bool = False
 
 
@@ -62,7 +62,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def begin(self, count: int, instances: bool) -> None:
         self.fixture = GroupCoordinatorFixture(CONFIG)
         self.clients: list[Client] = []
-        self.all_waiting: list[Waiting] = []
+        self.all_waiting: list[PendingReply] = []
         self.leaders: dict[tuple[Group, int], set[str]] = defaultdict(set)
         self.handed_in: dict[tuple[str, int], list[dict[str, bytes]]] = defaultdict(list)
         self.committed: dict[tuple[str, str, int], int] = {}
@@ -132,7 +132,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             return
         answer, client.waiting = client.waiting, None
         if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
-            client.member_id = answer.got.member_id
+            client.member_id = answer.reply.member_id
             self.send_join(client)
         elif answer.error is not ErrorCode.NONE:
             client.generation = -1
@@ -142,8 +142,8 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.learn(client, answer)
             self.send_sync(client)
 
-    def learn(self, client: Client, answer: Waiting) -> None:
-        assignment_received = answer.got
+    def learn(self, client: Client, answer: PendingReply) -> None:
+        assignment_received = answer.reply
         client.member_id, client.generation = assignment_received.member_id, assignment_received.generation_id
         client.others = [member.member_id for member in assignment_received.members]
         client.leads = bool(assignment_received.members) and not assignment_received.skip_assignment
@@ -281,7 +281,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.fixture.held)
     @rule()
     def the_partition_moves(self) -> None:
-        successor = self.fixture.reloaded()
+        successor = self.fixture.reload()
         self.fixture.coordinator.resign()
         assert all(not waiting.is_waiting for waiting in self.all_waiting)
         self.fixture = successor
@@ -324,7 +324,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.fixture.held)
     @invariant()
     def the_log_says_the_same(self) -> None:
-        other = self.fixture.reloaded()
+        other = self.fixture.reload()
         ours, theirs = self.fixture.coordinator, other.coordinator
         assert {group.group_id for group in ours._groups} == {group.group_id for group in theirs._groups}
         for group_id in ("g", "h"):

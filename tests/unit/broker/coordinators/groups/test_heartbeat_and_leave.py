@@ -37,15 +37,15 @@ def test_an_expired_session_starts_a_rebalance() -> None:
     fixture.pass_time(4_000)
     assert fixture.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
     again = fixture.join(member_id=two)
-    assert (again.got.generation_id, again.got.leader) == (2, two)
-    assert [m.member_id for m in again.got.members] == [two]
+    assert (again.reply.generation_id, again.reply.leader) == (2, two)
+    assert [m.member_id for m in again.reply.members] == [two]
     assert [m.member_id for m in fixture.coordinator.administration.describe_group("g", 6).members] == [two]
     assert fixture.heartbeat(one, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_heartbeats_are_accepted_before_the_sync() -> None:
     fixture = GroupCoordinatorFixture()
-    one, _ = fixture.come_in()
+    one, _ = fixture.join_as_new_member()
     fixture.pass_time(3_000)
     assert fixture.heartbeat(one, 1) is ErrorCode.NONE
 
@@ -58,7 +58,7 @@ def test_heartbeats_of_unknown_members_and_generations_are_refused() -> None:
     assert fixture.heartbeat("m", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert fixture.heartbeat(one, 0) is ErrorCode.ILLEGAL_GENERATION
     assert fixture.heartbeat(one, 2) is ErrorCode.ILLEGAL_GENERATION
-    pending = fixture.join().got.member_id
+    pending = fixture.join().reply.member_id
     assert fixture.heartbeat(pending, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -67,7 +67,7 @@ def test_a_leaving_member_starts_a_rebalance() -> None:
     one, two = fixture.stable_group(2)
     assert fixture.leave((one, None)).members[0].error_code == 0
     assert fixture.heartbeat(two, 1) is ErrorCode.REBALANCE_IN_PROGRESS
-    assert fixture.join(member_id=two).got.leader == two
+    assert fixture.join(member_id=two).reply.leader == two
 
 
 def test_the_last_member_to_leave_leaves_an_empty_group_of_the_next_generation() -> None:
@@ -76,9 +76,9 @@ def test_the_last_member_to_leave_leaves_an_empty_group_of_the_next_generation()
     fixture.leave((one, None), (two, None))
     assert fixture.state() == "Empty"
     fixture.pass_time(1_000_000)
-    again, join = fixture.come_in()
+    again, join = fixture.join_as_new_member()
     fixture.pass_time(3_000)
-    assert (join.got.generation_id, join.got.leader) == (3, again)
+    assert (join.reply.generation_id, join.reply.leader) == (3, again)
 
 
 def test_a_member_that_leaves_during_a_rebalance_is_not_awaited() -> None:
@@ -87,14 +87,14 @@ def test_a_member_that_leaves_during_a_rebalance_is_not_awaited() -> None:
     again = fixture.join(member_id=one)
     assert again.is_waiting
     fixture.leave((two, None))
-    assert again.got.generation_id == 2
+    assert again.reply.generation_id == 2
 
 
 def test_a_member_that_leaves_completes_its_waiting_join() -> None:
     fixture = GroupCoordinatorFixture()
-    one, join = fixture.come_in()
+    one, join = fixture.join_as_new_member()
     fixture.leave((one, None))
-    assert (join.error, join.got.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
+    assert (join.error, join.reply.member_id) == (ErrorCode.UNKNOWN_MEMBER_ID, "")
     fixture.pass_time(60_000)
     assert fixture.state() == "Empty"
 
@@ -102,11 +102,11 @@ def test_a_member_that_leaves_completes_its_waiting_join() -> None:
 def test_a_pending_member_may_leave() -> None:
     fixture = GroupCoordinatorFixture()
     (one,) = fixture.stable_group(1)
-    pending = fixture.join().got.member_id
+    pending = fixture.join().reply.member_id
     again = fixture.join(member_id=one)
     assert again.is_waiting
     assert fixture.leave((pending, None)).members[0].error_code == 0
-    assert again.got.generation_id == 2
+    assert again.reply.generation_id == 2
 
 
 def test_each_member_of_a_leave_request_has_its_own_result() -> None:
@@ -145,7 +145,7 @@ def test_older_versions_have_the_error_of_the_member_at_the_top_level(version: i
 def test_waiting_requests_get_an_error_when_the_partition_moves() -> None:
     fixture = GroupCoordinatorFixture()
     one, two = fixture.stable_group(2)
-    _, new = fixture.come_in()
+    _, new = fixture.join_as_new_member()
     again = fixture.join(member_id=one)
     fixture.coordinator.resign()
     assert [new.error, again.error] == [ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR]
@@ -156,8 +156,8 @@ def test_waiting_requests_get_an_error_when_the_partition_moves() -> None:
 
 def test_a_waiting_sync_gets_not_coordinator_when_the_partition_moves() -> None:
     fixture = GroupCoordinatorFixture()
-    fixture.come_in()
-    two, _ = fixture.come_in()
+    fixture.join_as_new_member()
+    two, _ = fixture.join_as_new_member()
     fixture.pass_time(6_000)
     waiting = fixture.sync(two, 1)
     fixture.coordinator.resign()
@@ -167,9 +167,9 @@ def test_a_waiting_sync_gets_not_coordinator_when_the_partition_moves() -> None:
 def test_a_reload_restores_members_and_starts_their_sessions() -> None:
     fixture = GroupCoordinatorFixture()
     one, two = fixture.stable_group(2, protocols=[("range", b"wishes")])
-    other = fixture.reloaded()
+    other = fixture.reload()
     assert other.state() == "Stable"
-    assert other.sync(two, 1).got.assignment == two.encode()
+    assert other.sync(two, 1).reply.assignment == two.encode()
     described = other.coordinator.administration.describe_group("g", 6)
     assert [(m.member_id, m.client_id, m.client_host, m.member_metadata) for m in described.members] == [
         (one, "c", "/127.0.0.1", b"wishes"),
@@ -179,4 +179,4 @@ def test_a_reload_restores_members_and_starts_their_sessions() -> None:
     assert other.heartbeat(one, 1) is ErrorCode.NONE
     other.pass_time(1)
     assert other.heartbeat(two, 1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert other.join(member_id=one, protocols=[("range", b"wishes")]).got.leader == one
+    assert other.join(member_id=one, protocols=[("range", b"wishes")]).reply.leader == one

@@ -57,7 +57,7 @@ def test_a_member_may_replace_its_own_metadata_when_the_group_is_full() -> None:
     fixture = fixture_with_limit()
     members = [fixture.join(version=3, protocols=metadata(MIB)) for _ in range(3)]
     fixture.pass_time(6_000)
-    member_id = members[0].got.member_id
+    member_id = members[0].reply.member_id
     assert fixture.join(member_id=member_id, protocols=metadata(MIB - 1)).is_waiting
 
 

@@ -34,7 +34,7 @@ def test_offsets_of_a_simple_consumer_expire_individually_after_their_commit() -
     fixture.pass_time(5 * MINUTE_MS)
     assert fixture.expire() == 2
     assert group_ids(fixture) == []
-    assert run_steps(fixture.reloaded().coordinator.administration.list_groups((), ())) == []
+    assert run_steps(fixture.reload().coordinator.administration.list_groups((), ())) == []
 
 
 def test_offsets_of_a_group_expire_after_it_became_empty() -> None:
@@ -83,7 +83,7 @@ def test_a_retention_time_of_a_commit_overrides_the_default() -> None:
     fixture = GroupCoordinatorFixture(CONFIG)
     fixture.commit({("t", 0): 1}, retention_ms=1_000, version=2)
     fixture.commit({("t", 1): 2}, retention_ms=3 * RETENTION_MS, version=2)
-    reloaded = fixture.reloaded()
+    reloaded = fixture.reload()
     for each in (fixture, reloaded):
         each.pass_time(999)
         assert each.expire() == 0
@@ -96,7 +96,7 @@ def test_a_retention_time_of_a_commit_overrides_the_default() -> None:
 
 def test_an_empty_group_without_offsets_is_removed_unless_a_member_is_joining() -> None:
     fixture = GroupCoordinatorFixture(CONFIG)
-    member_id = fixture.join(session_ms=20_000).got.member_id
+    member_id = fixture.join(session_ms=20_000).reply.member_id
     assert fixture.expire() == 0
     join = fixture.join(member_id=member_id)
     fixture.pass_time(3_000)
@@ -121,7 +121,7 @@ def test_kafka_8069_offsets_of_a_group_without_empty_timestamp_do_not_expire_on_
     fixture.log.append((key, raw))
     fixture.pass_time(MINUTE_MS)
 
-    loaded = fixture.reloaded()
+    loaded = fixture.reload()
     assert loaded.state() == "Empty"
     assert loaded.expire() == 0
     assert loaded.offsets() == {("t", 0): 7}
@@ -134,7 +134,7 @@ def test_kafka_8069_offsets_of_a_group_with_members_do_not_expire_on_reload() ->
     (one,) = fixture.stable_group(1, session_ms=1_800_000, protocols=[("range", subscription("t"))])
     fixture.commit({("t", 0): 7}, member_id=one, generation=1)
     fixture.now_ms += 100 * RETENTION_MS
-    loaded = fixture.reloaded()
+    loaded = fixture.reload()
     assert loaded.expire() == 0
     loaded.pass_time(1_800_000)
     assert loaded.state() == "Empty"

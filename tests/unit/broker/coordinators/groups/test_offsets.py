@@ -59,7 +59,7 @@ def test_a_simple_consumer_commits_without_joining() -> None:
     assert fixture.commit({("t", 0): 5, ("u", 1): 7}) == [ErrorCode.NONE, ErrorCode.NONE]
     assert fixture.offsets() == {("t", 0): 5, ("u", 1): 7}
     assert fixture.state() == "Empty"
-    assert fixture.reloaded().offsets() == fixture.offsets()
+    assert fixture.reload().offsets() == fixture.offsets()
 
 
 def test_the_group_with_an_empty_name_may_commit() -> None:
@@ -87,7 +87,7 @@ def test_leader_epoch_and_metadata_are_kept() -> None:
     fixture = GroupCoordinatorFixture()
     commit_with_id(fixture, ID_1, 5)
     requested = (OffsetFetchRequestTopics(name="t", partition_indexes=(0,)),)
-    for coordinator in (fixture.coordinator, fixture.reloaded().coordinator):
+    for coordinator in (fixture.coordinator, fixture.reload().coordinator):
         (topic,) = run_steps(coordinator.offset_fetch.fetch("g", requested, False))
         assert topic.partitions[0].committed_leader_epoch == 3
         (everything,) = run_steps(coordinator.offset_fetch.fetch_all("g", False))
@@ -125,7 +125,7 @@ def test_only_members_of_the_generation_may_commit_to_a_nonempty_group() -> None
 def test_members_may_commit_in_preparing_rebalance_but_not_in_completing_rebalance() -> None:
     fixture = GroupCoordinatorFixture()
     (one,) = fixture.stable_group(1)
-    _, join = fixture.come_in()
+    _, join = fixture.join_as_new_member()
     assert fixture.commit({("t", 0): 1}, member_id=one, generation=1) == [ErrorCode.NONE]
     fixture.join(member_id=one)
     assert join.error is ErrorCode.NONE
@@ -190,7 +190,7 @@ def test_offsets_of_topics_without_subscription_can_be_deleted() -> None:
         ErrorCode.NONE,
     ]
     assert fixture.offsets() == {("t", 0): 1}
-    assert fixture.reloaded().offsets() == {("t", 0): 1}
+    assert fixture.reload().offsets() == {("t", 0): 1}
     fixture.leave((one, None))
     assert delete(fixture, ("t", 0)) == [ErrorCode.NONE]
     assert fixture.offsets() == {}

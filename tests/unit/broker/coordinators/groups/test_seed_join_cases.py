@@ -6,23 +6,23 @@ first member that changes something starts the rebalance, and all later members 
 
 from __future__ import annotations
 
-from tests.support.groups.coordinator import GroupCoordinatorFixture, Waiting
+from tests.support.groups.coordinator import GroupCoordinatorFixture, PendingReply
 from tidelog.protocol.errors import ErrorCode
 
 
-def generation(join: Waiting) -> int:
+def generation(join: PendingReply) -> int:
     assert join.error is ErrorCode.NONE
-    return int(join.got.generation_id)
+    return int(join.reply.generation_id)
 
 
 def test_case_1_first_rebalance_the_first_member_leads_and_all_joins_complete_together() -> None:
     fixture = GroupCoordinatorFixture()
-    first, join = fixture.come_in()
-    joins = [join, *(fixture.come_in()[1] for _ in range(2))]
+    first, join = fixture.join_as_new_member()
+    joins = [join, *(fixture.join_as_new_member()[1] for _ in range(2))]
     assert all(j.is_waiting for j in joins)
     fixture.pass_time(6_000)
     assert [generation(j) for j in joins] == [1, 1, 1]
-    assert {j.got.leader for j in joins} == {first}
+    assert {j.reply.leader for j in joins} == {first}
 
 
 def test_case_2_later_rebalance_the_leader_joins_first_and_all_wait_for_all() -> None:
@@ -35,7 +35,7 @@ def test_case_2_later_rebalance_the_leader_joins_first_and_all_wait_for_all() ->
         assert all(j.is_waiting for j in joins)
     joins.append(fixture.join(member_id=members[-1]))
     assert [generation(j) for j in joins] == [2, 2, 2]
-    assert joins[0].got.leader == members[0]
+    assert joins[0].reply.leader == members[0]
 
 
 def test_case_3_followers_that_rejoin_before_the_leader_complete_at_once() -> None:
@@ -55,14 +55,14 @@ def test_case_3_followers_that_rejoin_before_the_leader_complete_at_once() -> No
 def test_case_4_a_new_member_joins_first_and_all_wait_while_the_leader_stays_leader() -> None:
     fixture = GroupCoordinatorFixture()
     leader, follower = fixture.stable_group(2)
-    newcomer, join = fixture.come_in()
+    newcomer, join = fixture.join_as_new_member()
     assert fixture.state() == "PreparingRebalance"
     joins = [join, fixture.join(member_id=follower)]
     assert all(j.is_waiting for j in joins)
     joins.append(fixture.join(member_id=leader))
     assert [generation(j) for j in joins] == [2, 2, 2]
-    assert {j.got.leader for j in joins} == {leader}
-    assert newcomer in [m.member_id for m in joins[2].got.members]
+    assert {j.reply.leader for j in joins} == {leader}
+    assert newcomer in [m.member_id for m in joins[2].reply.members]
 
 
 def test_the_first_change_starts_the_rebalance_and_its_deadline() -> None:
@@ -70,7 +70,7 @@ def test_the_first_change_starts_the_rebalance_and_its_deadline() -> None:
     leader, follower = fixture.stable_group(2, rebalance_ms=20_000, session_ms=30_000)
     first = fixture.join(member_id=leader, rebalance_ms=20_000, session_ms=30_000)
     fixture.pass_time(12_000)
-    newcomer, second = fixture.come_in(rebalance_ms=20_000, session_ms=30_000)
+    newcomer, second = fixture.join_as_new_member(rebalance_ms=20_000, session_ms=30_000)
     fixture.pass_time(7_999)
     assert first.is_waiting
     assert second.is_waiting

@@ -10,7 +10,7 @@ from tidelog.protocol.errors import ErrorCode
 
 def joined(fixture: GroupCoordinatorFixture, size: int = 2) -> list[str]:
     """Members of generation 1 that have not synced yet; the first one leads."""
-    members = [fixture.come_in()[0] for _ in range(size)]
+    members = [fixture.join_as_new_member()[0] for _ in range(size)]
     fixture.pass_time(6_000)
     assert fixture.state() == "CompletingRebalance"
     return members
@@ -22,8 +22,8 @@ def test_followers_wait_for_the_leaders_assignment() -> None:
     follower = fixture.sync(two, 1)
     assert follower.is_waiting
     leader = fixture.sync(one, 1, {one: b"for one", two: b"for two"})
-    assert (leader.got.assignment, follower.got.assignment) == (b"for one", b"for two")
-    assert (leader.got.protocol_type, leader.got.protocol_name) == ("consumer", "range")
+    assert (leader.reply.assignment, follower.reply.assignment) == (b"for one", b"for two")
+    assert (leader.reply.protocol_type, leader.reply.protocol_name) == ("consumer", "range")
     assert fixture.state() == "Stable"
 
 
@@ -32,7 +32,7 @@ def test_a_late_sync_gets_the_assignment_of_the_stable_group() -> None:
     one, two = joined(fixture)
     fixture.sync(one, 1, {one: b"1", two: b"2"})
     assert fixture.state() == "Stable"
-    assert fixture.sync(two, 1).got.assignment == b"2"
+    assert fixture.sync(two, 1).reply.assignment == b"2"
 
 
 def test_a_member_missing_in_the_assignment_gets_an_empty_one() -> None:
@@ -40,7 +40,7 @@ def test_a_member_missing_in_the_assignment_gets_an_empty_one() -> None:
     one, two = joined(fixture)
     follower = fixture.sync(two, 1)
     fixture.sync(one, 1, {one: b"1", "a stranger": b"3"})
-    assert (follower.error, follower.got.assignment) == (ErrorCode.NONE, b"")
+    assert (follower.error, follower.reply.assignment) == (ErrorCode.NONE, b"")
 
 
 def test_the_assignment_applies_when_its_record_is_committed() -> None:
@@ -65,8 +65,8 @@ def test_a_repeated_sync_of_the_leader_gets_the_first_assignment() -> None:
     second = fixture.sync(one, 1, {one: b"second"})
     assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
     fixture.commit_all()
-    assert second.got.assignment == b"first"
-    assert fixture.reloaded().sync(one, 1).got.assignment == b"first"
+    assert second.reply.assignment == b"first"
+    assert fixture.reload().sync(one, 1).reply.assignment == b"first"
 
 
 def test_an_assignment_committed_after_the_next_rebalance_began_is_discarded() -> None:
@@ -74,7 +74,7 @@ def test_an_assignment_committed_after_the_next_rebalance_began_is_discarded() -
     one, two = joined(fixture)
     fixture.holds_commits = True
     leader = fixture.sync(one, 1, {one: b"1", two: b"2"})
-    fixture.come_in()
+    fixture.join_as_new_member()
     assert leader.error is ErrorCode.REBALANCE_IN_PROGRESS
     fixture.commit_all()
     assert fixture.state() == "PreparingRebalance"
@@ -100,12 +100,12 @@ def test_a_failed_write_of_the_assignment_makes_all_members_rejoin(
     assert fixture.state() == "PreparingRebalance"
     fixture.append_error = None
     joins = [fixture.join(member_id=one), fixture.join(member_id=two)]
-    assert [j.got.generation_id for j in joins] == [2, 2]
+    assert [j.reply.generation_id for j in joins] == [2, 2]
 
 
 def test_members_that_do_not_sync_are_removed_after_the_rebalance_timeout() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = (fixture.come_in(rebalance_ms=20_000, session_ms=60_000)[0] for _ in range(2))
+    one, two = (fixture.join_as_new_member(rebalance_ms=20_000, session_ms=60_000)[0] for _ in range(2))
     fixture.pass_time(6_000)
     leader = fixture.sync(one, 1, {one: b"1", two: b"2"})
     assert leader.error is ErrorCode.NONE
@@ -119,26 +119,26 @@ def test_members_that_do_not_sync_are_removed_after_the_rebalance_timeout() -> N
 
 def test_followers_wait_for_the_leaders_sync_until_the_rebalance_timeout() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = (fixture.come_in(rebalance_ms=20_000, session_ms=60_000)[0] for _ in range(2))
+    one, two = (fixture.join_as_new_member(rebalance_ms=20_000, session_ms=60_000)[0] for _ in range(2))
     fixture.pass_time(6_000)
     follower = fixture.sync(two, 1)
     fixture.pass_time(20_000)
     assert follower.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert fixture.heartbeat(one, 1) is ErrorCode.UNKNOWN_MEMBER_ID
     again = fixture.join(member_id=two)
-    assert again.got.leader == two
+    assert again.reply.leader == two
 
 
 def test_a_waiting_member_need_not_send_heartbeats() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = (fixture.come_in(session_ms=6_000, rebalance_ms=60_000)[0] for _ in range(2))
+    one, two = (fixture.join_as_new_member(session_ms=6_000, rebalance_ms=60_000)[0] for _ in range(2))
     fixture.pass_time(6_000)
     follower = fixture.sync(two, 1)
     for _ in range(10):
         fixture.pass_time(3_000)
         assert fixture.heartbeat(one, 1) is ErrorCode.NONE
     fixture.sync(one, 1, {one: b"1", two: b"2"})
-    assert follower.got.assignment == b"2"
+    assert follower.reply.assignment == b"2"
     fixture.pass_time(5_999)
     assert fixture.heartbeat(two, 1) is ErrorCode.NONE
 
@@ -149,7 +149,7 @@ def test_a_second_sync_of_a_waiting_member_completes_the_first() -> None:
     first, second = fixture.sync(two, 1), fixture.sync(two, 1)
     assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
     fixture.sync(one, 1, {two: b"2"})
-    assert second.got.assignment == b"2"
+    assert second.reply.assignment == b"2"
 
 
 def test_a_member_that_leaves_completes_its_waiting_sync() -> None:
@@ -164,9 +164,9 @@ def test_an_unchanged_follower_that_rejoins_gets_the_current_generation() -> Non
     fixture = GroupCoordinatorFixture()
     one, two = joined(fixture)
     lost = fixture.join(member_id=two)
-    assert (lost.got.generation_id, lost.got.leader, lost.got.members) == (1, one, ())
+    assert (lost.reply.generation_id, lost.reply.leader, lost.reply.members) == (1, one, ())
     leader = fixture.join(member_id=one)
-    assert [m.member_id for m in leader.got.members] == [one, two]
+    assert [m.member_id for m in leader.reply.members] == [one, two]
     assert fixture.state() == "CompletingRebalance"
 
 
@@ -177,7 +177,7 @@ def test_a_member_with_changed_metadata_in_completing_rebalance_starts_a_rebalan
     changed = fixture.join(member_id=two, protocols=[("range", b"other topics")])
     assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert changed.is_waiting
-    assert fixture.join(member_id=one).got.generation_id == 2
+    assert fixture.join(member_id=one).reply.generation_id == 2
 
 
 def test_syncs_of_unknown_members_and_generations_are_refused() -> None:
@@ -190,7 +190,7 @@ def test_syncs_of_unknown_members_and_generations_are_refused() -> None:
     assert fixture.sync(one, 1, protocol_type="connect").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert fixture.sync(one, 1, protocol_name="sticky").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert fixture.sync(one, 1, protocol_type="consumer", protocol_name="range").error is ErrorCode.NONE
-    fixture.come_in()
+    fixture.join_as_new_member()
     assert fixture.sync(one, 1).error is ErrorCode.REBALANCE_IN_PROGRESS
     fixture.leave((one, None))
     fixture.coordinator.resign()

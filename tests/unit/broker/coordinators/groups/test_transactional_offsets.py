@@ -205,9 +205,9 @@ def test_kip_447_a_commit_of_a_replaced_static_member_is_fenced() -> None:
     fixture = Transactions()
     first = fixture.join(instance="i")
     fixture.pass_time(3_000)
-    member = first.got.member_id
+    member = first.reply.member_id
     fixture.sync_all([member], 1)
-    again = fixture.join(instance="i").got.member_id
+    again = fixture.join(instance="i").reply.member_id
     fenced = fixture.commit_in_transaction(member_id=member, generation=1, instance="i")
     assert fenced is ErrorCode.FENCED_INSTANCE_ID
     assert fixture.commit_in_transaction(member_id=again, generation=1, instance="i") is ErrorCode.NONE

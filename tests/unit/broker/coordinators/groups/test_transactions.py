@@ -119,7 +119,7 @@ async def test_transactional_offsets_equal_a_reference_model_after_every_reload(
     seed: int,
 ) -> None:
     chance = random.Random(seed)
-    node, model = await TransactionalNode().started(), Model()
+    node, model = await TransactionalNode().start(), Model()
     log = node.partition(OFFSETS).log
     views: dict[int, View] = {0: model.view()}
     for number in range(STEPS):

@@ -12,8 +12,10 @@ LONGEST_MS = 900_000
 
 
 async def test_refused_and_failed_verifications_are_counted() -> None:
-    node, metrics = await TransactionalNode().started(), BrokerMetrics()
-    report_verification(metrics, node.replicas.manager, node.questions, node.clock, lambda: LONGEST_MS)
+    node, metrics = await TransactionalNode().start(), BrokerMetrics()
+    report_verification(
+        metrics, node.replicas.manager, node.add_partitions_manager, node.clock, lambda: LONGEST_MS
+    )
 
     def value(name: str) -> str:
         text, _ = Exposition(metrics).text()
@@ -22,7 +24,7 @@ async def test_refused_and_failed_verifications_are_counted() -> None:
 
     late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
     refused = "kafka_server_addpartitionstotxnmanager_verificationfailures_total"
-    await node.produced()
+    await node.produce_one()
     node.clock.now_ms += LONGEST_MS + LATE_TRANSACTION_BUFFER_MS
     assert (value(late), value(refused)) == ("0.0", "0.0")
     node.clock.now_ms += 1
@@ -30,6 +32,6 @@ async def test_refused_and_failed_verifications_are_counted() -> None:
     await node.end(T0)
     assert value(late) == "0.0"
     node.coordinator.refusals = {T0: ErrorCode.INVALID_TXN_STATE}
-    await node.produced(sequence=1)
+    await node.produce_one(sequence=1)
     assert value(refused) == "1.0"
     await node.stop()
