@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tidelog.protocol.codec_plan import UUID_CODE, FieldPlan, StructPlan
 from tidelog.protocol.codec_runtime import STRING_BYTES_MAX
-from tidelog.protocol.schema import Array, Nested, String
+from tidelog.protocol.schema import HIDDEN, Array, Nested, String
 
 _RANGES: Final = {
     "b": (-0x80, 0x7F),
@@ -20,6 +20,14 @@ _RANGES: Final = {
 }
 _TYPES: Final[dict[str, type | tuple[type, ...]]] = {"?": bool, "d": (int, float), UUID_CODE: UUID}
 _VALUE_CHARACTERS_MAX: Final = 80
+
+
+class _HiddenValue:
+    def __repr__(self) -> str:
+        return HIDDEN
+
+
+_HIDDEN_VALUE: Final = _HiddenValue()
 
 
 def refusal(plan: StructPlan, message: Any) -> str | None:
@@ -43,9 +51,13 @@ def _faults(plan: StructPlan, message: Any, path: str) -> Iterator[tuple[str, An
     for field in plan.absent:
         value = getattr(message, field.name)
         if not field.kind.ignorable and value != field.default:
-            yield f"{path}.{field.name}", value, "the field does not exist"
+            shown = _HIDDEN_VALUE if field.name in plan.cls.hidden_fields else value
+            yield f"{path}.{field.name}", shown, "the field does not exist"
     for field in (*plan.ordinary, *plan.tagged):
-        yield from _value_faults(field, getattr(message, field.name), f"{path}.{field.name}")
+        faults = _value_faults(field, getattr(message, field.name), f"{path}.{field.name}")
+        if field.name in plan.cls.hidden_fields:
+            faults = ((place, _HIDDEN_VALUE, reason) for place, _, reason in faults)
+        yield from faults
 
 
 def _value_faults(field: FieldPlan, value: Any, path: str) -> Iterator[tuple[str, Any, str]]:

@@ -192,6 +192,10 @@ class Array(Kind):
         self.element = element
 
 
+HIDDEN: Final = "[hidden]"
+"""Replaces the value of a hidden field in texts."""
+
+
 class Struct:
     """The base class of every declared struct, whose fields are those of a dataclass.
 
@@ -201,6 +205,9 @@ class Struct:
     """
 
     __slots__: ClassVar[tuple[str, ...]] = ()
+
+    hidden_fields: ClassVar[frozenset[str]] = frozenset()
+    """The fields with secrets, whose values are neither in the representation nor in errors."""
 
     def __init__(self, **values: Any) -> None:
         cls = type(self)
@@ -219,7 +226,10 @@ class Struct:
         return hash(self._values())
 
     def __repr__(self) -> str:
-        values = ", ".join([f"{name}={getattr(self, name)!r}" for name in self.__slots__])
+        hidden = self.hidden_fields
+        values = ", ".join(
+            [f"{name}={HIDDEN if name in hidden else repr(getattr(self, name))}" for name in self.__slots__]
+        )
         return f"{type(self).__qualname__}({values})"
 
     if not TYPE_CHECKING:  # with these methods, type checkers would allow setting unknown attributes

@@ -19,6 +19,11 @@ from tidelog.protocol.messages.api_versions import (
 from tidelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest, RequestCursor
 from tidelog.protocol.messages.fetch import FetchRequest, ReplicaState
 from tidelog.protocol.messages.find_coordinator import FindCoordinatorRequest
+from tidelog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from tidelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from tidelog.protocol.messages.metadata import MetadataResponsePartition as Partition
 from tidelog.protocol.messages.metadata import MetadataResponseTopic as Topic
@@ -141,6 +146,18 @@ def test_a_set_field_that_a_version_lacks_is_refused() -> None:
 def test_the_error_names_the_field_and_the_value(message: MetadataRequest, version: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         encode(message, version)
+
+
+def test_the_error_does_not_show_a_secret() -> None:
+    """The value of a config can be a password, or the PEM text of a private key."""
+    request = IncrementalAlterConfigsRequest(
+        resources=(
+            AlterConfigsResource(configs=(AlterableConfig(name="ssl.keystore.key", value="canary" * 6_000),)),
+        )
+    )
+    with pytest.raises(ValueError, match=r"configs\[0\]\.value is \[hidden\]: longer than 32767") as error:
+        encode(request, 1)
+    assert "canary" not in str(error.value)
 
 
 def test_a_refused_message_writes_no_bytes() -> None:

@@ -15,8 +15,15 @@ from tests.support.messages.random_messages import declared_fields, inner_struct
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.codec_plan import plan_struct
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from tidelog.protocol.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tidelog.protocol.messages.vote import RequestPartitionData, RequestTopicData, VoteRequest
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from tidelog.protocol.schema import Array, Bytes, Message, Nested, String, Struct, Versions, versions
 
 
@@ -155,3 +162,41 @@ def test_every_element_of_an_array_takes_at_least_one_byte(cls: type[Message]) -
             for field in (*plan.ordinary, *plan.tagged):
                 if isinstance(field.kind, Array) and field.struct is not None:
                     assert field.struct.least_bytes >= 1, f"{plan.name}.{field.name} version {version}"
+
+
+SECRET_FIELDS = frozenset(
+    {
+        "auth_bytes",
+        "hmac",
+        "salt",
+        "salted_password",
+        "stored_key",
+        "server_key",
+        "request_data",
+        "response_data",
+    }
+)
+
+
+def test_secrets_are_hidden_in_the_representation_of_every_message() -> None:
+    """CVE-2026-33558: clients of Apache Kafka logged whole requests, with passwords and tokens."""
+    structs = {struct for message in all_messages() for struct in structs_in(message)}
+    hidden = {(struct.__name__, name) for struct in structs for name in struct.hidden_fields}
+    secret = {
+        (struct.__name__, field.name)
+        for struct in structs
+        for field in fields(struct)  # type: ignore[arg-type]
+        if field.name in SECRET_FIELDS
+    }
+    assert hidden == secret | {("AlterableConfig", "value"), ("ConfigRecord", "value")}
+    record = UserScramCredentialRecord(name="alice", stored_key=b"canary", server_key=b"canary")
+    assert "alice" in repr(record)
+    for message in (
+        record,
+        SaslAuthenticateRequest(auth_bytes=b"canary"),
+        IncrementalAlterConfigsRequest(
+            resources=(AlterConfigsResource(configs=(AlterableConfig(name="key", value="canary"),)),)
+        ),
+    ):
+        assert "canary" not in repr(message)
+        assert "[hidden]" in repr(message)

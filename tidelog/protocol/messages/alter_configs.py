@@ -26,6 +26,8 @@ from tidelog.protocol.schema import (
 class AlterableConfig(Struct):
     """One entry of `configs` of `AlterConfigsRequest`."""
 
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"value"})
+
     name: Annotated[str, String("0+")] = ""
     value: Annotated[str | None, String("0+", nullable="0+")] = ""
 

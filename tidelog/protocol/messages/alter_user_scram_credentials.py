@@ -34,6 +34,8 @@ class ScramCredentialDeletion(Struct):
 class ScramCredentialUpsertion(Struct):
     """One entry of `upsertions` of `AlterUserScramCredentialsRequest`."""
 
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"salt", "salted_password"})
+
     name: Annotated[str, String("0+")] = ""
     mechanism: Annotated[int, Int8("0+")] = 0
     iterations: Annotated[int, Int32("0+")] = 0

@@ -51,6 +51,7 @@ class CreateDelegationTokenResponse(ApiMessage):
     api_key: ClassVar[int] = 38
     valid_versions: ClassVar[Versions] = versions("1-3")
     flexible_versions: ClassVar[Versions] = versions("2+")
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"hmac"})
 
     error_code: Annotated[int, Int16("0+")] = 0
     principal_type: Annotated[str, String("0+")] = ""

@@ -56,6 +56,8 @@ class DescribedDelegationTokenRenewer(Struct):
 class DescribedDelegationToken(Struct):
     """One entry of `tokens` of `DescribeDelegationTokenResponse`."""
 
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"hmac"})
+
     principal_type: Annotated[str, String("0+")] = ""
     principal_name: Annotated[str, String("0+")] = ""
     token_requester_principal_type: Annotated[str, String("3+")] = ""

@@ -17,6 +17,7 @@ class EnvelopeRequest(ApiMessage):
     api_key: ClassVar[int] = 58
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("0+")
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"request_data"})
 
     request_data: Annotated[bytes, Bytes("0+")] = b""
     request_principal: Annotated[bytes | None, Bytes("0+", nullable="0+")] = b""
@@ -30,6 +31,7 @@ class EnvelopeResponse(ApiMessage):
     api_key: ClassVar[int] = 58
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("0+")
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"response_data"})
 
     response_data: Annotated[bytes | None, Bytes("0+", nullable="0+")] = None
     error_code: Annotated[int, Int16("0+")] = 0

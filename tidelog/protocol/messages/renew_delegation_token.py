@@ -17,6 +17,7 @@ class RenewDelegationTokenRequest(ApiMessage):
     api_key: ClassVar[int] = 39
     valid_versions: ClassVar[Versions] = versions("1-2")
     flexible_versions: ClassVar[Versions] = versions("2+")
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"hmac"})
 
     hmac: Annotated[bytes, Bytes("0+")] = b""
     renew_period_ms: Annotated[int, Int64("0+")] = 0

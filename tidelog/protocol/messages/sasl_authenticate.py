@@ -17,6 +17,7 @@ class SaslAuthenticateRequest(ApiMessage):
     api_key: ClassVar[int] = 36
     valid_versions: ClassVar[Versions] = versions("0-2")
     flexible_versions: ClassVar[Versions] = versions("2+")
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"auth_bytes"})
 
     auth_bytes: Annotated[bytes, Bytes("0+")] = b""
 
@@ -28,6 +29,7 @@ class SaslAuthenticateResponse(ApiMessage):
     api_key: ClassVar[int] = 36
     valid_versions: ClassVar[Versions] = versions("0-2")
     flexible_versions: ClassVar[Versions] = versions("2+")
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"auth_bytes"})
 
     error_code: Annotated[int, Int16("0+")] = 0
     error_message: Annotated[str | None, String("0+", nullable="0+")] = ""

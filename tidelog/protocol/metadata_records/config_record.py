@@ -17,6 +17,7 @@ class ConfigRecord(MetadataRecord):
     record_type: ClassVar[int] = 4
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("0+")
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"value"})
 
     resource_type: Annotated[int, Int8("0+")] = 0
     resource_name: Annotated[str, String("0+")] = ""

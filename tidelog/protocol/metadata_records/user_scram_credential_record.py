@@ -17,6 +17,7 @@ class UserScramCredentialRecord(MetadataRecord):
     record_type: ClassVar[int] = 11
     valid_versions: ClassVar[Versions] = versions("0")
     flexible_versions: ClassVar[Versions] = versions("0+")
+    hidden_fields: ClassVar[frozenset[str]] = frozenset({"salt", "stored_key", "server_key"})
 
     name: Annotated[str, String("0+")] = ""
     mechanism: Annotated[int, Int8("0+")] = 0
