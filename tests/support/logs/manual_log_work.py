@@ -4,28 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from tests.support.replicas.replica_manager import NOW_MS, Replicas
+from tidelog.broker.logs.log_work_queue import Outcome, Work
 from tidelog.storage.directories.directory_work import LogCreation
-from tidelog.storage.directories.log_directory import Retirement
 from tidelog.storage.log.partition_log import PartitionLog
 
 
 class ManualLogWork:
     """A LogWorkQueue that creates and retires logs in order when the test calls `finish`."""
 
-    def __init__(self, replicas: Replicas) -> None:
-        self.planned: list[LogCreation | Retirement] = []
+    def __init__(self, on_done: Callable[[Sequence[Outcome]], None]) -> None:
+        self.planned: list[Work] = []
         self.callbacks: list[Callable[[], None]] = []
         self.plans_at_once = True
         """Whether `submit_plans` plans the logs; otherwise `plan_next` or `finish_all` does."""
-        self._plans: list[Iterator[LogCreation | Retirement]] = []
-        self._replicas = replicas
-        replicas.manager.log_work = self
+        self._plans: list[Iterator[Work]] = []
+        self._on_done = on_done
 
-    def submit(self, planned: Sequence[LogCreation | Retirement]) -> None:
+    def submit(self, planned: Sequence[Work]) -> None:
         self.planned += planned
 
-    def submit_plans(self, plans: Iterator[LogCreation | Retirement]) -> None:
+    def submit_plans(self, plans: Iterator[Work]) -> None:
         if self.plans_at_once:
             self.planned += plans
         else:
@@ -52,10 +50,7 @@ class ManualLogWork:
     def finish(self, outcome: Exception | None = None) -> None:
         """Complete the planned work, or fail it with `outcome`."""
         planned, self.planned = self.planned, []
-        done: list[tuple[LogCreation | Retirement, PartitionLog | Exception | None]] = [
-            (each, outcome or each.run()) for each in planned
-        ]
-        self._replicas.manager.on_log_work_done(done, NOW_MS)
+        self._on_done([(work, outcome or _outcome_of(work)) for work in planned])
 
     def finish_all(self) -> None:
         """Complete the planned work, and the work that results from it."""
@@ -63,3 +58,16 @@ class ManualLogWork:
             while self._plans:
                 self.planned += self._plans.pop(0)
             self.finish()
+
+    def finish_with_callbacks(self) -> None:
+        """Complete all work, also that of later turns of the event loop."""
+        while self.planned or self._plans or self.callbacks:
+            self.finish_all()
+            self.next_turn()
+
+
+def _outcome_of(work: Work) -> PartitionLog | Exception | None:
+    try:
+        return work.run()
+    except Exception as error:
+        return error

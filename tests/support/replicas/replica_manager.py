@@ -8,6 +8,7 @@ from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.configs import LAG_TIME_MAX_MS
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_managers import new_log_manager
+from tests.support.logs.manual_log_work import ManualLogWork
 from tests.support.metadata.images import broker_registration_record
 from tidelog.broker.network.request import Request, Response
 from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
@@ -79,9 +80,16 @@ class Replicas:
             self.fs, log_dirs or ["/data"], default_config=log_config or DEFAULT_LOG_CONFIG
         )
         self.logs.start(NOW_MS)
-        self.manager = ReplicaManager(node_id, self.logs, {}, self.leadership)
+        self.log_work = ManualLogWork(lambda outcomes: self.manager.on_log_work_done(outcomes, NOW_MS))
+        self._defers_log_work = False
+        self.manager = ReplicaManager(node_id, self.logs, {}, self.leadership, self.log_work)
         self.image = MetadataImage(cluster_id="test")
         self._created = 0
+
+    def defer_log_work(self) -> ManualLogWork:
+        """Let the test create and retire logs from now on; before, that is done with each delta."""
+        self._defers_log_work = True
+        return self.log_work
 
     def replay(self, *records: MetadataRecord) -> None:
         """Apply these records as one delta."""
@@ -90,6 +98,8 @@ class Replicas:
             delta.replay(record)
         self.image = delta.image(self.image.offset + len(records), 1)
         self.manager.apply(delta, self.image, NOW_MS)
+        if not self._defers_log_work:
+            self.log_work.finish_with_callbacks()
 
     def register(self, *brokers: int, fenced: bool = False) -> None:
         """Register brokers, broker N at epoch 100 + N and in rack N."""

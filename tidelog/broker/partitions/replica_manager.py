@@ -4,7 +4,7 @@
 the partition leader or follower, and removes partitions that were deleted or reassigned. Requests look up a
 partition. They get the partition, or an error code with the reason why it cannot be used.
 
-With a `log_work` queue, a thread creates the logs of new partitions and retires deleted ones. Requests for a
+A thread creates the logs of new partitions and retires those of deleted ones (`LogWork`). Requests for a
 partition whose log does not exist yet get NOT_LEADER_OR_FOLLOWER. When its log has been created, the
 partition gets its role in the current metadata:
 
@@ -25,11 +25,12 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
-from itertools import islice
-from typing import Final, NamedTuple, Protocol, cast
+from typing import NamedTuple, cast
 from uuid import UUID
 
 from tidelog.broker.partitions.leadership import Leadership
+from tidelog.broker.partitions.log_retirements import LogRetirements
+from tidelog.broker.partitions.log_work import LogWork
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.role_changes import RoleChanges, RoleListener
 from tidelog.broker.partitions.topic_log_configs import TopicLogConfigs
@@ -51,22 +52,6 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
-RETIREMENTS_PER_TURN: Final = 100
-"""Planning this many takes about 2 ms."""
-
-
-class LogWork(Protocol):
-    """Creates and retires logs outside of the event loop; `LogWorkQueue` implements it."""
-
-    def submit(self, planned: Sequence[LogCreation | Retirement], /) -> None:
-        """Queue logs to create or retire; report outcomes to `ReplicaManager.on_log_work_done`."""
-
-    def submit_plans(self, plans: Iterator[LogCreation | Retirement], /) -> None:
-        """Queue the logs that `plans` returns; advance it when its turn comes, on the event loop."""
-
-    def call_soon(self, callback: Callable[[], None], /) -> None:
-        """Call `callback` in a later turn of the event loop, unless the queue is closed by then."""
-
 
 class _NewPartitions(NamedTuple):
     """The partitions of a topic that one metadata update has added."""
@@ -84,14 +69,16 @@ class ReplicaManager:
         logs: LogManager,
         topic_defaults: Mapping[str, str],
         leadership: Leadership,
+        log_work: LogWork,
     ) -> None:
+        """`log_work` reports its outcomes to `on_log_work_done`."""
         self.node_id = node_id
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
         self.listeners: list[RoleListener] = []
-        self.log_work: LogWork | None = None
-        """None if logs are created and retired at once, on the event loop."""
         self.leadership = leadership
+        self._log_work = log_work
+        self._retirements = LogRetirements(logs, log_work)
         self._by_name_and_index = cast(dict[tuple[str, int], Partition], self.partitions)
         self._configs = TopicLogConfigs(topic_defaults)
         self._topic_names: dict[UUID, str] = {}
@@ -99,8 +86,6 @@ class ReplicaManager:
         self._pending_creations: set[TopicPartition] = set()
         self._unplanned: dict[UUID, set[int]] = {}
         """The partitions whose logs `_plan_new_logs` has not planned yet, by topic."""
-        self._pending_retirements: dict[TopicPartition, None] = {}
-        """Removed partitions whose logs must still be retired, in order."""
         self._image: MetadataImage | None = None
 
     # ---- look-ups
@@ -204,8 +189,8 @@ class ReplicaManager:
                 new = self._follow_topic(topic, delta.base, changes, now_ms)
                 if new is not None:
                     new_partitions.append(new)
-        if new_partitions and self.log_work is not None:
-            self.log_work.submit_plans(self._plan_new_logs(new_partitions, now_ms))
+        if new_partitions:
+            self._log_work.submit_plans(self._plan_new_logs(new_partitions, now_ms))
         for resource_type, name in delta.changed_configs:
             if resource_type == ResourceType.TOPIC:
                 self._configs.apply_to(self.partitions_of_topic(name), image)
@@ -242,41 +227,13 @@ class ReplicaManager:
         ]
 
     def _remove(self, removed: list[TopicPartition], now_ms: int) -> None:
-        """End the roles of partitions that left this node, and delete their logs or plan the deletion."""
+        """End the roles of partitions that left this node, and retire their logs."""
         for topic_partition in removed:
             partition = self.partitions.pop(topic_partition, None)
             self._unavailable.pop(topic_partition, None)
             if partition is not None:
                 partition.retire()
-        if self.log_work is None:
-            self.logs.delete_all(removed, now_ms)
-        else:
-            self._pending_retirements.update(dict.fromkeys(removed))
-            self._plan_retirements(now_ms)
-
-    def _plan_retirements(self, now_ms: int) -> None:
-        """Retire the logs of some removed partitions now, the others in later turns of the event loop."""
-        assert self.log_work is not None
-        batch = list(islice(self._pending_retirements, RETIREMENTS_PER_TURN))
-        for topic_partition in batch:
-            del self._pending_retirements[topic_partition]
-        if self._pending_retirements:
-            self.log_work.call_soon(lambda: self._plan_retirements(now_ms))
-        if batch:
-            self.log_work.submit(self.logs.planned_deletions(batch, now_ms))
-
-    def _retire_previous_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        """Retire the log of a removed partition of the same name before a new one is created."""
-        retirement = self._planned_retirement(topic_partition, now_ms)
-        if retirement and self.log_work is not None:
-            self.log_work.submit(retirement)
-
-    def _planned_retirement(self, topic_partition: TopicPartition, now_ms: int) -> Sequence[Retirement]:
-        """Plan the retirement of the log of a removed partition, if that is still to be done."""
-        if topic_partition not in self._pending_retirements:
-            return ()
-        del self._pending_retirements[topic_partition]
-        return self.logs.planned_deletions([topic_partition], now_ms)
+        self._retirements.add(removed, now_ms)
 
     def _follow_topic(
         self, topic: TopicImage, before: MetadataImage, changes: RoleChanges, now_ms: int
@@ -287,16 +244,18 @@ class ReplicaManager:
         partitions whose logs must be planned later; None if there are none.
         """
         self._topic_names[topic.id] = topic.name
-        known = before.topics_by_id.get(topic.id)
-        partitions_before: Mapping[int, PartitionImage] = {} if known is None else known.partitions
+        topic_before = before.topics_by_id.get(topic.id)
+        partitions_before: Mapping[int, PartitionImage] = (
+            {} if topic_before is None else topic_before.partitions
+        )
         # A partition that existed when the node started may have its log in an offline directory.
         can_be_new = before.offset >= 0
         new: _NewPartitions | None = None
-        if can_be_new and self.log_work is not None and len(topic.partitions) > len(partitions_before):
+        if can_be_new and len(topic.partitions) > len(partitions_before):
             indexes = [index for index in topic.partitions if index not in partitions_before]
             self._unplanned.setdefault(topic.id, set()).update(indexes)
             new = _NewPartitions(topic, indexes)
-            if known is None:
+            if topic_before is None:
                 return new
         unplanned = self._unplanned.get(topic.id, ())
         config = cache(partial(self._current_log_config, topic.name))
@@ -309,13 +268,13 @@ class ReplicaManager:
             elif index in unplanned:
                 continue
             else:
-                self._retire_previous_log(TopicPartition(topic.name, index), now_ms)
+                self._retirements.submit(TopicPartition(topic.name, index), now_ms)
             is_new = can_be_new and (previous_image is None or self.node_id not in previous_image.replicas)
             creation = self._follow_partition(topic, index, config, changes, now_ms, is_new=is_new)
             if creation is not None:
                 creations.append(creation)
-        if self.log_work is not None and creations:
-            self.log_work.submit(creations)
+        if creations:
+            self._log_work.submit(creations)
         return new
 
     def _follow_partition(
@@ -328,7 +287,7 @@ class ReplicaManager:
         *,
         is_new: bool,
     ) -> LogCreation | None:
-        """Give a partition its role. If its log must be created by `log_work`, return that instead."""
+        """Give a partition its role, or return the creation of its log if that does not exist yet."""
         partition_image = topic.partitions[index]
         topic_partition = TopicPartition(topic.name, index)
         if self.node_id not in partition_image.replicas or topic_partition in self._pending_creations:
@@ -359,7 +318,7 @@ class ReplicaManager:
                     break
                 self._unplanned[topic.id].discard(index)
                 topic_partition = TopicPartition(topic.name, index)
-                yield from self._planned_retirement(topic_partition, now_ms)
+                yield from self._retirements.plan(topic_partition, now_ms)
                 changes = RoleChanges()
                 creation = self._follow_partition(current, index, config, changes, now_ms, is_new=True)
                 if creation is not None:
@@ -378,14 +337,11 @@ class ReplicaManager:
         now_ms: int,
         is_new: bool,
     ) -> PartitionLog | LogCreation:
-        """Return the log of a partition, or its creation if `log_work` must create it."""
-        logs = self.logs
-        if self.log_work is None:
-            return logs.get_or_create(topic_partition, topic_id, config, now_ms, is_new=is_new)
-        log = logs.find(topic_partition, topic_id, config, now_ms)
+        """Return the log of a partition, or its creation if it does not exist yet."""
+        log = self.logs.find(topic_partition, topic_id, config, now_ms)
         if log is not None:
             return log
-        return logs.planned_creation(topic_partition, topic_id, config, now_ms, is_new=is_new)
+        return self.logs.planned_creation(topic_partition, topic_id, config, now_ms, is_new=is_new)
 
     def on_log_work_done(
         self,

@@ -10,7 +10,7 @@ from tests.support.logs.log_managers import remove_deleted_files, write_checkpoi
 from tests.support.logs.manual_log_work import ManualLogWork
 from tests.support.logs.partition_logs import batch
 from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
-from tidelog.broker.partitions.replica_manager import RETIREMENTS_PER_TURN
+from tidelog.broker.partitions.log_retirements import RETIREMENTS_PER_TURN
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -47,7 +47,7 @@ def replicas() -> Replicas:
 
 @pytest.fixture
 def log_work(replicas: Replicas) -> ManualLogWork:
-    return ManualLogWork(replicas)
+    return replicas.defer_log_work()
 
 
 def code_of(replicas: Replicas, topic: str, partition: int = 0) -> ErrorCode:
@@ -168,7 +168,7 @@ def test_a_disk_that_fails_during_a_creation_goes_offline(
 
 def test_a_partition_is_not_used_if_its_directory_went_offline_during_its_creation() -> None:
     replicas = Replicas(None, "/data", "/more")
-    log_work = ManualLogWork(replicas)
+    log_work = replicas.defer_log_work()
     replicas.create("t", 2)
     first, second = (each.directory for each in log_work.creations)
     assert first is not second

@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.logs.manual_log_work import ManualLogWork
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, Replicas
 from tests.support.waiting import eventually
@@ -89,7 +88,7 @@ async def test_an_error_during_reporting_does_not_lose_assignments(fault: Except
 async def test_a_replica_whose_disk_failed_before_its_creation_is_reported_as_offline() -> None:
     """Of a replica in no directory that it knows the controller would have this node lead for ever."""
     replicas, channel, assignments = assignments_fixture()
-    log_work = ManualLogWork(replicas)
+    log_work = replicas.defer_log_work()
     replicas.create("t", 1, replicas=(NODE, 2), isr=(NODE, 2))
     log_work.finish(StorageFailure("/first/t-0", "open", "read-only file system"))
     assert replicas.manager.unavailable_count == 1
@@ -101,7 +100,7 @@ async def test_a_replica_whose_disk_failed_before_its_creation_is_reported_as_of
 async def test_a_topic_recreated_in_one_delta_is_not_lost() -> None:
     """A snapshot has only the newer topic: the older log is removed while the newer one is created."""
     replicas, channel, assignments = assignments_fixture()
-    log_work = ManualLogWork(replicas)
+    log_work = replicas.defer_log_work()
     older, newer = replicas.create("t"), UUID(int=77)
     log_work.finish_all()
     await eventually(lambda: channel.requests)

@@ -64,12 +64,12 @@ class LogsPart:
             own_epoch=lambda: lifecycle.broker_epoch,
             lag_time_max_ms=config.replica_lag_time_max_ms,
         )
-        self.replicas = ReplicaManager(
-            config.node_id, self.manager, self.dynamic_config.topic_defaults, self.leadership
-        )
-        self.log_work = self.replicas.log_work = LogWorkQueue(
+        self.log_work = LogWorkQueue(
             context.threads.log_work,
             lambda outcomes: self.replicas.on_log_work_done(outcomes, self._clock.wall_ms()),
+        )
+        self.replicas = ReplicaManager(
+            config.node_id, self.manager, self.dynamic_config.topic_defaults, self.leadership, self.log_work
         )
         self.throttles = ReplicationThrottles.of(config)
 
