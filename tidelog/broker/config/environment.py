@@ -35,8 +35,8 @@ def config_key(variable: str) -> str | None:
     """Return the config key that `variable` sets; None if it does not set one."""
     if not variable.startswith(PREFIX) or variable in _NOT_CONFIGS or variable == PREFIX:
         return None
-    dotted = variable[len(PREFIX) :].lower().replace("_", ".")
-    return dotted.replace("...", "-").replace("..", "_")
+    dotted_name = variable[len(PREFIX) :].lower().replace("_", ".")
+    return dotted_name.replace("...", "-").replace("..", "_")
 
 
 def configs_from_environment(environment: Mapping[str, str]) -> dict[str, str]:

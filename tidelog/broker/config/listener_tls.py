@@ -67,8 +67,8 @@ def _key_names(config: BrokerSettings, listener: Listener) -> KeyNames:
 
 def _effective_key(config: BrokerSettings, listener: Listener, key: str) -> str:
     """Return the key that applies to a listener: with its prefix if that is set."""
-    prefixed = _prefixed_key(listener, key)
-    return prefixed if prefixed in config.explicit else key
+    prefixed_key = _prefixed_key(listener, key)
+    return prefixed_key if prefixed_key in config.explicit else key
 
 
 def _prefixed_key(listener: Listener, key: str) -> str:

@@ -1,4 +1,4 @@
-"""The partitions of this node: opened, closed and looked up according to the metadata.
+"""The partitions of this node: opens, closes and looks them up according to the metadata.
 
 `apply` applies a metadata update. It opens the log of every partition that is assigned to this node, makes
 the partition leader or follower, and removes partitions that were deleted or reassigned. Requests look up a
@@ -172,9 +172,11 @@ class ReplicaManager:
         """Apply one metadata update: open and remove partitions, and change their roles and configs."""
         self._image = image
         changes = RoleChanges()
-        for deleted in delta.deleted_topics:
-            self._topic_names.pop(deleted.id, None)
-            changes.removed += (TopicPartition(deleted.name, index) for index in deleted.partitions)
+        for deleted_topic in delta.deleted_topics:
+            self._topic_names.pop(deleted_topic.id, None)
+            changes.removed += (
+                TopicPartition(deleted_topic.name, index) for index in deleted_topic.partitions
+            )
         for name in delta.changed_topics:
             topic = image.topics_by_name.get(name)
             if topic is not None:
@@ -186,9 +188,9 @@ class ReplicaManager:
         for name in delta.changed_topics:
             topic = image.topics_by_name.get(name)
             if topic is not None:
-                new = self._follow_topic(topic, delta.base, changes, now_ms)
-                if new is not None:
-                    new_partitions.append(new)
+                partitions = self._follow_topic(topic, delta.base, changes, now_ms)
+                if partitions is not None:
+                    new_partitions.append(partitions)
         if new_partitions:
             self._log_work.submit_plans(self._plan_new_logs(new_partitions, now_ms))
         for resource_type, name in delta.changed_configs:
@@ -226,14 +228,14 @@ class ReplicaManager:
             )
         ]
 
-    def _remove(self, removed: list[TopicPartition], now_ms: int) -> None:
+    def _remove(self, topic_partitions: list[TopicPartition], now_ms: int) -> None:
         """End the roles of partitions that left this node, and retire their logs."""
-        for topic_partition in removed:
+        for topic_partition in topic_partitions:
             partition = self.partitions.pop(topic_partition, None)
             self._unavailable.pop(topic_partition, None)
             if partition is not None:
                 partition.retire()
-        self._retirements.add(removed, now_ms)
+        self._retirements.add(topic_partitions, now_ms)
 
     def _follow_topic(
         self, topic: TopicImage, before: MetadataImage, changes: RoleChanges, now_ms: int
@@ -349,14 +351,14 @@ class ReplicaManager:
         now_ms: int,
     ) -> None:
         """Register created and retired logs; give each created one the role of the current metadata."""
-        created: list[tuple[LogCreation, PartitionLog | Exception]] = []
+        creations: list[tuple[LogCreation, PartitionLog | Exception]] = []
         for work, outcome in outcomes:
             if isinstance(work, Retirement):
                 self.logs.on_deleted(work, outcome if isinstance(outcome, Exception) else None)
             elif outcome is not None:
-                created.append((work, outcome))
-        if created:
-            self._on_logs_created(created, now_ms)
+                creations.append((work, outcome))
+        if creations:
+            self._on_logs_created(creations, now_ms)
 
     def _on_logs_created(
         self, outcomes: Sequence[tuple[LogCreation, PartitionLog | Exception]], now_ms: int
@@ -365,14 +367,14 @@ class ReplicaManager:
         image = self._image
         assert image is not None, "logs are created for partitions of the metadata"
         changes = RoleChanges()
-        outdated: list[TopicPartition] = []
+        outdated_partitions: list[TopicPartition] = []
         for creation, outcome in outcomes:
             topic_partition = creation.topic_partition
             self._pending_creations.discard(topic_partition)
             topic = image.topics_by_id.get(cast(UUID, creation.topic_id))
             partition_image = None if topic is None else topic.partitions.get(topic_partition.partition)
             if topic is None or partition_image is None or self.node_id not in partition_image.replicas:
-                outdated.append(topic_partition)
+                outdated_partitions.append(topic_partition)
                 self._register_outdated(creation, outcome)
                 continue
             with self._isolate_failure(topic_partition, changes):
@@ -380,13 +382,13 @@ class ReplicaManager:
                 partition = Partition(topic_partition, topic.id, log, self.leadership)
                 self._update_role(partition, partition_image, changes)
                 self._register(partition)
-        self._remove(outdated, now_ms)
+        self._remove(outdated_partitions, now_ms)
         # Configs may have changed while a log was being created.
         self._configs.apply_to((*changes.leaders, *changes.followers), image)
-        for name in dict.fromkeys(each.topic for each in outdated):
-            newer = image.topics_by_name.get(name)
-            if newer is not None:
-                self._follow_topic(newer, image, changes, now_ms)
+        for name in dict.fromkeys(each.topic for each in outdated_partitions):
+            newer_topic = image.topics_by_name.get(name)
+            if newer_topic is not None:
+                self._follow_topic(newer_topic, image, changes, now_ms)
         self._notify(changes, image)
 
     def _register_outdated(self, creation: LogCreation, outcome: PartitionLog | Exception) -> None:
@@ -411,8 +413,8 @@ class ReplicaManager:
 
         The log is kept while this node is the leader, in the ISR or an eligible leader replica.
         """
-        required = (partition_image.leader, *partition_image.isr, *partition_image.eligible_leader_replicas)
-        if partition_image.leader == NO_LEADER or self.node_id in required:
+        owners = (partition_image.leader, *partition_image.isr, *partition_image.eligible_leader_replicas)
+        if partition_image.leader == NO_LEADER or self.node_id in owners:
             return
         if self.logs.retire_damaged(topic_partition, now_ms):
             logger.warning(
@@ -469,13 +471,13 @@ class ReplicaManager:
 
     def on_directory_failed(self, topic_partitions: Iterable[TopicPartition], reason: str) -> None:
         """Make the partitions of an offline log directory unavailable, and complete waiting requests."""
-        removed = [key for key in topic_partitions if key in self.partitions]
-        changes = RoleChanges(removed=removed, failed=removed)
-        for topic_partition in removed:
+        failed_partitions = [key for key in topic_partitions if key in self.partitions]
+        changes = RoleChanges(removed=failed_partitions, failed=failed_partitions)
+        for topic_partition in failed_partitions:
             self._set_unavailable(topic_partition, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, reason))
         if self._image is not None:
             self._notify_listeners(changes, self._image)
-        for topic_partition in removed:
+        for topic_partition in failed_partitions:
             self.leadership.complete_waiting_requests(topic_partition)
 
     # ---- configs

@@ -230,8 +230,8 @@ class TieredStorage:
         self._auxiliary_pool.close()
         await _close_within(timeout_s, self.metadata.close(), "the metadata of remote segments")
         loop = asyncio.get_running_loop()
-        closing = loop.run_in_executor(None, self._close_in_thread)
-        await _close_within(timeout_s, asyncio.shield(closing), "the remote storage manager")
+        close_future = loop.run_in_executor(None, self._close_in_thread)
+        await _close_within(timeout_s, asyncio.shield(close_future), "the remote storage manager")
 
     def _close_in_thread(self) -> None:
         self.storage.close()
@@ -242,10 +242,10 @@ class TieredStorage:
         loop.run_in_executor(self._ports.executor, self.index_cache.remove_partition, partition)
 
 
-async def _close_within(timeout_s: float, closing: Awaitable[object], part: str) -> None:
+async def _close_within(timeout_s: float, work: Awaitable[object], part: str) -> None:
     """Wait until a part is closed; log a failure or a timeout, after which its threads are abandoned."""
     try:
-        await asyncio.wait_for(closing, timeout_s)
+        await asyncio.wait_for(work, timeout_s)
     except TimeoutError:
         logger.warning("Cannot close %s within %g s; abandoning it", part, timeout_s)
     except Exception:

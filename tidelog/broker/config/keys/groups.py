@@ -1,4 +1,4 @@
-"""Consumer, share and streams groups, and the topic that keeps committed offsets.
+"""Consumer, share and streams groups, and the topic that stores committed offsets.
 
 Each key has its name, its default, its documentation and its bounds. Names, defaults and bounds are Kafka's.
 
@@ -11,7 +11,7 @@ from tidelog.broker.config.keys.key import INT_MAX, group_default, integer, long
 
 
 class GroupKeys:
-    """Consumer, share and streams groups, and the topic that keeps committed offsets."""
+    """Consumer, share and streams groups, and the topic that stores committed offsets."""
 
     group_coordinator_rebalance_protocols = text_list(
         "group.coordinator.rebalance.protocols",

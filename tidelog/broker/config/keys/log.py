@@ -1,4 +1,4 @@
-"""Where logs are kept, and the defaults of topics that do not set their own.
+"""The directories of logs, and the defaults of topic configs.
 
 Each key has its name, its default, its documentation and its bounds. Names, defaults and bounds are Kafka's.
 
@@ -23,7 +23,7 @@ from tidelog.broker.config.keys.key import (
 
 
 class LogKeys:
-    """Where logs are kept, and the defaults of topics that do not set their own."""
+    """The directories of logs, and the defaults of topic configs."""
 
     log_dir = text_list(
         "log.dir", ("/tmp/kafka-logs",), "The directory of the logs. It is used only if log.dirs is not set."

@@ -1,4 +1,4 @@
-"""Tiered storage (KIP-405): where old segments are copied, and how fast.
+"""Tiered storage (KIP-405): its managers, threads, caches and quotas.
 
 Each key has its name, its default, its documentation and its bounds. Names, defaults and bounds are Kafka's.
 
@@ -11,7 +11,7 @@ from tidelog.broker.config.keys.key import NO_LIMIT, boolean, decimal, integer, 
 
 
 class RemoteKeys:
-    """Tiered storage (KIP-405): where old segments are copied, and how fast."""
+    """Tiered storage (KIP-405): its managers, threads, caches and quotas."""
 
     remote_log_storage_system_enable = boolean(
         "remote.log.storage.system.enable",

@@ -232,7 +232,7 @@ async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Servi
     def report_metrics() -> None:
         _report_metrics(broker, parts, services, replication)
 
-    accept: list[Action] = [network.start, *(() if remote is None else (remote.start,))]
+    accept_actions: list[Action] = [network.start, *(() if remote is None else (remote.start,))]
     membership = broker.membership
     for stage in (
         Stage(name="metadata subscriptions", start=[subscribe_to_metadata]),
@@ -250,7 +250,7 @@ async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Servi
             stop=[lambda: membership.leave(stages.stop_timeout_s)],
             abandon=[membership.lifecycle.close],
         ),
-        Stage(name="accepting connections", start=accept),
+        Stage(name="accepting connections", start=accept_actions),
     ):
         await stages.start(stage)
 

@@ -31,25 +31,25 @@ class RequestGuard:
 
         Raise KeyError for an API that is not in the table.
         """
-        operations = [each for each in self._operations[key] if each.scope is Scope.REQUEST]
-        if not operations or not self._authorizer.is_enabled:
+        requirements = [each for each in self._operations[key] if each.scope is Scope.REQUEST]
+        if not requirements or not self._authorizer.is_enabled:
             return handler
 
         def check_and_handle(context: RequestContext, request: Any) -> Any:
-            for operation in operations:
-                self._check(context, request, operation)
+            for requirement in requirements:
+                self._check(context, request, requirement)
             return handler(context, request)
 
         return check_and_handle
 
-    def _check(self, context: RequestContext, request: Any, required: RequiredOperation) -> None:
-        if not required.lowest <= context.header.api_version <= required.highest:
+    def _check(self, context: RequestContext, request: Any, requirement: RequiredOperation) -> None:
+        if not requirement.lowest <= context.header.api_version <= requirement.highest:
             return
-        name = getattr(request, required.name_field) if required.name_field else CLUSTER_NAME
-        authorizer, resource_type = self._authorizer, required.resource_type
-        alternative = required.alternative
+        name = getattr(request, requirement.name_field) if requirement.name_field else CLUSTER_NAME
+        authorizer, resource_type = self._authorizer, requirement.resource_type
+        alternative = requirement.alternative
         if alternative is not None and authorizer.is_authorized(
             context, alternative, resource_type, name, logs_denial=False
         ):
             return
-        require_access(authorizer, context, required.operation, resource_type, name)
+        require_access(authorizer, context, requirement.operation, resource_type, name)
