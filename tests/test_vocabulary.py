@@ -54,12 +54,6 @@ NOT_NAMES_OF_OBJECTS = {
     "made|led|gone|opened|known": "created_logs, leader_partitions, disconnected, session, acknowledged",
 }
 
-UNCHECKED_NAMES = (
-    "tests/interop/",
-    "tests/kafka/",
-)
-"""Folders whose names of objects are not reviewed yet."""
-
 
 def test_the_vocabulary_of_the_field_is_used() -> None:
     violations = {
@@ -97,7 +91,7 @@ def test_names_of_objects_in_tests_are_nouns() -> None:
     violations = {
         str(path.relative_to(ROOT)): names
         for path in sorted((ROOT / "tests").rglob("*.py"))
-        if path != Path(__file__) and not str(path.relative_to(ROOT)).startswith(UNCHECKED_NAMES)
+        if path != Path(__file__)
         if (names := banned.intersection(names_bound_in(path)))
     }
     assert violations == {}, NOT_NAMES_OF_OBJECTS

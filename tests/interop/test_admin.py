@@ -136,21 +136,21 @@ def test_single_keys_are_set_appended_to_and_reset(able_admin: GroupAdmin, topic
     able_admin.set_config(topic, "retention.ms", "1000")
     able_admin.set_config(topic, "segment.ms", "2000")
     able_admin.append_config(topic, "cleanup.policy", "compact")
-    found = able_admin.config(topic)
-    assert (found["retention.ms"], found["segment.ms"]) == ("1000", "2000")
-    assert set(found["cleanup.policy"].split(",")) == {"delete", "compact"}
+    config = able_admin.config(topic)
+    assert (config["retention.ms"], config["segment.ms"]) == ("1000", "2000")
+    assert set(config["cleanup.policy"].split(",")) == {"delete", "compact"}
     able_admin.subtract_config(topic, "cleanup.policy", "delete")
     able_admin.unset_config(topic, "retention.ms")
-    found = able_admin.config(topic)
-    assert found["cleanup.policy"] == "compact"
-    assert (found["retention.ms"], found["segment.ms"]) == ("604800000", "2000")
+    config = able_admin.config(topic)
+    assert config["cleanup.policy"] == "compact"
+    assert (config["retention.ms"], config["segment.ms"]) == ("604800000", "2000")
 
 
 def test_the_broker_returns_its_configs(admin: ForeignAdmin) -> None:
-    found = admin.broker_config(1)
-    assert found["num.partitions"] == "3"
-    assert found["node.id"] == "1"
-    assert len(found) > 200
+    config = admin.broker_config(1)
+    assert config["num.partitions"] == "3"
+    assert config["node.id"] == "1"
+    assert len(config) > 200
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ def test_configs_survive_a_restart(name: str) -> None:
         client_factory = ClientFactory(cluster.bootstrap_servers)
         client_factory.admin(CLIENTS["confluent"]).create_topic(name, 2, {"retention.ms": "5000"})
         cluster.restart(clean=False)
-        found = client_factory.admin(CLIENTS["kafka_python"])
-        assert found.config(name)["retention.ms"] == "5000"
-        assert set(found.partition_leaders(name)) == {0, 1}
+        other_admin = client_factory.admin(CLIENTS["kafka_python"])
+        assert other_admin.config(name)["retention.ms"] == "5000"
+        assert set(other_admin.partition_leaders(name)) == {0, 1}
         client_factory.close()
 
 

@@ -63,10 +63,10 @@ def admin(servers: str) -> AdminClient:
 
 def errors_of_produce(servers: str, topic: str) -> list[KafkaError | None]:
     producer = Producer({"bootstrap.servers": servers, "message.timeout.ms": 10_000})
-    found: list[KafkaError | None] = []
-    producer.produce(topic, b"value", on_delivery=lambda error, _: found.append(error))
+    errors: list[KafkaError | None] = []
+    producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error))
     producer.flush(TIMEOUT_S)
-    return found
+    return errors
 
 
 def test_librdkafka_produces_only_where_it_may(servers: str) -> None:
@@ -102,8 +102,8 @@ def test_librdkafka_describes_the_entries(admin: AdminClient) -> None:
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    found = admin.describe_acls(every).result(TIMEOUT_S)
-    assert {each.name for each in found} == {"closed"}
+    bindings = admin.describe_acls(every).result(TIMEOUT_S)
+    assert {each.name for each in bindings} == {"closed"}
 
 
 def test_librdkafka_cannot_add_partitions_without_permission(admin: AdminClient) -> None:

@@ -52,15 +52,15 @@ def values(messages: list[Message]) -> dict[bytes, bytes | None]:
 
 def read_all(consumer: Consumer, topic: str, end: int) -> list[Message]:
     """Read from the start up to the offset `end`, which has no record yet."""
-    found: list[Message] = []
+    records: list[Message] = []
     consumer.assign([TopicPartition(topic, 0, 0)])
 
     def is_at_end() -> bool:
-        found.extend(one for one in consumer.consume(500, 0.05) if one.error() is None)
+        records.extend(one for one in consumer.consume(500, 0.05) if one.error() is None)
         return consumer.position([TopicPartition(topic, 0)])[0].offset >= end
 
     wait_until(is_at_end)
-    return found
+    return records
 
 
 def test_a_consumer_of_a_topic_during_compaction_reads_every_latest_record(
@@ -73,30 +73,30 @@ def test_a_consumer_of_a_topic_during_compaction_reads_every_latest_record(
     )
     reader.assign([TopicPartition(topic, 0, 0)])
     expected: dict[bytes, bytes] = {}
-    seen: list[Message] = []
+    received: list[Message] = []
     for number in range(60):
         for key in range(KEYS):
             expected[b"key-%d" % key] = b"%d-%d" % (number, key)
             producer.produce(topic, key=b"key-%d" % key, value=b"%d-%d" % (number, key))
         producer.flush()
-        seen += (one for one in reader.consume(200, 0.02) if one.error() is None)
+        received += (one for one in reader.consume(200, 0.02) if one.error() is None)
     wait_until(lambda: cluster.run(lambda node: is_compacted(node, topic)))
 
     def has_read_all() -> bool:
-        seen.extend(one for one in reader.consume(500, 0.05) if one.error() is None)
-        return values(seen) == expected
+        received.extend(one for one in reader.consume(500, 0.05) if one.error() is None)
+        return values(received) == expected
 
     wait_until(has_read_all)
-    offsets = [message.offset() for message in seen]
+    offsets = [message.offset() for message in received]
     assert offsets == sorted(set(offsets))
     reader.close()
     for clean in (True, False):
         cluster.restart(clean=clean)
         again = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "r"})
-        found = read_all(again, topic, 60 * KEYS)
+        records = read_all(again, topic, 60 * KEYS)
         again.close()
-        assert values(found) == expected
-        assert len(found) == KEYS
+        assert values(records) == expected
+        assert len(records) == KEYS
 
 
 def test_groups_are_equal_after_their_compacted_offsets_are_loaded(

@@ -189,8 +189,10 @@ def test_owner_and_renewers_change_a_token_and_others_do_not(
     expire = code_of(lambda: run(cluster, "carol", lambda admin: admin.expire_delegation_token(token.hmac)))
     assert expire == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     run(cluster, "bob", lambda admin: admin.expire_delegation_token(token.hmac))
-    gone = code_of(lambda: run(cluster, "alice", lambda admin: admin.renew_delegation_token(token.hmac)))
-    assert gone == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    renewal_error = code_of(
+        lambda: run(cluster, "alice", lambda admin: admin.renew_delegation_token(token.hmac))
+    )
+    assert renewal_error == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
 def test_a_removed_token_is_no_longer_accepted(cluster: EmbeddedCluster, token: DelegationToken) -> None:
@@ -255,14 +257,14 @@ def change_entries(
 
 
 def entries_of_carol(cluster: EmbeddedCluster, node_id: int) -> list[tuple[int, str, int, int]]:
-    def found(node: BrokerNode) -> list[tuple[int, str, int, int]]:
+    def entries(node: BrokerNode) -> list[tuple[int, str, int, int]]:
         return [
             (entry.resource_type, entry.resource_name, entry.operation, entry.permission_type)
             for entry in node.services.image().access_control_entries.values()
             if entry.principal == "User:carol"
         ]
 
-    return cluster.run(found, node_id)
+    return cluster.run(entries, node_id)
 
 
 def test_a_token_for_another_owner_needs_create_tokens_on_the_user(cluster: EmbeddedCluster) -> None:
@@ -412,8 +414,8 @@ def test_the_command_creates_describes_renews_and_expires_a_token(
     assert f"{token_id} expires 2" in tidelog_output(*by_alice("renew", token_id, "--period-ms", "80000"))
 
     def is_renewed() -> bool:
-        found = json.loads(tidelog_output(*by_alice("describe", "--json")))
-        times = {each["token_id"]: each["expiry_timestamp_ms"] for each in found}
+        tokens = json.loads(tidelog_output(*by_alice("describe", "--json")))
+        times = {each["token_id"]: each["expiry_timestamp_ms"] for each in tokens}
         return bool(times[token_id] > created["expiry_timestamp_ms"])
 
     wait_until(is_renewed)

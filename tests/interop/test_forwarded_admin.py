@@ -169,8 +169,8 @@ def test_scram_credentials_are_the_same_on_every_broker(
         wait_until(lambda: (name, 1) in image(three, each).scram_credentials)  # noqa: B023
         other_admin = three.admin(each)
         futures = cast(dict[str, Future[Any]], other_admin.describe_user_scram_credentials([name]))
-        described = futures[name].result(TIMEOUT_S)
-        assert [found.iterations for found in described.scram_credential_infos] == [8192]
+        description = futures[name].result(TIMEOUT_S)
+        assert [info.iterations for info in description.scram_credential_infos] == [8192]
     deletion = UserScramCredentialDeletion(name, Scram.SCRAM_SHA_256)
     done(admin.alter_user_scram_credentials([deletion]))
     assert refusal(admin.alter_user_scram_credentials([deletion])[name]) == 91
@@ -187,9 +187,9 @@ def test_leaders_are_elected_through_any_broker(three: ThreeNodes, admin: AdminC
 def test_every_broker_returns_an_unfenced_broker_as_controller(three: ThreeNodes) -> None:
     for each in (1, 2, 3):
         other_admin = three.admin(each)
-        described = other_admin.describe_cluster().result(TIMEOUT_S)
-        assert described.controller.id in {1, 2, 3}
-        assert {node.id for node in described.nodes} == {1, 2, 3}
+        description = other_admin.describe_cluster().result(TIMEOUT_S)
+        assert description.controller.id in {1, 2, 3}
+        assert {node.id for node in description.nodes} == {1, 2, 3}
 
 
 def test_kafka_python_reassigns_elects_and_changes_features(
@@ -252,5 +252,5 @@ def test_topics_created_through_another_broker_are_described(
     leader = three.admin(three.controller())
     done(leader.create_topics([NewTopic(name, 1, 3)]))
     wait_until(lambda: name in image(three, follower).topics_by_name)
-    described = admin.describe_topics(TopicCollection([name]))[name].result(TIMEOUT_S)
-    assert len(described.partitions) == 1
+    description = admin.describe_topics(TopicCollection([name]))[name].result(TIMEOUT_S)
+    assert len(description.partitions) == 1

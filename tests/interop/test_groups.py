@@ -256,11 +256,11 @@ def test_a_static_member_restarts_without_a_rebalance(
     caplog.set_level(logging.INFO, "tidelog.broker.coordinators.groups.rebalance")
 
     def member(number: int) -> ForeignConsumer:
-        made = client_factory.consumer(
+        consumer = client_factory.consumer(
             client, group=group, instance_id=f"instance-{number}", client_id=f"m{number}"
         )
-        made.subscribe(topic)
-        return made
+        consumer.subscribe(topic)
+        return consumer
 
     members = [member(0), member(1)]
     wait_for_shares(members)

@@ -132,9 +132,9 @@ class Resender:
 
 @pytest.fixture
 def resender(servers: str, topic: str) -> Iterator[Resender]:
-    made = Resender(servers, topic)
-    yield made
-    made.close()
+    new_resender = Resender(servers, topic)
+    yield new_resender
+    new_resender.close()
 
 
 def test_the_last_five_batches_may_be_repeated_with_the_same_result(

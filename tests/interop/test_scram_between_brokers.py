@@ -66,10 +66,10 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 def accepted(producer: Producer) -> bool:
     """Write one record; return whether it was acknowledged."""
-    found: list[bool] = []
-    producer.produce(TOPIC, b"value", on_delivery=lambda error, _: found.append(error is None))
+    results: list[bool] = []
+    producer.produce(TOPIC, b"value", on_delivery=lambda error, _: results.append(error is None))
     assert producer.flush(TIMEOUT_S) == 0
-    return found[0]
+    return results[0]
 
 
 async def create_topic(secured: Secured) -> None:
@@ -80,9 +80,9 @@ async def create_topic(secured: Secured) -> None:
 async def in_sync(secured: Secured) -> set[int]:
     """Return the sizes of the in-sync sets."""
     async with Admin(**secured.administrator.tidelog) as admin:
-        found = (await admin.describe_topics([TOPIC]))[TOPIC]
-    assert not isinstance(found, KafkaError)
-    return {len(each.in_sync_replicas) for each in found.partitions}
+        topic = (await admin.describe_topics([TOPIC]))[TOPIC]
+    assert not isinstance(topic, KafkaError)
+    return {len(each.in_sync_replicas) for each in topic.partitions}
 
 
 async def describe(secured: Secured) -> None:

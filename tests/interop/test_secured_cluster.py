@@ -93,10 +93,10 @@ def error_of_creation(admin: AdminClient, name: str) -> int | None:
 
 def error_of_produce(servers: str, topic: str) -> int | None:
     producer = Producer({**options(servers, "alice"), "message.timeout.ms": 15_000, "acks": "all"})
-    found: list[KafkaError | None] = []
-    producer.produce(topic, b"value", on_delivery=lambda error, _: found.append(error))
+    errors: list[KafkaError | None] = []
+    producer.produce(topic, b"value", on_delivery=lambda error, _: errors.append(error))
     producer.flush(TIMEOUT_S)
-    (error,) = found
+    (error,) = errors
     return None if error is None else error.code()
 
 

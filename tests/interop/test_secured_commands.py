@@ -92,8 +92,8 @@ def test_options_of_kcat_are_accepted(address: str, tmp_path: Path) -> None:
         "sasl.username=alice",
         f"sasl.password={PASSWORD}",
     )
-    given = [argument for option in options for argument in ("-X", option)]
-    assert "1" in tidelog_output("cluster", "info", "-b", address, *given)
+    arguments = [argument for option in options for argument in ("-X", option)]
+    assert "1" in tidelog_output("cluster", "info", "-b", address, *arguments)
 
 
 def test_a_wrong_password_is_reported_on_one_line_without_the_password(client_file: str) -> None:

@@ -220,15 +220,15 @@ async def test_a_group_member_reads_all_records_and_its_successor_continues(serv
         "session_timeout_ms": 3_000,  # the time in which the mock waits for other members
         "heartbeat_interval_ms": 500,
     }
-    seen: list[bytes | None] = []
+    received: list[bytes | None] = []
     async with Consumer(servers, **options) as first:
         first.subscribe([topic])
         async with asyncio.timeout(15):
-            while len(seen) < 40:
+            while len(received) < 40:
                 for records in (await first.poll(1_000)).values():
-                    seen += [record.value for record in records]
+                    received += [record.value for record in records]
         assert first.assignment() == tuple(TopicPartition(topic, number) for number in range(4))
-    assert sorted(int(value or b"-1") for value in seen) == list(range(40))
+    assert sorted(int(value or b"-1") for value in received) == list(range(40))
     async with Producer(servers) as producer:
         await producer.send(topic, b"for the successor", partition=2)
     async with Consumer(servers, **options) as second:

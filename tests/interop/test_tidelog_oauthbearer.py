@@ -119,8 +119,8 @@ def endpoint(cluster: EmbeddedCluster, provider: IdentityProvider, **changes: An
     )
 
 
-async def topics(found: Options) -> set[str]:
-    async with Admin(**found) as admin:
+async def topics(client_options: Options) -> set[str]:
+    async with Admin(**client_options) as admin:
         return set(await admin.list_topics())
 
 
@@ -164,8 +164,8 @@ def test_other_sources_of_tokens(cluster: EmbeddedCluster, provider: IdentityPro
             sasl_oauthbearer_assertion_claim_iss="client",
         ),
     }
-    for name, found in sources.items():
-        assert isinstance(asyncio.run(topics(found)), set), name
+    for name, client_options in sources.items():
+        assert isinstance(asyncio.run(topics(client_options)), set), name
 
 
 @pytest.mark.parametrize(
@@ -183,13 +183,13 @@ def test_a_rejected_token_ends_an_operation_at_once(cluster: EmbeddedCluster, ch
 def test_a_wrong_client_secret_ends_an_operation_at_once(
     cluster: EmbeddedCluster, provider: IdentityProvider
 ) -> None:
-    found = endpoint(cluster, provider)
+    client_options = endpoint(cluster, provider)
     with running_provider() as other, pytest.MonkeyPatch.context() as patch:
         other.answer = lambda path: (401, b'{"error": "invalid_client"}')
         patch.setenv(ALLOWED_URLS_VARIABLE, other.url)
-        found["sasl_oauthbearer_token_endpoint_url"] = other.url
+        client_options["sasl_oauthbearer_token_endpoint_url"] = other.url
         with pytest.raises(KafkaError, match="HTTP status 401, invalid_client") as raised:
-            asyncio.run(topics(found))
+            asyncio.run(topics(client_options))
     assert raised.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "canary" not in "".join(traceback.format_exception(raised.value))
 
@@ -201,10 +201,10 @@ def test_no_secret_and_no_token_is_logged_or_described(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    found, token = endpoint(cluster, provider), KEY.sign(claims(aud="other"))
+    client_options, token = endpoint(cluster, provider), KEY.sign(claims(aud="other"))
 
     async def run() -> str:
-        async with Admin(**found) as admin:
+        async with Admin(**client_options) as admin:
             text = repr(admin.config)
             return text + repr(await admin.describe_configs([ConfigResource(ResourceType.BROKER, "1")]))
 
@@ -229,5 +229,5 @@ def test_unsecured_tokens_of_our_client() -> None:
     jaas = f'{OAUTHBEARER_LOGIN_MODULE} required unsecuredLoginStringClaim_sub="alice";'
     with EmbeddedCluster(config=config) as running:
         port = running.run(lambda node: node.bound_port("SASL_PLAINTEXT"))
-        found = options(running, sasl_jaas_config=jaas, bootstrap_servers=f"127.0.0.1:{port}")
-        assert asyncio.run(topics(found)) == set()
+        client_options = options(running, sasl_jaas_config=jaas, bootstrap_servers=f"127.0.0.1:{port}")
+        assert asyncio.run(topics(client_options)) == set()

@@ -109,8 +109,8 @@ async def test_transactions_of_version_1(servers: str, topic: str, transactional
     assert described.producer_epoch == 0, "the epoch does not increase with each transaction"
     async with Consumer(servers, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
         consumer.assign([(topic, 0)])
-        found = [await consumer.getone(10_000), await consumer.getone(10_000)]
-    assert [None if one is None else one.value for one in found] == [b"first", b"last"]
+        records = [await consumer.getone(10_000), await consumer.getone(10_000)]
+    assert [None if one is None else one.value for one in records] == [b"first", b"last"]
 
 
 async def test_producers_of_librdkafka_and_tidelog_fence_each_other(

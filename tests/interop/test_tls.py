@@ -238,7 +238,7 @@ def test_versions_below_tls_1_2_are_refused(files: Callable[..., Files]) -> None
 
 def test_a_client_cannot_renegotiate(files: Callable[..., Files]) -> None:
     assert "Secure Renegotiation IS supported" in openssl(files("SSL"), "-tls1_2")
-    found = files("SSL")
-    command = ["openssl", "s_client", "-connect", found.address, "-tls1_2", "-CAfile", found.authority]
+    listener = files("SSL")
+    command = ["openssl", "s_client", "-connect", listener.address, "-tls1_2", "-CAfile", listener.authority]
     done = subprocess.run(command, input="R\n", capture_output=True, text=True, timeout=20, check=False)
     assert "no renegotiation" in done.stdout + done.stderr

@@ -187,12 +187,12 @@ class Load:
             self.errors.append(error)
 
     async def _read(self, topic: str) -> int:
-        found: set[bytes | None] = set()
+        values: set[bytes | None] = set()
         async with Consumer(self._address, auto_offset_reset="earliest", **self._options()) as consumer:
             place = TopicPartition(topic, 0)
             consumer.assign([place])
             end = (await consumer.end_offsets([place]))[place]
             while await consumer.position(place) < end:
                 for records in (await consumer.poll(500)).values():
-                    found.update(record.value for record in records)
-        return len(found)
+                    values.update(record.value for record in records)
+        return len(values)

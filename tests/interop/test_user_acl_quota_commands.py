@@ -29,8 +29,8 @@ def servers() -> Iterator[str]:
 
 def entries(servers: str, *options: str) -> list[tuple[str, ...]]:
     """Return the entries that `tidelog acl list` prints."""
-    found = json.loads(tidelog_output("acl", "list", *options, "--json", bootstrap=servers))
-    return sorted(tuple(entry.values()) for entry in found)
+    acls = json.loads(tidelog_output("acl", "list", *options, "--json", bootstrap=servers))
+    return sorted(tuple(entry.values()) for entry in acls)
 
 
 # --- users
@@ -123,8 +123,8 @@ def test_roles_of_producers_and_consumers_have_the_operations_of_kafkas_tool(ser
         "acl", "add", "--allow-principal", "User:alice", "--consumer", "--topic", "orders", "--group", "*",
         bootstrap=servers,
     )  # fmt: skip
-    found = {(kind, name, operation) for kind, name, _, _, _, operation, _ in entries(servers)}
-    assert found == {
+    operations = {(kind, name, operation) for kind, name, _, _, _, operation, _ in entries(servers)}
+    assert operations == {
         ("cluster", "kafka-cluster", "IdempotentWrite"),
         ("topic", "orders", "Create"),
         ("topic", "orders", "Describe"),
@@ -183,8 +183,8 @@ def test_options_that_do_not_fit_are_refused_with_one_line(
 
 def quotas(servers: str, *options: str) -> dict[str, dict[str, float]]:
     """Return the quotas that `tidelog quota describe` prints, by entity."""
-    found = json.loads(tidelog_output("quota", "describe", *options, "--json", bootstrap=servers))
-    return {json.dumps(entry["entity"], sort_keys=True): entry["quotas"] for entry in found}
+    quotas = json.loads(tidelog_output("quota", "describe", *options, "--json", bootstrap=servers))
+    return {json.dumps(entry["entity"], sort_keys=True): entry["quotas"] for entry in quotas}
 
 
 def test_quotas_are_altered_described_and_removed(servers: str) -> None:

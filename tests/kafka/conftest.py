@@ -31,12 +31,14 @@ SETTINGS = {
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Run three nodes for all tests of the run."""
-    made = LocalCluster.create(tmp_path_factory.mktemp("kafka-tools") / "cluster", 3, settings=SETTINGS)
+    new_cluster = LocalCluster.create(
+        tmp_path_factory.mktemp("kafka-tools") / "cluster", 3, settings=SETTINGS
+    )
     try:
-        made.start()
-        yield made
+        new_cluster.start()
+        yield new_cluster
     finally:
-        made.remove()
+        new_cluster.remove()
 
 
 @pytest.fixture(scope="session")
@@ -49,9 +51,9 @@ def tools(cluster: LocalCluster) -> KafkaTools:
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
     """Run nodes of both kinds with SASL_SSL between all of them, for all tests of the run."""
-    made = SecuredCluster(tmp_path_factory.mktemp("secured"))
+    secured_cluster = SecuredCluster(tmp_path_factory.mktemp("secured"))
     try:
-        made.start()
-        yield made
+        secured_cluster.start()
+        yield secured_cluster
     finally:
-        made.cluster.end()
+        secured_cluster.cluster.end()

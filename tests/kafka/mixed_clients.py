@@ -66,15 +66,17 @@ class MixedClients:
 
     def leader(self, topic: str, index: int = 0) -> Node:
         """Return the leader, as soon as there is one."""
-        found: list[Node] = []
+        leader_nodes: list[Node] = []
 
         def is_leader() -> bool:
-            placed = self.partition(topic, index)
-            found[:] = [] if placed is None or placed.leader < 0 else [self.cluster.nodes[placed.leader]]
-            return bool(found)
+            partition = self.partition(topic, index)
+            leader_nodes[:] = (
+                [] if partition is None or partition.leader < 0 else [self.cluster.nodes[partition.leader]]
+            )
+            return bool(leader_nodes)
 
         wait_until(is_leader, timeout_s=WITHIN_S)
-        return found[0]
+        return leader_nodes[0]
 
     def wait_for_leader_other_than(self, node: Node, topic: str, index: int = 0) -> None:
         """Wait until another node is the leader."""
@@ -86,8 +88,8 @@ class MixedClients:
         def is_whole(admin: AdminClient) -> bool:
             partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
             return bool(partitions) and all(
-                placed.leader >= 0 and set(placed.isrs) == set(placed.replicas)
-                for placed in partitions.values()
+                partition.leader >= 0 and set(partition.isrs) == set(partition.replicas)
+                for partition in partitions.values()
             )
 
         self._everywhere(is_whole)
@@ -161,9 +163,9 @@ class MixedClients:
         values: list[str] = []
         try:
             while len(values) < count:
-                found = consumer.consume(count - len(values), WITHIN_S)
-                assert found, f"{len(values)} of {count} records were read"
-                values += [message.value().decode() for message in found if message.error() is None]
+                messages = consumer.consume(count - len(values), WITHIN_S)
+                assert messages, f"{len(values)} of {count} records were read"
+                values += [message.value().decode() for message in messages if message.error() is None]
             if commit:
                 consumer.commit(asynchronous=False)
         finally:

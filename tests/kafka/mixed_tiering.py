@@ -135,9 +135,9 @@ class MixedTier:
         name = TopicPartition(topic, 0)
 
         async def look(admin: Admin) -> int:
-            found = (await admin.list_offsets({name: timestamp}))[name]
-            assert not isinstance(found, Exception), found
-            return found.offset
+            listed_offset = (await admin.list_offsets({name: timestamp}))[name]
+            assert not isinstance(listed_offset, Exception), listed_offset
+            return listed_offset.offset
 
         return self.ask(look)
 

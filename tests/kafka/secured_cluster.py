@@ -50,10 +50,10 @@ class Certificates:
     def create(cls, root: Path) -> Certificates:
         """Create the two authorities."""
         root.mkdir()
-        made = cls(root, Authority.create(), Authority.create("Another CA"))
-        made.authority.write(root / "ca.pem")
-        made.other.write(root / "other-ca.pem")
-        return made
+        certificates = cls(root, Authority.create(), Authority.create("Another CA"))
+        certificates.authority.write(root / "ca.pem")
+        certificates.other.write(root / "other-ca.pem")
+        return certificates
 
     def write(self, name: str, identity: Identity) -> Path:
         """Write a file with the key and the certificate, and return its path."""
@@ -140,15 +140,15 @@ class SecuredCluster:
 
     def active_controller(self) -> Node:
         """Wait for a leader of the quorum, and return this controller."""
-        found: list[Node] = []
+        leaders: list[Node] = []
 
         def is_leader() -> bool:
             text = re.search(r"LeaderId:\s+(\d+)", self.quorum("describe", "--status").stdout)
-            found[:] = [self.cluster.nodes[int(text[1])]] if text else []
-            return bool(found) and found[0].process is not None
+            leaders[:] = [self.cluster.nodes[int(text[1])]] if text else []
+            return bool(leaders) and leaders[0].process is not None
 
         wait_until(is_leader, timeout_s=WITHIN_S)
-        return found[0]
+        return leaders[0]
 
     def quorum(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Return the output of `kafka-metadata-quorum` as the user of the nodes."""

@@ -131,6 +131,6 @@ def _is_compacted(servers: str, latest: dict[bytes, bytes | None]) -> bool:
     latest[b"nudge"] = b"x"
     producer.produce("t", key=b"nudge", value=b"x")
     producer.flush()
-    count, found = read(servers, "t")
-    assert found == latest
+    count, values = read(servers, "t")
+    assert values == latest
     return count < 3 * KEYS

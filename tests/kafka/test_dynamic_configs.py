@@ -131,17 +131,17 @@ def node_of(engine: Engine, folder: Path) -> Iterator[Node]:
         cluster.end()
 
 
-async def connected(node: Node) -> Admin:
+async def connect_admin(node: Node) -> Admin:
     """Return an admin client, as soon as its node, which listens earlier, returns its description."""
-    found: list[Admin] = []
+    admins: list[Admin] = []
 
     async def connect() -> None:
-        while not found:
+        while not admins:
             admin = Admin(node.address)
             try:
                 await admin.start()
                 assert not isinstance((await admin.describe_configs([BROKER]))[BROKER], KafkaError)
-                found.append(admin)
+                admins.append(admin)
             except KafkaError:
                 await admin.close()
                 # Each attempt opens a connection, so they are less frequent than those of `eventually`.
@@ -150,38 +150,38 @@ async def connected(node: Node) -> Admin:
     connecting = asyncio.get_running_loop().create_task(connect())
     await eventually(connecting.done, timeout_s=WITHIN_S)
     await connecting
-    return found[0]
+    return admins[0]
 
 
-async def described(admin: Admin) -> dict[str, ConfigEntry]:
+async def describe(admin: Admin) -> dict[str, ConfigEntry]:
     result = (await admin.describe_configs([BROKER]))[BROKER]
     assert not isinstance(result, KafkaError)
     return result
 
 
-async def outcomes(admin: Admin, tried: Iterable[Attempt]) -> dict[tuple[str, Attempt], str]:
+async def outcomes(admin: Admin, attempts: Iterable[Attempt]) -> dict[tuple[str, Attempt], str]:
     """Return the error of every attempt, NONE for success."""
-    found = {}
-    for attempt in tried:
+    errors = {}
+    for attempt in attempts:
         change = ConfigChange(name=attempt.key, value=attempt.value, operation=attempt.operation)
         for resource in (BROKER, ALL_BROKERS):
-            answer = await admin.incremental_alter_configs({resource: [change]}, validate_only=True)
-            error = answer[resource]
-            found[resource.name, attempt] = "NONE" if error is None else error.code.name
-    return found
+            response = await admin.incremental_alter_configs({resource: [change]}, validate_only=True)
+            error = response[resource]
+            errors[resource.name, attempt] = "NONE" if error is None else error.code.name
+    return errors
 
 
-async def applied(admin: Admin) -> list[str]:
+async def apply_changes(admin: Admin) -> list[str]:
     """Return the error of each change; wait after each until the broker describes it."""
-    found = []
+    errors = []
     for configs, _ in CHANGES:
         changes = [ConfigChange(name=key, value=value) for key, value in configs.items()]
         error = (await admin.incremental_alter_configs({BROKER: changes}))[BROKER]
-        found.append("NONE" if error is None else error.code.name)
+        errors.append("NONE" if error is None else error.code.name)
         deadline = time.monotonic() + WITHIN_S
-        while error is None and not is_set(await described(admin), configs):
+        while error is None and not is_set(await describe(admin), configs):
             assert time.monotonic() < deadline, f"{configs} are not described"
-    return found
+    return errors
 
 
 def is_set(described_configs: dict[str, ConfigEntry], configs: Mapping[str, str]) -> bool:
@@ -197,9 +197,9 @@ async def test_every_change_of_a_broker_config_has_kafkas_result(tmp_path: Path)
         node_of(Engine.KAFKA, tmp_path / "kafka") as kafkas,
         node_of(Engine.TIDELOG, tmp_path / "tidelog") as ours,
     ):
-        theirs_admin, our_admin = await connected(kafkas), await connected(ours)
+        theirs_admin, our_admin = await connect_admin(kafkas), await connect_admin(ours)
         try:
-            expected_configs = await described(theirs_admin)
+            expected_configs = await describe(theirs_admin)
             tried = list(attempts(expected_configs))
             assert len(tried) > 3_000
             expected = await outcomes(theirs_admin, tried)
@@ -207,9 +207,9 @@ async def test_every_change_of_a_broker_config_has_kafkas_result(tmp_path: Path)
             different = {key: (code, actual[key]) for key, code in expected.items() if code != actual[key]}
             assert not different
             for admin in (theirs_admin, our_admin):
-                assert await applied(admin) == [outcome for _, outcome in CHANGES]
-            expected_configs = await described(theirs_admin)
-            own_configs = await described(our_admin)
+                assert await apply_changes(admin) == [outcome for _, outcome in CHANGES]
+            expected_configs = await describe(theirs_admin)
+            own_configs = await describe(our_admin)
             assert own_configs.keys() >= expected_configs.keys()
             for key in expected_configs.keys() - OF_THE_NODE - OTHER_DEFAULTS:
                 assert own_configs[key] == expected_configs[key]

@@ -22,10 +22,10 @@ def described(tools: KafkaTools, topic: str) -> list[dict[str, str]]:
 
 def test_metadata_quorum_reports_leader_voters_and_lag(tools: KafkaTools, cluster: LocalCluster) -> None:
     status = tools.run("kafka-metadata-quorum", "describe", "--status")
-    found = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    assert found["ClusterId"].strip() == cluster.layout.cluster_id
-    assert int(found["LeaderId"]) in (1, 2, 3)
-    assert int(found["HighWatermark"]) > 0
+    fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+    assert fields["ClusterId"].strip() == cluster.layout.cluster_id
+    assert int(fields["LeaderId"]) in (1, 2, 3)
+    assert int(fields["HighWatermark"]) > 0
     assert all(f'"id": {node}' in status or f'"id":{node}' in status for node in (1, 2, 3))
     replication = tools.run("kafka-metadata-quorum", "describe", "--replication")
     states = sorted(line.split()[-1] for line in replication.splitlines()[1:])

@@ -176,10 +176,10 @@ def test_kafkas_tools_reach_the_controller_through_any_broker(mixed: Mixed, numb
     tools.run("kafka-reassign-partitions", "--execute", "--reassignment-json-file", str(moves))
 
     def has_moved() -> bool:
-        found = [mixed.clients.partition(name, index) for index in range(2)]
+        partitions = [mixed.clients.partition(name, index) for index in range(2)]
         return all(
-            placed is not None and placed.replicas == to and set(placed.isrs) == set(to)
-            for placed, to in zip(found, placement, strict=True)
+            partition is not None and partition.replicas == replicas and set(partition.isrs) == set(replicas)
+            for partition, replicas in zip(partitions, placement, strict=True)
         )
 
     wait_until(has_moved, timeout_s=WITHIN_S)

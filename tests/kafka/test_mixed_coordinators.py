@@ -48,17 +48,17 @@ def test_new_groups_and_transactions_of_kafkas_coordinators_survive_a_leader_cha
                 producer.produce("tides", f"{outcome.__name__} {number}", partition=0)
             producer.flush(WITHIN_S)
             outcome(WITHIN_S)
-        for gone in (kafkas, ours):
+        for stopped in (kafkas, ours):
             wait_until(lambda: ours.log_bytes("tides-0") == kafkas.log_bytes("tides-0"), timeout_s=WITHIN_S)
-            cluster.stop(gone)
-            clients.wait_for_leader_other_than(gone, "__consumer_offsets")
+            cluster.stop(stopped)
+            clients.wait_for_leader_other_than(stopped, "__consumer_offsets")
             for group in ("consumer", "classic"):
                 assert clients.committed(group, "tides", 2) == [100, 100]
             # The default of librdkafka is read_committed.
             values = clients.read("tides", 250, 2)
             assert sum(value.startswith("commit_transaction") for value in values) == 50
             assert not any(value.startswith("abort_transaction") for value in values)
-            cluster.start(gone)
+            cluster.start(stopped)
             clients.wait_for_brokers(1, 3)
             clients.wait_until_whole("tides")
             clients.wait_until_whole("__consumer_offsets")

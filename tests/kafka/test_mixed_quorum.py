@@ -88,8 +88,8 @@ class Controllers:
 
     def voters(self) -> list[int]:
         """Return the ids of the voters."""
-        found = re.search(r"CurrentVoters:\s+(.*)", self.quorum("describe", "--status"))
-        return [] if found is None else [int(number) for number in re.findall(r'"id": (\d+)', found[1])]
+        match = re.search(r"CurrentVoters:\s+(.*)", self.quorum("describe", "--status"))
+        return [] if match is None else [int(number) for number in re.findall(r'"id": (\d+)', match[1])]
 
     def log(self, node: int) -> bytes:
         """Return the bytes of a node's metadata log."""
@@ -100,9 +100,9 @@ class Controllers:
         deadline = time.monotonic() + WITHIN_S
         while True:
             text = self.quorum("describe", "--status")
-            found, lag = re.search(pattern, text), re.search(r"MaxFollowerLag:\s+(\d+)", text)
-            if found and lag and is_settled(lag[1]):
-                return found[1]
+            match, lag = re.search(pattern, text), re.search(r"MaxFollowerLag:\s+(\d+)", text)
+            if match and lag and is_settled(lag[1]):
+                return match[1]
             assert time.monotonic() < deadline, f"the quorum has no leader that all nodes follow: {text}"
 
     def _config(self, node: int) -> Path:
@@ -111,61 +111,63 @@ class Controllers:
 
 def controllers(root: Path, numbers: range) -> Iterator[Controllers]:
     """Yield controllers, and kill them at the end."""
-    made = Controllers(root, os.environ["TIDELOG_KAFKA_JARS"], numbers)
+    new_controllers = Controllers(root, os.environ["TIDELOG_KAFKA_JARS"], numbers)
     try:
-        yield made
+        yield new_controllers
     finally:
-        made.kill_all()
+        new_controllers.kill_all()
 
 
 @pytest.fixture
-def three(tmp_path: Path) -> Iterator[Controllers]:
+def three_controllers(tmp_path: Path) -> Iterator[Controllers]:
     """Run static voters: one of Tidelog, two of Kafka."""
-    for made in controllers(tmp_path, range(1, 4)):
-        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in made.ports.items())
-        for node in made.ports:
-            made.format(node, f"controller.quorum.voters={voters}")
-            made.start(node)
-        yield made
+    for new_controllers in controllers(tmp_path, range(1, 4)):
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in new_controllers.ports.items())
+        for node in new_controllers.ports:
+            new_controllers.format(node, f"controller.quorum.voters={voters}")
+            new_controllers.start(node)
+        yield new_controllers
 
 
 @pytest.fixture
-def two(tmp_path: Path) -> Iterator[Controllers]:
+def two_controllers(tmp_path: Path) -> Iterator[Controllers]:
     """Run dynamic voters: Kafka's is the first one, Tidelog's joins by itself (KIP-1186)."""
-    for made in controllers(tmp_path, range(1, 3)):
-        servers = f"controller.quorum.bootstrap.servers=127.0.0.1:{made.ports[2]}"
-        made.format(2, servers, "--standalone")
-        made.start(2)
-        joining = f"{servers}\ncontroller.quorum.auto.join.enable=true"
-        made.format(OURS, joining, "--no-initial-controllers")
-        made.start(OURS)
-        yield made
+    for new_controllers in controllers(tmp_path, range(1, 3)):
+        servers = f"controller.quorum.bootstrap.servers=127.0.0.1:{new_controllers.ports[2]}"
+        new_controllers.format(2, servers, "--standalone")
+        new_controllers.start(2)
+        joining_settings = f"{servers}\ncontroller.quorum.auto.join.enable=true"
+        new_controllers.format(OURS, joining_settings, "--no-initial-controllers")
+        new_controllers.start(OURS)
+        yield new_controllers
 
 
 def test_metadata_logs_are_equal_after_leadership_moved_from_kafka_to_tidelog_and_back(
-    three: Controllers,
+    three_controllers: Controllers,
 ) -> None:
-    led = set()
+    leaders = set()
     for _ in range(ROUNDS_MAX):
-        leader = three.leader()
-        led.add(leader)
-        if OURS in led and leader != OURS and len(led) > 1:
+        leader = three_controllers.leader()
+        leaders.add(leader)
+        if OURS in leaders and leader != OURS and len(leaders) > 1:
             break
-        three.stop(leader)
-        three.start(leader)
-    assert OURS in led and len(led) > 1, f"led by {led}"
-    three.kill_all()
-    logs = [three.log(node) for node in three.ports]
+        three_controllers.stop(leader)
+        three_controllers.start(leader)
+    assert OURS in leaders and len(leaders) > 1, f"leaders: {leaders}"
+    three_controllers.kill_all()
+    logs = [three_controllers.log(node) for node in three_controllers.ports]
     shortest = min(len(log) for log in logs)
     assert shortest > 1000
     assert all(log[:shortest] == logs[0][:shortest] for log in logs)
 
 
-def test_a_cluster_moves_from_kafkas_controller_to_tidelogs(two: Controllers) -> None:
-    wait_until(lambda: two.voters() == [1, 2], "voter of ours", timeout_s=WITHIN_S)
-    replication = two.quorum("describe", "--replication")
+def test_a_cluster_moves_from_kafkas_controller_to_tidelogs(two_controllers: Controllers) -> None:
+    wait_until(lambda: two_controllers.voters() == [1, 2], "voter of ours", timeout_s=WITHIN_S)
+    replication = two_controllers.quorum("describe", "--replication")
     directory = next(line.split()[1] for line in replication.splitlines() if line.split()[0] == "2")
-    two.quorum("remove-controller", "--controller-id", "2", "--controller-directory-id", directory)
-    wait_until(lambda: two.voters() == [OURS], "removal of Kafka's voter", timeout_s=WITHIN_S)
-    two.stop(2)
-    assert two.leader() == OURS
+    two_controllers.quorum(
+        "remove-controller", "--controller-id", "2", "--controller-directory-id", directory
+    )
+    wait_until(lambda: two_controllers.voters() == [OURS], "removal of Kafka's voter", timeout_s=WITHIN_S)
+    two_controllers.stop(2)
+    assert two_controllers.leader() == OURS

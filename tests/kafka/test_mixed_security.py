@@ -103,11 +103,11 @@ def write(options: dict[str, str], servers: str, topic: str, partition: int) -> 
     producer = Producer(
         {**options, "bootstrap.servers": servers, "message.timeout.ms": 20_000, "log_level": 0}
     )
-    found: list[KafkaError | None] = []
-    producer.produce(topic, b"value", partition=partition, on_delivery=lambda error, _: found.append(error))
+    errors: list[KafkaError | None] = []
+    producer.produce(topic, b"value", partition=partition, on_delivery=lambda error, _: errors.append(error))
     producer.flush(WITHIN_S)
-    if found[0] is not None:
-        raise KafkaException(found[0])
+    if errors[0] is not None:
+        raise KafkaException(errors[0])
 
 
 async def read(secured: SecuredCluster, node: Node, user: str, place: Place) -> None:
@@ -125,10 +125,10 @@ async def read(secured: SecuredCluster, node: Node, user: str, place: Place) -> 
 async def outcome(call: Awaitable[Any]) -> str:
     """Return the name of the error that a call of our admin client raises or returns, or an empty text."""
     try:
-        found = await call
+        results = await call
     except OwnError as error:
         return error.code.name
-    errors = found.values() if isinstance(found, dict) else ()
+    errors = results.values() if isinstance(results, dict) else ()
     return next((each.code.name for each in errors if isinstance(each, OwnError)), "")
 
 
@@ -173,12 +173,12 @@ def test_the_same_client_gets_the_same_decisions_from_nodes_of_both_kinds(
     secured.clients.create_topic(topic, [[OURS, KAFKAS], [KAFKAS, OURS]])
 
     def decisions_of_brokers(user: str, new: str) -> list[list[str]]:
-        found = [
+        texts_by_broker = [
             decisions(secured, node, user, topic, f"{topic}-{new}-{node.number}") for node in secured.brokers
         ]
         return [
             [text.replace(f"-{new}-{node.number}", "") for text in one]
-            for one, node in zip(found, secured.brokers, strict=True)
+            for one, node in zip(texts_by_broker, secured.brokers, strict=True)
         ]
 
     ours, kafkas = decisions_of_brokers("alice", "new")

@@ -33,12 +33,12 @@ FIRST = {Engine.KAFKA: KAFKA, Engine.TIDELOG: OURS}
 @pytest.fixture(scope="module", params=list(Engine), ids=["topic-of-Kafka", "topic-of-Tidelog"])
 def tier(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedTier]:
     """Run the cluster; a broker of one kind or the other has created the metadata topic."""
-    made = MixedTier(tmp_path_factory.mktemp("tier"))
+    new_tier = MixedTier(tmp_path_factory.mktemp("tier"))
     try:
-        made.start(FIRST[request.param])
-        yield made
+        new_tier.start(FIRST[request.param])
+        yield new_tier
     finally:
-        made.cluster.end()
+        new_tier.cluster.end()
 
 
 def lines(count: int, seed: int) -> list[str]:
@@ -205,8 +205,8 @@ def test_delete_records_deletes_remote_and_local_records(leader: int, tier: Mixe
 def log_start(tier: MixedTier, number: int, topic: str) -> int:
     """Return a replica's log start from the checkpoint; `kafka-log-dirs` does not report it."""
     text = (tier.brokers[number].directory / "log-start-offset-checkpoint").read_text()
-    found = [line.split()[2] for line in text.splitlines() if line.startswith(f"{topic} 0 ")]
-    return int(found[0]) if found else 0
+    offsets = [line.split()[2] for line in text.splitlines() if line.startswith(f"{topic} 0 ")]
+    return int(offsets[0]) if offsets else 0
 
 
 @pytest.mark.parametrize("number", [KAFKA, OURS], ids=["Apache Kafka", "Tidelog"])

@@ -45,20 +45,20 @@ class Voters:
 
     def leader(self) -> Node:
         """Return the leader, as soon as a running controller leads."""
-        found: list[Node] = []
+        leaders: list[Node] = []
 
         def is_leader() -> bool:
             text = re.search(r"LeaderId:\s+(\d+)", self.quorum("describe", "--status"))
-            found[:] = [self.cluster.nodes[int(text[1])]] if text else []
-            return bool(found) and found[0].process is not None
+            leaders[:] = [self.cluster.nodes[int(text[1])]] if text else []
+            return bool(leaders) and leaders[0].process is not None
 
         wait_until(is_leader, timeout_s=WITHIN_S)
-        return found[0]
+        return leaders[0]
 
     def members(self) -> set[int]:
         """Return the ids of the voters."""
-        found = re.search(r"CurrentVoters:\s+(.*)", self.quorum("describe", "--status"))
-        return set() if found is None else {int(number) for number in re.findall(r'"id": (\d+)', found[1])}
+        match = re.search(r"CurrentVoters:\s+(.*)", self.quorum("describe", "--status"))
+        return set() if match is None else {int(number) for number in re.findall(r'"id": (\d+)', match[1])}
 
     def directory_id(self, node: Node) -> str:
         """Return the directory id of a controller's metadata log, as reported by the quorum."""
@@ -75,34 +75,34 @@ class Voters:
 @pytest.fixture
 def voters(tmp_path: Path) -> Iterator[Voters]:
     """Run static voters and the brokers."""
-    made = Voters(tmp_path)
-    made.cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
-    made.cluster.add(101, Engine.TIDELOG, "controller", SETTINGS)
-    made.cluster.add(102, Engine.TIDELOG, "controller", SETTINGS)
-    made.cluster.add(1, Engine.TIDELOG, "broker")
-    made.cluster.add(3, Engine.KAFKA, "broker")
+    fixture = Voters(tmp_path)
+    fixture.cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
+    fixture.cluster.add(101, Engine.TIDELOG, "controller", SETTINGS)
+    fixture.cluster.add(102, Engine.TIDELOG, "controller", SETTINGS)
+    fixture.cluster.add(1, Engine.TIDELOG, "broker")
+    fixture.cluster.add(3, Engine.KAFKA, "broker")
     try:
-        for node in made.cluster.nodes.values():
-            made.cluster.format(node)
-        made.cluster.start(*made.cluster.nodes.values())
-        made.clients.wait_for_brokers(1, 3)
-        yield made
+        for node in fixture.cluster.nodes.values():
+            fixture.cluster.format(node)
+        fixture.cluster.start(*fixture.cluster.nodes.values())
+        fixture.clients.wait_for_brokers(1, 3)
+        yield fixture
     finally:
-        made.cluster.end()
+        fixture.cluster.end()
 
 
 def test_killed_leaders_are_replaced_by_voters_of_the_other_implementation(voters: Voters) -> None:
-    led: list[Engine] = []
+    engines: list[Engine] = []
     for _ in range(ROUNDS_MAX):
         leader = voters.leader()
-        led.append(leader.engine)
-        if set(led) == set(Engine) and len(led) > 2 and led[-1] is not led[-2]:
+        engines.append(leader.engine)
+        if set(engines) == set(Engine) and len(engines) > 2 and engines[-1] is not engines[-2]:
             break
         voters.make_topics()
         voters.cluster.kill(leader)
         voters.make_topics()
         voters.cluster.start(leader)
-    assert set(led) == set(Engine), f"led by {led}"
+    assert set(engines) == set(Engine), f"leaders: {engines}"
     voters.make_topics()
     voters.clients.produce("topic-1", [str(number) for number in range(100)], 2)
 
@@ -131,8 +131,8 @@ def test_an_empty_voter_loads_a_snapshot_of_the_leader(voters: Voters, number: i
 
 
 def test_the_quorum_moves_from_a_tidelog_controller_to_a_kafka_controller(tmp_path: Path) -> None:
-    made = Voters(tmp_path)
-    cluster = made.cluster
+    voters = Voters(tmp_path)
+    cluster = voters.cluster
     ours = cluster.add(101, Engine.TIDELOG, "controller")
     kafkas = cluster.add(100, Engine.KAFKA, "controller")
     broker = cluster.add(1, Engine.TIDELOG, "broker")
@@ -146,26 +146,26 @@ def test_the_quorum_moves_from_a_tidelog_controller_to_a_kafka_controller(tmp_pa
         for node in cluster.brokers(running=False):
             cluster.format(node)
         cluster.start(*cluster.nodes.values())
-        made.clients.wait_for_brokers(1, 3)
-        made.make_topics()
-        wait_until(lambda: "100" in made.quorum("describe", "--replication"), timeout_s=WITHIN_S)
+        voters.clients.wait_for_brokers(1, 3)
+        voters.make_topics()
+        wait_until(lambda: "100" in voters.quorum("describe", "--replication"), timeout_s=WITHIN_S)
         added = cluster.tool(
             MAIN_CLASSES["kafka-metadata-quorum"],
             *("--bootstrap-controller", ours.address),
             *("--command-config", str(kafkas.config), "add-controller"),
         )
         assert "Added controller 100" in added, added
-        assert made.members() == {100, 101}
-        made.quorum(
+        assert voters.members() == {100, 101}
+        voters.quorum(
             *("remove-controller", "--controller-id", "101"),
-            *("--controller-directory-id", made.directory_id(ours)),
+            *("--controller-directory-id", voters.directory_id(ours)),
         )
-        wait_until(lambda: made.members() == {100}, timeout_s=WITHIN_S)
-        assert made.leader() is kafkas
+        wait_until(lambda: voters.members() == {100}, timeout_s=WITHIN_S)
+        assert voters.leader() is kafkas
         cluster.stop(ours)
-        made.make_topics()
+        voters.make_topics()
         cluster.stop(broker)
         cluster.start(broker)
-        made.clients.wait_for_brokers(1, 3)
+        voters.clients.wait_for_brokers(1, 3)
     finally:
         cluster.end()

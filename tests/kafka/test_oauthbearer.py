@@ -92,8 +92,8 @@ def test_a_session_ends_with_its_token_and_the_client_authenticates_again(
         tools.run("kafka-topics", "--create", "--topic", "sessions", *config)
         requests = provider.count(TOKEN_PATH)
         load = ("--num-records", "90", "--record-size", "10", "--throughput", "10")
-        found = tools.run("kafka-producer-perf-test", "--topic", "sessions", *load, *config)
-        assert "90 records sent" in found
+        output = tools.run("kafka-producer-perf-test", "--topic", "sessions", *load, *config)
+        assert "90 records sent" in output
         assert provider.count(TOKEN_PATH) > requests + 1
     finally:
         provider.token_claims = claims

@@ -37,9 +37,9 @@ def error(tools: KafkaTools, config: Path) -> tuple[str, str]:
     """Return the exception that ends `kafka-topics --list`, and its text."""
     done = tools.call("kafka-topics", "--command-config", str(config), "--list")
     assert done.returncode != 0, done.stdout
-    found = _EXCEPTION.findall(done.stdout + done.stderr)
-    assert found, done.stdout + done.stderr
-    kind, text = found[-1]
+    exceptions = _EXCEPTION.findall(done.stdout + done.stderr)
+    assert exceptions, done.stdout + done.stderr
+    kind, text = exceptions[-1]
     return kind, re.sub(r"enabled mechanisms are \[.*\]", SAME_MECHANISMS, text)
 
 

@@ -33,14 +33,14 @@ def secured() -> Iterator[KafkaTools]:
 
 def kafkas_entries(tools: KafkaTools) -> Entries:
     """Return the entries that `kafka-acls --list` prints."""
-    found: Entries = set()
+    entries: Entries = set()
     resource: tuple[str, ...] = ()
     for line in tools.run("kafka-acls", "--list").splitlines():
         if named := RESOURCE.search(line):
             resource = named.groups()
         elif entry := ENTRY.search(line):
-            found.add((*resource, *entry.groups()))
-    return found
+            entries.add((*resource, *entry.groups()))
+    return entries
 
 
 def our_entries(tools: KafkaTools) -> Entries:

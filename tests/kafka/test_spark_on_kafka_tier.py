@@ -106,8 +106,8 @@ class KafkaTier:
         folder = self.node.directory / f"{topic}-0"
 
         def is_tiered() -> bool:
-            found = [int(path.stem) for path in folder.glob("*.log")]
-            return found == [self._audit.borders(topic).tiered_end]
+            offsets = [int(path.stem) for path in folder.glob("*.log")]
+            return offsets == [self._audit.borders(topic).tiered_end]
 
         wait_until(is_tiered, timeout_s=WITHIN_S)
         return self._audit.borders(topic)
@@ -151,24 +151,24 @@ def as_row(message: Message) -> tuple[Any, ...]:
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTier]:
     """Create topics of two leader epochs, most of whose records are in the tier."""
-    made = KafkaTier(tmp_path_factory.mktemp("tier"))
+    new_tier = KafkaTier(tmp_path_factory.mktemp("tier"))
     try:
-        made.cluster.format(made.node)
-        made.start()
+        new_tier.cluster.format(new_tier.node)
+        new_tier.start()
         small = {**TIERED, "internal_segment_bytes": "200000", "index_interval_bytes": "1000"}
         for topic in TOPICS:
-            made.clients.create_topic(topic, [[1]], **small)
+            new_tier.clients.create_topic(topic, [[1]], **small)
         for codec in CODECS:
-            made.write(codec, 0, 1500)
-        made.write_transactions(10)
-        made.cluster.stop(made.node)
-        made.start()
+            new_tier.write(codec, 0, 1500)
+        new_tier.write_transactions(10)
+        new_tier.cluster.stop(new_tier.node)
+        new_tier.start()
         for codec in CODECS:
-            made.write(codec, 1500, 1500)
-        made.write_transactions(15)
-        yield made
+            new_tier.write(codec, 1500, 1500)
+        new_tier.write_transactions(15)
+        yield new_tier
     finally:
-        made.cluster.end()
+        new_tier.cluster.end()
 
 
 @pytest.fixture(scope="module")
@@ -178,12 +178,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
-    found = {}
+    rows_by_topic = {}
     for topic in TOPICS:
         of_topic = sorted((row for row in rows if row["topic"] == topic), key=lambda row: row["offset"])
         offsets = [row["offset"] for row in of_topic]
-        found[topic] = [(offset, *row) for offset, row in zip(offsets, rows_by_offset(of_topic), strict=True)]
-    return found
+        rows_by_topic[topic] = [
+            (offset, *row) for offset, row in zip(offsets, rows_by_offset(of_topic), strict=True)
+        ]
+    return rows_by_topic
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])

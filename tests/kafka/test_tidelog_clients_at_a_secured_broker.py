@@ -107,14 +107,14 @@ def client(tmp_path_factory: pytest.TempPathFactory, provider: IdentityProvider)
             ]
             cluster.format(node, *credentials)
             cluster.start(node)
-            found = {
+            options = {
                 "bootstrap_servers": node.address,
                 "security_protocol": "SASL_SSL",
                 "ssl_truststore_type": "PEM",
                 "ssl_truststore_location": str(folder / "ca.pem"),
             }
-            wait_until(lambda: is_ready({**found, **by_password(PLAIN)}), timeout_s=WITHIN_S)
-            yield found
+            wait_until(lambda: is_ready({**options, **by_password(PLAIN)}), timeout_s=WITHIN_S)
+            yield options
         finally:
             cluster.end()
 

@@ -74,8 +74,8 @@ class Tier:
             return [sorted(path.name for path in self.replica(node, topic).glob("*.log")) for node in nodes]
 
         def is_tiered() -> bool:
-            found = names()
-            return all(each == found[0] and len(each) == 1 for each in found) and found[0] != [f"{0:020}.log"]
+            files = names()
+            return all(each == files[0] and len(each) == 1 for each in files) and files[0] != [f"{0:020}.log"]
 
         wait_until(is_tiered, timeout_s=WITHIN_S)
         return int(Path(names()[0][0]).stem)
@@ -102,12 +102,12 @@ class Tier:
 @pytest.fixture(scope="module")
 def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tier]:
     assert JARS is not None
-    made = Tier(tmp_path_factory.mktemp("tiered-tools"), Path(JARS))
+    new_tier = Tier(tmp_path_factory.mktemp("tiered-tools"), Path(JARS))
     try:
-        made.cluster.start()
-        yield made
+        new_tier.cluster.start()
+        yield new_tier
     finally:
-        made.cluster.remove()
+        new_tier.cluster.remove()
 
 
 def test_list_offsets_and_reads_across_the_local_log_start(tier: Tier) -> None:
@@ -160,9 +160,9 @@ def test_configs_of_tiered_topics_are_set_described_and_refused(tier: Tier) -> N
     off = "remote.storage.enable=false,remote.log.delete.on.disable=true"
     assert alter("--add-config", off) == ""
     compacted = ("--config", "cleanup.policy=compact", "--config", "remote.storage.enable=true")
-    made = ("kafka-topics", "--create", "--topic", "compacted", "--partitions", "1", *compacted)
-    refused = tier.tools.call(*made)
-    assert refused.returncode != 0 and "remote.storage.enable=true" in refused.stdout
+    create = ("kafka-topics", "--create", "--topic", "compacted", "--partitions", "1", *compacted)
+    result = tier.tools.call(*create)
+    assert result.returncode != 0 and "remote.storage.enable=true" in result.stdout
 
 
 def test_delete_records_deletes_remote_and_local_records(tier: Tier, tmp_path: Path) -> None:

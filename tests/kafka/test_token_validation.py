@@ -73,8 +73,8 @@ def test_our_validator_decides_as_kafkas(
     expected = [line for line in done.stdout.splitlines() if line == "rejected" or line.endswith("]")]
     assert len(expected) == len(listed), done.stdout + done.stderr
     rules = TokenRules(expected_audiences=frozenset(audiences), expected_issuer=issuer, clock_skew_ms=300_000)
-    found = [decision(token, rules) for token in listed]
-    assert found == expected
+    decisions = [decision(token, rules) for token in listed]
+    assert decisions == expected
 
 
 def decision(token: str, rules: TokenRules) -> str:
