@@ -19,7 +19,7 @@ from benchmarks.suites.effort import FULL, QUICK
 
 
 def main() -> None:
-    """Run what the arguments name."""
+    """Run the suites that the arguments select."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     parser.add_argument("--scale", type=float, help="amounts that are counted, as a share of the full ones")

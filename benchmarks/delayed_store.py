@@ -1,4 +1,4 @@
-"""An object store that lets every GET wait as a distant one would."""
+"""An object store whose GETs have the latency of a distant store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidelog.remote.ports.storage_manager import ReadableStream
 
 
 class DelayedStore:
-    """`store` whose `get` takes `delay_ms` longer until the first byte; everything else is as it was."""
+    """Adds `delay_ms` to each `get` of `store` before the first byte; other methods are unchanged."""
 
     def __init__(self, store: ObjectStore, delay_ms: float) -> None:
         self._store = store
@@ -43,5 +43,5 @@ class DelayedStore:
 
 
 def delayed(store: ObjectStore, delay_ms: float) -> ObjectStore:
-    """`store` itself when there is no delay."""
+    """Return `store` with the delay, or `store` itself if the delay is 0."""
     return DelayedStore(store, delay_ms) if delay_ms else store

@@ -21,7 +21,7 @@ RESULTS: Final = Path(__file__).resolve().parent / "results" / "bench.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One row: what was measured, what it is compared with, and what is aimed at.
+    """One row: the measured value, its reference and its target.
 
     `at_least` and `at_most` bound `ratio` where there is a reference, else `value` itself.
     """
@@ -38,7 +38,7 @@ class Figure:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is met; None when there is none."""
+        """Return whether the target is met; None without a target."""
         judged = self.value if self.ratio is None else self.ratio
         if self.at_least is not None:
             return judged >= self.at_least
@@ -51,7 +51,7 @@ class Figure:
 class Compared:
     """Medians of Tidelog and of a reference, measured alternately, so that disturbances affect both.
 
-    `ratio` is the median of the rounds' own ratios: a mood that spans one round cancels out in it.
+    `ratio` is the median of the ratios of the rounds, so that a disturbance of a whole round has no effect.
     """
 
     ours: float
@@ -60,7 +60,7 @@ class Compared:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[float, float]]) -> Compared:
-        """From one (ours, reference) per round."""
+        """Return the medians of pairs (ours, reference), one for each round."""
         rounds = list(pairs)
         return cls(
             statistics.median(ours for ours, _ in rounds),
@@ -78,7 +78,7 @@ class Compared:
         at_most: float | None = None,
         note: str = "",
     ) -> Figure:
-        """The row that shows it."""
+        """Return the row of the table for this comparison."""
         return Figure(
             name=name,
             value=self.ours,
@@ -93,12 +93,12 @@ class Compared:
 
 
 def median(rounds: int, measure: Callable[[], float]) -> float:
-    """The median of some rounds."""
+    """Return the median of `rounds` measurements."""
     return statistics.median(measure() for _ in range(rounds))
 
 
 def write(figures: Sequence[Figure], rounds: int) -> None:
-    """Keep the figures as JSON."""
+    """Write the figures as JSON."""
     RESULTS.parent.mkdir(exist_ok=True)
     document = {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -113,7 +113,7 @@ def write(figures: Sequence[Figure], rounds: int) -> None:
 
 
 def show(console: Console, figures: Sequence[Figure]) -> None:
-    """Print the figures as a table: in 80 columns the names of the figures are broken, never a number."""
+    """Print the figures as a table; in 80 columns, only names are wrapped, not numbers."""
     table = Table(title="Tidelog compared with its references", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for heading, justify in _COLUMNS:
         table.add_column(heading, justify=justify, no_wrap=heading != "figure")

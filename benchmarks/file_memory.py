@@ -1,8 +1,8 @@
 """Provides free memory for files before a load that writes.
 
-A virtual machine may give memory that is free back to its host within seconds, and a page that comes from
-there again costs some 11 us, an available page less than 1 us. The figures of a server that writes files
-would depend on the host. On a machine in production the memory is in use.
+A virtual machine may return free memory to its host within seconds. A page that the host provides again costs
+about 11 us, an available page less than 1 us. Without this module, the figures of a server that writes files
+would depend on the host. On a machine in production, the memory is in use.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TIMES: Final = 2
 
 
 def touch_file_memory() -> None:
-    """Fill a file of up to 2 GiB, an eighth of the memory, and remove it, twice: files get its pages next."""
+    """Fill a file of up to 2 GiB, an eighth of the memory, and remove it, twice: files use its pages next."""
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     pieces = min(FILE_MEBIBYTES_MAX, int(memory_bytes * MEMORY_SHARE) // MEBIBYTE)
     piece = bytes(MEBIBYTE)

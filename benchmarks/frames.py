@@ -1,4 +1,4 @@
-"""Requests built before the clock starts, so that a load costs next to nothing while it runs."""
+"""Requests that are encoded before the measurement starts, so that a load uses little CPU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE_BYTES: Final = 4
 
 
 def batch(size_bytes: int, record_bytes: int = RECORD_BYTES) -> bytes:
-    """A batch of at most `size_bytes` with values of `record_bytes`; one record is there in any case."""
+    """Return a batch of at most `size_bytes` with values of `record_bytes`, but with at least one record."""
     builder = BatchBuilder()
     now_ms = int(time.time() * 1000)
     value = (bytes(range(256)) * (record_bytes // 256 + 1))[:record_bytes]
@@ -41,12 +41,12 @@ def batch(size_bytes: int, record_bytes: int = RECORD_BYTES) -> bytes:
 
 
 def records_in(records: bytes) -> int:
-    """How many records a batch holds."""
+    """Return the number of records in a batch."""
     return read_header(records).record_count
 
 
 def produce_frame(topic: str, partitions: int, records: bytes) -> bytes:
-    """A produce request with acks=1 that appends `records` to each of the first `partitions`."""
+    """Return a Produce request with acks=1 that appends `records` to each of the first `partitions`."""
     data = tuple(PartitionProduceData(index=index, records=records) for index in range(partitions))
     request = ProduceRequest(
         acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
@@ -55,7 +55,7 @@ def produce_frame(topic: str, partitions: int, records: bytes) -> bytes:
 
 
 def one_partition_frame(topic: str, partition: int, records: bytes) -> bytes:
-    """Return a produce request with acks=1 that appends `records` to one partition."""
+    """Return a Produce request with acks=1 that appends `records` to one partition."""
     data = (PartitionProduceData(index=partition, records=records),)
     request = ProduceRequest(
         acks=1, timeout_ms=30_000, topic_data=(TopicProduceData(name=topic, partition_data=data),)
@@ -64,7 +64,7 @@ def one_partition_frame(topic: str, partition: int, records: bytes) -> bytes:
 
 
 def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> bytes:
-    """A fetch of one partition without a session."""
+    """Return a Fetch request for one partition, without a session."""
     partitions = (FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes),)
     request = FetchRequest(
         max_wait_ms=500,
@@ -77,20 +77,20 @@ def fetch_frame(topic: str, partition: int, offset: int, max_bytes: int) -> byte
 
 
 def create_topic_frame(topic: str, partitions: int, replication_factor: int = 1) -> bytes:
-    """A request for a topic, with one replica by default."""
+    """Return a request that creates a topic."""
     created = CreatableTopic(name=topic, num_partitions=partitions, replication_factor=replication_factor)
     request = CreateTopicsRequest(topics=(created,), timeout_ms=30_000)
     return encode_request(ApiKey.CREATE_TOPICS, 5, 1, CLIENT_ID, request)
 
 
 def metadata_frame(topic: str) -> bytes:
-    """A request for one topic's metadata, which makes it where topics are made on demand."""
+    """Return a Metadata request for one topic, which may create the topic."""
     request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),), allow_auto_topic_creation=True)
     return encode_request(ApiKey.METADATA, 9, 1, CLIENT_ID, request)
 
 
 def check_produced(answer: bytes) -> None:
-    """ValueError when a produce answer, without its size, reports an error."""
+    """Raise ValueError if a Produce response, without its size, has an error code."""
     _, body = read_response_header(memoryview(answer), ApiKey.PRODUCE, PRODUCE_VERSION)
     response = decode(ProduceResponse, answer[body:], PRODUCE_VERSION)
     for topic in response.responses:

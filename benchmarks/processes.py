@@ -1,7 +1,7 @@
-"""Servers and loads in processes of their own, and what the kernel knows of them.
+"""Servers and loads in separate processes, and their resources as the kernel reports them.
 
-A server prints one line with `host:port` once it serves; a load takes its options as JSON in its last
-argument and prints its findings as JSON in its last line.
+A server prints one line with `host:port` when it accepts connections. A load gets its options as JSON in its
+last argument, and prints its results as JSON in its last line.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ BROKER_SETTINGS: Final = {
 
 
 class BenchmarkError(Exception):
-    """A server that did not come up or a load that failed; the figures would be wrong."""
+    """Raised if a server did not start or a load failed, so that the figures would be wrong."""
 
 
 class ServerProcess:
-    """A server for the length of a `with` block: `python -m module arguments`."""
+    """A server during a `with` block: `python -m module arguments`."""
 
     def __init__(self, module: str, arguments: Sequence[str] = ()) -> None:
         self._command = [sys.executable, "-m", module, *arguments]
@@ -52,29 +52,29 @@ class ServerProcess:
 
     @property
     def address(self) -> str:
-        """`host:port`, which is also what Kafka's clients take as bootstrap servers."""
+        """Return `host:port`, which is also valid as bootstrap servers."""
         return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process id."""
+        """Return the process id."""
         assert self._process is not None, "the server is not started"
         return self._process.pid
 
     def cpu_seconds(self) -> float:
-        """CPU time of all threads so far, in user and kernel mode."""
+        """Return the CPU time of all threads so far, in user and kernel mode."""
         return process_cpu_seconds(self.pid)
 
     def resident_bytes(self) -> int:
-        """Memory in use now."""
+        """Return the resident memory."""
         return self._memory("VmRSS")
 
     def peak_resident_bytes(self) -> int:
-        """The most memory that was ever in use."""
+        """Return the peak of the resident memory."""
         return self._memory("VmHWM")
 
     def start(self) -> float:
-        """Start it, and return how many seconds it took until the address was printed."""
+        """Start the server; return the seconds until it printed its address."""
         started = time.perf_counter()
         # Its log would disturb the progress bar; it is shown if the server does not start.
         with tempfile.TemporaryFile("w+") as log:
@@ -98,7 +98,7 @@ class ServerProcess:
         return time.perf_counter() - started
 
     def stop(self) -> None:
-        """Ask it to end and wait; kill it when it does not."""
+        """Terminate the server; kill it if it does not end."""
         if self._process is None:
             return
         self._process.terminate()
@@ -127,7 +127,7 @@ class ServerProcess:
 
 
 class BrokerProcess(ServerProcess):
-    """Our broker on an empty data directory, which goes when it stops."""
+    """Our broker with an empty data directory, which is removed when it stops."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self.data_dir = tempfile.mkdtemp(prefix="tidelog-bench-")
@@ -142,14 +142,14 @@ class BrokerProcess(ServerProcess):
 
 
 def process_cpu_seconds(pid: int) -> float:
-    """CPU time of all threads that a process has now, in user and kernel mode."""
+    """Return the CPU time of all present threads of a process, in user and kernel mode."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     # schedstat counts nanoseconds, stat only ticks of 10 ms.
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) * NANOSECONDS
 
 
 def tree_cpu_seconds(pid: int) -> float:
-    """CPU time of a process and all that came from it, also of those that have ended, to 10 ms."""
+    """Return the CPU time of a process and its descendants, also of ended ones; resolution 10 ms."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -173,7 +173,7 @@ def _is_below(child: int, pid: int, parents: Mapping[int, int]) -> bool:
 
 
 def run_load(module: str, **options: Any) -> dict[str, Any]:
-    """Run one load to its end; what it found."""
+    """Run one load to its end; return its results."""
     command = [sys.executable, "-m", f"benchmarks.loads.{module}", json.dumps(options)]
     done = subprocess.run(
         command, cwd=ROOT, env=python_environment(), capture_output=True, text=True, check=False

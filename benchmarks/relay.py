@@ -1,4 +1,4 @@
-"""A TCP relay between clients and one server, which can refuse connections or stop to respond."""
+"""A TCP relay between clients and one server, which can refuse connections or stop responding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHUNK_BYTES: Final = 1 << 18
 
 
 class Relay:
-    """Forwards bytes in a thread of its own; every public method may be called from any thread."""
+    """Forwards bytes in a separate thread; every public method may be called from any thread."""
 
     def __init__(self, upstream_port: int) -> None:
         self._upstream_port = upstream_port
@@ -28,7 +28,7 @@ class Relay:
 
     @property
     def address(self) -> str:
-        """`host:port` for clients; it does not change."""
+        """Return `host:port` for clients; it does not change."""
         return f"{HOST}:{self._port}"
 
     def refuse(self) -> None:
@@ -36,11 +36,11 @@ class Relay:
         self._run(self._refuse())
 
     def silence(self) -> None:
-        """Accept requests, but forward nothing any more."""
+        """Accept requests, but do not forward them."""
         self._is_silent = True
 
     def restore(self) -> None:
-        """Forward again; connections of the silence are closed."""
+        """Forward again; close the connections of the previous mode."""
         self._run(self._restore())
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class Relay:
 
 @contextmanager
 def relay(upstream_port: int) -> Iterator[Relay]:
-    """Run a relay for the length of the block."""
+    """Run a relay during the `with` block."""
     running = Relay(upstream_port)
     try:
         yield running

@@ -1,4 +1,4 @@
-"""A broker with tiered storage in a process of its own, that can be started again on the same data."""
+"""A broker with tiered storage in a separate process that can be restarted with the same data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HURRIED: Final = {"remote.log.manager.task.interval.ms": "200", "log.retention.c
 
 @dataclass(frozen=True, kw_only=True)
 class TierStore:
-    """An object store: its name in rows, its keys behind `storage.`, and how long a GET takes longer."""
+    """An object store: its name in rows, its settings after the prefix `storage.`, and the delay of a GET."""
 
     name: str
     backend: str
@@ -39,17 +39,17 @@ class TierStore:
     delay_ms: float = 0.0
 
     def settings(self) -> dict[str, str]:
-        """Return the settings with which a broker uses it."""
+        """Return the settings of a broker that uses the store."""
         named = {f"rsm.config.storage.{key}": text for key, text in self.values.items()}
         return {"rsm.config.storage.backend.class": self.backend, **named}
 
     def options(self) -> dict[str, Any]:
-        """Return the settings with which `benchmarks.loads.tier` uses it."""
+        """Return the settings of `benchmarks.loads.tier` for the store."""
         return {"backend": self.backend, "values": dict(self.values), "delay_ms": self.delay_ms}
 
 
 class TieredBroker:
-    """The process is another one after each `start`; `folder` keeps the data between them."""
+    """A broker with a new process for each `start`; `folder` keeps the data."""
 
     def __init__(self, folder: Path, store: TierStore, settings: Mapping[str, str] | None = None) -> None:
         self.folder = folder
@@ -59,7 +59,7 @@ class TieredBroker:
         self.process = ServerProcess("tidelog.broker")
 
     def start(self) -> float:
-        """Start it, with nothing in its memory; the seconds until it served."""
+        """Start the broker; return the seconds until it accepts connections."""
         arguments = ["--log-level=ERROR", *(f"--override={k}={v}" for k, v in self._settings.items())]
         if self._store.delay_ms:
             module = "benchmarks.servers.delayed_tier"
@@ -69,13 +69,13 @@ class TieredBroker:
         return self.process.start()
 
     def restart(self) -> float:
-        """Stop it in order and start it again; the seconds that the start took."""
+        """Stop the broker cleanly and start it again; return the seconds of the start."""
         self.process.stop()
         return self.start()
 
     @property
     def place(self) -> dict[str, Any]:
-        """`host` and `port` as loads take them."""
+        """Return `host` and `port` as options of loads."""
         return {"host": self.process.host, "port": self.process.port}
 
     def create(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
@@ -101,7 +101,7 @@ class TieredBroker:
         asyncio.run(alter())
 
     def offsets(self, topic: str, partitions: int, spec: OffsetSpec) -> list[int]:
-        """An offset of each partition."""
+        """Return the offset that `spec` selects in each partition."""
 
         async def ask() -> list[int]:
             names = [TopicPartition(topic, number) for number in range(partitions)]
@@ -118,12 +118,12 @@ class TieredBroker:
         return asyncio.run(ask())
 
     def active_start(self, topic: str, partition: int) -> int:
-        """The first offset of a partition's active segment."""
+        """Return the base offset of a partition's active segment."""
         files = (self.folder / "data" / f"{topic}-{partition}").glob("*.log")
         return max(int(file.stem) for file in files)
 
     def until_tiered(self, topic: str, partitions: int) -> list[int]:
-        """Wait until only the active segments are on disk; where they begin. Errors: BenchmarkError."""
+        """Wait until only active segments are on disk; return their base offsets. Raise BenchmarkError."""
         deadline = time.monotonic() + TIERED_WITHIN_S
         while time.monotonic() < deadline:
             if all(count == 1 for count in self._local_segments(topic, partitions)):
@@ -132,7 +132,7 @@ class TieredBroker:
         raise BenchmarkError(f"{topic} was not in the tier within {TIERED_WITHIN_S:.0f} s")
 
     def until_copied(self, topic: str, ends: list[int]) -> None:
-        """Wait until the tier reaches `ends`. Errors: BenchmarkError."""
+        """Wait until the tier reaches `ends`. Raise BenchmarkError on timeout."""
         deadline = time.monotonic() + TIERED_WITHIN_S
         while time.monotonic() < deadline:
             found = self.offsets(topic, len(ends), OffsetSpec.LATEST_TIERED)
@@ -148,7 +148,7 @@ class TieredBroker:
 
 @contextmanager
 def tiered_broker(store: TierStore, settings: Mapping[str, str] | None = None) -> Iterator[TieredBroker]:
-    """A running broker on an empty folder, which goes with it."""
+    """Run a broker in an empty folder during the `with` block; remove the folder afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     broker = TieredBroker(folder, store, settings)
     try:
@@ -161,7 +161,7 @@ def tiered_broker(store: TierStore, settings: Mapping[str, str] | None = None) -
 
 @contextmanager
 def directory_store(delay_ms: float = 0.0) -> Iterator[TierStore]:
-    """A directory that goes with the block."""
+    """Create a directory for objects during the `with` block."""
     folder = tempfile.mkdtemp(prefix="tidelog-bench-tier-")
     name = f"directory + {delay_ms:.0f} ms" if delay_ms else "directory"
     try:
@@ -172,7 +172,7 @@ def directory_store(delay_ms: float = 0.0) -> Iterator[TierStore]:
 
 @contextmanager
 def s3_store() -> Iterator[TierStore]:
-    """moto in a process of its own."""
+    """Run moto in a separate process."""
     with ServerProcess("benchmarks.servers.s3") as server:
         values = {
             "s3.bucket.name": "tier",

@@ -2,10 +2,10 @@
 
     python -m benchmarks.timing_wheel
 
-Timers are set for 0.5 to 30 seconds, and cancelled 10,000 timers later, as a broker's parked requests
-are; time moves on by a millisecond per 100 timers. Loops cannot be moved through time, so for
-them the last column is what one turn costs that clears cancelled timers away.
-Each candidate runs in a process of its own, three times; the best run counts.
+Timers have delays of 0.5 to 30 seconds, and are cancelled after 10,000 further timers, as those of delayed
+requests of a broker; time advances by a millisecond per 100 timers. The time of an event loop cannot be
+advanced. Therefore its last column is the cost of one iteration that removes cancelled timers. Each candidate
+runs three times in separate processes; the best run counts.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ TARGET = 1.0
 
 
 def nothing() -> None:
-    """The behaviour of the timers."""
+    """Do nothing when a timer expires."""
 
 
 class Candidate(Protocol):
     """A collection of timers."""
 
     def add(self, deadline_ms: int) -> Any:
-        """Set a timer; what `cancel` wants to have."""
+        """Add a timer; return the argument of `cancel`."""
         ...
 
     def cancel(self, timer: Any) -> None:
-        """Take it back."""
+        """Cancel a timer."""
         ...
 
     def advance(self, now_ms: int) -> int:
@@ -52,12 +52,12 @@ class Candidate(Protocol):
         ...
 
     def finish(self, now_ms: int) -> int:
-        """Take out everything."""
+        """Remove all timers."""
         ...
 
 
 class Wheel:
-    """Ours."""
+    """The timing wheel of Tidelog."""
 
     def __init__(self) -> None:
         self._wheel = TimingWheel()
@@ -78,7 +78,7 @@ class Wheel:
 
 
 class Heap:
-    """heapq with lazy cancellation: a cancelled timer stays until it is the first one."""
+    """heapq with lazy cancellation: a cancelled timer remains until it is the first one."""
 
     def __init__(self) -> None:
         self._heap: list[list[Any]] = []
@@ -121,11 +121,11 @@ class Loop:
         timer.cancel()
 
     def advance(self, now_ms: int) -> int:
-        """Loops have their own time."""
+        """Do nothing: a loop has its own time."""
         return 0
 
     def finish(self, now_ms: int) -> int:
-        """One turn, in which the loop clears cancelled timers away."""
+        """Run one iteration, in which the loop removes cancelled timers."""
         self._loop.run_until_complete(asyncio.sleep(0))
         return 0
 
@@ -139,7 +139,7 @@ CANDIDATES: dict[str, Callable[[], Candidate]] = {
 
 
 def run_once(make: Callable[[], Candidate]) -> dict[str, float]:
-    """Microseconds per timer of each phase."""
+    """Measure the microseconds per timer of each phase."""
     random = Random(1)
     delays = [random.randrange(500, 30_000) for _ in range(TIMERS)]
     keep = [random.random() < 0.01 for _ in range(TIMERS)]

@@ -1,4 +1,4 @@
-"""Waits until a topic has other leaders, or all its replicas in sync, and measures how long that takes."""
+"""Measures the time until a topic has other leaders, or has all replicas in sync."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Partitions = Sequence[PartitionMetadata]
 
 
 class TopicWatch:
-    """Describes one topic at the running nodes of a cluster, one after the other until one responds."""
+    """Queries the running nodes of a cluster for one topic, one after the other until one responds."""
 
     def __init__(self, cluster: LocalCluster, topic: str) -> None:
         self._cluster = cluster
         self._topic = topic
 
     async def until_led_without(self, node_id: int, timeout_s: float) -> float:
-        """Return the seconds until nodes other than `node_id` lead every partition. Errors: TimeoutError."""
+        """Return the seconds until nodes other than `node_id` lead every partition. Raise TimeoutError."""
         return await self._until(
             lambda partitions: all(each.leader not in (node_id, -1) for each in partitions),
             timeout_s,
@@ -34,7 +34,7 @@ class TopicWatch:
         )
 
     async def until_whole(self, timeout_s: float) -> float:
-        """Return the seconds until all replicas of every partition are in sync. Errors: TimeoutError."""
+        """Return the seconds until all replicas of every partition are in sync. Raise TimeoutError."""
         return await self._until(
             lambda partitions: all(
                 each.leader >= 0 and set(each.in_sync_replicas) == set(each.replicas) for each in partitions

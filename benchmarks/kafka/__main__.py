@@ -1,6 +1,6 @@
 """Compare Apache Kafka with Tidelog: `python -m benchmarks.kafka [--quick] [--rounds N] [SUITE ...]`.
 
-Both engines run on this machine with the same configuration and take turns, A B B A, in every measurement.
+Both engines run on this machine with the same configuration. They are measured alternately: A B B A.
 The figures are written to benchmarks/results/kafka-<time>.json after each case; `--resume` continues the
 newest of these files, and `--write-docs` puts its table into docs/performance.md. Java 17 and Kafka's jars
 are needed: `make bench-kafka` gets them from Maven Central.
@@ -40,7 +40,7 @@ FILE_COLUMNS = 150
 
 
 def main() -> None:
-    """Run what the arguments name."""
+    """Run the suites that the arguments select."""
     parser = _parser()
     given = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else FILE_COLUMNS)

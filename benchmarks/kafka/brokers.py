@@ -91,7 +91,7 @@ class Brokers:
 
     @property
     def addresses(self) -> str:
-        """The bootstrap servers."""
+        """Return the bootstrap servers."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
 
     def connection(self, *, uses_tls: bool = False) -> dict[str, Any]:
@@ -105,12 +105,12 @@ class Brokers:
 
     @property
     def pids(self) -> list[int]:
-        """Process ids of the nodes."""
+        """Return the process ids of the nodes."""
         return [process.pid for process in self._processes]
 
     @property
     def replication_factor(self) -> int:
-        """Every node has a replica of every topic."""
+        """Return the number of nodes: every node has a replica of every topic."""
         return self.setup.nodes
 
     def format(self) -> None:
@@ -127,7 +127,7 @@ class Brokers:
             self.programs.format(self.engine, self._config(number))
 
     def spawn(self) -> None:
-        """Start the processes without waiting for anything."""
+        """Start the processes; do not wait for them."""
         _raise_descriptor_limit()
         self._processes = [
             self.programs.start(self.engine, self._config(number), self.output(number))
@@ -135,7 +135,7 @@ class Brokers:
         ]
 
     def start(self) -> None:
-        """Format and start; return when every broker is known to clients. Errors: BenchmarkError."""
+        """Format and start; return when every broker is in the metadata. Raise BenchmarkError on failure."""
         self.format()
         self.spawn()
         deadline = time.monotonic() + START_WITHIN_S
@@ -146,7 +146,7 @@ class Brokers:
             time.sleep(POLL_S)
 
     def check_running(self) -> None:
-        """Errors: BenchmarkError with the end of its log when a node has ended."""
+        """Raise BenchmarkError with the end of the log if a node has ended."""
         for number, process in enumerate(self._processes):
             if process.poll() is not None:
                 last = self.output(number).read_text(errors="replace")[-2000:]
@@ -171,7 +171,7 @@ class Brokers:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def known_brokers(self) -> set[int]:
-        """Ids of the brokers in the metadata; empty while no broker responds."""
+        """Return the ids of the brokers in the metadata; empty while no broker responds."""
         try:
             return set(self.admin.list_topics(timeout=2.0).brokers)
         except Exception:
@@ -179,7 +179,7 @@ class Brokers:
 
     @property
     def admin(self) -> AdminClient:
-        """librdkafka's admin client."""
+        """Return the admin client of librdkafka."""
         if self._admin is None:
             quiet = {"log_level": 0, "reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 100}
             self._admin = AdminClient({"bootstrap.servers": self.addresses, **quiet})
@@ -199,7 +199,7 @@ class Brokers:
             time.sleep(POLL_S)
 
     def wait_until_served(self, topic: str, partitions: int) -> None:
-        """Wait until the leader of every partition responds: it may be named before it has opened the log."""
+        """Wait until the leader of every partition responds: metadata may name it before it is ready."""
         places = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
         deadline = time.monotonic() + ADMIN_WITHIN_S
         while places:
@@ -220,7 +220,7 @@ class Brokers:
         _wait_for(self.admin.incremental_alter_configs([changed]).values())
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic and wait until its files are gone. Errors: BenchmarkError."""
+        """Delete a topic and wait until its files are deleted. Raise BenchmarkError on timeout."""
         _wait_for(self.admin.delete_topics([topic], operation_timeout=ADMIN_WITHIN_S).values())
         deadline = time.monotonic() + DELETED_WITHIN_S
         while any(self.partition_folders(topic)):
@@ -229,25 +229,25 @@ class Brokers:
             time.sleep(POLL_S)
 
     def partition_folders(self, topic: str) -> list[Path]:
-        """Folders of a topic's partitions, those scheduled for deletion too, of all nodes."""
+        """Return the folders of a topic's partitions on all nodes, including those scheduled for deletion."""
         return [
             folder for number in range(self.setup.nodes) for folder in self.data(number).glob(f"{topic}-*")
         ]
 
     def cpu_seconds(self) -> float:
-        """CPU time of all nodes so far: every thread, user and kernel mode, child processes included."""
+        """Return the CPU time of all nodes so far, in user and kernel mode, including child processes."""
         return sum(tree_cpu_seconds(pid) for pid in self.pids)
 
     def resident_bytes(self) -> int:
-        """Resident memory of all nodes now."""
+        """Return the resident memory of all nodes."""
         return sum(_status_bytes(pid, "VmRSS") for pid in self.pids)
 
     def peak_resident_bytes(self) -> int:
-        """Sum of the most resident memory that each node ever had."""
+        """Return the sum of the peaks of the resident memory of the nodes."""
         return sum(_status_bytes(pid, "VmHWM") for pid in self.pids)
 
     def data(self, number: int) -> Path:
-        """The log directory of a node."""
+        """Return the log directory of a node."""
         return self.folder / f"data-{number + 1}"
 
     def output(self, number: int) -> Path:

@@ -1,4 +1,4 @@
-"""What is measured: cases of a suite, the brokers they need, and how much of it a run does."""
+"""Cases of a suite, the brokers that they need, and the effort of a run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Turn: TypeAlias = Callable[[Brokers], Findings]
 
 
 class Better(Enum):
-    """Which direction of a figure is an improvement."""
+    """The direction in which a figure improves."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -34,7 +34,7 @@ class TargetOf(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One figure of a case: `key` in what a turn returns, and how it is shown and judged.
+    """One figure of a case: its `key` in the result of a turn, its unit and its target.
 
     A metric with a variant (p50, p99) shares a line with the others of its name, instead of with the case's
     other variants.
@@ -51,11 +51,11 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One comparison: both engines take turns in it.
+    """One comparison, measured alternately with both engines.
 
     `group` and `variant` name its rows; rows of one group and metric share a line in the document.
-    `prepare` and `clean_up` run once for each engine, outside the measured turns. `turn_s` is what one turn
-    is expected to take, `prepare_s` what the preparation of one engine takes.
+    `prepare` and `clean_up` run once for each engine, outside the measured turns. `turn_s` is the
+    expected duration of one turn, `prepare_s` that of the preparation of one engine.
     """
 
     group: str
@@ -71,13 +71,13 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The group with the variant."""
+        """Return the group with the variant."""
         return f"{self.group}, {self.variant}" if self.variant else self.group
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How long and how often a run measures.
+    """The durations and the number of measurements of a run.
 
     `seconds` is the length of a throughput turn and `rate_seconds` that of a turn at a fixed rate. `scale` is
     the share of every counted amount. A run with `is_short` leaves out variants.
@@ -113,7 +113,7 @@ QUICK: Final = Effort(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """A figure of the last variant of a line divided by that of the first, each engine for itself."""
+    """The figure of the last variant of a line divided by that of the first, for each engine."""
 
     line: str
     name: str
@@ -124,7 +124,7 @@ class Growth:
 class Suite:
     """Cases with one subject; `what` is the sentence that the documents and `--list` show.
 
-    `growths` are computed from its rows when it has ended.
+    `growths` are computed from its rows at its end.
     """
 
     name: str

@@ -24,7 +24,7 @@ def write(report: Report, suites: Iterable[Suite], path: Path = DOCUMENT) -> Non
 
 
 def with_section(text: str, name: str, section: str) -> str:
-    """Return `text` with `section` between the markers called `name`. Errors: ValueError without markers."""
+    """Return `text` with `section` between the markers called `name`. Raise ValueError without markers."""
     opening, closing = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, begin, rest = text.partition(opening)
     _, end, after = rest.partition(closing)

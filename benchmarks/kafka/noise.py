@@ -1,4 +1,4 @@
-"""How disturbed the machine is: a fixed amount of work on all cores, timed between the cases."""
+"""The disturbance of the machine: the time of a fixed amount of work on all cores, between the cases."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOISY_FROM: Final = 1.25
 
 
 def calibration_seconds() -> float:
-    """Hash `BLOCKS` MiB in one thread for each core; the time until the last one has finished."""
+    """Hash `BLOCKS` MiB in one thread for each core; return the time until all have finished."""
     cores = os.cpu_count() or 1
     with ThreadPoolExecutor(cores) as pool:
         started = time.perf_counter()

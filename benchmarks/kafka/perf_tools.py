@@ -28,7 +28,7 @@ _MEBIBYTE: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The last summary of ProducerPerformance: that of the steady state, where warm-up records were sent."""
+    """The last summary of ProducerPerformance; after warm-up records, that of the steady state."""
 
     records_per_s: float
     average_ms: float
@@ -47,7 +47,7 @@ class Consumed:
 
 
 def parse_produced(output: str) -> Produced:
-    """Read what ProducerPerformance printed. Errors: BenchmarkError."""
+    """Parse the output of ProducerPerformance. Raise BenchmarkError if it has no summary."""
     found = list(_PRODUCED.finditer(output))
     if not found:
         raise BenchmarkError(f"ProducerPerformance printed no summary: {output[-2000:]}")
@@ -58,7 +58,7 @@ def parse_produced(output: str) -> Produced:
 
 
 def parse_consumed(output: str) -> Consumed:
-    """Read what ConsumerPerformance printed. Errors: BenchmarkError."""
+    """Parse the output of ConsumerPerformance. Raise BenchmarkError if it has no summary."""
     rows = [[field.strip() for field in line.split(",")] for line in output.splitlines()]
     header = next((row for row in rows if row[0] == "start.time"), None)
     last = next((row for row in reversed(rows) if header is not None and len(row) == len(header)), None)
@@ -73,9 +73,9 @@ def parse_consumed(output: str) -> Consumed:
 
 
 def parse_end_to_end_ms(output: str) -> float:
-    """Read the average latency that EndToEndLatency printed; its percentiles are whole milliseconds.
+    """Parse the average latency from the output of EndToEndLatency; its percentiles are whole milliseconds.
 
-    Errors: BenchmarkError.
+    Raise BenchmarkError if it has no average.
     """
     found = _AVERAGE.search(output)
     if found is None or _PERCENTILES.search(output) is None:
@@ -93,7 +93,7 @@ def produce(
     warm_up_records: int = 0,
     properties: Mapping[str, str] | None = None,
 ) -> Produced:
-    """Run ProducerPerformance; without a rate, as fast as it goes."""
+    """Run ProducerPerformance; without a rate, at maximum speed."""
     named = {"acks": "all", **(properties or {})}
     arguments = ["--bootstrap-server", brokers.addresses, "--topic", topic, "--num-records", str(records)]
     arguments += ["--record-size", str(record_bytes), "--throughput", str(records_per_s)]
@@ -104,7 +104,7 @@ def produce(
 
 
 def consume(brokers: Brokers, topic: str, records: int) -> Consumed:
-    """Run ConsumerPerformance from the start of a topic. Errors: BenchmarkError when records are missing."""
+    """Run ConsumerPerformance from the start of a topic. Raise BenchmarkError if records are missing."""
     arguments = ["--bootstrap-server", brokers.addresses, "--topic", topic, "--num-records", str(records)]
     consumed = parse_consumed(_run(brokers, CONSUMER, *arguments))
     if consumed.records < records:
@@ -113,7 +113,7 @@ def consume(brokers: Brokers, topic: str, records: int) -> Consumed:
 
 
 def end_to_end_ms(brokers: Brokers, topic: str, records: int, record_bytes: int) -> float:
-    """Run EndToEndLatency, one record after the other; the average."""
+    """Run EndToEndLatency with one record after the other; return the average."""
     arguments = (brokers.addresses, topic, str(records), "all", str(record_bytes))
     return parse_end_to_end_ms(_run(brokers, END_TO_END, *arguments))
 

@@ -46,19 +46,19 @@ SHIPPED_BROKER_HEAP: Final = ("-Xmx1G", "-Xms1G")
 
 
 class Engine(Enum):
-    """Whose program a node runs."""
+    """The implementation that a node runs."""
 
     KAFKA = "Apache Kafka"
     TIDELOG = "Tidelog"
 
 
 class FormatError(Exception):
-    """A log directory that could not be formatted; the text has the tool's output."""
+    """Raised if a log directory cannot be formatted; the text contains the output of the tool."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Programs:
-    """How the two kinds of broker and Kafka's tools are started.
+    """Command lines of the two kinds of broker and of Kafka's tools.
 
     `folder` holds the logging configuration; `plugins` are classpath entries behind Kafka's own.
     """
@@ -76,7 +76,7 @@ class Programs:
         self._logging("tool").write_text(LOGGING.format(level="WARN"))
 
     def format(self, engine: Engine, config: Path, *options: str) -> None:
-        """Format the log directory that `config` names. Errors: FormatError."""
+        """Format the log directory that `config` names. Raise FormatError on failure."""
         if engine is Engine.KAFKA:
             command = self._java("tool", ("-Xmx128m", "-XX:TieredStopAtLevel=1"))
             command += ["kafka.tools.StorageTool", "format"]
@@ -88,7 +88,7 @@ class Programs:
             raise FormatError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout}{done.stderr}")
 
     def start(self, engine: Engine, config: Path, output: Path) -> subprocess.Popen[bytes]:
-        """Start a node; what it prints is appended to `output`."""
+        """Start a node; append its output to `output`."""
         if engine is Engine.KAFKA:
             command = [*self._java("broker", self.broker_options), "kafka.Kafka", str(config)]
         else:

@@ -1,4 +1,4 @@
-"""Rows of a comparison with their ratios and targets, and the JSON file that keeps them."""
+"""Rows of a comparison with their ratios and targets, and the JSON file that contains them."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Tidelog's figure divided by Apache Kafka's: the median of the rounds' own ratios.
+        """Return Tidelog's figure divided by Apache Kafka's: the median of the ratios of the rounds.
 
-        What disturbs a whole round cancels out in it. None when Apache Kafka's figure is 0 in every round.
+        A disturbance of a whole round has no effect. None if Apache Kafka's figure is 0 in every round.
         """
         pairs = zip(self.tidelog, self.kafka, strict=True)
         ratios = [tidelog / kafka for tidelog, kafka in pairs if kafka > 0]
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether the target is met; None without a target or without a ratio."""
+        """Return whether the target is met; None without a target or without a ratio."""
         judged = self.ratio if self.target_of is TargetOf.RATIO else statistics.median(self.tidelog)
         if self.target is None or judged is None:
             return None
@@ -61,7 +61,7 @@ class Row:
 
 @dataclass(slots=True)
 class Report:
-    """What a run has measured so far; `save` after each case keeps a run that is cut off."""
+    """The rows of a run so far; `save` after each case, so that an interrupted run can be resumed."""
 
     path: Path
     machine: dict[str, Any]
@@ -71,7 +71,7 @@ class Report:
 
     @classmethod
     def new(cls, effort: Effort, started_at: datetime) -> Report:
-        """Return an empty report with a file name of its own."""
+        """Return an empty report with a new file name."""
         name = f"kafka-{started_at:%Y%m%dT%H%M%S}.json"
         return cls(RESULTS / name, {**machine(started_at), "effort": asdict(effort)})
 
@@ -83,7 +83,7 @@ class Report:
         return cls(path, document["machine"], rows, document["failures"], document["seconds"])
 
     def save(self) -> None:
-        """Write the file; the former one stays whole if this is interrupted."""
+        """Write the file; an interruption does not damage the previous one."""
         document = {
             "machine": self.machine,
             "seconds": round(self.seconds, 1),
@@ -102,7 +102,7 @@ class Report:
     def add(
         self, suite: str, case: Case, found: Mapping[Engine, Sequence[Mapping[str, float]]], noise: float
     ) -> list[Row]:
-        """Add and return the rows of one case; `found` has what each round returned."""
+        """Add and return the rows of one case; `found` contains the result of each round."""
         rows = [_case_row(suite, case, metric, found, noise) for metric in case.metrics]
         self.rows += rows
         self.failures.pop(f"{suite}: {case.name}", None)
@@ -138,7 +138,7 @@ def latest(folder: Path = RESULTS) -> Path | None:
 
 
 def machine(started_at: datetime) -> dict[str, Any]:
-    """Return what the figures depend on: processor, memory, versions, commit, load."""
+    """Return the properties of the machine: processor, memory, versions, commit, load."""
     return {
         "measured_at": started_at.astimezone(UTC).isoformat(timespec="seconds"),
         "processor": _processor(),
@@ -176,7 +176,7 @@ def _case_row(
 
 
 def _divided(ones: Sequence[float], others: Sequence[float]) -> tuple[float, ...]:
-    """Divide round by round."""
+    """Return the ratios of the rounds."""
     return tuple(one / other for one, other in zip(ones, others, strict=True))
 
 

@@ -1,7 +1,7 @@
-"""Runs cases: starts both engines' brokers, warms them up, lets them take turns, and keeps the figures.
+"""Runs cases: starts the brokers of both engines, warms them up, measures alternately, and saves the figures.
 
-The order of the turns is A B B A: what changes slowly on the machine affects both engines alike. While one
-engine takes its turn the other one's brokers are idle.
+The order of the turns is A B B A, so that slow changes of the machine affect both engines equally. While one
+engine is measured, the brokers of the other one are idle.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ STARTS_MAX: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One case of a suite, as a run has planned it."""
+    """One planned case of a suite."""
 
     suite: str
     case: Case
 
 
 class Runner:
-    """Runs steps in sequence; brokers are shared by neighbours with an equal setup."""
+    """Runs steps in sequence; consecutive steps with an equal setup share their brokers."""
 
     def __init__(self, jars: Path, effort: Effort, report: Report, progress: Progress) -> None:
         self._jars = jars
@@ -54,7 +54,7 @@ class Runner:
         self._failed_starts: dict[Setup, int] = {}
 
     def run(self, suites: Iterable[Suite], on_rows: Callable[[list[Row]], None]) -> None:
-        """Measure every case that the report does not have yet; a case that fails is noted and left out."""
+        """Measure every case that the report does not have yet; report and omit a case that fails."""
         chosen = list(suites)
         steps = planned(chosen, self._effort, self._report)
         self._progress.update(self._task, total=expected_seconds(steps, self._effort))
@@ -146,14 +146,14 @@ class Runner:
 
 
 def turn_order(rounds: int) -> Iterator[Engine]:
-    """Yield A B B A A B ...: each round has both, every second one in the other order."""
+    """Yield A B B A A B ...: each round contains both, and every second round is reversed."""
     for number in range(rounds):
         both = (Engine.KAFKA, Engine.TIDELOG)
         yield from both if number % 2 == 0 else reversed(both)
 
 
 def rounds_of(case: Case, effort: Effort) -> int:
-    """Return how many turns each engine takes."""
+    """Return the number of turns of each engine."""
     return effort.rounds if case.rounds_max is None else min(effort.rounds, case.rounds_max)
 
 
@@ -168,7 +168,7 @@ def planned(suites: Iterable[Suite], effort: Effort, report: Report) -> list[Ste
 
 
 def expected_seconds(steps: Iterable[Step], effort: Effort) -> float:
-    """Return how long the steps take on a quiet machine, starts and warm-ups included."""
+    """Return the expected duration of the steps, including starts and warm-ups, on a quiet machine."""
     total, setup = 0.0, None
     for step in steps:
         case = step.case

@@ -50,24 +50,24 @@ def show(console: Console, report: Report) -> None:
 
 
 def is_noisy(row: Row) -> bool:
-    """Return whether the machine was busy with something else."""
+    """Return whether other load on the machine disturbed the measurement."""
     return row.noise >= NOISY_FROM
 
 
 def values_text(values: Sequence[float]) -> str:
-    """Return the median, and the extremes in brackets where they differ from it."""
+    """Return the median, and the extremes in brackets if they differ from it."""
     median = number_text(statistics.median(values))
     least, most = number_text(min(values)), number_text(max(values))
     return median if least == most else f"{median} ({least}-{most})"
 
 
 def number_text(value: float) -> str:
-    """Return a number with three significant digits, or as a whole one from 100 on."""
+    """Return a number with three significant digits, or without decimals from 100 on."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def ratio_text(row: Row) -> str:
-    """Return the ratio with two decimals; a dash where there is none."""
+    """Return the ratio with two decimals; a dash without a ratio."""
     return "-" if row.ratio is None else f"{row.ratio:.2f}"
 
 

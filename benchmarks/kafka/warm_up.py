@@ -1,4 +1,4 @@
-"""Load for a broker that has just started, so that Java's compiler has seen the paths that are measured."""
+"""Load for a broker that has just started, so that Java's compiler has compiled the measured code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Client libraries on the same job: a call per message with acks=all, and reading all of it back."""
+"""Client libraries with the same load: one call per message with acks=all, and reading all messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POLLED_AT_ONCE: Final = 10_000
 def clients(
     client: str, kind: str, servers: str, topic: str, message_bytes: int, count: int
 ) -> dict[str, Any]:
-    """Run one library; messages per second from the first call to the last acknowledgement or message."""
+    """Run one library; return messages per second from the first call to the last result."""
     elapsed = _LOADS[client, kind](servers, topic, b"x" * message_bytes, count)
     return {"messages_per_s": count / elapsed}
 

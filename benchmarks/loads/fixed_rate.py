@@ -1,7 +1,7 @@
-"""librdkafka at a fixed rate: how long until a record is acknowledged, and until a consumer has it.
+"""librdkafka at a fixed rate: the latency of acknowledgements, and of delivery to a consumer.
 
-Each record carries the time at which it was scheduled to be sent, not the time at which it was: a stall
-counts for every record that it delays. The consumer is a process of its own; both read the machine's
+Each record contains its scheduled send time, not the actual one, so that a stall counts for every record that
+it delays. The consumer is a process of its own; both read the machine's
 monotonic clock. The clients have their default settings (linger.ms is 5).
 """
 
@@ -28,7 +28,7 @@ _STAMP: Final = struct.Struct(">q")
 def fixed_rate(
     servers: str, topic: str, message_bytes: int, per_second: int, seconds: float
 ) -> dict[str, Any]:
-    """Produce `per_second` records for `seconds` after a second of warm-up; percentiles in ms."""
+    """Produce `per_second` records for `seconds` after a second of warm-up; return percentiles in ms."""
     here, there = multiprocessing.Pipe()
     warm_up, total = int(per_second * WARM_UP_S), int(per_second * (WARM_UP_S + seconds))
     consumer = multiprocessing.Process(target=_consume, args=(there, servers, topic, total))
@@ -76,7 +76,7 @@ def _produce(servers: str, topic: str, message_bytes: int, per_second: int, tota
 
 
 def _consume(control: Connection, servers: str, topic: str, total: int) -> None:
-    """Read from the end of the topic; send the schedule and the delay of every record when all have come."""
+    """Read from the end of the topic; at the end, send the scheduled time and the delay of all records."""
     consumer = Consumer(
         {"bootstrap.servers": servers, "group.id": "unused", "enable.auto.commit": False, "log_level": 0}
     )

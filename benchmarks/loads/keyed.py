@@ -46,7 +46,7 @@ def keyed(servers: str, topic: str, records: int, record_bytes: int, batch_bytes
 
 
 def record_keys(records: int) -> Iterator[bytes]:
-    """Yield the keys: half as many as records, in another order the second time."""
+    """Yield the keys: half as many as records, each twice, the second time in another order."""
     unique = (records + 1) // 2
     for number in range(records):
         key = number if number < unique else (number - unique) * STRIDE % unique

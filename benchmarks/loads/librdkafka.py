@@ -1,7 +1,7 @@
 """librdkafka as the load, through confluent-kafka: produce, fill, consume, and one record at a time.
 
-Messages are queued in lists (`produce_batch`), because a Python call per message would be what is
-measured. Afterwards the server is asked how many it has: all must have arrived.
+Messages are queued in lists (`produce_batch`): otherwise the cost of a Python call per message would
+dominate. At the end, the end offsets are queried, to check that all messages were stored.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Load:
             }
         )
         self._connection, self._topic = connection, topic
-        self.partitions = self._made_partitions()
+        self.partitions = self._create_partitions()
         self._messages = [
             {"value": b"x" * message_bytes} for _ in range(max(1, CHUNK_BYTES // message_bytes))
         ]
@@ -76,7 +76,7 @@ class _Load:
         self.queued = 0
         self._stored_before = self._stored()
 
-    def _made_partitions(self) -> list[int]:
+    def _create_partitions(self) -> list[int]:
         """Return the topic's partitions; the request creates the topic, which takes some time."""
         deadline = time.perf_counter() + TIMEOUT_S
         while time.perf_counter() < deadline:
@@ -87,7 +87,7 @@ class _Load:
         raise RuntimeError(f"topic {self._topic} was not made within {TIMEOUT_S} s")
 
     def queue(self, partition: int, count: int | None = None) -> None:
-        """Queue a chunk of messages, or `count` of them, as soon as few enough are waiting."""
+        """Queue a chunk of messages, or `count` messages, when the queue has space."""
         messages = self._messages if count is None else self._messages[:count]
         # Repeated attempts until the queue has space would keep a core busy, mostly with a slow server.
         while len(self._producer) > self._waiting_max:
@@ -97,17 +97,17 @@ class _Load:
         self._producer.poll(0)
 
     def finish(self) -> None:
-        """Wait until all is delivered; RuntimeError when something is missing."""
+        """Wait until all messages are delivered; raise RuntimeError if one is missing."""
         self._producer.flush(TIMEOUT_S)
 
     def check_arrived(self) -> None:
-        """RuntimeError unless the server has every message that was queued."""
+        """Raise RuntimeError unless the server has every message that was queued."""
         arrived = self._stored() - self._stored_before
         if arrived != self.queued:
             raise RuntimeError(f"{arrived} of {self.queued} messages have arrived")
 
     def _stored(self) -> int:
-        """Return how many messages the topic's partitions have."""
+        """Return the number of messages in the topic's partitions."""
         consumer = Consumer({**self._connection, "group.id": "unused", "log_level": 0})
         ends = [
             consumer.get_watermark_offsets(TopicPartition(self._topic, partition), TIMEOUT_S)[1]
@@ -117,7 +117,7 @@ class _Load:
         return sum(ends)
 
     def request_statistics(self) -> dict[str, float]:
-        """Average batch in bytes and round trips in microseconds, as librdkafka has counted them."""
+        """Return the average batch size in bytes and the round trips in microseconds, from the statistics."""
         windows = [each for each in self._statistics if each["topics"][self._topic]["batchsize"]["cnt"]]
         batches = [each["topics"][self._topic]["batchsize"] for each in windows]
         trips = [
@@ -147,7 +147,7 @@ def produce(
 ) -> dict[str, Any]:
     """Produce as much as possible in `seconds`, in full batches, to all partitions one after the other.
 
-    Round trips are the medians of the p50 and p99 that librdkafka gives for each fifth of a second.
+    Round trips are the medians of the p50 and p99 that librdkafka reports every 200 ms.
     """
     load = _Load(topic, message_bytes, batch_bytes, acks, _connection(servers, client))
     started, turn = time.perf_counter(), 0
@@ -188,7 +188,7 @@ def fill(
 def consume(
     servers: str, topics: Sequence[str], message_bytes: int, client: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Read every message of the topics once, from the start; the clock runs from the first message on."""
+    """Read every message of the topics once, from the start; measure from the first message on."""
     consumer = Consumer(
         {
             **_connection(servers, client),
@@ -222,7 +222,7 @@ def consume(
 
 
 def latency(servers: str, topic: str, message_bytes: int, seconds: float, acks: int = 1) -> dict[str, Any]:
-    """One message at a time, without lingering: microseconds from produce to its acknowledgement."""
+    """Send one message at a time without linger; return microseconds from produce to acknowledgement."""
     producer = Producer({"bootstrap.servers": servers, "acks": acks, "linger.ms": 0, "log_level": 0})
     producer.list_topics(topic, TIMEOUT_S)
     value = b"x" * message_bytes
@@ -237,7 +237,7 @@ def latency(servers: str, topic: str, message_bytes: int, seconds: float, acks: 
 
 
 def _connection(servers: str, client: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the settings of a connection; `client` has those of its security."""
+    """Return the settings of a connection; `client` contains its security settings."""
     return {"bootstrap.servers": servers, **(client or {})}
 
 

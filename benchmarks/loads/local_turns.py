@@ -1,4 +1,4 @@
-"""Alternately one batch is written and read, at a constant rate: the latency of recent records."""
+"""Writes and reads one batch alternately at a constant rate: the latency of recent records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FETCH_BYTES = 1024 * 1024
 def local_turns(
     host: str, port: int, topic: str, seconds: float, batch_bytes: int, turns_per_s: float
 ) -> dict[str, Any]:
-    """Microseconds of each kind of request; the topic exists, and no other client writes to it."""
+    """Return microseconds of each kind of request; the topic must exist and have no other producer."""
     records = batch(batch_bytes)
     produce = produce_frame(topic, 1, records)
     taken: dict[str, list[float]] = {"produce": [], "consume": []}

@@ -1,7 +1,7 @@
 """Many connections, each with one produce request of one record in flight; requests and broker CPU.
 
-The frames are built before the clock starts, and each connection goes round the partitions, so that one
-process of Python keeps a broker busy over thousands of connections or partitions.
+The frames are encoded before the measurement starts, and each connection cycles through the partitions, so
+that one Python process can saturate a broker with thousands of connections or partitions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RecordConnection:
         self.socket.sendall(next(self._frames))
 
     def receive(self, buffer: bytearray) -> bool:
-        """Read what has arrived; return whether the response was complete and the next request was sent."""
+        """Read the available bytes; after a complete response, send the next request and return True."""
         received = self.socket.recv_into(buffer)
         if received == 0:
             raise ConnectionError("the broker closed the connection")
@@ -55,7 +55,7 @@ class RecordConnection:
 
 
 def _accepted(connection: socket.socket, frame: bytes) -> bytes:
-    """Send a request until it is accepted: a new partition may have no leader yet. Errors: ValueError."""
+    """Send a request until it is accepted: a new partition may have no leader yet. Raise ValueError."""
     deadline = time.monotonic() + LEADER_WITHIN_S
     while True:
         answer = ask(connection, frame)
@@ -76,7 +76,7 @@ def one_record(
     seconds: float,
     pids: Sequence[int],
 ) -> dict[str, Any]:
-    """Send for `seconds`; requests per second, and CPU time of the processes `pids` for each request."""
+    """Send for `seconds`; return requests per second, and CPU time of `pids` for each request."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     records = batch(0)

@@ -1,8 +1,8 @@
-"""As many requests as a server can take: connections that keep a fixed number of requests in flight.
+"""Maximum request rate of a server: connections with a fixed number of requests in flight.
 
-The frames are ready before the clock starts and answers are only counted, so that one process of
-Python keeps a broker in Python busy. Every answer must be as long as the first one: an error or a
-throttled answer is longer or shorter, and ends the load.
+The frames are encoded before the measurement starts and responses are only counted, so that one Python
+process can saturate the broker. Every response must have the size of the first one: an error or a throttled
+response has another size, and ends the load.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _size_of: Final = struct.Struct(">i").unpack_from
 
 
 class PipelinedConnection:
-    """A blocking socket with `in_flight` requests on their way."""
+    """A blocking socket with `in_flight` requests in flight."""
 
     def __init__(self, host: str, port: int, frame: bytes, in_flight: int, answer_bytes: int) -> None:
         self.socket = connect(host, port)
@@ -38,7 +38,7 @@ class PipelinedConnection:
         self.socket.sendall(self._frames)
 
     def answers(self, buffer: bytearray) -> int:
-        """Take what has come, and send a request for every answer; how many there were."""
+        """Receive responses, send a request for each of them, and return their number."""
         received = self.socket.recv_into(buffer)
         if received == 0:
             raise ConnectionError("the server closed the connection")
@@ -49,14 +49,14 @@ class PipelinedConnection:
 
 
 def connect(host: str, port: int) -> socket.socket:
-    """A blocking connection that sends at once."""
+    """Open a blocking connection that sends without delay (TCP_NODELAY)."""
     connection = socket.create_connection((host, port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 def ask(connection: socket.socket, frame: bytes) -> bytes:
-    """One request and its answer, without the size."""
+    """Send one request and return its response, without the size."""
     connection.sendall(frame)
     size = _size_of(_receive(connection, SIZE_BYTES))[0]
     return _receive(connection, size)
@@ -85,7 +85,7 @@ def pipelined_produce(
     pid: int,
     creates_topic: bool = True,
 ) -> dict[str, Any]:
-    """Produce the same batch over and over; requests per second and CPU seconds of process `pid`."""
+    """Produce the same batch repeatedly; return requests per second and CPU seconds of process `pid`."""
     records = batch(batch_bytes)
     frame = produce_frame(topic, partitions, records)
     with connect(host, port) as first:
@@ -123,7 +123,7 @@ def _count_until(selector: selectors.BaseSelector, deadline: float) -> int:
 
 
 def _cpu_seconds(pid: int) -> float:
-    """CPU time of the process's first thread, on which the loop runs."""
+    """Return the CPU time of the process's first thread, which runs the event loop."""
     with open(f"/proc/{pid}/schedstat") as file:
         return int(file.read().split()[0]) / 1e9
 

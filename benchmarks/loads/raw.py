@@ -1,6 +1,6 @@
-"""Loads by hand on blocking sockets: one request at a time, the same fetch again and again, first answer.
+"""Loads on blocking sockets: one request at a time, the same fetch repeatedly, the first response.
 
-No client library is in the way, so what is measured is the server and the kernel.
+They use no client library, so that only the server and the kernel are measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def raw(kind: str, **options: Any) -> dict[str, Any]:
 
 
 def latency(host: str, port: int, topic: str, seconds: float, creates_topic: bool) -> dict[str, Any]:
-    """Produce one record of 100 bytes at a time; microseconds until the answer is there."""
+    """Produce one record of 100 bytes at a time; return the response times in microseconds."""
     frame = produce_frame(topic, 1, batch(0))
     taken: list[float] = []
     with connect(host, port) as connection:
@@ -67,17 +67,17 @@ def fill(host: str, port: int, topic: str, size_bytes: int, batch_bytes: int) ->
 
 
 def fetch(host: str, port: int, topic: str, max_bytes: int, seconds: float) -> dict[str, Any]:
-    """Fetch the first `max_bytes` of a partition again and again."""
+    """Fetch the first `max_bytes` of a partition repeatedly."""
     return _receive_for(host, port, fetch_frame(topic, 0, 0, max_bytes), None, seconds)
 
 
 def stream(host: str, port: int, length: int, seconds: float) -> dict[str, Any]:
-    """Ask the sendfile server again and again."""
+    """Send requests to the sendfile server repeatedly."""
     return _receive_for(host, port, b"next", length, seconds)
 
 
 def _receive_for(host: str, port: int, frame: bytes, length: int | None, seconds: float) -> dict[str, Any]:
-    """Bytes per second; `length` None is read from the size before each answer."""
+    """Return bytes per second; if `length` is None, each response begins with its size."""
     buffer = memoryview(bytearray(RECEIVE_BYTES))
     total = 0
     with connect(host, port) as connection:
@@ -100,7 +100,7 @@ def _size(connection: socket.socket) -> int:
 
 
 def first_answer(host: str, port: int) -> dict[str, Any]:
-    """One metadata request."""
+    """Send one Metadata request."""
     with connect(host, port) as connection:
         return {"answer_bytes": len(ask(connection, metadata_frame("first")))}
 

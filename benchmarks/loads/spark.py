@@ -1,6 +1,6 @@
-"""Queries of a local Spark over a topic in the tier: through brokers, straight from the store, from nothing.
+"""Queries of a local Spark over a topic in the tier: by brokers, from the store, without reading.
 
-Session, workers and code are warm before anything is timed. A query is timed from its plan to its end.
+Session, workers and code are warmed up before the measurement. A query is measured from its plan to its end.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def spark(kind: str, **options: Any) -> dict[str, Any]:
 
 
 def fill(host: str, port: int, topic: str, partitions: int, rows: int, size: int) -> dict[str, Any]:
-    """At least `rows` records with values of `size` random bytes."""
+    """Write at least `rows` records with values of `size` random bytes."""
     randomness = random.Random(size)
     frames, count = [], 0
     for _ in range(DISTINCT_BATCHES):
@@ -61,9 +61,9 @@ def fill(host: str, port: int, topic: str, partitions: int, rows: int, size: int
 def queries(
     sources: Mapping[str, Mapping[str, str]], rows: int, size: int, rounds: int, broker_pid: int
 ) -> dict[str, Any]:
-    """For each query and source rows/s and CPU s per row, JVM and workers; of the broker CPU seconds.
+    """Measure rows/s and CPU time per row of each query and source, and the CPU seconds of the broker.
 
-    `sources`: the options of each, by name; what they give is counted. The one called `kafka` is Spark's own.
+    `sources` are the options of each source by name; `kafka` is Spark's own source. The rows are counted.
     """
     generator = {"rows": str(rows), "size": str(size), "tasks": str(2 * TASKS_AT_ONCE)}
     rates: dict[str, dict[str, list[float]]] = {}
@@ -92,7 +92,7 @@ def queries(
 
 
 def batches(sources: Mapping[str, Mapping[str, str]], count: int) -> dict[str, Any]:
-    """The median of milliseconds that a micro-batch of a few rows takes, for each source.
+    """Return the median duration, in milliseconds, of a micro-batch of a few rows for each source.
 
     Spark's own source of generated rows is measured too; its time is the engine's overhead.
     """

@@ -1,7 +1,7 @@
-"""Reading a topic through as a consumer does, and the same bytes straight from the object store.
+"""Reads a complete topic as a consumer does, and the same bytes directly from the object store.
 
-The reader takes answers into one buffer and looks at the lengths of batches only, so that the broker is
-what is measured. Each place is read by a thread of its own, on a connection of its own.
+The reader receives responses into one buffer and reads only the lengths of batches, so that mainly the broker
+is measured. Each partition is read by a separate thread with its own connection.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def tier(kind: str, **options: Any) -> dict[str, Any]:
 def fill(
     host: str, port: int, topic: str, partitions: int, partition_bytes: int, batch_bytes: int
 ) -> dict[str, Any]:
-    """Append at least `partition_bytes` to each partition of a topic that is there."""
+    """Append at least `partition_bytes` to each partition of an existing topic."""
     frame = produce_frame(topic, partitions, batch(batch_bytes, 1000))
     count = partition_bytes // batch_bytes + 1
     with connect(host, port) as connection:
@@ -50,7 +50,7 @@ def fill(
 
 
 def read(host: str, port: int, places: Sequence[tuple[str, int, int]], max_bytes: int) -> dict[str, Any]:
-    """Read each (topic, partition, end offset) from offset 0 to its end; bytes of records per second."""
+    """Read each (topic, partition, end offset) from offset 0; return bytes of records per second."""
     started = time.perf_counter()
     total = _in_threads([partial(_read_one, host, port, *place, max_bytes) for place in places])
     return {"bytes_per_s": total / (time.perf_counter() - started), "bytes": total}
@@ -59,10 +59,10 @@ def read(host: str, port: int, places: Sequence[tuple[str, int, int]], max_bytes
 def gets(
     backend: str, values: dict[str, str], keys: Sequence[str], part_bytes: int, threads: int, delay_ms: float
 ) -> dict[str, Any]:
-    """Ranged GETs of `part_bytes` of the objects, `threads` at a time; what came is kept to the end.
+    """Run ranged GETs of `part_bytes` with `threads` threads; keep all results in memory until the end.
 
-    A chunk cache keeps it, too. To drop each part and take the next into the same memory costs a seventh of
-    the CPU where a GET is a copy out of the page cache, as fresh memory comes page by page.
+    A chunk cache keeps them, too. If each part replaced the previous one in the same memory, a GET that is a
+    copy from the page cache would cost a seventh of the CPU, because new memory is allocated page by page.
     """
     store = delayed(object_store(backend, values), delay_ms)
     parts = [(key, start) for key in keys for start in range(0, store.size(key), part_bytes)]

@@ -1,4 +1,4 @@
-"""The metadata of remote segments in a broker: memory per segment, and the time until all of it is loaded."""
+"""The metadata of remote segments in a broker: memory per segment, and loading time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tier_metadata(kind: str, **options: Any) -> dict[str, Any]:
 
 
 def memory(segments: int) -> dict[str, Any]:
-    """Bytes of resident memory for each of `segments` finished ones in PARTITIONS partitions."""
+    """Return bytes of resident memory per segment, for `segments` finished ones in PARTITIONS partitions."""
     store = PartitionMetadataStore()
     topic_id = uuid4()
     # Imports and whatever the first of them needs are no memory of segments.
@@ -70,7 +70,7 @@ def memory(segments: int) -> dict[str, Any]:
 
 
 def start(segments: int) -> dict[str, Any]:
-    """Seconds from the start of a node until it knows `segments`, with and without their snapshots."""
+    """Return seconds from the start of a node until it has loaded `segments`, with and without snapshots."""
     folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     try:
         with _cluster(folder) as cluster:
@@ -85,7 +85,7 @@ def start(segments: int) -> dict[str, Any]:
 
 
 def _events(partition: TopicIdPartition, count: int) -> Iterator[RemoteLogEvent]:
-    """The records of `count` segments that were copied, one behind the other."""
+    """Yield the metadata records of `count` consecutive segments that were copied."""
     for number in range(count):
         first = number * RECORDS_PER_SEGMENT
         segment_id = RemoteLogSegmentId(partition, uuid4())
@@ -124,7 +124,7 @@ def _cluster(folder: Path) -> EmbeddedCluster:
 
 
 async def _write(servers: str, segments: int) -> list[TopicIdPartition]:
-    """Create the topic, and write metadata of segments that it does not have."""
+    """Create the topic, and write metadata of segments that do not exist."""
     async with Admin(servers) as admin:
         await admin.create_topic(TOPIC, PARTITIONS, configs=TIERED)
         described = (await admin.describe_topics([TOPIC]))[TOPIC]

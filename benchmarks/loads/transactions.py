@@ -1,9 +1,9 @@
-"""Transactional producers at a fixed rate: how long transactions take, and each kind of their requests.
+"""Transactional producers at a fixed rate: the durations of transactions and of their requests.
 
-Every producer speaks the protocol of transaction.version 2 over connections of its own, as clients do: the
-first Produce to a partition adds it to the transaction, so its time has that of the verification in it. A
-transaction is two Produce requests to each of its partitions, to all partitions at once, then EndTxn. What is
-refused with a retriable error is sent again after `RETRY_S`, within the same measured time.
+Every producer uses transaction.version 2 and its own connections, as clients do: the first Produce to a
+partition adds it to the transaction, so its time includes the verification. A transaction is two Produce
+requests to each of its partitions, to all partitions in parallel, then EndTxn. A request that fails with a
+retriable error is sent again after `RETRY_S`; the measured time includes the retries.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ SETTINGS: Final = ConnectionSettings(
 
 
 class Times:
-    """Milliseconds by the kind of request, from when the warm-up has ended; `retries` counts errors."""
+    """Milliseconds by kind of request after the warm-up; `retries` counts errors."""
 
     def __init__(self) -> None:
         self.taken: defaultdict[str, list[float]] = defaultdict(list)
@@ -80,7 +80,7 @@ class Times:
         self.is_measuring = False
 
     def add(self, kind: str, started: float) -> None:
-        """Add what began at `started` and has just ended."""
+        """Add the duration of a request that started at `started` and has just ended."""
         if self.is_measuring:
             self.taken[kind].append((time.perf_counter() - started) * 1e3)
 
@@ -91,7 +91,7 @@ class Times:
 
 
 class Producer:
-    """One transactional id."""
+    """A producer with one transactional id."""
 
     def __init__(self, number: int, topic: str, times: Times) -> None:
         self._id = f"producer-{number}"
@@ -104,7 +104,7 @@ class Producer:
         self._producer_id, self._epoch = -1, -1
 
     async def start(self, bootstrap: BrokerAddress) -> None:
-        """Find the leaders and the coordinator, and get an id."""
+        """Find the leaders and the coordinator, and initialize the producer id."""
         first = await open_connection(SystemEnvironment(), SETTINGS, bootstrap)
         await self._retry("metadata", lambda: self._find_leaders(first))
         await self._retry("find", lambda: self._find_coordinator(first))
@@ -214,7 +214,7 @@ def transactions(
     seconds: float,
     partitions_each: int = 2,
 ) -> dict[str, Any]:
-    """Run `per_second` transactions for `seconds`, evenly among the producers; percentiles in ms."""
+    """Run `per_second` transactions for `seconds`, evenly among the producers; return percentiles in ms."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return asyncio.run(_run(servers, topic, partitions, producers, per_second, seconds, partitions_each))

@@ -1,10 +1,10 @@
-"""The least that a broker in Python can do with a produce request: the floor under CPU per request.
+"""A minimal Produce implementation in Python: the lower bound of the CPU time per request.
 
     python -m benchmarks.servers.bare_broker
 
-It reads Produce 9 by hand, checks the CRC-32C, stamps offset and epoch, appends to a file and
-answers. No topics, no producers, no index, no validation, no errors, no metrics. Measured in the same run as
-the broker, it shows how much of a figure is the machine's mood.
+It parses Produce version 9, checks the CRC-32C, sets offset and epoch, appends to a file and responds. It has
+no topics, producers, index, validation, errors or metrics. As it is measured in the same run as the broker,
+it shows how much a figure depends on the present state of the machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CRC_FROM: Final = 21
 
 
 class BareBroker:
-    """One file per partition index, whatever the topic."""
+    """Stores one file per partition index, independent of the topic."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
@@ -38,7 +38,7 @@ class BareBroker:
         self._next_offsets: dict[int, int] = {}
 
     def answer(self, frame: memoryview) -> bytes:
-        """Append what a produce request brings; the frame of its answer."""
+        """Append the records of a Produce request; return the frame of its response."""
         correlation_id = int.from_bytes(frame[4:8], "big")
         at = _CLIENT_ID_AT + 2 + int.from_bytes(frame[_CLIENT_ID_AT : _CLIENT_ID_AT + 2], "big")
         at += 2  # no tagged fields, no transactional id
@@ -57,7 +57,7 @@ class BareBroker:
         return _HEAD.pack(_HEAD.size - 4 + len(body), correlation_id, 0, 2) + body
 
     def end_offset(self, index: int) -> int:
-        """The offset that the next record of a partition gets."""
+        """Return the log end offset of a partition."""
         return self._next_offsets.get(index, 0)
 
     def _append(self, index: int, records: memoryview) -> int:

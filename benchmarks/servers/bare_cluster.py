@@ -1,9 +1,9 @@
-"""The bare broker with the few answers around it that librdkafka needs to produce to it.
+"""The bare broker with the additional APIs that librdkafka needs to produce to it.
 
     python -m benchmarks.servers.bare_cluster
 
-Every topic has four partitions and is led here. What librdkafka reaches with it is what a broker in Python
-could reach at most: each Produce is read by hand, checked, stamped and written, and nothing else.
+Every topic has four partitions, whose leader is this server. The throughput of librdkafka with it is the
+upper bound for a broker in Python: each Produce is only parsed, checked, given an offset and written.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ class BareCluster:
         }
 
     def listens(self, host: str, port: int) -> None:
-        """The address of the broker in responses to clients."""
+        """Set the address of the broker in responses to clients."""
         self._host, self._port = host, port
 
     def answer(self, frame: memoryview) -> bytes:
-        """The frame of the answer."""
+        """Return the frame of the response."""
         if not frame[1]:  # Produce is API 0
             return self._broker.answer(frame)
         header, position = read_request_header(frame)

@@ -1,4 +1,4 @@
-"""A broker with a distant object store: every GET takes some milliseconds longer.
+"""A broker with a distant object store: every GET has an additional delay.
 
 python -m benchmarks.servers.delayed_tier <milliseconds> <arguments of the broker>
 """
@@ -16,7 +16,7 @@ from tidelog.remote.objects.stores.port import ObjectStore
 
 
 def run(arguments: list[str]) -> int:
-    """Run the broker to its end; its exit code."""
+    """Run the broker; return its exit code."""
     delay_ms = float(arguments[0])
 
     def make(backend_class: str, values: Mapping[str, str]) -> ObjectStore:

@@ -1,8 +1,8 @@
-"""Answers every frame with its correlation id and as many bytes as a produce answer has, doing nothing else.
+"""Responds to every frame with its correlation id and as many bytes as a Produce response has.
 
     python -m benchmarks.servers.echo <answer bytes>
 
-What remains of a request's latency when the broker's work is taken away: the loop, the sockets and the load.
+It measures the latency of a request without the work of the broker: event loop, sockets and load.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The least that a server of frames can be on the broker's loop: what a reference is made of."""
+"""A minimal server of frames on the event loop of the broker, for reference servers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class FramedConnection(asyncio.BufferedProtocol):
 
 
 def serve(handle: FrameHandler, listens: Callable[[str, int], None] | None = None) -> None:
-    """Serve on a free port of 127.0.0.1, printing the address, until SIGTERM; `listens` is called first."""
+    """Call `listens`, print the address, and serve on a free port of 127.0.0.1 until SIGTERM."""
     uvloop.run(_serve(handle, listens))
 
 

@@ -1,4 +1,4 @@
-"""librdkafka's own mock cluster, in C and in memory, in a process of its own: the reference for produce."""
+"""librdkafka's own mock cluster, in C and in memory, in a separate process: the reference for produce."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 
 def main() -> None:
-    """Serve on a free port, printing the address, until SIGTERM."""
+    """Print the address, and serve on a free port until SIGTERM."""
     asked_to_stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
     owner = Producer({"bootstrap.servers": "unused", "test.mock.num.brokers": 1, "log_level": 0})

@@ -1,4 +1,4 @@
-"""moto's S3 server in a process of its own, with a bucket named `tier`."""
+"""moto's S3 server in a separate process, with a bucket named `tier`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 
 
 def main() -> None:
-    """Serve on a free port, printing the address, until SIGTERM."""
+    """Print the address, and serve on a free port until SIGTERM."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     asked_to_stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())

@@ -1,8 +1,8 @@
-"""Sends the same bytes of a file for every 4 bytes that come: the ceiling of reading from the page cache.
+"""Sends the same bytes of a file for every 4 bytes received: the upper bound of reads from the page cache.
 
     python -m benchmarks.servers.sendfile <length in bytes> <send buffer in bytes, -1: Linux chooses>
 
-A blocking thread per connection and `os.sendfile`, with nothing before the bytes.
+Each connection has a blocking thread that calls `os.sendfile`; the bytes have no header.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ VARIABLE: Final = "TIDELOG_SPARK_KAFKA_JARS"
 
 
 def spark_kafka_jars() -> list[str]:
-    """The jars for `spark.jars`; none where the variable is not set.
+    """Return the jars for `spark.jars`; empty if the variable is not set.
 
-    Raises FileNotFoundError when it names a folder without the connector.
+    Raise FileNotFoundError if it names a folder without the connector.
     """
     folder = os.environ.get(VARIABLE)
     if not folder:

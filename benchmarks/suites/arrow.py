@@ -1,7 +1,7 @@
-"""Record batches to Arrow, by CPU time, compared with the plain loop and with a reader that reads nothing.
+"""CPU time of decoding batches to Arrow, compared with a simple loop and with a source that reads nothing.
 
-Checksums are checked by both. What comes out is put into Arrow's stream format, as Spark's Python worker
-does; the reader that reads nothing does that alone, which is all that could be left to gain.
+Both decoders check checksums. The result is written in Arrow's stream format, as Spark's Python worker does.
+The source that reads nothing only writes this format, which is the lower bound.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _AT_LEAST_OF_PLAIN = 1.5
 
 
 def arrow(effort: Effort) -> Iterator[Figure]:
-    """Records per second of CPU, for small and larger records, with and without compression."""
+    """Measure records per second of CPU, for small and larger records, with and without compression."""
     for size in MESSAGE_BYTES:
         for compression in (Compression.NONE, Compression.LZ4):
             log, count = _log(int(_LOG_BYTES * effort.scale), size, compression)
@@ -39,7 +39,7 @@ def arrow(effort: Effort) -> Iterator[Figure]:
 
 
 def _log(size_bytes: int, value_bytes: int, compression: Compression) -> tuple[bytes, int]:
-    """Batches as producers fill them, half of each value random, and how many records they hold."""
+    """Return full batches whose values are half random, and the number of their records."""
     randomness = random.Random(value_bytes)
     batches: list[bytes] = []
     count = total = 0

@@ -43,7 +43,7 @@ RANDOMNESS = random.Random(1)
 
 
 def authorization(effort: Effort) -> Iterator[Figure]:
-    """Decisions of the authorizer, and the commands of CreateAcls, DescribeAcls and DeleteAcls."""
+    """Measure decisions of the authorizer, and the commands of CreateAcls, DescribeAcls and DeleteAcls."""
     for count in COUNTS:
         for name, call in _calls(count).items():
             yield Figure(
@@ -54,7 +54,7 @@ def authorization(effort: Effort) -> Iterator[Figure]:
 
 
 def _calls(count: int) -> dict[str, Callable[[int], object]]:
-    """Return what is measured with `count` entries; the argument is the number of the call."""
+    """Return the measured functions with `count` entries; their argument is the number of the call."""
     image = _image(count)
     authorizer, change, addresses = _authorizer(image), _create(image, count), itertools.count()
     return {

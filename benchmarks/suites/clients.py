@@ -1,4 +1,4 @@
-"""Our clients, aiokafka and librdkafka on the same broker: produce with acks=all, and read it back."""
+"""Our clients, aiokafka and librdkafka on the same broker: produce with acks=all, and consume."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MESSAGES: Final = {100: 200_000, KIBIBYTE: 100_000}
 
 
 def clients(effort: Effort) -> Iterator[Figure]:
-    """Messages per second, one call per message, values only."""
+    """Measure messages per second with one call per message, values only."""
     with BrokerProcess() as broker:
         for message_bytes, full_count in MESSAGES.items():
             count = int(full_count * effort.scale)

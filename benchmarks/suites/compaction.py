@@ -1,7 +1,7 @@
 """Compaction of a log compared with a plain copy of the same bytes; both are synced.
 
-The log is completely dirty; each random key occurs about twice, so that every second record is removed.
-The broker's pauses are left out: only the work itself is measured.
+The log is completely dirty. Each random key occurs about twice, so that every second record is removed.
+The throttling of the broker is disabled, so that only the work is measured.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOW_MS: Final = 1_700_000_000_000
 
 
 def compaction(effort: Effort) -> Iterator[Figure]:
-    """Bytes per second that are gone over, for small and larger records."""
+    """Measure compacted bytes per second, for small and larger records."""
     for size in MESSAGE_BYTES:
         pairs = []
         for _ in range(effort.rounds):

@@ -1,7 +1,7 @@
-"""librdkafka reads back what it has produced, from us and from its own mock cluster.
+"""librdkafka reads records that it has produced, from Tidelog and from its own mock cluster.
 
-The mock keeps 5 MiB of each partition and gives one batch of a partition per answer, so the data is
-spread over many partitions, for us as well.
+The mock keeps 5 MiB of each partition and returns one batch of a partition per response. Therefore the data
+is distributed to many partitions, also for Tidelog.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PARTITION_BYTES = 4_500_000
 
 
 def consume(effort: Effort) -> Iterator[Figure]:
-    """Throughput of one consumer that reads all partitions from their start."""
+    """Measure the throughput of one consumer that reads all partitions from their start."""
     for message_bytes in MESSAGE_BYTES:
         for batch_bytes in BATCH_BYTES:
             with (

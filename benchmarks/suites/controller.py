@@ -1,4 +1,4 @@
-"""A cluster with many partitions: how long it takes to make them, and to find them new leaders."""
+"""A cluster with many partitions: the time until they are created, and until they have new leaders."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ TOPIC = "many"
 def controller(effort: Effort) -> Iterator[Figure]:
     """Create a topic of many partitions with three replicas, kill a node, start it again.
 
-    Failover with the short timeouts of tests, the rest with Kafka's: three nodes on two cores that all give
-    thousands of partitions their roles exceed the short timeouts, and elect controllers
+    Failover uses the short timeouts of tests, the other measurements use Kafka's: while three nodes on two
+    cores change the roles of thousands of partitions, they exceed the short timeouts, and elect controllers
     repeatedly.
     """
     count = int(PARTITIONS * effort.scale)

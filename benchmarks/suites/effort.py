@@ -1,4 +1,4 @@
-"""How long and how often a suite measures."""
+"""The duration and the number of the measurements of a suite."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUFFERS: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """`rounds` of `seconds` each; where an amount is counted it is `scale` of the full one."""
+    """`rounds` of `seconds` each; counted amounts are multiplied by `scale`."""
 
     rounds: int
     seconds: float
@@ -38,7 +38,7 @@ Suite: TypeAlias = Callable[[Effort], Iterator[Figure]]
 
 
 def size_name(size_bytes: int) -> str:
-    """`16 KiB`, `1 MiB`, `100 B`."""
+    """Return a size as text: `16 KiB`, `1 MiB`, `100 B`."""
     if size_bytes >= MEBIBYTE:
         return f"{size_bytes // MEBIBYTE} MiB"
     return f"{size_bytes // KIBIBYTE} KiB" if size_bytes >= KIBIBYTE else f"{size_bytes} B"

@@ -1,7 +1,7 @@
-"""Reading from the page cache, compared with only sendfile of as many bytes.
+"""Fetches from the page cache, compared with sendfile of the same number of bytes.
 
-Once with the default socket buffers, which Linux sizes, and once with Kafka's default of 100 KiB, which keeps
-it from choosing larger ones. The reference has the same send buffer.
+Measured with socket buffers that Linux sizes, and with Kafka's default of 100 KiB, which prevents larger
+ones. The reference has the same send buffer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FILL = {"size_bytes": 64 * MEBIBYTE, "batch_bytes": 16 * KIBIBYTE}
 
 
 def fetch(effort: Effort) -> Iterator[Figure]:
-    """Bytes per second of fetches of 1 MiB on one connection."""
+    """Measure bytes per second of fetches of 1 MiB on one connection."""
     for buffers, settings in BUFFERS.items():
         with (
             BrokerProcess(settings) as broker,

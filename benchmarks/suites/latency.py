@@ -1,4 +1,4 @@
-"""One record at a time: over a raw socket compared with an echo server, and with librdkafka and its mock."""
+"""One record at a time: with a raw socket compared with an echo server, and with librdkafka and its mock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRODUCE_ANSWER_BYTES = 60
 
 
 def latency(effort: Effort) -> Iterator[Figure]:
-    """Microseconds until the answer, in the middle and at the end."""
+    """Measure the median and the 99th percentile of response times in microseconds."""
     with (
         BrokerProcess() as broker,
         ServerProcess("benchmarks.servers.echo", [str(PRODUCE_ANSWER_BYTES)]) as echo,

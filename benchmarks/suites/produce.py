@@ -1,11 +1,12 @@
 """librdkafka produces to Tidelog and to its own mock cluster: the same load, alternately.
 
-The mock is C and keeps the last 5 MiB of a partition in memory, unchecked; Tidelog checks and writes a file.
-The third server is in Python and only checks, stamps and writes (bare).
+The mock is written in C, and keeps the last 5 MiB of a partition in memory without checks; Tidelog checks
+records and writes files. The third server (bare) is written in Python, and only checks, sets offsets and
+writes.
 
-Each round has servers of its own, so that no disk is busy with what rounds before have written; one of the
-brokers has the socket buffers that Linux chooses, one Kafka's default of 100 KiB. Before each turn the
-machine provides free memory for files.
+Each round has new servers, so that the disk is not busy with writes of previous rounds. One broker has the
+socket buffers that Linux chooses, one has Kafka's default of 100 KiB. Before each turn, the machine provides
+free memory for files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Findings: TypeAlias = dict[str, Any]
 
 
 def produce(effort: Effort) -> Iterator[Figure]:
-    """Throughput with its target, how long requests took meanwhile, and what the bare server reaches."""
+    """Measure the throughput, the durations of requests, and the throughput of the bare server."""
     for message_bytes in MESSAGE_BYTES:
         for batch_bytes in BATCH_BYTES:
             rounds = [_round(message_bytes, batch_bytes, effort.seconds) for _ in range(effort.rounds)]
@@ -50,7 +51,7 @@ def _figures(name: str, rounds: Sequence[tuple[Findings, Findings]]) -> Iterator
 
 
 def _round(message_bytes: int, batch_bytes: int, seconds: float) -> dict[str, Findings]:
-    """The results of the load with Tidelog, by buffers, with the mock and with the bare server."""
+    """Run the load with Tidelog, with the mock and with the bare server; return the results by buffers."""
     options = {
         "kind": "produce",
         "topic": "produce",

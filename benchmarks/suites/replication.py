@@ -1,7 +1,7 @@
-"""Three nodes on this machine: what replication costs, how fast a crash is mended, a replica made.
+"""Three nodes on this machine: the cost of replication, the time of a failover, and of a new replica.
 
-All nodes share the cores with the load, so the ratio to one node says what a machine of this size can do,
-not what three machines can.
+All nodes share the cores with the load, so the ratio to one node is that of one machine of this size,
+not of three machines.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TIMEOUTS = {
 
 @contextmanager
 def three_nodes(timeouts: Mapping[str, str] = TIMEOUTS, **settings: str) -> Iterator[LocalCluster]:
-    """A cluster that runs for the length of the block, on an empty folder that goes with it."""
+    """Run a cluster in an empty folder during the `with` block; remove the folder afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="tidelog-bench-"))
     chosen = {
         **timeouts,
@@ -60,7 +60,7 @@ def three_nodes(timeouts: Mapping[str, str] = TIMEOUTS, **settings: str) -> Iter
 
 
 def replication(effort: Effort) -> Iterator[Figure]:
-    """Produce to three replicas compared with one; failover; catching up of an empty replica."""
+    """Measure produce with three replicas compared with one, failover, and catch-up of an empty replica."""
     for batch_bytes in BATCH_BYTES:
         rounds = [_produce_round(batch_bytes, effort.seconds) for _ in range(effort.rounds)]
         yield Compared.of(rounds).figure(
@@ -109,7 +109,7 @@ def _latency(effort: Effort) -> Iterator[Figure]:
 
 
 def _failover(count: int) -> Iterator[Figure]:
-    """Nodes are killed one after the other; how long until their partitions are led elsewhere."""
+    """Kill nodes one after the other; measure the time until their partitions have other leaders."""
     with three_nodes() as cluster:
         watch = TopicWatch(cluster, "failover")
         run_load(
@@ -138,7 +138,7 @@ async def _one_failover(cluster: LocalCluster, watch: TopicWatch, node_id: int) 
 
 
 def _catch_up(size_bytes: int) -> Iterator[Figure]:
-    """An empty node with the same id, until it is in sync; compared with a copy of the same files."""
+    """Measure the catch-up of an empty node with the same id, compared with a copy of the same files."""
     with three_nodes(min_insync_replicas="1") as cluster:
         watch = TopicWatch(cluster, "catch-up")
         run_load(

@@ -1,8 +1,8 @@
 """The cost of a produce request: CPU time of the loop, and requests per second.
 
-Two references. The *prototype* is what a broker written by hand took on a quiet machine of this kind,
-once (docs/performance.md); the target speaks of it. The *bare* server is the least that a broker in
-Python can do, measured now: its ratio does not depend on the machine or its mood.
+There are two references. The *prototype* is a value that was measured once on a quiet machine of this kind
+(docs/performance.md); the target is relative to it. The *bare* server is a minimal broker in Python that is
+measured in the same run: the ratio to it does not depend on the machine or its load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SECONDS_MAX: Final = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of produce request and how many of them are on their way."""
+    """A kind of Produce request and the number of requests in flight."""
 
     name: str
     batch_bytes: int
@@ -45,7 +45,7 @@ SHAPES: Final = (
 
 
 def requests(effort: Effort) -> Iterator[Figure]:
-    """Requests of each shape, as many as the broker takes."""
+    """Measure the maximum rate of requests of each shape."""
     seconds = min(effort.seconds, SECONDS_MAX)
     for shape in SHAPES:
         rounds = [_round(shape, seconds) for _ in range(effort.rounds)]
@@ -64,7 +64,7 @@ def _figures(shape: Shape, buffers: str, rounds: Sequence[tuple[Findings, Findin
 
 
 def _round(shape: Shape, seconds: float) -> tuple[dict[str, Findings], Findings]:
-    """Return what the load found with us, by buffers, and with the bare server, which has those of Linux."""
+    """Return the results for Tidelog, by buffers, and for the bare server with the buffers of Linux."""
     ours = {}
     for name, settings in BUFFERS.items():
         with BrokerProcess(settings) as broker:

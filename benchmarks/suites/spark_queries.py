@@ -1,10 +1,10 @@
 """Complete queries of Spark over a topic in the tier, compared with a source that reads nothing.
 
-For each query three sources alternately, in one session of two tasks at a time: through the broker, straight
-from the object store (a directory), and ready Arrow batches, which is all that the API itself allows. The
-broker's CPU time over all these queries is kept apart by source; that of Spark is of the JVM and all workers.
-Where its jars are there (`make bench-spark-kafka`), Spark's own Kafka source takes its turn, too.
-Broker, Spark and its workers share the machine's cores.
+Each query is measured alternately with three sources, in one session with two tasks in parallel: from the
+broker, directly from the object store (a directory), and prepared Arrow batches, which are the upper bound of
+the API. The CPU time of the broker is measured for each source; that of Spark includes the JVM and all
+workers. Spark's own Kafka source is measured too if its jars are available (`make bench-spark-kafka`).
+Broker, Spark and its workers share the cores of the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROWS_A_BATCH: Final = 4
 
 
 def spark_queries(effort: Effort) -> Iterator[Figure]:
-    """Rows/s of three queries at 100 B and 1 KiB, the broker's CPU for a backfill, a micro-batch's ms."""
+    """Measure rows/s of three queries, CPU of the broker for a backfill, and the time of a micro-batch."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         print("Spark needs Java 17 or later: its queries are left out", file=sys.stderr)
         return
@@ -88,7 +88,7 @@ def _queries(
 
 
 def _sources(options: dict[str, str]) -> dict[str, dict[str, str]]:
-    """The options of each source; Spark's own, which ignores those of the tier, where its jars are there."""
+    """Return the options of each source, including Spark's own source if its jars are available."""
     sources = {name: {**options, "tier": name} for name in ("broker", "direct")}
     return sources | ({KAFKA: options} if spark_kafka_jars() else {})
 
@@ -100,7 +100,7 @@ def _beside(found: dict[str, list[float]], name: str, other: str, unit: float) -
 
 
 def _micro_batches(broker: TieredBroker, options: dict[str, str]) -> Iterator[Figure]:
-    """Of a topic that is local, so that it is planning that differs."""
+    """Measure micro-batches of a local topic, so that only planning differs."""
     broker.create("trickle", 1, {"remote.storage.enable": "true"})
     rows = MICRO_BATCHES * ROWS_A_BATCH
     run_load("spark", kind="fill", topic="trickle", partitions=1, rows=rows, size=100, **broker.place)

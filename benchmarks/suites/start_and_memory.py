@@ -1,4 +1,4 @@
-"""From nothing to the first answer, and how much memory a broker takes."""
+"""The time from start to the first response, and the memory of a broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOADED_AT_MOST_MIB = 150
 
 
 def start_and_memory(effort: Effort) -> Iterator[Figure]:
-    """Start on an empty directory; memory idle, and the most of it under librdkafka's load."""
+    """Measure the start with an empty directory, the idle memory, and its peak under load of librdkafka."""
     starts = [_first_answer_s() for _ in range(effort.rounds)]
     value = statistics.median(elapsed for elapsed, _ in starts)
     yield Figure(name="start to first answer, process", value=value, unit="s", at_most=PROCESS_AT_MOST_S)
@@ -49,7 +49,7 @@ def start_and_memory(effort: Effort) -> Iterator[Figure]:
 
 
 def _first_answer_s() -> tuple[float, float]:
-    """Seconds that passed, and seconds of CPU."""
+    """Return the seconds until the first response, and the CPU seconds."""
     started = perf_counter()
     with BrokerProcess() as broker:
         with connect(broker.host, broker.port) as connection:

@@ -1,7 +1,7 @@
-"""An empty node joins a topic of 2 GiB: what it copies and how long that takes, tiered and not tiered.
+"""An empty node joins a topic of 2 GiB: the copied bytes and the duration, tiered and not tiered.
 
-`--scale 0.1` makes the topic that much smaller. Three replicas of it, and what is in the tier, are on one
-disk: count with four times its size.
+`--scale 0.1` reduces the size of the topic. Three replicas of it and its remote segments are on one disk,
+which needs four times its size.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ CONFIGS: Final = {**TIERED, "segment.bytes": str(32 * MEBIBYTE)}
 
 
 class _Joined(NamedTuple):
-    """Bytes that the node has afterwards, and seconds until all of the topic was in sync."""
+    """The bytes on the node afterwards, and the seconds until the whole topic was in sync."""
 
     copied_bytes: int
     seconds: float
 
 
 def tier_join(effort: Effort) -> Iterator[Figure]:
-    """Bytes and seconds."""
+    """Measure bytes and seconds of the new replica, tiered and not tiered."""
     size_bytes = int(TOPIC_BYTES * effort.scale)
     tiered = _join(size_bytes, is_tiered=True)
     whole = _join(size_bytes, is_tiered=False)

@@ -16,7 +16,7 @@ BYTES_AT_MOST: Final = 100
 
 
 def tier_metadata(effort: Effort) -> Iterator[Figure]:
-    """Resident bytes for each segment; a node's start until it knows all of them."""
+    """Measure resident bytes per segment, and the time until a node has loaded all of them."""
     segments = int(SEGMENTS_IN_MEMORY * effort.scale)
     found = run_load("tier_metadata", kind="memory", segments=segments)
     yield Figure(

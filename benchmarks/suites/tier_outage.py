@@ -1,7 +1,8 @@
-"""An object store that is gone, or takes requests and never answers: what clients of recent records feel.
+"""An object store that refuses connections or does not respond: the effect on clients of recent records.
 
-A tiered topic is written and read at its end at a steady pace, alternately with the store available, its port
-closed, and silent. The ratio is that of latencies with and without the outage of the same round.
+A tiered topic is written and read at its end at a constant rate, alternately with the store available, with
+its port closed, and without responses. The ratio compares latencies with and without the outage in the same
+round.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ OUTAGES: Final[dict[str, Callable[[Relay], object]]] = {
 
 
 def tier_outage(effort: Effort) -> Iterator[Figure]:
-    """Latencies of local produce and consume and of topic creation, with the outage and without."""
+    """Measure latencies of local produce and consume and of topic creation, with and without the outage."""
     with s3_store() as server, relay(int(server.values["s3.endpoint.url"].rpartition(":")[2])) as proxy:
         store = replace(server, values={**server.values, "s3.endpoint.url": f"http://{proxy.address}"})
         with tiered_broker(store, INTERVALS) as broker:

@@ -1,16 +1,15 @@
-"""Reading what only the tier has: cold and warm, by one consumer and by four.
+"""Reads of records that are only in the tier: cold and warm, by one consumer and by four.
 
-cold    nothing is in the chunk cache of a broker that was restarted and has read the local topic once, so
-        that its codecs are compiled and its start has ended. Compared with raw GETs of whole chunks of
-        the same objects that keep what they get, as many at a time as the chunk cache has threads and the
-        window of one reader has chunks (32 MiB in chunks of 4 MiB); and the local read.
-warm    read again: all of it is in the chunk cache. Compared with as much of a topic that is not tiered.
+cold    The chunk cache is empty. The broker was restarted and has read the local topic once, so that its
+        codecs are compiled and its start is complete. The references are the local read, and raw GETs of
+        whole chunks of the same objects. The raw GETs keep their results; their parallelism is that of the
+        chunk cache and of the window of one reader (32 MiB in chunks of 4 MiB).
+warm    A second read, completely from the chunk cache. The reference is a topic that is not tiered.
 
-Raw GETs are what a broker can reach at most where the store is the bottleneck, by its latency or bandwidth.
-They are no fair reference where GETs cost next to nothing, as those of a directory, which are copies out of
-the page cache: there broker and consumer are the bottleneck, as they hand the same bytes through a socket,
-and the local read is what can be reached at most. All processes share the cores, moto too, and find the
-files of a directory in the page cache.
+Raw GETs are the upper bound if the latency or bandwidth of the store is the bottleneck. They are no suitable
+reference for a directory, whose GETs are copies from the page cache and cost little: broker and consumer,
+which transfer the same bytes over a socket, are the bottleneck then, and the local read is the upper bound.
+All processes, including moto, share the cores, and the files of a directory are in the page cache.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ SETTINGS: Final = {
 
 
 def tier_read(effort: Effort) -> Iterator[Figure]:
-    """MB/s from the directory, the directory with slow GETs, and S3."""
+    """Measure MB/s from the directory, the directory with slow GETs, and S3."""
     scaled = max(2, int(PARTITION_BYTES * effort.scale) // SEGMENT_BYTES) * SEGMENT_BYTES
     yield from _from_store(directory_store(), scaled, effort)
     yield from _from_store(directory_store(DELAY_MS), scaled, effort)
@@ -103,7 +102,7 @@ def _rate(broker: TieredBroker, topic: str, ends: list[int]) -> float:
 
 
 def _log_objects(store: TierStore, partitions: int) -> list[str]:
-    """The keys of the log files of the first partitions."""
+    """Return the keys of the log objects of the first partitions."""
     objects = object_store(store.backend, store.values)
     try:
         keys = [info.key for info in objects.list("tiered-") if info.key.endswith(".log")]

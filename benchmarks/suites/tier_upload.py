@@ -1,6 +1,6 @@
 """Copying segments to the tier: the speed of a backlog, and the effect on producers.
 
-A topic is filled while copying is disabled; then copying is enabled. The backlog is compared with raw puts of
+A topic is filled while copying is disabled, then copying is enabled. The backlog is compared with raw puts of
 as many bytes with as many threads as the broker has partitions to copy. The produce latency is compared with
 that of the same broker before copying is enabled.
 """
@@ -39,7 +39,7 @@ RELEASED: Final = {"remote.log.copy.disable": "false", "local.retention.bytes": 
 
 
 def tier_upload(effort: Effort) -> Iterator[Figure]:
-    """MB/s to a directory and to S3, and latencies meanwhile."""
+    """Measure MB/s to a directory and to S3, and the latencies meanwhile."""
     for made in (directory_store(), s3_store()):
         yield from _to_store(made, effort)
 
@@ -77,7 +77,7 @@ def _bytes(partition_bytes: int) -> int:
 
 
 def _backlog(broker: TieredBroker, topic: str, partition_bytes: int) -> list[int]:
-    """A topic with everything still to be copied; where its active segments begin."""
+    """Fill a topic whose segments are not copied yet; return the base offsets of its active segments."""
     broker.create(topic, PARTITIONS, HELD_BACK)
     # A little more, so that the last segment that counts is not the active one.
     options = {"partition_bytes": partition_bytes + BATCH_BYTES, "batch_bytes": BATCH_BYTES}

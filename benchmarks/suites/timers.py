@@ -10,7 +10,7 @@ from benchmarks.suites.effort import Effort
 
 
 def timers(effort: Effort) -> Iterator[Figure]:
-    """The wheel compared with a heap, per timer."""
+    """Measure the timing wheel compared with a heap, per timer."""
     found = timing_wheel.main()
     wheel, heap = found["timing wheel"], found["heapq, lazy cancel"]
     yield Figure(

@@ -28,7 +28,7 @@ PERCENTILES: Final = ("p50", "p99")
 
 
 def transactions(effort: Effort) -> Iterator[Figure]:
-    """Milliseconds of each kind of request, in the middle and at the end."""
+    """Measure the median and the 99th percentile of each kind of request in milliseconds."""
     settings: dict[str, Any] = {
         "transaction_state_log_replication_factor": str(NODES),
         "transaction_state_log_min_isr": "2",

@@ -1,4 +1,4 @@
-"""The suites by name, in the order of a run: suites that use the same brokers are neighbours."""
+"""The suites by name, in the order of a run: suites that use the same brokers are consecutive."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ CPU: Final = Metric(key="cpu_s", name="broker CPU until then", unit="s", better=
 
 
 def compaction_cases(effort: Effort) -> list[Case]:
-    """Return the one case; its first, unmeasured round warms the cleaner up."""
+    """Return the one case; its first, unmeasured round warms up the cleaner."""
     records = int(RECORDS * effort.scale)
     return [
         Case(
@@ -91,7 +91,7 @@ def _until_compacted(brokers: Brokers, end_offset: int) -> None:
 
 
 def checkpoint_offset(path: Path, topic: str) -> int:
-    """Return the offset of a topic's partition 0 in a checkpoint file; 0 while it is not there."""
+    """Return the offset of a topic's partition 0 in a checkpoint file; 0 if it has no entry."""
     try:
         lines = path.read_text().splitlines()
     except FileNotFoundError:

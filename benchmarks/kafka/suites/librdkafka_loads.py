@@ -29,7 +29,7 @@ class Produced(NamedTuple):
 
 
 def produce(shape: TopicShape, seconds: float, brokers: Brokers, *, uses_tls: bool = False) -> Produced:
-    """Create the topic, write to it for `seconds` as fast as it goes with acks=all, and delete it."""
+    """Create the topic, write to it for `seconds` at maximum speed with acks=all, and delete it."""
     brokers.create_topic(shape.topic, shape.partitions)
     cpu_before = brokers.cpu_seconds()
     load = run_load(

@@ -1,4 +1,4 @@
-"""Throughput of producing as fast as it goes, on one node."""
+"""Throughput of producing at maximum speed, on one node."""
 
 from __future__ import annotations
 

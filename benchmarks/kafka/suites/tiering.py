@@ -1,6 +1,6 @@
 """Copying a backlog to an S3 server, and reading it back cold; Apache Kafka uses Aiven's plugin.
 
-The plugin's classes, and the libraries that it needs besides Kafka's, are in `TIDELOG_AIVEN_CLASSPATH`;
+`TIDELOG_AIVEN_CLASSPATH` has the plugin's classes and the libraries that it needs in addition to Kafka's;
 without it the suite has no cases. Both engines get the same configuration text.
 """
 
@@ -59,7 +59,7 @@ COLD_4: Final = Metric(
 
 
 def tiering_cases(effort: Effort) -> list[Case]:
-    """Return the one case, if the plugin's classes are given."""
+    """Return the one case, if the plugin's classes are available."""
     plugin = os.environ.get("TIDELOG_AIVEN_CLASSPATH")
     if not plugin:
         return []
@@ -81,7 +81,7 @@ def tiering_cases(effort: Effort) -> list[Case]:
 
 
 def _warm_up(brokers: Brokers) -> None:
-    """Copy and read once, so that Java's compiler has seen the plugin."""
+    """Copy and read once, so that Java's compiler has compiled the plugin."""
     _turn(2 * SEGMENT_BYTES, brokers)
 
 
@@ -129,7 +129,7 @@ def _sealed_bytes(brokers: Brokers, partition: int) -> int:
 
 
 def _offsets(brokers: Brokers, spec: OffsetSpec) -> list[int]:
-    """Return an offset of each partition; librdkafka's admin client does not know those of the tier."""
+    """Return an offset of each partition; librdkafka's admin client cannot query those of the tier."""
 
     async def ask() -> list[int]:
         names = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]

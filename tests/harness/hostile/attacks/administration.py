@@ -65,7 +65,7 @@ def _create_many_topics(context: AttackContext) -> None:
 
 
 def _describe_configs_many_times(context: AttackContext) -> None:
-    """A small request that names a topic again and again is answered with all of its configs each time."""
+    """Send a small request that names one topic many times; each time, all of its configs are returned."""
     _describe_configs(context, TOPIC_RESOURCE, "plain", context.size(20_000, 20))
 
 
