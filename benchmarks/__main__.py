@@ -22,7 +22,7 @@ def main() -> None:
     """Run the suites that the arguments select."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
-    parser.add_argument("--scale", type=float, help="amounts that are counted, as a share of the full ones")
+    parser.add_argument("--scale", type=float, help="share of the full amounts, such as numbers of records")
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}")
     given = parser.parse_args()
     unknown = [name for name in given.suites if name not in SUITES]

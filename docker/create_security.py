@@ -38,7 +38,7 @@ MECHANISM: Final = "SCRAM-SHA-512"
 
 
 def main() -> None:
-    """Create what is missing; a second run changes nothing."""
+    """Create the missing files; a second run changes nothing."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap-servers", required=True, metavar="HOST:PORT,...")
     parser.add_argument("hosts", nargs="+", metavar="HOST")
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def become_owner(folders: Sequence[Path]) -> None:
-    """Give the folders, new volumes of root, to the user of the image, and continue as this user."""
+    """Make the user of the image the owner of the folders of root, and continue as this user."""
     user = pwd.getpwnam(USER)
     for folder in folders:
         os.chown(folder, user.pw_uid, user.pw_gid)
@@ -62,7 +62,7 @@ def become_owner(folders: Sequence[Path]) -> None:
 
 
 def cluster_security(hosts: Sequence[str]) -> ClusterSecurity:
-    """Return the security in the folder, created at the first run."""
+    """Return the security in the folder; create it at the first run."""
     if (FOLDER / SECURITY_FILE).exists():
         return ClusterSecurity.open(FOLDER)
     users = {ADMINISTRATOR: random_text(SYSTEM_RANDOMNESS)}
@@ -97,7 +97,7 @@ def write_client_files(secured: ClusterSecurity, bootstrap_servers: str) -> None
 
 
 def format_nodes(folders: Sequence[Path], password: str) -> None:
-    """Format the data of nodes that have none yet, with the administrator as the first user."""
+    """Format the empty data directories, with the administrator as the first user."""
     credential = parse_scram_argument(
         f"{MECHANISM}=[name={ADMINISTRATOR},password={password}]", SYSTEM_RANDOMNESS
     )

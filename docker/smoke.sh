@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The compose cluster for real: three nodes come up, records survive the loss of any one of them.
-# Needs a Docker engine and .venv (make install); says so and ends with 0 where there is no engine.
+# Smoke test of the compose cluster: three nodes start, and no record is lost when any one of them is killed.
+# It needs a Docker engine and .venv (make install). Without an engine it prints the reason and exits with 0.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if ! docker info >/dev/null 2>&1; then
-    echo "SKIPPED: no Docker engine answers here (docker info fails)"
+    echo "SKIPPED: no Docker engine is available (docker info fails)"
     exit 0
 fi
 if ! docker compose version >/dev/null 2>&1; then
@@ -22,7 +22,7 @@ WORK=$(mktemp -d)
 finish() {
     code=$?
     if [ "$code" -ne 0 ]; then
-        echo "FAILED; what the nodes said last:"
+        echo "FAILED; the last log lines of the nodes:"
         "${COMPOSE[@]}" logs --tail 30 || true
     fi
     "${COMPOSE[@]}" down -v --timeout 20 >/dev/null 2>&1 || true
@@ -33,50 +33,51 @@ trap finish EXIT
 
 step() { printf '\n== %s\n' "$*"; }
 
-# Waits until a command holds; $1 seconds, then what is waited for, then the command.
+# Wait until a command succeeds. Arguments: timeout in seconds, description, command.
 wait_for() {
-    local deadline=$((SECONDS + $1)) what=$2
+    local deadline=$((SECONDS + $1)) description=$2
     shift 2
     until "$@" >/dev/null 2>&1; do
         if [ "$SECONDS" -ge "$deadline" ]; then
-            echo "timed out waiting for $what"
+            echo "timeout while waiting for $description"
             return 1
         fi
         sleep 0.5
     done
 }
 
-without_under_replicated() {
+is_fully_replicated() {
     [ "$("${TIDELOG[@]}" cluster info -b "$ALL" --json | python3 -c '
 import json, sys
-found = json.load(sys.stdin)
-print(len(found["brokers"]), found["without_leader"], found["under_replicated"])')" = "3 0 0" ]
+state = json.load(sys.stdin)
+print(len(state["brokers"]), state["without_leader"], state["under_replicated"])')" = "3 0 0" ]
 }
 
 produce() { seq "$1" "$2" | "${TIDELOG[@]}" produce smoke -b "$ALL"; }
 
-consumed() {
+# Check that the cluster returns the numbers from 1 to $2, each once. $1 is the bootstrap server.
+consume_all() {
     "${TIDELOG[@]}" consume smoke -b "$1" -o beginning -e >"$WORK/read"
     sort -n "$WORK/read" | uniq >"$WORK/sorted"
     cmp "$WORK/sorted" <(seq 1 "$2") && [ "$(wc -l <"$WORK/read")" -eq "$2" ]
 }
 
-# Runs a command in a container; it must end with code $1, print one line and no traceback.
+# Run a command in a container; it must exit with the code $1 and print one line, not a traceback.
 fails_in_one_line() {
     local expected=$1 code=0
     shift
     "${COMPOSE[@]}" exec -T node1 "$@" >"$WORK/failure" 2>&1 || code=$?
     if [ "$code" -ne "$expected" ] || [ "$(wc -l <"$WORK/failure")" -ne 1 ]; then
-        echo "'$*' ended with $code (expected $expected) and printed:"
+        echo "'$*' exited with $code (expected $expected) and printed:"
         cat "$WORK/failure"
         return 1
     fi
     echo "ok: $(cat "$WORK/failure")"
 }
 
-step "up"
+step "start"
 "${COMPOSE[@]}" up -d --build --wait
-wait_for 60 "three brokers" without_under_replicated
+wait_for 60 "three brokers" is_fully_replicated
 
 step "failing commands in the image print one line, and no traceback"
 fails_in_one_line 1 tidelog topic describe nowhere -b localhost:9092
@@ -93,24 +94,24 @@ fails_in_one_line 2 python -m tidelog.broker --config /nowhere
 step "a topic of 6 partitions and 3 replicas, $RECORDS records"
 "${TIDELOG[@]}" topic create smoke -p 6 -r 3 -b "$ALL"
 produce 1 "$RECORDS"
-consumed "$ALL" "$RECORDS"
+consume_all "$ALL" "$RECORDS"
 
 written=$RECORDS
 for node in node1 node2 node3; do
-    step "kill $node, go on with the other two"
+    step "kill $node; the other two nodes continue"
     "${COMPOSE[@]}" kill "$node"
     produce $((written + 1)) $((written + RECORDS))
     written=$((written + RECORDS))
-    consumed "$ALL" "$written"
-    step "$node comes back and catches up"
+    consume_all "$ALL" "$written"
+    step "$node restarts and catches up"
     "${COMPOSE[@]}" start "$node"
-    wait_for 60 "a whole cluster" without_under_replicated
+    wait_for 60 "all replicas in sync" is_fully_replicated
 done
 
-step "stop and start all"
+step "stop and start all nodes"
 "${COMPOSE[@]}" stop
 "${COMPOSE[@]}" up -d --wait
-wait_for 60 "a whole cluster" without_under_replicated
-consumed "$ALL" "$written"
+wait_for 60 "all replicas in sync" is_fully_replicated
+consume_all "$ALL" "$written"
 
-step "passed: $written records, every one read once, each node killed once"
+step "passed: $written records, each consumed once; each node was killed once"

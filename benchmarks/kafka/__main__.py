@@ -70,10 +70,10 @@ def main() -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kafka", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer shapes and short turns: a few minutes")
-    parser.add_argument("--rounds", type=int, help="turns that each engine takes in every measurement")
+    parser.add_argument("--rounds", type=int, help="number of turns of each engine in every measurement")
     parser.add_argument("--seconds", type=float, help="length of a throughput turn")
     parser.add_argument("--resume", action="store_true", help="continue the newest report file")
-    parser.add_argument("--list", action="store_true", help="show the suites and how long they take")
+    parser.add_argument("--list", action="store_true", help="list the suites and their durations")
     parser.add_argument("--show", action="store_true", help="show the newest report; measure nothing")
     parser.add_argument(
         "--write-docs",
@@ -112,7 +112,7 @@ def _run(console: Console, jars: Path, effort: Effort, report: Report, suites: S
     # A run that is ended must not leave brokers behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     minutes = expected_seconds(planned(suites, effort, report), effort) / 60
-    console.print(f"about {minutes:.0f} minutes on a quiet machine; figures are kept in {report.path}")
+    console.print(f"about {minutes:.0f} minutes on a quiet machine; the figures are written to {report.path}")
     with Progress(*columns, console=console, speed_estimate_period=SPEED_ESTIMATE_S) as progress:
         Runner(jars, effort, report, progress).run(suites, lambda rows: _print_rows(progress.console, rows))
 
@@ -130,7 +130,7 @@ def _list(console: Console, suites: Sequence[Suite], effort: Effort) -> None:
         minutes = expected_seconds(planned([suite], effort, empty), effort) / 60
         console.print(f"[bold]{suite.name}[/bold] ({minutes:.1f} minutes): {suite.what}")
     minutes = expected_seconds(planned(suites, effort, empty), effort) / 60
-    console.print(f"together, with shared brokers: {minutes:.0f} minutes")
+    console.print(f"all suites, with shared brokers: {minutes:.0f} minutes")
 
 
 if __name__ == "__main__":

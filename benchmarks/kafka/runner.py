@@ -131,7 +131,7 @@ class Runner:
             brokers.start()
             self._progress.advance(self._task, START_S[engine] * setup.nodes)
         for engine, seconds in _warm_ups(setup, self._effort):
-            self._progress.update(self._task, description=f"{engine.value} is being warmed up")
+            self._progress.update(self._task, description=f"{engine.value} warm-up")
             warm_up(self._brokers[engine], seconds)
             self._progress.advance(self._task, seconds)
 

@@ -33,7 +33,7 @@ ROWS_A_BATCH: Final = 4
 def spark_queries(effort: Effort) -> Iterator[Figure]:
     """Measure rows/s of three queries, CPU of the broker for a backfill, and the time of a micro-batch."""
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        print("Spark needs Java 17 or later: its queries are left out", file=sys.stderr)
+        print("Spark needs Java 17 or later: its queries are skipped", file=sys.stderr)
         return
     if not spark_kafka_jars():
         print(

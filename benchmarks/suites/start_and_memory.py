@@ -22,7 +22,7 @@ def start_and_memory(effort: Effort) -> Iterator[Figure]:
     """Measure the start with an empty directory, the idle memory, and its peak under load of librdkafka."""
     starts = [_first_answer_s() for _ in range(effort.rounds)]
     value = statistics.median(elapsed for elapsed, _ in starts)
-    yield Figure(name="start to first answer, process", value=value, unit="s", at_most=PROCESS_AT_MOST_S)
+    yield Figure(name="start to first response, process", value=value, unit="s", at_most=PROCESS_AT_MOST_S)
     # Other work on the machine lengthens this less.
     value = statistics.median(cpu for _, cpu in starts)
     yield Figure(name="  CPU of the process until then", value=value, unit="s")

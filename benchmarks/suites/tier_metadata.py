@@ -26,11 +26,11 @@ def tier_metadata(effort: Effort) -> Iterator[Figure]:
         at_most=BYTES_AT_MOST,
         note=f"of {segments:,} segments",
     )
-    yield Figure(name="  CPU to take in its two records", value=found["us_per_segment"], unit="us")
+    yield Figure(name="  CPU to load its two records", value=found["us_per_segment"], unit="us")
     segments = int(SEGMENTS_AT_START * effort.scale)
     found = run_load("tier_metadata", kind="start", segments=segments)
     yield Figure(
-        name=f"start until {segments:,} remote segments are known",
+        name=f"start until {segments:,} remote segments are loaded",
         value=found["with_snapshot_s"],
         unit="s",
         reference=found["without_s"],

@@ -67,7 +67,7 @@ def _to_store(made: AbstractContextManager[TierStore], effort: Effort) -> Iterat
         f"produce latency p99 while copying, {store.name}",
         "us",
         "not copying",
-        note=f"copying took up to {longest_s:.1f} s of the {effort.seconds:.1f} s or went on after them",
+        note=f"copying took up to {longest_s:.1f} s of the {effort.seconds:.1f} s, or continued after them",
     )
 
 

@@ -73,7 +73,7 @@ def _turn(seconds: float, brokers: Brokers) -> Findings:
 
 MEMORY: Final = Suite(
     name="memory",
-    what="resident memory and CPU of an idle node, its most resident memory while it serves producers, a "
+    what="resident memory and CPU of an idle node, its peak resident memory while it serves producers, a "
     "consumer and 200 connections, and its resident memory after that",
     cases=memory_cases,
 )

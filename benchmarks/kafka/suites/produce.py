@@ -99,7 +99,7 @@ def _partitions(count: int) -> str:
 
 PRODUCE: Final = Suite(
     name="produce",
-    what="produce as fast as it goes with librdkafka (100 B and 1 KiB records, batches of 16 KiB, 64 KiB and "
+    what="produce at maximum speed with librdkafka (100 B and 1 KiB records, batches of 16 KiB, 64 KiB and "
     "1 MiB, 1 and 6 partitions, acks=all) and with ProducerPerformance; broker CPU",
     cases=produce_cases,
 )

@@ -32,7 +32,7 @@ def replicated_cases(effort: Effort) -> list[Case]:
 
 REPLICATED: Final = Suite(
     name="replicated",
-    what="three nodes, RF 3, acks=all: produce as fast as it goes (6 partitions; 1 partition at 1 KiB), and "
+    what="three nodes, RF 3, acks=all: produce at maximum speed (6 partitions; 1 partition at 1 KiB), and "
     "latency at 500 and 5,000 records/s",
     cases=replicated_cases,
 )

@@ -103,7 +103,7 @@ def _protocol(uses_tls: bool) -> str:
 
 TLS: Final = Suite(
     name="tls",
-    what="produce and read as fast as it goes with librdkafka over TLS, with the same certificate for both, "
+    what="produce and read at maximum speed with librdkafka over TLS, with the same certificate for both, "
     "and over PLAINTEXT on the same brokers; broker CPU",
     cases=tls_cases,
 )
