@@ -64,19 +64,19 @@ class DelayedProduce(DelayedOperation):
     def try_complete(self) -> bool:
         """Complete if no partition is open."""
         still_open: list[PartitionAppend] = []
-        for one in self._open:
-            outcome = one.outcome()
+        for append in self._open:
+            outcome = append.outcome()
             if outcome is None:
-                still_open.append(one)
+                still_open.append(append)
             else:
-                one.result.error_code = outcome
+                append.result.error_code = outcome
         self._open = still_open
         return False if still_open else self.force_complete()
 
     def on_complete(self) -> None:
         """Send the response, by `on_ready`; partitions without an outcome have timed out."""
-        for one in self._open:
-            one.result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for append in self._open:
+            append.result.error_code = ErrorCode.REQUEST_TIMED_OUT
         assert self._on_ready is not None
         self._on_ready()
 

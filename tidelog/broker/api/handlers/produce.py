@@ -165,17 +165,17 @@ class ProduceHandler:
 
     def _on_appended(self, request: Request, state: AppendState) -> None:
         """Respond or park, after a flush if a log requires one."""
-        view, results, appended = state.view, state.results, state.appended
-        for one in appended:
-            if one.partition.log.must_flush:
-                self._respond_when_flushed(request, view, results, appended)
+        appended = state.appended
+        for append in appended:
+            if append.partition.log.must_flush:
+                self._respond_when_flushed(request, state)
                 return
-        self._respond_or_park(request, view, results, appended)
+        self._respond_or_park(request, state, appended)
 
-    def _respond_or_park(
-        self, request: Request, view: ProduceRequestView, results: Results, appended: list[PartitionAppend]
-    ) -> None:
-        if view.acks == ACKS_ALL and any(not one.is_committed for one in appended):
+    def _respond_or_park(self, request: Request, state: AppendState, appended: list[PartitionAppend]) -> None:
+        """Respond, or park a request with acks=all until the records in `appended` are committed."""
+        view, results = state.view, state.results
+        if view.acks == ACKS_ALL and any(not append.is_committed for append in appended):
             self._park(request, view.timeout_ms, results, appended)
         elif len(appended) == len(results) == 1 and view.acks:
             # One partition without an error: nearly every request.
@@ -197,37 +197,36 @@ class ProduceHandler:
         """Let a request with acks=all wait until its records are committed, or its timeout has passed."""
 
         def on_failed(error: Exception) -> None:
-            for one in appended:
-                one.result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+            for append in appended:
+                append.result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
             self._respond(request, ACKS_ALL, results)
 
         operation = DelayedProduce(
             max(timeout_ms, 0), appended, lambda: self._respond(request, ACKS_ALL, results), on_failed
         )
-        keys = [one.partition.topic_partition for one in appended]
+        keys = [append.partition.topic_partition for append in appended]
         if not self._produce_purgatory.try_complete_else_watch(operation, keys):
             _release_records(results)
             request.on_abandoned = lambda _: operation.cancel()
             request.park()
 
-    def _respond_when_flushed(
-        self, request: Request, view: ProduceRequestView, results: Results, appended: list[PartitionAppend]
-    ) -> None:
+    def _respond_when_flushed(self, request: Request, state: AppendState) -> None:
         """Flush the logs that flush.messages requires to be on disk, and then respond or park."""
-        unflushed = [one for one in appended if one.partition.log.must_flush]
+        appended = state.appended
+        unflushed = [append for append in appended if append.partition.log.must_flush]
         waiting = asyncio.gather(
-            *(self._flusher.flush(one.partition.log) for one in unflushed), return_exceptions=True
+            *(self._flusher.flush(append.partition.log) for append in unflushed), return_exceptions=True
         )
 
-        def on_flushed(done: asyncio.Future[list[BaseException | None]]) -> None:
-            for one, outcome in zip(unflushed, done.result(), strict=True):
+        def on_flushed(flushes: asyncio.Future[list[BaseException | None]]) -> None:
+            for append, outcome in zip(unflushed, flushes.result(), strict=True):
                 if outcome is not None:
-                    one.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                    one.result.error_message = str(outcome)
-            without_error = [one for one in appended if not one.result.error_code]
-            self._respond_or_park(request, view, results, without_error)
+                    append.result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                    append.result.error_message = str(outcome)
+            without_error = [append for append in appended if not append.result.error_code]
+            self._respond_or_park(request, state, without_error)
 
-        _release_records(results)
+        _release_records(state.results)
         request.release_frame()
         waiting.add_done_callback(on_flushed)
 
@@ -286,8 +285,8 @@ class ProduceHandler:
 def _distinct_partitions(partitions: list[ProducePartition]) -> Steps[list[ProducePartition]]:
     """Return each partition of a request once; the last entry of a repeated partition counts, as in Kafka."""
     latest: dict[tuple[str | UUID | None, int], ProducePartition] = {}
-    for each in partitions:
-        latest[each.topic or each.topic_id, each.partition] = each
+    for partition in partitions:
+        latest[partition.topic or partition.topic_id, partition.partition] = partition
         yield None
     return partitions if len(latest) == len(partitions) else list(latest.values())
 
