@@ -144,7 +144,7 @@ class Demo:
         started = SYSTEM_CLOCK.monotonic_s()
         with Progress(self._console, "produce", None, lambda: self.watch.table) as progress:
             async with (
-                self.watch.following(),
+                self.watch.follow(),
                 Producer(self.cluster.bootstrap_servers, linger_ms=5) as producer,
             ):
                 await self._send_all(producer, content, progress)
@@ -158,7 +158,7 @@ class Demo:
         for number, path in enumerate(self._corpus.paths):
             if number == kill_at:
                 # Otherwise the table below may be empty, because sending uses most of the time.
-                await self.watch.wait_until_seen()
+                await self.watch.wait_for_first_state()
                 await asyncio.to_thread(self.cluster.kill, KILLED_NODE)
                 self._console.print(f"kill -9 of node {KILLED_NODE} after {content.records:,} records")
                 self._console.print(self.watch.table)

@@ -154,7 +154,7 @@ class StreamQuery:
     ) -> QueryResult:
         with job_session("demo", _SETTINGS) as spark:
             began = SYSTEM_CLOCK.monotonic_s()
-            micro_batches = self._wait_until_read(_counted(self._rows(spark), local_starts), advance, stop)
+            micro_batches = self._wait_until_read(_count(self._rows(spark), local_starts), advance, stop)
             seconds = SYSTEM_CLOCK.monotonic_s() - began
             rows = spark.table(_RESULT).toArrow().to_pylist()
         groups = [GroupCount(**row) for row in rows]
@@ -164,12 +164,12 @@ class StreamQuery:
         return spark.readStream.format("tidelog").options(**self._options).load()
 
     def _wait_until_read(
-        self, counted: DataFrame, advance: Callable[[int], None], stop: threading.Event
+        self, counts: DataFrame, advance: Callable[[int], None], stop: threading.Event
     ) -> int:
         """Run the query to its end; return the number of micro-batches."""
         deadline = SYSTEM_CLOCK.monotonic_s() + _DEADLINE_S
         with tempfile.TemporaryDirectory(prefix="tidelog-demo-checkpoint-") as checkpoint:
-            writer = counted.writeStream.outputMode("complete").format("memory").queryName(_RESULT)
+            writer = counts.writeStream.outputMode("complete").format("memory").queryName(_RESULT)
             writer = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True)
             query = writer.start()
             batch_ids: set[int] = set()
@@ -188,7 +188,7 @@ class StreamQuery:
                 query.stop()
 
 
-def _counted(rows: DataFrame, local_starts: Mapping[int, int]) -> DataFrame:
+def _count(rows: DataFrame, local_starts: Mapping[int, int]) -> DataFrame:
     from pyspark.sql import functions as F
 
     starts = F.create_map(*(F.lit(number) for pair in local_starts.items() for number in pair))

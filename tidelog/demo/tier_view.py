@@ -76,7 +76,7 @@ class TierView:
 
     async def borders(self, admin: Admin) -> list[Border]:
         """Return the borders of each partition whose leader responds, in order."""
-        topic = await self._described(admin)
+        topic = await self._describe_topic(admin)
         leaders = {entry.partition: entry.leader for entry in topic.partitions if entry.leader >= 0}
         names = [TopicPartition(self._topic, number) for number in leaders]
         offsets_by_spec = {
@@ -112,14 +112,14 @@ class TierView:
 
     async def is_in_sync(self, admin: Admin) -> bool:
         """Return whether every replica of every partition is in sync."""
-        topic = await self._described(admin)
+        topic = await self._describe_topic(admin)
         return all(set(entry.in_sync_replicas) == set(entry.replicas) for entry in topic.partitions)
 
     def on_disk(self, node_id: int) -> Segments:
         """Return the segments of the topic on a node's disk."""
         return Segments.below(self._layout.data_folder(node_id).glob(f"{self._topic}-*"))
 
-    async def _described(self, admin: Admin) -> TopicDescription:
+    async def _describe_topic(self, admin: Admin) -> TopicDescription:
         topic = (await admin.describe_topics([self._topic]))[self._topic]
         if isinstance(topic, KafkaError):
             raise topic

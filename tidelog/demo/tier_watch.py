@@ -32,7 +32,7 @@ class TierWatch:
         self._servers = servers
         self._console = console
         self.borders: Sequence[Border] = ()
-        self._seen = asyncio.Event()
+        self._first_state = asyncio.Event()
 
     @property
     def table(self) -> Table:
@@ -45,25 +45,25 @@ class TierWatch:
         A state from before the last record was written, or without a partition whose leader changes, has
         fewer.
         """
-        high_watermarks = sum(border.high_watermark for border in self.borders)
-        return high_watermarks >= records and all(border.is_tiered for border in self.borders)
+        committed_records = sum(border.high_watermark for border in self.borders)
+        return committed_records >= records and all(border.is_tiered for border in self.borders)
 
     @asynccontextmanager
-    async def following(self) -> AsyncIterator[None]:
+    async def follow(self) -> AsyncIterator[None]:
         """Update the state repeatedly while the block runs."""
-        following = asyncio.create_task(self._follow())
+        task = asyncio.create_task(self._poll())
         try:
             yield
         finally:
-            following.cancel()
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await following
+                await task
 
-    async def wait_until_seen(self) -> None:
-        """Wait for the first state, inside a `following` block. Errors: TooSlow."""
+    async def wait_for_first_state(self) -> None:
+        """Wait for the first state, inside a `follow` block. Errors: TooSlow."""
         try:
             async with asyncio.timeout(DEADLINE_S):
-                await self._seen.wait()
+                await self._first_state.wait()
         except TimeoutError:
             raise TooSlow(f"the state of the tier is unknown after {DEADLINE_S:.0f} s") from None
 
@@ -74,7 +74,7 @@ class TierWatch:
         """
         began = SYSTEM_CLOCK.monotonic_s()
         with Live(console=self._console, transient=True, auto_refresh=False) as live:
-            async with self.following():
+            async with self.follow():
                 while not self.is_tiered(records):
                     if self._console.is_terminal:
                         live.update(self.table, refresh=True)
@@ -99,11 +99,11 @@ class TierWatch:
         except (KafkaError, OSError):
             return False
 
-    async def _follow(self) -> None:
+    async def _poll(self) -> None:
         async with Admin(self._servers) as admin:
             while True:
                 # A killed node does not respond: the next update uses the new leaders.
                 with suppress(KafkaError, OSError):
                     self.borders = await self._view.borders(admin)
-                    self._seen.set()
+                    self._first_state.set()
                 await asyncio.sleep(POLL_S)

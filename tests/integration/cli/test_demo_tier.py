@@ -123,8 +123,8 @@ def test_the_view_shows_the_nodes_reports(tmp_path: Path) -> None:
         async def look() -> list[Border]:
             await watch.wait_until_synced()
             assert not watch.borders
-            async with watch.following():
-                await watch.wait_until_seen()
+            async with watch.follow():
+                await watch.wait_for_first_state()
                 assert len(watch.borders) == 2
             async with Admin(cluster.bootstrap_servers) as admin:
                 return await view.borders(admin)

@@ -60,9 +60,9 @@ OffsetSpec: TypeAlias = Bound | AtOffsets | AtTimestamps | AtTimestamp
 
 @dataclass(frozen=True, slots=True)
 class OffsetLookups:
-    """The offsets that are known, and those to request by ListOffsets; `timestamps` has the timestamps."""
+    """The offsets in the option, and those to request by ListOffsets; `timestamps` has the timestamps."""
 
-    known: Offsets
+    explicit: Offsets
     bounds: dict[TopicPartition, int]
     timestamps: dict[TopicPartition, int]
     option: str = ""

@@ -66,7 +66,7 @@ class BucketOffsets:
         """
         lookups = required_lookups(spec, partitions)
         if not is_start:
-            self._require_below_end(lookups.option, lookups.known)
+            self._require_below_end(lookups.option, lookups.explicit)
         offsets = {
             topic_partition: self._bound(topic_partition, bound)
             for topic_partition, bound in lookups.bounds.items()
@@ -78,7 +78,7 @@ class BucketOffsets:
             unmatched += [topic_partition] if offset is None else []
         if is_start and not self._options.begins_latest_without_match:
             require_match(lookups, unmatched)
-        return {**lookups.known, **offsets}
+        return {**lookups.explicit, **offsets}
 
     def existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         """Return those of `partitions` that have segments."""

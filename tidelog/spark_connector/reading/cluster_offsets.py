@@ -95,7 +95,7 @@ class ClusterOffsets:
         if is_start and not self._options.begins_latest_without_match:
             require_match(lookups, unmatched)
         return {
-            **lookups.known,
+            **lookups.explicit,
             **offsets,
             **{topic_partition: ends[topic_partition] for topic_partition in unmatched},
         }

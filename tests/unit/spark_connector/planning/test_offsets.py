@@ -51,7 +51,7 @@ def test_offsets_json_of_sparks_source_is_read() -> None:
 
 def test_starting_bounds_and_timestamps_are_queried_and_offsets_are_not() -> None:
     mixed = required_lookups(AtOffsets("startingOffsets", {FIRST: 5, SECOND: -2}), [FIRST, SECOND])
-    assert (mixed.known, mixed.bounds) == ({FIRST: 5}, {SECOND: -2})
+    assert (mixed.explicit, mixed.bounds) == ({FIRST: 5}, {SECOND: -2})
     assert required_lookups(Bound.LATEST, [FIRST]).bounds == {FIRST: -1}
     assert required_lookups(AtTimestamp("startingTimestamp", 9), [FIRST]).timestamps == {FIRST: 9}
 
