@@ -12,7 +12,13 @@ from itertools import combinations
 
 import pytest
 
-from tests.support.transactions.verification_model import VERIFIED_AGAIN, Fault, Scenario, Violation, explore
+from tests.support.transactions.verification_model import (
+    REPEATED_VERIFICATION,
+    Fault,
+    Scenario,
+    Violation,
+    explore,
+)
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.verification import Verification
 
@@ -46,17 +52,17 @@ def test_in_every_order_no_offset_commit_hangs(versions: tuple[int, int], fault:
 
 def test_a_late_duplicate_with_a_repeated_marker_leaves_no_hanging_transaction() -> None:
     faults = (Fault.THE_CLIENT_SENDS_AGAIN, Fault.A_MARKER_IS_SENT_AGAIN)
-    assert VERIFIED_AGAIN not in explore(scenario((2, 2), faults))
+    assert REPEATED_VERIFICATION not in explore(scenario((2, 2), faults))
 
 
 def test_in_every_order_the_previous_transactions_marker_refuses_no_batch() -> None:
     for fault in (Fault.A_MARKER_IS_SENT_AGAIN, Fault.THE_COORDINATOR_FAILS_OVER):
-        assert VERIFIED_AGAIN not in explore(scenario((2, 2), (fault,)))
+        assert REPEATED_VERIFICATION not in explore(scenario((2, 2), (fault,)))
 
 
 def test_a_marker_without_transaction_version_causes_retries_and_no_failure() -> None:
     # A coordinator that sends WriteTxnMarkers 1.
-    assert VERIFIED_AGAIN in explore(Scenario((2, 2), markers_carry_version=False))
+    assert REPEATED_VERIFICATION in explore(Scenario((2, 2), markers_carry_version=False))
 
 
 @pytest.mark.parametrize("versions", [(0, 0), (2, 0)], ids=str)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 _Answer = TypeVar("_Answer")
 
 
-def ends(call: Callable[[], _Answer], timeout_s: float = 40.0) -> _Answer:
+def result_within(call: Callable[[], _Answer], timeout_s: float = 40.0) -> _Answer:
     """Return the result of `call` or its error; AssertionError after `timeout_s`."""
     outcome: list[Any] = []
 

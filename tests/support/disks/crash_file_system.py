@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from tests.support.disks.crash_images import Cut, Survival, Write, apply, random_part, surviving_image
+from tests.support.disks.crash_images import (
+    FileWrite,
+    Survival,
+    Truncation,
+    apply,
+    random_part,
+    surviving_image,
+)
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.files import Buffer, DiskSpace, File, FileLock, FileSystem
@@ -32,9 +39,9 @@ class SimulatedCrash(BaseException):
 class _Inode:
     synced: bytes = b""
     current: bytearray = field(default_factory=bytearray)
-    pending: list[Write | Cut] = field(default_factory=list)
+    pending: list[FileWrite | Truncation] = field(default_factory=list)
 
-    def change(self, change: Write | Cut) -> None:
+    def change(self, change: FileWrite | Truncation) -> None:
         apply(self.current, change)
         self.pending.append(change)
 
@@ -77,22 +84,22 @@ class CrashFile(File):
         start = len(self._inode.current)
         with self._disk.operation(f"append {len(data)} bytes to {self.path}") as sequence:
             room = self._disk.take_room(len(data))
-            self._inode.change(Write(sequence, start, bytes(data[:room])))
+            self._inode.change(FileWrite(sequence, start, bytes(data[:room])))
             if room < len(data):
-                self._inode.change(Cut(sequence, start))
+                self._inode.change(Truncation(sequence, start))
                 self._disk.give_room(room)
                 raise OSError(errno.ENOSPC, "No space left on device", self.path)
 
     def pwrite(self, data: Buffer, position: int) -> None:
         with self._disk.operation(f"overwrite {len(data)} bytes of {self.path}") as sequence:
-            self._inode.change(Write(sequence, position, bytes(data)))
+            self._inode.change(FileWrite(sequence, position, bytes(data)))
 
     def truncate(self, size: int) -> None:
         if size >= len(self._inode.current):
             return
         with self._disk.operation(f"truncate {self.path} to {size}") as sequence:
             self._disk.give_room(len(self._inode.current) - size)
-            self._inode.change(Cut(sequence, size))
+            self._inode.change(Truncation(sequence, size))
 
     def fsync(self) -> None:
         with self._disk.barrier(f"fsync {self.path}"):

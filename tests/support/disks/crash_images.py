@@ -23,19 +23,19 @@ class Survival(Enum):
 EVERY_SURVIVAL: tuple[Survival | int, ...] = tuple(Survival)
 
 
-class Write(NamedTuple):
+class FileWrite(NamedTuple):
     sequence: int
     position: int
     data: bytes
 
 
-class Cut(NamedTuple):
+class Truncation(NamedTuple):
     sequence: int
     size: int
 
 
-def apply(image: bytearray, change: Write | Cut) -> None:
-    if isinstance(change, Cut):
+def apply(image: bytearray, change: FileWrite | Truncation) -> None:
+    if isinstance(change, Truncation):
         del image[change.size :]
         return
     if len(image) < change.position:
@@ -45,7 +45,7 @@ def apply(image: bytearray, change: Write | Cut) -> None:
 
 def surviving_image(
     synced: bytes,
-    pending: list[Write | Cut],
+    pending: list[FileWrite | Truncation],
     survival: Survival | int,
     chooser: random.Random | None,
     last_write: int,
@@ -55,7 +55,7 @@ def surviving_image(
     kept = random_part(pending, chooser) if chooser is not None else list(pending)
     image = bytearray(synced)
     for index, change in enumerate(kept):
-        if isinstance(change, Write):
+        if isinstance(change, FileWrite):
             if chooser is not None and index == len(kept) - 1:
                 change = _randomly_torn(change, chooser)
             elif change.sequence == last_write and survival is Survival.TEAR_LAST:
@@ -66,7 +66,7 @@ def surviving_image(
     return bytes(image)
 
 
-def _randomly_torn(write: Write, chooser: random.Random) -> Write:
+def _randomly_torn(write: FileWrite, chooser: random.Random) -> FileWrite:
     length = len(write.data)
     kind = chooser.randrange(4)
     if kind == 0:  # at any byte

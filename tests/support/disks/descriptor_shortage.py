@@ -12,7 +12,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.storage.disk.files import File
 
 
-class ShortOfDescriptors(CrashFileSystem):
+class DescriptorLimitedFileSystem(CrashFileSystem):
     """Raises EMFILE for some uses of descriptors; `uses` lists all uses."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from tests.support.foreign_clients.background_poll import PatientPoll
+from tests.support.foreign_clients.background_poll import BackgroundPoll
 from tests.support.foreign_clients.interface import (
     DEADLINE_S,
     EARLIEST,
@@ -147,7 +147,7 @@ class AiokafkaConsumer:
             return consumer
 
         self._consumer = LOOP.run(start())
-        self._patient = PatientPoll(lambda: LOOP.start(self._consumer.getmany(timeout_ms=POLL_MS)))
+        self._background_poll = BackgroundPoll(lambda: LOOP.start(self._consumer.getmany(timeout_ms=POLL_MS)))
 
     def assign(self, topic: str, offsets: Mapping[int, int]) -> None:
         """Read partitions without a group."""
@@ -184,11 +184,11 @@ class AiokafkaConsumer:
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """Return fetched messages."""
         with _errors():
-            polled_records = self._patient.poll(timeout_s)
-        return [self._received(record) for records in polled_records.values() for record in records]
+            polled_records = self._background_poll.poll(timeout_s)
+        return [self._message_of(record) for records in polled_records.values() for record in records]
 
     @staticmethod
-    def _received(record: Any) -> Received:
+    def _message_of(record: Any) -> Received:
         return Received(
             record.topic,
             record.partition,

@@ -13,7 +13,7 @@ from typing import Any
 PolledRecords = Mapping[Any, list[Any]]
 
 
-class PatientPoll:
+class BackgroundPoll:
     """Runs at most one poll at a time; the caller may fetch its result later."""
 
     def __init__(self, start: Callable[[], Future[Any]]) -> None:

@@ -171,10 +171,10 @@ class ConfluentConsumer:
         """Return at most 10,000 messages."""
         with _errors():
             messages = self._consumer.consume(10_000, timeout_s)
-        return [self._received(message) for message in messages]
+        return [self._message_of(message) for message in messages]
 
     @staticmethod
-    def _received(message: Any) -> Received:
+    def _message_of(message: Any) -> Received:
         if message.error() is not None:
             raise _error(message.error())
         kind, timestamp_ms = message.timestamp()

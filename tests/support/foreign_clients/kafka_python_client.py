@@ -16,7 +16,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from tests.support.foreign_clients.background_poll import PatientPoll
+from tests.support.foreign_clients.background_poll import BackgroundPoll
 from tests.support.foreign_clients.interface import (
     DEADLINE_S,
     EARLIEST,
@@ -103,7 +103,7 @@ class KafkaPythonConsumer:
     def __init__(self, servers: str, options: ConsumerOptions) -> None:
         self._topic = ""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kafka-python")
-        self._patient = PatientPoll(lambda: self._thread.submit(self._poll))
+        self._background_poll = BackgroundPoll(lambda: self._thread.submit(self._poll))
         self._consumer = KafkaConsumer(
             bootstrap_servers=servers,
             client_id=options.client_id,
@@ -162,11 +162,11 @@ class KafkaPythonConsumer:
     def poll(self, timeout_s: float = 0.1) -> list[Received]:
         """Return fetched messages."""
         with _errors():
-            polled_records = self._patient.poll(timeout_s)
-        return [self._received(record) for records in polled_records.values() for record in records]
+            polled_records = self._background_poll.poll(timeout_s)
+        return [self._message_of(record) for records in polled_records.values() for record in records]
 
     @staticmethod
-    def _received(record: Any) -> Received:
+    def _message_of(record: Any) -> Received:
         return Received(
             record.topic,
             record.partition,

@@ -28,7 +28,7 @@ def new_log_manager(disk: CrashFileSystem, dirs: Iterable[str], *args: Any, **op
     return LogManager(disk, dirs, *args, **options)
 
 
-def started(disk: CrashFileSystem, *dirs: str, now_ms: int = NOW_MS, **options: Any) -> LogManager:
+def start_log_manager(disk: CrashFileSystem, *dirs: str, now_ms: int = NOW_MS, **options: Any) -> LogManager:
     """Return a started log manager. Quarantined partitions get ids from 1."""
     ids = count(1)
     manager = new_log_manager(disk, dirs or ("/a", "/b"), new_id=lambda: UUID(int=next(ids)), **options)

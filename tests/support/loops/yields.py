@@ -37,7 +37,7 @@ def counted_slices() -> Slices:
     return Slices(CountingClock())
 
 
-class Turns:
+class IterationCounter:
     """Counts the iterations in which another task runs."""
 
     def __init__(self) -> None:

@@ -18,7 +18,13 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from tests.support.messages.random_messages import Declared, Domain, Sampler, declared_fields, inner_struct
+from tests.support.messages.random_messages import (
+    DeclaredField,
+    Domain,
+    Sampler,
+    declared_fields,
+    inner_struct,
+)
 from tidelog.protocol.schema import ZERO_UUID, Message, Struct
 
 _ERROR_CODES = [int(code) for code in ErrorCode]
@@ -57,7 +63,9 @@ def _limits(
             yield from _limits(inner, _entity(their_field.type), version)
 
 
-def matched_fields(ours: type[Struct], theirs: type[Any], version: int) -> list[tuple[Declared, Field[Any]]]:
+def matched_fields(
+    ours: type[Struct], theirs: type[Any], version: int
+) -> list[tuple[DeclaredField, Field[Any]]]:
     """Return the fields of both classes in pairs; AssertionError if they differ."""
     mine = [field for field in declared_fields(ours) if version in field.kind.present]
     other = list(fields(theirs))

@@ -10,7 +10,7 @@ import struct
 from typing import Any
 from uuid import UUID
 
-from tests.support.messages.random_messages import Declared, declared_fields
+from tests.support.messages.random_messages import DeclaredField, declared_fields
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.schema import (
     Array,
@@ -79,7 +79,7 @@ class _Reader:
 
     def struct(self, cls: type[Struct]) -> Any:
         values: dict[str, Any] = {}
-        tags: dict[int, Declared] = {}
+        tags: dict[int, DeclaredField] = {}
         for field in declared_fields(cls):
             kind = field.kind
             if self.version not in kind.present:

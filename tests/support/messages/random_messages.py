@@ -74,7 +74,7 @@ FLOATS = (0.0, -0.0, 1.5, -2.25e300, 5e-324, 1.7976931348623157e308)
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredField:
     """One declared field."""
 
     name: str
@@ -82,16 +82,16 @@ class Declared:
     default: Any
 
 
-def declared_fields(cls: type[Struct]) -> tuple[Declared, ...]:
+def declared_fields(cls: type[Struct]) -> tuple[DeclaredField, ...]:
     """Return the fields of `cls` in wire order."""
     return _declared_fields(cast(Any, cls))
 
 
 @lru_cache(None)
-def _declared_fields(cls: Any) -> tuple[Declared, ...]:
+def _declared_fields(cls: Any) -> tuple[DeclaredField, ...]:
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
-        Declared(field.name, hints[field.name].__metadata__[0], field.default) for field in fields(cls)
+        DeclaredField(field.name, hints[field.name].__metadata__[0], field.default) for field in fields(cls)
     )
 
 
@@ -99,7 +99,7 @@ def random_message(
     cls: type[Struct], version: int, random: Random, shape: Shape, domain: Domain | None = None
 ) -> Any:
     """Return a message of `cls` that `version` can encode; `domain` restricts single fields."""
-    return _Maker(version, random, shape, domain or {}).struct(cls)
+    return _MessageGenerator(version, random, shape, domain or {}).struct(cls)
 
 
 def random_messages(
@@ -117,7 +117,7 @@ def inner_struct(kind: Kind) -> type[Struct] | None:
     return inner if inner is not None and issubclass(inner, Struct) else None
 
 
-class _Maker:
+class _MessageGenerator:
     def __init__(self, version: int, random: Random, shape: Shape, domain: Domain) -> None:
         self.version = version
         self.random = random
@@ -132,7 +132,7 @@ class _Maker:
                 values[field.name] = self.field(cls, field)
         return cls(**values)
 
-    def field(self, cls: type[Struct], field: Declared) -> Any:
+    def field(self, cls: type[Struct], field: DeclaredField) -> Any:
         if self.keeps_default():
             return field.default if self.can_be_default(field) else self.value(field.kind)
         if self.version in field.kind.nullable and self.is_null(field.kind):
@@ -140,7 +140,7 @@ class _Maker:
         sampler = self.domain.get((cls, field.name))
         return sampler(self.random) if sampler else self.value(field.kind)
 
-    def can_be_default(self, field: Declared) -> bool:
+    def can_be_default(self, field: DeclaredField) -> bool:
         return field.default is not None or self.version in field.kind.nullable
 
     def keeps_default(self) -> bool:
@@ -195,7 +195,7 @@ class _Maker:
         element = kind.element
         if issubclass(element, Struct):
             if self.shape is Shape.EMPTY:
-                hollow = _Maker(self.version, self.random, Shape.HOLLOW, self.domain)
+                hollow = _MessageGenerator(self.version, self.random, Shape.HOLLOW, self.domain)
                 return (hollow.struct(element), self.struct(element))
             return tuple(self.struct(element) for _ in range(self.count()))
         if self.is_empty:

@@ -46,7 +46,7 @@ def broker_registration_record(
     )
 
 
-def replayed(
+def image_after_records(
     records: Iterable[MetadataRecord], image: MetadataImage | None = None, offset: int = 0
 ) -> MetadataImage:
     """Return the image after `records`."""
@@ -64,12 +64,12 @@ def image_with_brokers(*brokers: int, fenced: Iterable[int] = (), features: bool
         broker_registration_record(broker, rack=f"rack{broker}", fenced=broker in fenced_ids)
         for broker in brokers
     ]
-    return replayed(records)
+    return image_after_records(records)
 
 
-def applied(image: MetadataImage, result: ControllerResult[R]) -> MetadataImage:
+def image_after_result(image: MetadataImage, result: ControllerResult[R]) -> MetadataImage:
     """Return the image after the command's records."""
-    return replayed(result.records, image, image.offset + len(result.records))
+    return image_after_records(result.records, image, image.offset + len(result.records))
 
 
 def creatable(
@@ -99,4 +99,4 @@ def with_topics(
         )
     )
     assert all(topic.error_code == 0 for topic in result.reply.topics), result.reply
-    return applied(image, result)
+    return image_after_result(image, result)

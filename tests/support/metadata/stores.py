@@ -113,7 +113,7 @@ def make_replica(
     )
 
 
-async def started(replica: RaftNode) -> RaftNode:
+async def start_replica(replica: RaftNode) -> RaftNode:
     """Start the replica and return it when it is the active controller."""
     replica.start()
     store = replica.store
@@ -134,7 +134,7 @@ async def running_store(
     """Yield the store of an active controller; with `registered` broker 1 is unfenced."""
     replica = make_replica(fs or CrashFileSystem(), executor, slices=slices)
     async with asyncio.timeout(30):
-        await started(replica)
+        await start_replica(replica)
         if registered:
             await register_node(replica.store)
         try:

@@ -8,7 +8,7 @@ from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 
 
-def exposed(metrics: BrokerMetrics, prefix: str) -> dict[str, float]:
+def metric_samples(metrics: BrokerMetrics, prefix: str) -> dict[str, float]:
     """Return the samples whose names start with `prefix`, by the rest of their names."""
     text = Exposition(metrics).text()[0].decode()
     return {

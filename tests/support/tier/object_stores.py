@@ -81,7 +81,7 @@ class MemoryStore:
             self.calls.append(call)
 
 
-class How(Enum):
+class FailureKind(Enum):
     """The kind of a failure."""
 
     BEFORE = auto()
@@ -95,7 +95,7 @@ class How(Enum):
 class FailingStore(MemoryStore):
     """Fails each call in the way that `fails` returns for its number (from 0); None lets it succeed."""
 
-    def __init__(self, fails: Callable[[int], How | None]) -> None:
+    def __init__(self, fails: Callable[[int], FailureKind | None]) -> None:
         super().__init__()
         self._fails = fails
         self.counted = 0
@@ -103,9 +103,9 @@ class FailingStore(MemoryStore):
     def put(self, key: str, content: Content, size: int | None = None) -> None:
         """Store an object."""
         how = self._next()
-        if how is How.SHORT and not isinstance(content, (bytes, bytearray, memoryview)):
+        if how is FailureKind.SHORT and not isinstance(content, (bytes, bytearray, memoryview)):
             content.read(1)
-        if how in (How.BEFORE, How.SHORT):
+        if how in (FailureKind.BEFORE, FailureKind.SHORT):
             raise RemoteStorageError(f"{key}: made to fail")
         super().put(key, content, size)
         self._lose_answer(how, key)
@@ -113,16 +113,16 @@ class FailingStore(MemoryStore):
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
         """Return the bytes of an object from `start` to `end`, inclusive."""
         how = self._next()
-        if how in (How.BEFORE, How.AFTER):
+        if how in (FailureKind.BEFORE, FailureKind.AFTER):
             raise RemoteStorageError(f"{key}: made to fail")
         stream = super().get(key, start, end)
-        return io.BytesIO(stream.read()[:-1]) if how is How.SHORT else stream
+        return io.BytesIO(stream.read()[:-1]) if how is FailureKind.SHORT else stream
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; a failure may occur between two keys."""
         for key in keys:
             how = self._next()
-            if how in (How.BEFORE, How.SHORT):
+            if how in (FailureKind.BEFORE, FailureKind.SHORT):
                 raise RemoteStorageError(f"{key}: made to fail")
             super().delete([key])
             self._lose_answer(how, key)
@@ -130,18 +130,18 @@ class FailingStore(MemoryStore):
     def size(self, key: str) -> int:
         """Return the size of an object; SHORT returns one byte less."""
         how = self._next()
-        if how in (How.BEFORE, How.AFTER):
+        if how in (FailureKind.BEFORE, FailureKind.AFTER):
             raise RemoteStorageError(f"{key}: made to fail")
-        return super().size(key) - (how is How.SHORT)
+        return super().size(key) - (how is FailureKind.SHORT)
 
-    def _next(self) -> How | None:
+    def _next(self) -> FailureKind | None:
         with self._lock:
             number, self.counted = self.counted, self.counted + 1
         return self._fails(number)
 
     @staticmethod
-    def _lose_answer(how: How | None, key: str) -> None:
-        if how is How.AFTER:
+    def _lose_answer(how: FailureKind | None, key: str) -> None:
+        if how is FailureKind.AFTER:
             raise RemoteStorageError(f"{key}: made to fail after it was done")
 
 

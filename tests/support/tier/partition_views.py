@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tests.support.configs import log_config
-from tests.support.tier.segment_metadata import FINISHED, PARTITION, started, step
+from tests.support.tier.segment_metadata import FINISHED, PARTITION, copy_start, step
 from tidelog.protocol.ids import Offset
 from tidelog.remote.inspection.history import PartitionHistory, RecordPlace
 from tidelog.remote.inspection.views import PartitionOffsets, PartitionView
@@ -19,7 +19,7 @@ NOW_MS = 10_000_000
 TIERED = log_config(remote_storage_enable=True, retention_ms=-1)
 
 
-def copied(
+def copy_events(
     number: int,
     start: Offset,
     end: Offset,
@@ -27,7 +27,7 @@ def copied(
     size_bytes: int = 1000,
 ) -> list[RemoteLogEvent]:
     """Return both records of a finished copy."""
-    return [started(number, start, end, epochs, size_bytes=size_bytes), step(number, FINISHED)]
+    return [copy_start(number, start, end, epochs, size_bytes=size_bytes), step(number, FINISHED)]
 
 
 def history_of(events: Iterable[RemoteLogEvent]) -> PartitionHistory:

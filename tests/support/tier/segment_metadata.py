@@ -25,7 +25,7 @@ def segment_id(number: int, partition: TopicIdPartition = PARTITION) -> RemoteLo
     return RemoteLogSegmentId(partition, UUID(int=number + 1))
 
 
-def started(
+def copy_start(
     number: int,
     start: int,
     end: int,

@@ -33,7 +33,7 @@ from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 NOW_MS = 0
 TRANSACTION_VERSION_2 = 2
 
-VERIFIED_AGAIN = "the client produces again, because a marker ended the verification"
+REPEATED_VERIFICATION = "the client produces again, because a marker ended the verification"
 
 
 class Violation(AssertionError):
@@ -65,7 +65,7 @@ class Scenario(NamedTuple):
 
 
 @dataclass(eq=False)
-class Sent:
+class ProduceAttempt:
     """One Produce request; `is_abandoned`: the client does not wait for its response."""
 
     name: str
@@ -77,7 +77,7 @@ class Sent:
 
 
 @dataclass
-class Appended:
+class AppendedRecord:
     """One record in the log of the partition, and the transaction whose marker ended it."""
 
     number: int
@@ -107,7 +107,7 @@ class ScenarioRun:
         disk = CrashFileSystem()
         disk.makedirs("/a-0")
         self.state = ProducerStateManager(A, disk, "/a-0", PRODUCER_ID_EXPIRATION_MS)
-        self.log: list[Appended] = []
+        self.log: list[AppendedRecord] = []
         self.faults = list(self.scenario.faults)
         self._bag: list[Step] = []
         self._waiting: list[Step] = []
@@ -115,7 +115,7 @@ class ScenarioRun:
         self._transaction_of: dict[int, int] = {}
         """The number of the transaction of each marking, by the identity of the marking."""
         self._markers_in_flight: list[PreparedTransaction] = []
-        self._sent: Sent | None = None
+        self._sent: ProduceAttempt | None = None
         self._coordinator_epoch = 1
         self._number = 0
         self._produces = 0
@@ -208,10 +208,10 @@ class ScenarioRun:
         header = data_header(*self.producer, sequence, transactional=True)
         self._produces += 1
         name = f"produce {self._produces} of transaction {self._number}"
-        sent = self._sent = Sent(name, self._number, self.producer, header, version)
+        sent = self._sent = ProduceAttempt(name, self._number, self.producer, header, version)
         self._send(f"{name} arrives", lambda: self._arrive(sent))
 
-    def _respond(self, sent: Sent, error: ErrorCode) -> None:
+    def _respond(self, sent: ProduceAttempt, error: ErrorCode) -> None:
         if sent.is_abandoned:
             return
         self._sent = None
@@ -220,7 +220,7 @@ class ScenarioRun:
         elif error is ErrorCode.CONCURRENT_TRANSACTIONS:
             self._wait(Step("the client produces again", lambda: self._produce(None)))
         elif error is ErrorCode.NOT_ENOUGH_REPLICAS:
-            self._send(VERIFIED_AGAIN, lambda: self._produce(None))
+            self._send(REPEATED_VERIFICATION, lambda: self._produce(None))
         else:
             raise Violation(f"a correct client gets {error.name} in transaction {sent.number}")
 
@@ -276,7 +276,7 @@ class ScenarioRun:
 
     # The partition
 
-    def _arrive(self, sent: Sent) -> None:
+    def _arrive(self, sent: ProduceAttempt) -> None:
         try:
             verification = self.state.begin_verification(
                 sent.producer.producer_id,
@@ -294,7 +294,7 @@ class ScenarioRun:
             name = f"verification of {sent.name} arrives"
             self._bag.append(Step(name, lambda: self._verify(sent, verification), verification))
 
-    def _verify(self, sent: Sent, verification: Verification) -> None:
+    def _verify(self, sent: ProduceAttempt, verification: Verification) -> None:
         code = ErrorCode.NONE
         try:
             if sent.version >= TRANSACTION_VERSION_2:
@@ -313,7 +313,7 @@ class ScenarioRun:
         name = f"verification of {sent.name} is answered {code.name}"
         self._bag.append(Step(name, answered, verification))
 
-    def _append(self, sent: Sent, verification: Verification) -> None:
+    def _append(self, sent: ProduceAttempt, verification: Verification) -> None:
         offset = self.state.map_end_offset
         try:
             duplicate = self.state.check_transactional(
@@ -325,7 +325,7 @@ class ScenarioRun:
         if duplicate is None:
             self.state.update(sent.header, offset)
             self.state.update_map_end_offset(offset + 1)
-            self.log.append(Appended(sent.number))
+            self.log.append(AppendedRecord(sent.number))
         self._respond(sent, ErrorCode.NONE)
 
     def _send_marker(self, marking: PreparedTransaction) -> None:

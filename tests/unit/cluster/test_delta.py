@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.metadata.images import CLUSTER_ID, broker_registration_record, replayed
+from tests.support.metadata.images import CLUSTER_ID, broker_registration_record, image_after_records
 from tidelog.cluster.delta import InconsistentMetadata, MetadataDelta
 from tidelog.cluster.image import Endpoint, FeatureRange, MetadataImage, PartitionImage, ResourceType
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
@@ -79,7 +79,7 @@ def test_an_image_has_its_offset_and_epoch() -> None:
 
 
 def test_a_topic_is_found_by_name_and_by_id() -> None:
-    image = replayed(topic_records())
+    image = image_after_records(topic_records())
     assert image.topics_by_name["orders"] is image.topics_by_id[ORDERS]
     assert list(partition(image).replicas) == [1, 2]
     assert partition(image).directory_of(2) == DIRECTORY
@@ -90,30 +90,30 @@ def test_a_partition_of_an_older_record_has_no_directories_yet() -> None:
         TopicRecord(name="orders", topic_id=ORDERS),
         PartitionRecord(partition_id=0, topic_id=ORDERS, replicas=(1, 2), isr=(1,), leader=1),
     ]
-    image = replayed(records)
+    image = image_after_records(records)
     assert partition(image).directories == (ZERO_UUID, ZERO_UUID)
     assert partition(image).directory_of(1) is None
     assert partition(image).directory_of(3) is None
 
 
 def test_a_change_of_leader_begins_a_leader_epoch() -> None:
-    image = replayed(topic_records())
-    image = replayed([PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=2)], image)
+    image = image_after_records(topic_records())
+    image = image_after_records([PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=2)], image)
     assert (partition(image).leader, partition(image).leader_epoch) == (2, 1)
     assert partition(image).partition_epoch == 1
     assert partition(image, 1).partition_epoch == 0
 
 
 def test_a_record_with_the_same_leader_begins_a_leader_epoch() -> None:
-    image = replayed(topic_records())
-    image = replayed([PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=1)], image)
+    image = image_after_records(topic_records())
+    image = image_after_records([PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=1)], image)
     assert (partition(image).leader, partition(image).leader_epoch) == (1, 1)
 
 
 def test_a_change_without_a_leader_leaves_the_leader_epoch() -> None:
-    image = replayed(topic_records())
+    image = image_after_records(topic_records())
     change = PartitionChangeRecord(topic_id=ORDERS, partition_id=0, isr=(1,))
-    image = replayed([change], image)
+    image = image_after_records([change], image)
     assert partition(image).isr == (1,)
     assert (partition(image).leader_epoch, partition(image).partition_epoch) == (0, 1)
 
@@ -129,7 +129,7 @@ def test_a_change_affects_only_the_given_fields() -> None:
         eligible_leader_replicas=(2,),
         last_known_elr=(3,),
     )
-    changed = partition(replayed([change], replayed(topic_records())))
+    changed = partition(image_after_records([change], image_after_records(topic_records())))
     assert changed.replicas == (1, 2, 3)
     assert changed.directories == (DIRECTORY, DIRECTORY, ZERO_UUID)
     assert changed.removing_replicas == (2,)
@@ -143,7 +143,7 @@ def test_a_change_affects_only_the_given_fields() -> None:
 def test_directories_change_when_given() -> None:
     other = UUID(int=501)
     change = PartitionChangeRecord(topic_id=ORDERS, partition_id=0, directories=(other, DIRECTORY))
-    changed = partition(replayed([change], replayed(topic_records())))
+    changed = partition(image_after_records([change], image_after_records(topic_records())))
     assert changed.directory_of(1) == other
 
 
@@ -156,12 +156,12 @@ def test_eligible_leaders_are_cleared_for_one_topic_or_all() -> None:
         PartitionChangeRecord(topic_id=ORDERS, partition_id=0, **elr),  # type: ignore[arg-type]
         PartitionChangeRecord(topic_id=other, partition_id=0, **elr),  # type: ignore[arg-type]
     ]
-    image = replayed(records)
-    one = replayed([ClearElrRecord(topic_name="orders")], image)
+    image = image_after_records(records)
+    one = image_after_records([ClearElrRecord(topic_name="orders")], image)
     assert partition(one).eligible_leader_replicas == ()
     assert partition(one).partition_epoch == partition(image).partition_epoch + 1
     assert one.topics_by_id[other].partitions[0].eligible_leader_replicas == (2,)
-    every = replayed([ClearElrRecord()], image)
+    every = image_after_records([ClearElrRecord()], image)
     assert every.topics_by_id[other].partitions[0].last_known_elr == ()
     delta = MetadataDelta(every)
     delta.replay(ClearElrRecord())
@@ -173,7 +173,7 @@ def test_a_deleted_topic_loses_its_configs() -> None:
         *topic_records(),
         ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5"),
     ]
-    image = replayed(records)
+    image = image_after_records(records)
     delta = MetadataDelta(image)
     delta.replay(RemoveTopicRecord(topic_id=ORDERS))
     image_after_removal = delta.image(9, 1)
@@ -186,7 +186,7 @@ def test_a_deleted_topic_loses_its_configs() -> None:
 
 
 def test_a_topic_can_be_recreated_in_one_delta() -> None:
-    image = replayed(topic_records())
+    image = image_after_records(topic_records())
     delta = MetadataDelta(image)
     delta.replay(RemoveTopicRecord(topic_id=ORDERS))
     new_id = UUID(int=79)
@@ -225,7 +225,7 @@ def test_a_topic_created_and_deleted_in_one_delta_is_absent() -> None:
     ],
 )
 def test_an_inconsistent_record_is_refused(record: MetadataRecord) -> None:
-    image = replayed([*topic_records(), broker_registration_record(1)])
+    image = image_after_records([*topic_records(), broker_registration_record(1)])
     with pytest.raises(InconsistentMetadata):
         MetadataDelta(image).replay(record)
 
@@ -241,7 +241,7 @@ def test_a_registration_keeps_every_field() -> None:
         log_dirs=(DIRECTORY,),
         cordoned_log_dirs=(DIRECTORY,),
     )
-    broker = replayed([record]).brokers[1]
+    broker = image_after_records([record]).brokers[1]
     assert broker.endpoints == {"PLAINTEXT": Endpoint("h", 9092, 0)}
     assert broker.features == {"f": FeatureRange(1, 2)}
     assert (broker.rack, broker.epoch, broker.fenced) == ("r", 5, True)
@@ -250,50 +250,56 @@ def test_a_registration_keeps_every_field() -> None:
 
 
 def test_a_broker_is_fenced_and_unfenced_by_old_and_new_records() -> None:
-    image = replayed([broker_registration_record(1, fenced=True)])
-    image = replayed([UnfenceBrokerRecord(id=1, epoch=101)], image)
+    image = image_after_records([broker_registration_record(1, fenced=True)])
+    image = image_after_records([UnfenceBrokerRecord(id=1, epoch=101)], image)
     assert image.brokers[1].is_active
-    image = replayed([FenceBrokerRecord(id=1, epoch=101)], image)
+    image = image_after_records([FenceBrokerRecord(id=1, epoch=101)], image)
     assert image.brokers[1].fenced
-    image = replayed([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=-1)], image)
+    image = image_after_records(
+        [BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=-1)], image
+    )
     assert not image.brokers[1].fenced
     stopping = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, in_controlled_shutdown=1)
-    image = replayed([stopping], image)
+    image = image_after_records([stopping], image)
     assert not image.brokers[1].is_active
-    image = replayed([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=1)], image)
+    image = image_after_records(
+        [BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101, fenced=1)], image
+    )
     assert image.brokers[1].fenced
 
 
 def test_a_brokers_directories_change() -> None:
-    image = replayed([broker_registration_record(1)])
+    image = image_after_records([broker_registration_record(1)])
     change = BrokerRegistrationChangeRecord(
         broker_id=1, broker_epoch=101, log_dirs=(DIRECTORY,), cordoned_log_dirs=()
     )
-    changed = replayed([change], image).brokers[1]
+    changed = image_after_records([change], image).brokers[1]
     assert (changed.log_dirs, changed.cordoned_log_dirs) == ((DIRECTORY,), ())
-    unnamed = replayed([BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101)], image).brokers[1]
+    unnamed = image_after_records(
+        [BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=101)], image
+    ).brokers[1]
     assert unnamed == image.brokers[1]
 
 
 def test_an_unregistered_broker_is_removed() -> None:
-    delta = MetadataDelta(replayed([broker_registration_record(1)]))
+    delta = MetadataDelta(image_after_records([broker_registration_record(1)]))
     delta.replay(UnregisterBrokerRecord(broker_id=1, broker_epoch=101))
     assert not delta.image(5, 1).brokers
 
 
 def test_a_config_is_set_and_deleted() -> None:
     setting = ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value="5")
-    image = replayed([setting])
+    image = image_after_records([setting])
     assert image.cluster_configs() == {"log.retention.ms": "5"}
     assert image.broker_configs(1) == {}
     dropping = ConfigRecord(resource_type=4, resource_name="", name="log.retention.ms", value=None)
-    assert not replayed([dropping], image).configs
+    assert not image_after_records([dropping], image).configs
 
 
 def test_features_at_level_0_are_not_in_use() -> None:
-    image = replayed([FeatureLevelRecord(name="metadata.version", feature_level=30)])
+    image = image_after_records([FeatureLevelRecord(name="metadata.version", feature_level=30)])
     assert image.features == {"metadata.version": 30}
-    image = replayed([FeatureLevelRecord(name="metadata.version", feature_level=0)], image)
+    image = image_after_records([FeatureLevelRecord(name="metadata.version", feature_level=0)], image)
     assert not image.features
 
 
@@ -302,10 +308,10 @@ def test_quota_entities_are_equal_in_any_order() -> None:
         EntityData(entity_type="user", entity_name="a"),
         EntityData(entity_type="client-id", entity_name=None),
     )
-    image = replayed([ClientQuotaRecord(entity=(user, client), key="rate", value=2.5)])
+    image = image_after_records([ClientQuotaRecord(entity=(user, client), key="rate", value=2.5)])
     entity = (("client-id", None), ("user", "a"))
     assert image.client_quotas == {entity: {"rate": 2.5}}
-    image = replayed([ClientQuotaRecord(entity=(client, user), key="rate", remove=True)], image)
+    image = image_after_records([ClientQuotaRecord(entity=(client, user), key="rate", remove=True)], image)
     assert not image.client_quotas
 
 
@@ -313,12 +319,12 @@ def test_credentials_acls_and_tokens_are_added_and_removed() -> None:
     entry = AccessControlEntryRecord(id=UUID(int=4), principal="User:a")
     scram = UserScramCredentialRecord(name="a", mechanism=1, salt=b"s")
     token = DelegationTokenRecord(token_id="t")
-    image = replayed([entry, scram, token, ProducerIdsRecord(next_producer_id=3000)])
+    image = image_after_records([entry, scram, token, ProducerIdsRecord(next_producer_id=3000)])
     assert image.access_control_entries == {UUID(int=4): entry}
     assert image.scram_credentials == {("a", 1): scram}
     assert image.delegation_tokens == {"t": token}
     assert image.next_producer_id == 3000
-    image = replayed(
+    image = image_after_records(
         [
             RemoveAccessControlEntryRecord(id=UUID(int=4)),
             RemoveUserScramCredentialRecord(name="a", mechanism=1),
@@ -332,9 +338,9 @@ def test_credentials_acls_and_tokens_are_added_and_removed() -> None:
 
 
 def test_a_delta_does_not_change_the_previous_image() -> None:
-    first = replayed([*topic_records(), broker_registration_record(1)])
+    first = image_after_records([*topic_records(), broker_registration_record(1)])
     copy = (dict(first.topics_by_name), dict(first.brokers), dict(first.configs))
-    replayed(
+    image_after_records(
         [
             PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=2),
             FenceBrokerRecord(id=1, epoch=101),
@@ -347,7 +353,9 @@ def test_a_delta_does_not_change_the_previous_image() -> None:
 
 
 def test_unchanged_parts_are_shared_between_images() -> None:
-    first = replayed(topic_records())
-    second = replayed([ConfigRecord(resource_type=2, resource_name="orders", name="a", value="b")], first)
+    first = image_after_records(topic_records())
+    second = image_after_records(
+        [ConfigRecord(resource_type=2, resource_name="orders", name="a", value="b")], first
+    )
     assert second.topics_by_name is first.topics_by_name
     assert second.brokers is first.brokers

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from tests.support.metadata.images import (
     SeededRandomness,
-    applied,
     creatable,
+    image_after_records,
+    image_after_result,
     image_with_brokers,
-    replayed,
     with_topics,
 )
 from tests.unit.cluster.test_image_records import COMMANDS, perform
@@ -42,7 +42,7 @@ def after(
 ) -> MetadataImage:
     for command in commands:
         for result in perform(image, command, chance):
-            image = applied(image, result)
+            image = image_after_result(image, result)
     return image
 
 
@@ -56,7 +56,7 @@ def has_topic_that_loses_partitions(old: MetadataImage, new: MetadataImage) -> b
 
 
 def assert_leads(old: MetadataImage, new: MetadataImage) -> None:
-    assert bare(replayed(difference_records(old, new), old)) == bare(new)
+    assert bare(image_after_records(difference_records(old, new), old)) == bare(new)
     assert list(difference_records(new, new)) == []
 
 
@@ -107,11 +107,15 @@ def test_every_kind_of_metadata_is_added_changed_and_removed() -> None:
         DelegationTokenRecord(token_id="t", owner="b"),
         ProducerIdsRecord(broker_id=1, next_producer_id=2000),
     ]
-    nothing, first, second = replayed([]), replayed(full), replayed(changed, replayed(full))
+    nothing, first, second = (
+        image_after_records([]),
+        image_after_records(full),
+        image_after_records(changed, image_after_records(full)),
+    )
     for old, new in ((nothing, first), (first, second), (second, nothing), (second, first)):
         assert_leads(old, new)
     controller = RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=3))
-    assert_leads(nothing, replayed([controller]))
+    assert_leads(nothing, image_after_records([controller]))
 
 
 def test_a_topic_that_was_recreated_is_reported_as_deleted_and_new() -> None:
@@ -123,7 +127,7 @@ def test_a_topic_that_was_recreated_is_reported_as_deleted_and_new() -> None:
         PartitionRecord(topic_id=UUID(int=77), replicas=(1,), isr=(1,), leader=1),
         ConfigRecord(resource_type=2, resource_name="a", name="retention.ms", value="1"),
     ]
-    new = replayed(records, old)
+    new = image_after_records(records, old)
     delta = difference(old, new)
     assert [topic.id for topic in delta.deleted_topics] == [topic_id]
     assert delta.changed_topics == ("a",)

@@ -12,10 +12,10 @@ from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     CLUSTER_ID,
     SeededRandomness,
-    applied,
     creatable,
+    image_after_records,
+    image_after_result,
     image_with_brokers,
-    replayed,
 )
 from tidelog.cluster.controller import broker_changes
 from tidelog.cluster.controller.brokers import register_broker, supported_features
@@ -145,15 +145,15 @@ def test_a_snapshot_of_a_random_history_gives_the_same_image(
     for command in commands:
         for result in perform(image, command, chance):
             history += [decode_record(encode_record(record)) for record in result.records]
-            image = applied(image, result)
+            image = image_after_result(image, result)
             assert_is_sound(image)
     bare = replace(image, offset=0, epoch=1)
-    assert replayed(history) == bare
-    assert replayed(image_records(image)) == bare
+    assert image_after_records(history) == bare
+    assert image_after_records(image_records(image)) == bare
 
 
 def test_a_snapshot_holds_every_kind_of_metadata() -> None:
-    image = replayed(
+    image = image_after_records(
         [
             FeatureLevelRecord(name="group.version", feature_level=1),
             FeatureLevelRecord(name="metadata.version", feature_level=30),
@@ -167,5 +167,5 @@ def test_a_snapshot_holds_every_kind_of_metadata() -> None:
         ]
     )
     records = list(image_records(image))
-    assert replayed(records) == image
+    assert image_after_records(records) == image
     assert records[0] == FeatureLevelRecord(name="metadata.version", feature_level=30)

@@ -23,7 +23,7 @@ from tests.support.batches.mutations import HUGE, mutated
 from tests.support.messages.all_messages import all_messages, versions_of
 from tests.support.messages.naive_codec import naive_decode
 from tests.support.messages.random_messages import (
-    Declared,
+    DeclaredField,
     Shape,
     declared_fields,
     inner_struct,
@@ -145,7 +145,7 @@ def test_a_false_length_or_count_allocates_nothing(
                 assert takes_less(most, cls, frame, version), f"version {version}: {frame.hex()}"
 
 
-def array_paths(cls: type[Struct], version: int) -> Iterator[tuple[Declared, ...]]:
+def array_paths(cls: type[Struct], version: int) -> Iterator[tuple[DeclaredField, ...]]:
     """Return the path to every array in `cls`, through structs and arrays."""
     for field in declared_fields(cls):
         if version in field.kind.present:
@@ -156,7 +156,7 @@ def array_paths(cls: type[Struct], version: int) -> Iterator[tuple[Declared, ...
                 yield from ((field, *path) for path in array_paths(inner, version))
 
 
-def with_long_array(cls: type[Struct], path: tuple[Declared, ...], version: int, count: int) -> Any:
+def with_long_array(cls: type[Struct], path: tuple[DeclaredField, ...], version: int, count: int) -> Any:
     """Return a struct in which the array at `path` has `count` elements of minimal size."""
     field, *rest = path
     inner = inner_struct(field.kind)

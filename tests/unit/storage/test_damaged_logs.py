@@ -9,7 +9,14 @@ import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
-from tests.support.logs.log_managers import EVENTS, TOPIC_ID, create, existing_log, started, write_checkpoint
+from tests.support.logs.log_managers import (
+    EVENTS,
+    TOPIC_ID,
+    create,
+    existing_log,
+    start_log_manager,
+    write_checkpoint,
+)
 from tests.support.logs.partition_logs import NOW_MS, append, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -31,14 +38,14 @@ class TestDamage:
 
     def damaged(self, disk: CrashFileSystem) -> LogManager:
         """Return a disk on which `events-0` in /a lost flushed records; `other-0` in /b is valid."""
-        manager = started(disk)
+        manager = start_log_manager(disk)
         append(create(manager), "a")
         append(create(manager, "other"), "b")
         for log in manager.logs:
             log.flush(NOW_MS)
         write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
-        return started(disk)
+        return start_log_manager(disk)
 
     def test_a_corrupt_partition_is_reported_and_others_are_loaded(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
@@ -58,7 +65,7 @@ class TestDamage:
         write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         manager.shutdown(NOW_MS)
         disk.flip_bit("/a/events-0/00000000000000000000.log", 65 * 8)
-        assert values_of(existing_log(started(disk))) == ["a"]
+        assert values_of(existing_log(start_log_manager(disk))) == ["a"]
 
     def test_a_corrupt_partition_can_be_deleted(self, disk: CrashFileSystem) -> None:
         manager = self.damaged(disk)
@@ -68,9 +75,9 @@ class TestDamage:
     def test_a_partition_in_two_directories_is_refused(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
-        create(started(disk, "/a"))
-        create(started(disk, "/b"))
-        manager = started(disk, "/a", "/b")
+        create(start_log_manager(disk, "/a"))
+        create(start_log_manager(disk, "/b"))
+        manager = start_log_manager(disk, "/a", "/b")
         assert manager.get(EVENTS) is None
         with pytest.raises(KafkaError, match="is in /a and in /b"):
             create(manager)
@@ -84,11 +91,11 @@ class TestDamage:
         assert not manager.retire_damaged(EVENTS, NOW_MS)
 
     def test_a_corrupt_topic_id_of_a_flushed_partition_is_refused(self, disk: CrashFileSystem) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         append(create(manager), "a")
         manager.shutdown(NOW_MS)
         disk.open("/a/events-0/partition.metadata", create=False).truncate(5)
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         with pytest.raises(KafkaError, match=r"partition\.metadata"):
             create(manager)
 
@@ -96,7 +103,7 @@ class TestDamage:
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
         disk.open("/b", create=True)
-        manager = started(disk, "/a", "/b")
+        manager = start_log_manager(disk, "/a", "/b")
         assert "/b goes offline" in caplog.text
         assert create(manager).directory == "/a/events-0"
         with pytest.raises(KafkaError, match="/b, which is offline"):
@@ -105,12 +112,12 @@ class TestDamage:
     def test_a_node_without_a_directory_does_not_start(self, disk: CrashFileSystem) -> None:
         disk.open("/a", create=True)
         with pytest.raises(KafkaError, match="no log directory can be used: "):
-            started(disk, "/a")
+            start_log_manager(disk, "/a")
 
     def test_a_failed_flush_takes_the_directory_offline(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         first, second = create(manager), create(manager, "other")
         append(first, "a")
         append(second, "b")
@@ -132,7 +139,7 @@ class TestDamage:
         assert disk.exists("/b/.kafka_cleanshutdown")
 
     def test_a_failed_log_is_detected_by_maintenance(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         log = create(manager)
         append(log, "a", "b")
         disk.fail_next_fsync(".log")
@@ -142,7 +149,7 @@ class TestDamage:
         assert manager.get(EVENTS) is None
 
     def test_a_failed_checkpoint_write_takes_the_directory_offline(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         append(create(manager), "a")
         disk.fail_next_fsync("/a/replication-offset-checkpoint")
         write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
@@ -151,17 +158,17 @@ class TestDamage:
     def test_an_active_segment_without_its_batches_continues_without_their_index_entries(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         log = create(manager)
         append(log, "a", "b", timestamps=NOW_MS)
         manager.shutdown(NOW_MS)
         disk.open("/a/events-0/00000000000000000000.log", create=False).truncate(0)
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         assert "00000000000000000000.log is empty, but" in caplog.text
         log = existing_log(manager)
         append(log, "c", timestamps=NOW_MS - 5)
         manager.shutdown(NOW_MS)
-        log = existing_log(started(disk, "/a"))
+        log = existing_log(start_log_manager(disk, "/a"))
         assert values_of(log) == ["c"]
         assert run_steps(log.timestamps.first_record_from(NOW_MS - 9)) == (NOW_MS - 5, 0, 0)
 
@@ -169,7 +176,7 @@ class TestDamage:
     def test_a_base_offset_beyond_its_segment_is_corruption_with_a_valid_checksum(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture, is_flushed: bool
     ) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         log = create(manager)
         append(log, "a")
         append(create(manager, "other"), "b")
@@ -179,7 +186,7 @@ class TestDamage:
             log.flush(NOW_MS)
             write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         disk.flip_bit(log.segments.active.file.path, end * 8 + 17)
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         assert values_of(existing_log(manager, TopicPartition("other", 0))) == ["b"]
         assert f"at byte {end}: offset 2199023255553 is too far from 0" in caplog.text
         if is_flushed:
@@ -190,7 +197,7 @@ class TestDamage:
     def test_an_unexpected_error_at_opening_does_not_affect_other_partitions(
         self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         append(create(manager), "a")
         append(create(manager, "other"), "b")
         manager.shutdown(NOW_MS)
@@ -202,7 +209,7 @@ class TestDamage:
 
         with monkeypatch.context() as patch:
             patch.setattr(PartitionLog, "open", fail_for_events)
-            manager = started(disk)
+            manager = start_log_manager(disk)
         with pytest.raises(KafkaError, match="a bug") as caught:
             create(manager)
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -211,7 +218,7 @@ class TestDamage:
     def test_an_unexpected_error_at_closing_does_not_affect_other_logs(
         self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         append(create(manager), "a")
         append(create(manager, "same", 1), "c")
         append(create(manager, "other"), "b")
@@ -226,13 +233,13 @@ class TestDamage:
             manager.shutdown(NOW_MS)
         assert not disk.exists("/a/.kafka_cleanshutdown")
         assert disk.exists("/b/.kafka_cleanshutdown")
-        assert values_of(existing_log(started(disk))) == ["a"]
+        assert values_of(existing_log(start_log_manager(disk))) == ["a"]
 
 
 def test_a_lost_recovery_point_loses_nothing_of_a_log_that_is_no_longer_compacted(
     disk: CrashFileSystem,
 ) -> None:
-    manager = started(disk)
+    manager = start_log_manager(disk)
     log = manager.get_or_create(EVENTS, TOPIC_ID, replace(COMPACTED, segment_bytes=100), NOW_MS)
     for records in ((("a", "1"),), (("b", "1"), ("a", "2")), (("c", "1"), ("b", "2")), (("d", "1"),)):
         append_keyed(log, *records)
@@ -243,7 +250,7 @@ def test_a_lost_recovery_point_loses_nothing_of_a_log_that_is_no_longer_compacte
     manager.shutdown(NOW_MS)
     for name in (RECOVERY_POINT_CHECKPOINT, CLEAN_SHUTDOWN):
         disk.unlink(f"/a/{name}")
-    reopened = existing_log(started(disk))
+    reopened = existing_log(start_log_manager(disk))
     assert not reopened.config.is_compacted
     reopened.advance_high_watermark(reopened.log_end_offset)
     assert read_log(reopened) == before

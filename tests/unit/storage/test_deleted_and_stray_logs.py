@@ -16,7 +16,7 @@ from tests.support.logs.log_managers import (
     create,
     existing_log,
     remove_deleted_files,
-    started,
+    start_log_manager,
     write_checkpoint,
 )
 from tests.support.logs.partition_logs import NOW_MS, append, values_of
@@ -34,7 +34,7 @@ class TestDeletion:
     """Deletion of partitions."""
 
     def test_a_deleted_partition_is_renamed_and_removed_later(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         append(create(manager), "a")
         write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         manager.delete_all([EVENTS], NOW_MS)
@@ -46,15 +46,15 @@ class TestDeletion:
         assert not [name for name in disk.listdir("/a") if name.startswith("events")]
 
     def test_deletion_is_finished_after_a_restart(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         create(manager)
         manager.delete_all([EVENTS], NOW_MS)
-        manager = started(disk)
+        manager = start_log_manager(disk)
         assert remove_deleted_files(manager, NOW_MS) == 1
         assert not [name for name in disk.listdir("/a") if name.startswith("events")]
 
     def test_a_topic_can_be_recreated_at_once(self, disk: CrashFileSystem) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         append(create(manager), "old")
         manager.delete_all([EVENTS], NOW_MS)
         log = manager.get_or_create(EVENTS, UUID(int=2), CONFIG, NOW_MS)
@@ -64,25 +64,25 @@ class TestDeletion:
     def test_a_partition_of_a_deleted_topic_with_the_name_is_renamed_as_stray(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         append(create(manager), "old")
         manager.shutdown(NOW_MS)
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         log = manager.get_or_create(EVENTS, UUID(int=2), CONFIG, NOW_MS)
         assert log.log_end_offset == 0
         assert [name for name in disk.listdir("/a") if name.endswith("-stray")]
         assert str(TOPIC_ID) in caplog.text
 
     def test_a_partition_without_topic_id_gets_one(self, disk: CrashFileSystem) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         manager.get_or_create(EVENTS, None, CONFIG, NOW_MS)
         manager.shutdown(NOW_MS)
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         assert create(manager).topic_id == TOPIC_ID
         assert disk.exists("/a/events-0/partition.metadata")
 
     def test_partitions_that_are_not_assigned_to_the_node_become_stray(self, disk: CrashFileSystem) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         for name in ("kept", "unknown", "replaced"):
             create(manager, name)
         expected = {TopicPartition("kept", 0): TOPIC_ID, TopicPartition("replaced", 0): UUID(int=9)}
@@ -97,7 +97,7 @@ class TestDeletion:
         for name in ("lost+found", "notes", "t-1.abc-stray", "t-2.abc-future"):
             disk.makedirs(f"/a/{name}")
         disk.open("/a/README", create=True)
-        assert list(started(disk).logs) == []
+        assert list(start_log_manager(disk).logs) == []
         for name in ("lost+found", "notes", "t-1.abc-stray", "t-2.abc-future"):
             assert f"/a/{name}" in caplog.text
             assert disk.exists(f"/a/{name}")
@@ -114,7 +114,7 @@ class TestRemovalOfManyPartitions:
     def test_deleting_many_partitions_needs_as_many_syncs_as_deleting_one(
         self, disk: CrashFileSystem
     ) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         deleted_partitions = [TopicPartition("large", index) for index in range(40)]
         for topic_partition in (*deleted_partitions, EVENTS):
             append(manager.get_or_create(topic_partition, TOPIC_ID, CONFIG, NOW_MS), "a")
@@ -126,14 +126,14 @@ class TestRemovalOfManyPartitions:
         assert disk.operation_count - before <= renames + 20
         assert list(manager.logs) == [existing_log(manager)]
         manager.shutdown(NOW_MS)
-        assert [log.topic_partition for log in started(disk, "/a").logs] == [EVENTS]
+        assert [log.topic_partition for log in start_log_manager(disk, "/a").logs] == [EVENTS]
 
     def test_a_corrupt_partition_of_a_deleted_topic_is_deleted(self, disk: CrashFileSystem) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         append(create(manager), "a")
         manager.shutdown(NOW_MS)
         disk.open("/a/events-0/partition.metadata", create=False).truncate(5)
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         manager.delete_all([EVENTS], NOW_MS)
         assert create(manager).log_end_offset == 0
 
@@ -141,20 +141,20 @@ class TestRemovalOfManyPartitions:
         self, disk: CrashFileSystem
     ) -> None:
         old, new = UUID(int=7), UUID(int=8)
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         append(manager.get_or_create(EVENTS, old, CONFIG, NOW_MS), "old")
         manager.shutdown(NOW_MS)
-        manager = started(disk, "/b")
+        manager = start_log_manager(disk, "/b")
         append(manager.get_or_create(EVENTS, new, CONFIG, NOW_MS), "new")
         manager.shutdown(NOW_MS)
-        manager = started(disk, "/a", "/b")
+        manager = start_log_manager(disk, "/a", "/b")
         assert manager.retire_strays({EVENTS: new}, NOW_MS) == [EVENTS]
         log = manager.get_or_create(EVENTS, new, CONFIG, NOW_MS)
         assert log.directory == "/b/events-0"
         assert values_of(log) == ["new"]
 
     def test_a_repaired_partition_is_recovered(self, disk: CrashFileSystem) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         log = create(manager)
         append(log, "flushed")
         log.flush(NOW_MS)
@@ -166,20 +166,20 @@ class TestRemovalOfManyPartitions:
         metadata = disk.open("/a/events-0/partition.metadata", create=False)
         text = metadata.pread(metadata.size(), 0)
         metadata.truncate(5)
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         assert manager.get(EVENTS) is None
         manager.shutdown(NOW_MS)
         metadata = disk.open("/a/events-0/partition.metadata", create=False)
         metadata.truncate(0)
         metadata.append(text)
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         assert existing_log(manager).size_bytes == whole
         assert existing_log(manager).log_end_offset == 1
 
     def test_kafka_15352_retention_of_many_logs_writes_one_checkpoint_before_any_deletion(
         self, disk: CrashFileSystem, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         config = replace(CONFIG, retention_ms=1_000)
         for partition in range(20):
             log = manager.get_or_create(TopicPartition("t", partition), TOPIC_ID, config, NOW_MS)
@@ -200,7 +200,7 @@ class TestRemovalOfManyPartitions:
     def test_a_delayed_checkpoint_of_a_thread_does_not_replace_a_newer_one(
         self, disk: CrashFileSystem
     ) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         log = create(manager)
         append(log, "a")
         append(log, "b")
@@ -212,7 +212,7 @@ class TestRemovalOfManyPartitions:
         assert manager.maintenance.planned_checkpoints(CheckpointKind.RECOVERY_POINT) == []
 
     def test_a_failed_checkpoint_of_a_thread_takes_its_directory_offline(self, disk: CrashFileSystem) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         append(create(manager), "a")
         (work,) = manager.maintenance.planned_checkpoints(CheckpointKind.HIGH_WATERMARK)
         disk.fail_next_fsync("replication-offset-checkpoint")

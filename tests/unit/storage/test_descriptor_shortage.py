@@ -13,10 +13,10 @@ import pytest
 
 from tests.support.configs import log_config
 from tests.support.disks.crash_images import Survival
-from tests.support.disks.descriptor_shortage import ShortOfDescriptors
+from tests.support.disks.descriptor_shortage import DescriptorLimitedFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, roll
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import EVENTS, TOPIC_ID, existing_log, started
+from tests.support.logs.log_managers import EVENTS, TOPIC_ID, existing_log, start_log_manager
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
@@ -41,7 +41,7 @@ FEWEST_USES = 2
 class ShortageFixture:
     """A log manager in a process without descriptors at times; `do` retries operations as a caller would."""
 
-    def __init__(self, disk: ShortOfDescriptors, config: LogConfig = SMALL) -> None:
+    def __init__(self, disk: DescriptorLimitedFileSystem, config: LogConfig = SMALL) -> None:
         self.disk = disk
         self.config = config
         disk.makedirs("/a")
@@ -49,7 +49,7 @@ class ShortageFixture:
         self.manager = self.do(self._start)
 
     def _start(self) -> LogManager:
-        return started(self.disk, "/a", default_config=self.config)
+        return start_log_manager(self.disk, "/a", default_config=self.config)
 
     def do(self, operation: Callable[[], T]) -> T:
         """Retry until descriptors are available; only their lack may be logged, and no disk may fail."""
@@ -141,7 +141,7 @@ def every_shortage(
         fails_at = 0
         while True:
             fails_at += 1
-            disk = ShortOfDescriptors()
+            disk = DescriptorLimitedFileSystem()
             fixture = ShortageFixture(disk, config)
             prepare(fixture)
             disk.become_short(fails_at, fails_times)
@@ -170,11 +170,11 @@ def check(fixture: ShortageFixture, moment: str, expected: list[str]) -> None:
     assert recovery_point == fixture.log.log_end_offset, moment
     fixture.checkpoint_all()
     lost = fixture.disk.crash(Survival.LOSE_UNSYNCED)
-    for manager in (started(lost, "/a"), started(fixture.disk, "/a")):
+    for manager in (start_log_manager(lost, "/a"), start_log_manager(fixture.disk, "/a")):
         assert visible(existing_log(manager)) == expected, moment
         check_log(existing_log(manager))
         manager.shutdown(NOW_MS)
-    again = existing_log(started(fixture.disk, "/a"))
+    again = existing_log(start_log_manager(fixture.disk, "/a"))
     assert visible(again) == expected, moment
     assert again.leader_epochs.entries == fixture.log.leader_epochs.entries, moment
 

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.descriptor_shortage import ShortOfDescriptors
-from tests.support.logs.log_managers import create, started
+from tests.support.disks.descriptor_shortage import DescriptorLimitedFileSystem
+from tests.support.logs.log_managers import create, start_log_manager
 from tests.support.logs.partition_logs import append
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -24,7 +24,7 @@ def test_a_full_disk_is_logged_once_and_counted_until_it_has_space(
 ) -> None:
     caplog.set_level(logging.INFO)
     disk = CrashFileSystem()
-    manager = started(disk, "/a")
+    manager = start_log_manager(disk, "/a")
     logs = [create(manager, partition=number) for number in range(3)]
     for log in logs:
         append(log, "before")
@@ -49,7 +49,7 @@ def test_an_offline_directory_is_logged_in_its_own_line(
 ) -> None:
     caplog.set_level(logging.INFO)
     disk = CrashFileSystem()
-    manager = started(disk, "/a", "/b")
+    manager = start_log_manager(disk, "/a", "/b")
     log = create(manager)
     append(log, "before")
     disk.fail_next_fsync("events-0")
@@ -63,8 +63,8 @@ def test_an_offline_directory_is_logged_in_its_own_line(
 
 
 def test_a_descriptor_shortage_is_logged_as_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    disk = ShortOfDescriptors()
-    manager = started(disk, "/a")
+    disk = DescriptorLimitedFileSystem()
+    manager = start_log_manager(disk, "/a")
     log = create(manager)
     disk.become_short(1, 2)
     for _ in range(2):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.metadata.images import creatable, image_with_brokers, replayed, with_topics
-from tests.support.nodes.exposed_metrics import exposed
+from tests.support.metadata.images import creatable, image_after_records, image_with_brokers, with_topics
+from tests.support.nodes.exposed_metrics import metric_samples
 from tidelog.broker.controller.metrics import report_cluster
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
@@ -13,7 +13,7 @@ PREFIX = "kafka_controller_kafkacontroller_"
 
 
 def read(metrics: BrokerMetrics) -> dict[str, float]:
-    return exposed(metrics, PREFIX)
+    return metric_samples(metrics, PREFIX)
 
 
 def test_partitions_without_a_leader_and_brokers_that_are_fenced_are_counted() -> None:
@@ -35,7 +35,7 @@ def test_partitions_without_a_leader_and_brokers_that_are_fenced_are_counted() -
         PartitionChangeRecord(partition_id=0, topic_id=topic.id, leader=-1),
         PartitionChangeRecord(partition_id=1, topic_id=topic.id, leader=second),
     ]
-    image = replayed(moved, whole, whole.offset + 2)
+    image = image_after_records(moved, whole, whole.offset + 2)
     values = read(metrics)
     assert (values["offlinepartitionscount"], values["preferredreplicaimbalancecount"]) == (1, 2)
 

@@ -10,9 +10,9 @@ import pytest
 from tests.support.configs import controller_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices
 from tests.support.metadata.images import SeededRandomness
-from tests.support.metadata.stores import make_replica, running_store, started
+from tests.support.metadata.stores import make_replica, running_store, start_replica
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.controller.create_topics import create_topics
 from tidelog.cluster.controller.elect_leaders import elect_leaders
@@ -55,7 +55,7 @@ async def is_running(slices: Slices) -> None:
 async def test_other_work_runs_between_the_slices_of_a_command() -> None:
     slices = counted_slices()
     async with running_store(slices=slices) as store:
-        turns, before = Turns(), slices.slice_count
+        turns, before = IterationCounter(), slices.slice_count
         assert await store.submit(count_up("k", MANY)) == 1
         turns.stop()
         assert slices.slice_count - before >= SLICES_OF_MANY
@@ -73,7 +73,7 @@ async def test_commands_after_a_long_one_wait_and_see_what_it_has_written() -> N
 @on_both_loops
 async def test_a_long_command_writes_nothing_after_loss_of_leadership() -> None:
     slices = counted_slices()
-    replica = await started(make_replica(CrashFileSystem(), slices=slices))
+    replica = await start_replica(make_replica(CrashFileSystem(), slices=slices))
     store = replica.store
     submitting = asyncio.create_task(store.submit(count_up("k", MANY)))
     await is_running(slices)
@@ -103,7 +103,7 @@ async def test_an_error_in_a_late_step_reaches_the_caller_and_the_next_command_i
 @on_both_loops
 async def test_stopping_completes_a_long_command() -> None:
     slices = counted_slices()
-    replica = await started(make_replica(CrashFileSystem(), slices=slices))
+    replica = await start_replica(make_replica(CrashFileSystem(), slices=slices))
     submitting = asyncio.create_task(replica.store.submit(count_up("k", MANY)))
     await is_running(slices)
     await replica.stop()
@@ -159,7 +159,7 @@ async def test_a_batch_of_very_many_partitions_is_replayed_in_slices() -> None:
     async with running_store(disk) as store:
         request = CreateTopicsRequest(topics=(topic,))
         await store.submit(lambda image: create_topics(image, SETTINGS, request, SeededRandomness()))
-    slices, turns = counted_slices(), Turns()
+    slices, turns = counted_slices(), IterationCounter()
     async with running_store(disk, registered=False, slices=slices) as store:
         turns.stop()
         assert len(store.image.topics_by_name["wide"].partitions) == MANY

@@ -9,7 +9,7 @@ import pytest
 from tests.support.configs import snapshot_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.metadata.stores import make_replica, started
+from tests.support.metadata.stores import make_replica, start_replica
 from tests.support.waiting import eventually
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.cluster.controller.result import ControllerResult
@@ -32,7 +32,7 @@ async def test_a_failed_deletion_of_snapshots_does_not_end_the_node(
         CrashFileSystem(), snapshots=snapshot_settings(metadata_log_max_record_bytes_between_snapshots=1)
     )
     async with asyncio.timeout(30):
-        store = (await started(replica)).store
+        store = (await start_replica(replica)).store
         await eventually(lambda: refused)
         await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))
         assert replica.driver.failure is None
@@ -58,7 +58,7 @@ async def test_a_snapshot_that_cannot_be_started_does_not_prevent_later_ones(
         CrashFileSystem(), snapshots=snapshot_settings(metadata_log_max_record_bytes_between_snapshots=1)
     )
     async with asyncio.timeout(30):
-        store = (await started(replica)).store
+        store = (await start_replica(replica)).store
         await eventually(lambda: offsets)
         await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))
         await eventually(lambda: replica.snapshotter.snapshots_written or len(offsets) > 5)

@@ -22,7 +22,7 @@ from tests.support.metadata.stores import (
     open_log,
     register_node,
     running_store,
-    started,
+    start_replica,
 )
 from tests.support.waiting import eventually
 from tidelog.base.randomness import new_uuid
@@ -212,7 +212,7 @@ async def test_metadata_survive_a_power_loss() -> None:
     disk = CrashFileSystem()
     disk.makedirs(DIRECTORY)
     disk.sync_all()
-    replica = await started(make_replica(disk))
+    replica = await start_replica(make_replica(disk))
     await register_node(replica.store)
     await replica.store.submit(create("orders"))
     after = disk.crash(Survival.LOSE_UNSYNCED)
@@ -265,7 +265,7 @@ async def test_a_subscriber_that_fails_does_not_affect_others() -> None:
 async def test_after_a_failed_sync_nothing_can_be_changed_and_waiting_commands_fail() -> None:
     disk = CrashFileSystem()
     executor = InlineExecutor()
-    replica = await started(make_replica(disk, executor))
+    replica = await start_replica(make_replica(disk, executor))
     store = replica.store
     await register_node(store)
     before = store.image
@@ -326,7 +326,7 @@ async def test_an_inconsistent_log_is_refused_at_the_start() -> None:
     log.close(clean=True)
     replica = make_replica(disk)
     with pytest.raises(KafkaError, match="contradicts itself"):
-        await started(replica)
+        await start_replica(replica)
     assert replica.driver.failure is not None
     await replica.abandon()
 
@@ -336,7 +336,7 @@ async def test_commands_are_refused_before_the_start_and_after_the_end() -> None
     replica = make_replica(CrashFileSystem())
     with pytest.raises(KafkaError):
         await replica.store.submit(set_config("a"))
-    await started(replica)
+    await start_replica(replica)
     await replica.stop()
     with pytest.raises(KafkaError):
         await replica.store.submit(set_config("a"))
@@ -346,7 +346,7 @@ async def test_commands_are_refused_before_the_start_and_after_the_end() -> None
 async def test_a_stop_completes_submitted_commands() -> None:
     disk = CrashFileSystem()
     executor = InlineExecutor()
-    replica = await started(make_replica(disk, executor))
+    replica = await start_replica(make_replica(disk, executor))
     store = replica.store
     executor.held = True
     answers = [asyncio.create_task(store.submit(set_config(text))) for text in "abc"]
@@ -361,7 +361,7 @@ async def test_a_stop_completes_submitted_commands() -> None:
 @on_both_loops
 async def test_abandon_fails_waiting_commands() -> None:
     executor = InlineExecutor()
-    replica = await started(make_replica(CrashFileSystem(), executor))
+    replica = await start_replica(make_replica(CrashFileSystem(), executor))
     executor.held = True
     answer = asyncio.create_task(replica.store.submit(set_config("a")))
     await loop_iterations(5)

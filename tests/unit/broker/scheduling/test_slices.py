@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.loops.yields import STEPS_PER_SLICE, CountingClock, Turns, counted_slices
+from tests.support.loops.yields import STEPS_PER_SLICE, CountingClock, IterationCounter, counted_slices
 from tests.support.waiting import eventually
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.protocol.steps import Heavy, Steps, as_heavy_work, in_thread, map_items, run_steps
@@ -39,7 +39,7 @@ async def test_short_work_completes_before_start_returns() -> None:
 
 @on_both_loops
 async def test_long_work_yields_between_its_slices() -> None:
-    turns, many = Turns(), counted_slices()
+    turns, many = IterationCounter(), counted_slices()
     assert await many.complete(numbers(1000)) == 1000
     assert 90 <= many.slice_count <= 110
     assert turns.count >= many.slice_count - 2
@@ -48,7 +48,7 @@ async def test_long_work_yields_between_its_slices() -> None:
 
 @on_both_loops
 async def test_one_loop_iteration_runs_one_slice() -> None:
-    turns, many = Turns(), counted_slices()
+    turns, many = IterationCounter(), counted_slices()
     await asyncio.gather(*(many.complete(numbers(100)) for _ in range(20)))
     # The first slices run where the work comes from.
     assert turns.count >= many.slice_count - 20 - 2

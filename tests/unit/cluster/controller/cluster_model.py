@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from tests.support.configs import controller_settings
-from tests.support.metadata.images import CLUSTER_ID, applied
+from tests.support.metadata.images import CLUSTER_ID, image_after_result
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.alter_partition import alter_partition
 from tidelog.cluster.controller.broker_heartbeat import HeartbeatReply, broker_heartbeat, fence_stale_broker
@@ -113,7 +113,7 @@ class ClusterModel:
             result = command(self.image)
         except KafkaError:
             return None
-        before, self.image = self.image, applied(self.image, result)
+        before, self.image = self.image, image_after_result(self.image, result)
         check_image(self.image)
         check_step(before, self.image)
         self._follow(before)

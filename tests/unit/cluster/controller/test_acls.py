@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.metadata.images import CLUSTER_ID, SeededRandomness, applied, replayed
+from tests.support.metadata.images import (
+    CLUSTER_ID,
+    SeededRandomness,
+    image_after_records,
+    image_after_result,
+)
 from tidelog.base.randomness import new_uuid
 from tidelog.cluster.acls import AclBinding, AclFilter, check_filter, matching_acls
 from tidelog.cluster.controller.acls import create_acls, delete_acls
@@ -31,7 +36,7 @@ EVERYTHING = AclFilter(ANY, None, ANY, None, None, ANY, ANY)
 def with_entries(*bindings: AclBinding) -> MetadataImage:
     result = create_acls(EMPTY, bindings, SeededRandomness())
     assert {outcome.code for outcome in result.reply} == {ErrorCode.NONE}
-    return applied(EMPTY, result)
+    return image_after_result(EMPTY, result)
 
 
 def bindings_in(image: MetadataImage) -> set[AclBinding]:
@@ -66,7 +71,7 @@ def test_entries_are_added_once() -> None:
 def test_an_invalid_entry_is_refused_and_others_are_added(wrong: AclBinding) -> None:
     result = create_acls(EMPTY, [wrong, READER], SeededRandomness())
     assert [outcome.code for outcome in result.reply] == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
-    assert bindings_in(applied(EMPTY, result)) == {READER}
+    assert bindings_in(image_after_result(EMPTY, result)) == {READER}
 
 
 def test_the_cluster_resource_has_a_fixed_name() -> None:
@@ -78,7 +83,7 @@ def test_filters_remove_matching_entries() -> None:
     image = with_entries(READER, other)
     result = delete_acls(image, [EVERYTHING._replace(principal="User:alice")])
     assert result.reply[0].removed == (READER,)
-    assert bindings_in(applied(image, result)) == {other}
+    assert bindings_in(image_after_result(image, result)) == {other}
 
 
 def test_an_entry_that_matches_two_filters_is_removed_once_and_reported_twice() -> None:
@@ -100,7 +105,7 @@ def test_a_request_with_too_many_entries_changes_nothing() -> None:
         replace(entry, id=new_uuid(SeededRandomness(seed)), resource_name=f"tides-{seed}")
         for seed in range(MAX_RECORDS_PER_COMMAND + 1)
     ]
-    image = replayed(records, EMPTY)
+    image = image_after_records(records, EMPTY)
     result = delete_acls(image, [EVERYTHING, EVERYTHING._replace(resource_name="tides-7")])
     assert result.reply[0].outcome.code is ErrorCode.INVALID_REQUEST
     assert len(result.records) == 1
@@ -192,9 +197,9 @@ def test_a_filter_selects_the_same_entries_as_a_scan_of_all(
     image = EMPTY
     for number, change in enumerate(changes):
         if isinstance(change, AclFilter):
-            image = applied(image, delete_acls(image, [change]))
+            image = image_after_result(image, delete_acls(image, [change]))
         else:
-            image = applied(image, create_acls(image, change, SeededRandomness(number)))
+            image = image_after_result(image, create_acls(image, change, SeededRandomness(number)))
     entries = image.access_control_entries.values()
     assert len(bindings_in(image)) == len(entries)
     assert {each.id for each in run_steps(matching_acls(image, acl_filter))} == {
@@ -214,6 +219,6 @@ def test_a_filter_with_a_resource_name_does_not_read_the_entries_of_others() -> 
 
 def test_a_change_does_not_modify_the_entries_of_the_previous_image() -> None:
     before = with_entries(READER)
-    applied(before, delete_acls(before, [EVERYTHING]))
-    applied(before, create_acls(before, [READER._replace(operation=WRITE)], SeededRandomness(3)))
+    image_after_result(before, delete_acls(before, [EVERYTHING]))
+    image_after_result(before, create_acls(before, [READER._replace(operation=WRITE)], SeededRandomness(3)))
     assert [AclBinding.of(each) for each in before.acls_by_resource.of_name("tides")] == [READER]

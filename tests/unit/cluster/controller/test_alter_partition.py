@@ -9,7 +9,13 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import controller_settings
-from tests.support.metadata.images import applied, creatable, image_with_brokers, replayed, with_topics
+from tests.support.metadata.images import (
+    creatable,
+    image_after_records,
+    image_after_result,
+    image_with_brokers,
+    with_topics,
+)
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.alter_partition import alter_partition
 from tidelog.cluster.image import MetadataImage, PartitionImage, TopicImage
@@ -46,7 +52,7 @@ def image_with_partition(**change: Any) -> MetadataImage:
         partition_id=0,
         **(dict[str, Any](replicas=(1, 2, 3), isr=(1, 2, 3), leader=1) | change),
     )
-    return replayed([record], image, offset=500)
+    return image_after_records([record], image, offset=500)
 
 
 def proposal(image: MetadataImage, isr: tuple[int | BrokerState, ...], **fields: Any) -> RequestTopicData:
@@ -72,7 +78,7 @@ def altered(
     image: MetadataImage, request: AlterPartitionRequest
 ) -> tuple[ResponsePartitionData, MetadataImage]:
     result = alter_partition(image, SETTINGS, request)
-    after = applied(image, result)
+    after = image_after_result(image, result)
     check_image(after)
     check_step(image, after)
     ((response,),) = (topic.partitions for topic in result.reply.topics)
@@ -160,7 +166,7 @@ def test_an_unknown_topic_id_is_reported_for_each_partition() -> None:
 def test_kip_841_a_fenced_or_stopping_broker_does_not_join_the_isr(change: dict[str, Any]) -> None:
     image = image_with_partition(isr=(1,))
     record = BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=103, **change)
-    image = replayed([record], image, offset=501)
+    image = image_after_records([record], image, offset=501)
     response, _ = altered(image, alter_request(proposal(image, (1, 2, 3))))
     assert response.error_code == ErrorCode.INELIGIBLE_REPLICA
 

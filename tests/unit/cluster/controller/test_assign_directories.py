@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
-    applied,
     broker_registration_record,
     creatable,
+    image_after_records,
+    image_after_result,
     image_with_brokers,
-    replayed,
     with_topics,
 )
 from tests.unit.cluster.controller.invariants import check_image, check_step
@@ -33,7 +33,7 @@ FIRST, SECOND, OFFLINE = (UUID(int=each) for each in (801, 802, 899))
 
 def image_with_directories() -> MetadataImage:
     """Return an image: broker 1 has two directories, broker 2 one; `orders` has two partitions on both."""
-    image = replayed(
+    image = image_after_records(
         [broker_registration_record(1, rack="r", log_dirs=(FIRST, SECOND))],
         image_with_brokers(2, features=True),
         offset=500,
@@ -58,7 +58,7 @@ def assigned(
         directories=(RequestDirectoryData(id=directory, topics=(topic,)),),
     )
     result = assign_replicas_to_directories(image, SETTINGS, request)
-    after = applied(image, result)
+    after = image_after_result(image, result)
     check_image(after)
     check_step(image, after)
     (answer,) = result.reply.directories
@@ -90,7 +90,7 @@ def test_partitions_that_cannot_be_assigned_are_reported() -> None:
     image = image_with_directories()
     assert assigned(image, FIRST, 9)[0] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     assert assigned(image, FIRST, 0, topic_id=UUID(int=4))[0] == [ErrorCode.UNKNOWN_TOPIC_ID]
-    image = replayed([broker_registration_record(3)], image, offset=600)
+    image = image_after_records([broker_registration_record(3)], image, offset=600)
     assert assigned(image, UUID(int=9003), 0, broker=3)[0] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=7)
     with pytest.raises(KafkaError) as error:

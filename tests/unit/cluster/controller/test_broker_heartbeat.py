@@ -9,7 +9,13 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import controller_settings
-from tests.support.metadata.images import CLUSTER_ID, applied, creatable, image_with_brokers, with_topics
+from tests.support.metadata.images import (
+    CLUSTER_ID,
+    creatable,
+    image_after_result,
+    image_with_brokers,
+    with_topics,
+)
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.broker_heartbeat import HeartbeatReply, broker_heartbeat, fence_stale_broker
 from tidelog.cluster.controller.brokers import register_broker, supported_features, unregister_broker
@@ -43,7 +49,7 @@ class Brokers:
         )
         self.heartbeats.record_heartbeat(self.image, broker, epoch, self.now_ms)
         result = broker_heartbeat(self.image, SETTINGS, self.heartbeats, request)
-        self._apply(applied(self.image, result))
+        self._apply(image_after_result(self.image, result))
         self.heartbeats.apply_reply(
             broker,
             epoch,
@@ -56,7 +62,7 @@ class Brokers:
 
     def fence_stale(self) -> bool:
         result = fence_stale_broker(self.image, SETTINGS, self.heartbeats, self.now_ms)
-        self._apply(applied(self.image, result))
+        self._apply(image_after_result(self.image, result))
         return result.reply
 
     def register(self, broker: int, incarnation: int, previous_epoch: int = -1) -> int:
@@ -72,7 +78,7 @@ class Brokers:
             previous_broker_epoch=previous_epoch,
         )
         result = register_broker(self.image, SETTINGS, request, has_session=session)
-        self._apply(applied(self.image, result))
+        self._apply(image_after_result(self.image, result))
         self.heartbeats.record_heartbeat(self.image, broker, result.reply, self.now_ms)
         return result.reply
 
@@ -364,7 +370,7 @@ def test_cordoned_directories_are_recorded_once() -> None:
 
 def test_an_unregistered_broker_leaves_every_isr() -> None:
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
-    after = applied(cluster.image, unregister_broker(cluster.image, SETTINGS, 1))
+    after = image_after_result(cluster.image, unregister_broker(cluster.image, SETTINGS, 1))
     check_image(after)
     assert 1 not in after.brokers
     for partition in after.topics_by_name["orders"].partitions.values():

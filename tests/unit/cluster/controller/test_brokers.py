@@ -11,10 +11,10 @@ import pytest
 from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     CLUSTER_ID,
-    applied,
     broker_registration_record,
     creatable,
-    replayed,
+    image_after_records,
+    image_after_result,
     with_topics,
 )
 from tidelog.cluster.controller import broker_changes
@@ -33,7 +33,7 @@ from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.register_broker_record import RegisterBrokerRecord
 
-NEW_CLUSTER = replayed(bootstrap_records(1), offset=8)
+NEW_CLUSTER = image_after_records(bootstrap_records(1), offset=8)
 REQUEST = BrokerRegistrationRequest(
     broker_id=1,
     cluster_id=CLUSTER_ID,
@@ -54,7 +54,7 @@ def register(
 
 
 def registered() -> MetadataImage:
-    return applied(NEW_CLUSTER, register(NEW_CLUSTER, REQUEST))
+    return image_after_result(NEW_CLUSTER, register(NEW_CLUSTER, REQUEST))
 
 
 def refusal(
@@ -70,7 +70,7 @@ def test_a_broker_registers_fenced_with_the_offset_of_its_record_as_epoch() -> N
     (record,) = result.records
     assert isinstance(record, RegisterBrokerRecord)
     assert result.reply == record.broker_epoch == NEW_CLUSTER.offset + 1
-    broker = applied(NEW_CLUSTER, result).brokers[1]
+    broker = image_after_result(NEW_CLUSTER, result).brokers[1]
     assert (broker.fenced, broker.rack, broker.log_dirs) == (True, "r", (UUID(int=300),))
 
 
@@ -126,11 +126,11 @@ def placed_on_1(**change: Any) -> MetadataImage:
     """Return an image with broker 1 registered at epoch 500, broker 2 alive, and one partition."""
     image = replace(registered(), offset=499)
     again = replace(REQUEST, incarnation_id=UUID(int=72))
-    image = applied(image, register(image, again))
-    image = replayed([broker_registration_record(2)], image, offset=501)
+    image = image_after_result(image, register(image, again))
+    image = image_after_records([broker_registration_record(2)], image, offset=501)
     image = with_topics(image, creatable("orders", configs={"min.insync.replicas": "2"}))
     record = PartitionChangeRecord(topic_id=image.topics_by_name["orders"].id, partition_id=0, **change)
-    return replayed([record], image, offset=600)
+    return image_after_records([record], image, offset=600)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_broker_stays_eligible_only_after_a_clean_shutdown(
     image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
     request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=previous_epoch)
     result = register(image, request)
-    after = applied(image, result)
+    after = image_after_result(image, result)
     assert after.topics_by_name["orders"].partitions[0].eligible_leader_replicas == eligible
     assert after.brokers[1].epoch == result.reply == after.offset
 
@@ -159,14 +159,16 @@ def test_a_broker_that_lost_a_directory_is_not_eligible_for_its_partitions(
     image = placed_on_1(
         replicas=(1, 2), isr=(), leader=-1, eligible_leader_replicas=(1, 2), directories=places
     )
-    image = replayed([broker_registration_record(2, fenced=True)], image, offset=600)
+    image = image_after_records([broker_registration_record(2, fenced=True)], image, offset=600)
     request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=500, log_dirs=(kept,))
-    image = applied(image, register(image, request))
+    image = image_after_result(image, register(image, request))
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == eligible
-    image = replayed(broker_changes.unfence_records(image, SETTINGS, image.brokers[1]), image, offset=700)
+    image = image_after_records(
+        broker_changes.unfence_records(image, SETTINGS, image.brokers[1]), image, offset=700
+    )
     moved = PartitionUpdates(image, SETTINGS)
     moved.change(image.topics_by_name["orders"], 0, RequestedChange(directories={1: kept}))
-    image = replayed(moved.records, image, offset=701)
+    image = image_after_records(moved.records, image, offset=701)
     assert image.topics_by_name["orders"].partitions[0].leader == leader
 
 
@@ -174,22 +176,27 @@ def test_a_registration_without_previous_broker_epoch_counts_as_unclean_shutdown
     image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
     request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=500)
     result = register_broker(image, SETTINGS, request, has_session=False, has_previous_epoch=False)
-    assert applied(image, result).topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
+    assert (
+        image_after_result(image, result).topics_by_name["orders"].partitions[0].eligible_leader_replicas
+        == ()
+    )
 
 
 def test_a_restarted_broker_leaves_the_isr() -> None:
     image = placed_on_1(replicas=(1, 2), isr=(1, 2), leader=1)
-    after = applied(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
+    after = image_after_result(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
     partition = after.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (2, (2,), ())
 
 
 def test_the_last_known_leader_stays_a_candidate_after_an_unclean_shutdown() -> None:
     image = placed_on_1(replicas=(1,), isr=(1,), leader=1)
-    after = applied(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
+    after = image_after_result(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
     partition = after.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.last_known_elr) == (-1, (), (1,))
-    back = replayed(broker_changes.unfence_records(after, SETTINGS, after.brokers[1]), after, offset=700)
+    back = image_after_records(
+        broker_changes.unfence_records(after, SETTINGS, after.brokers[1]), after, offset=700
+    )
     partition = back.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 1)
 
@@ -198,7 +205,7 @@ def test_producer_id_blocks_never_overlap() -> None:
     image = registered()
     epoch = image.brokers[1].epoch
     first = allocate_producer_ids(image, 1, epoch)
-    second = allocate_producer_ids(applied(image, first), 1, epoch)
+    second = allocate_producer_ids(image_after_result(image, first), 1, epoch)
     assert (first.reply, second.reply) == ((0, 1000), (1000, 1000))
 
 
@@ -209,7 +216,7 @@ def test_exhausted_producer_ids_are_an_error() -> None:
 
 
 def test_a_new_cluster_has_the_feature_levels_of_4_3() -> None:
-    image = replayed(bootstrap_records(2), offset=9)
+    image = image_after_records(bootstrap_records(2), offset=9)
     assert image.features == {
         "metadata.version": 30,
         "eligible.leader.replicas.version": 1,
@@ -220,7 +227,7 @@ def test_a_new_cluster_has_the_feature_levels_of_4_3() -> None:
 
 
 def test_a_new_cluster_finalizes_only_supported_features() -> None:
-    levels = replayed(bootstrap_records(2)).features
+    levels = image_after_records(bootstrap_records(2)).features
     assert levels.keys() <= SUPPORTED_FEATURES.keys()
     assert all(level <= SUPPORTED_FEATURES[name].highest for name, level in levels.items())
 
@@ -230,12 +237,12 @@ def test_a_kafka_cluster_keeps_its_feature_levels_and_clients_see_the_supported_
         FeatureLevelRecord(name=name, feature_level=1)
         for name in ("group.version", "share.version", "streams.version")
     ]
-    image = replayed(kafkas, replayed(bootstrap_records(2)), offset=9)
+    image = image_after_records(kafkas, image_after_records(bootstrap_records(2)), offset=9)
     assert image.features["group.version"] == 1
     levels = finalized_features(image).levels
     assert levels == {name: level for name, level in image.features.items() if name in SUPPORTED_FEATURES}
     assert "group.version" not in levels
-    assert applied(image, register(image, REQUEST)).brokers.keys() == {REQUEST.broker_id}
+    assert image_after_result(image, register(image, REQUEST)).brokers.keys() == {REQUEST.broker_id}
 
 
 def test_no_features_are_finalized_before_the_first_record() -> None:

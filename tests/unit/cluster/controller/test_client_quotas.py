@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.metadata.images import CLUSTER_ID, applied
+from tests.support.metadata.images import CLUSTER_ID, image_after_result
 from tidelog.cluster.client_quotas import FilterComponent, MatchType, matching_quotas
 from tidelog.cluster.controller.client_quotas import alter_client_quotas
 from tidelog.cluster.image import MetadataImage
@@ -39,7 +39,7 @@ def altered(
 ) -> tuple[MetadataImage, list[ErrorCode]]:
     request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
     result = run_steps(alter_client_quotas(image, request, hosts))
-    return applied(image, result), [each.outcome.code for each in result.reply]
+    return image_after_result(image, result), [each.outcome.code for each in result.reply]
 
 
 def code(entity: Entity, hosts: tuple[str, ...] = (), **ops: float | None) -> ErrorCode:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.configs import controller_settings
-from tests.support.metadata.images import applied, creatable, image_with_brokers, with_topics
+from tests.support.metadata.images import creatable, image_after_result, image_with_brokers, with_topics
 from tidelog.base.config_definition import ConfigDefinition, ConfigKind
 from tidelog.cluster.controller.configs import (
     TOPIC_AND_GROUP_DEFINITIONS,
@@ -59,7 +59,7 @@ def alter(
     (outcome,) = result.reply
     assert (outcome.text is None) == (outcome.code is ErrorCode.NONE)
     assert outcome.code is ErrorCode.NONE or result.records == ()
-    return outcome.code, applied(image, result)
+    return outcome.code, image_after_result(image, result)
 
 
 def test_a_key_is_set_and_deleted() -> None:
@@ -166,7 +166,7 @@ def test_an_invalid_resource_does_not_affect_others() -> None:
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.NONE,
     ]
-    assert applied(IMAGE, result).topic_configs("orders")["segment.ms"] == "100"
+    assert image_after_result(IMAGE, result).topic_configs("orders")["segment.ms"] == "100"
 
 
 def test_an_unchanged_broker_config_writes_a_record() -> None:
@@ -205,7 +205,7 @@ def test_alter_configs_deletes_keys_that_are_not_named() -> None:
     requested = ResourceChange(TOPIC, (ConfigChange("segment.ms", SET, "100"),))
     result = run_steps(replace_configs(IMAGE, SETTINGS, [requested]))
     assert result.reply[0].code is ErrorCode.NONE
-    assert applied(IMAGE, result).topic_configs("orders") == {"segment.ms": "100"}
+    assert image_after_result(IMAGE, result).topic_configs("orders") == {"segment.ms": "100"}
 
 
 def test_alter_configs_refuses_the_same_values() -> None:

@@ -7,8 +7,8 @@ import pytest
 from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     SeededRandomness,
-    applied,
     creatable,
+    image_after_result,
     image_with_brokers,
     with_topics,
 )
@@ -38,7 +38,7 @@ def create(*topics: CreatePartitionsTopic, validate_only: bool = False) -> tuple
     result = run_steps(create_partitions(IMAGE, SETTINGS, request, SeededRandomness()))
     codes = [each.error_code for each in result.reply.results]
     assert all(bool(each.error_message) == bool(each.error_code) for each in result.reply.results)
-    return codes, applied(IMAGE, result)
+    return codes, image_after_result(IMAGE, result)
 
 
 def test_new_partitions_have_the_replication_factor_of_the_topic() -> None:

@@ -10,8 +10,8 @@ import pytest
 from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     SeededRandomness,
-    applied,
     creatable,
+    image_after_result,
     image_with_brokers,
     with_topics,
 )
@@ -118,7 +118,7 @@ def test_one_invalid_topic_does_not_affect_others() -> None:
     request = CreateTopicsRequest(topics=(creatable("good"), creatable("bad", 0), creatable("fine")))
     result = run_steps(create_topics(IMAGE, SETTINGS, request, SeededRandomness()))
     assert [topic.error_code for topic in result.reply.topics] == [0, ErrorCode.INVALID_PARTITIONS, 0]
-    assert list(applied(IMAGE, result).topics_by_name) == ["good", "fine"]
+    assert list(image_after_result(IMAGE, result).topics_by_name) == ["good", "fine"]
 
 
 def test_a_duplicate_name_is_refused_once_for_the_request() -> None:
@@ -216,7 +216,7 @@ def test_a_fenced_broker_is_assigned_but_not_in_the_isr() -> None:
             image, SETTINGS, CreateTopicsRequest(topics=(assigned("t", (1, 2)),)), SeededRandomness()
         )
     )
-    partition = applied(image, result).topics_by_name["t"].partitions[0]
+    partition = image_after_result(image, result).topics_by_name["t"].partitions[0]
     assert (partition.replicas, partition.isr, partition.leader) == ((1, 2), (2,), 2)
 
 

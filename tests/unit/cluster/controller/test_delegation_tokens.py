@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from tests.support.metadata.images import SeededRandomness, applied, image_with_brokers
+from tests.support.metadata.images import SeededRandomness, image_after_result, image_with_brokers
 from tidelog.cluster.controller import delegation_tokens
 from tidelog.cluster.controller.delegation_tokens import (
     DelegationTokens,
@@ -94,7 +94,7 @@ class Cluster:
         return self.image.delegation_tokens[token_id].expiration_timestamp
 
     def _apply(self, result: ControllerResult[ReplyT]) -> ReplyT:
-        self.image = applied(self.image, result)
+        self.image = image_after_result(self.image, result)
         return result.reply
 
 
@@ -264,10 +264,10 @@ def test_expired_tokens_are_removed_in_parts(monkeypatch: pytest.MonkeyPatch) ->
     first = remove_expired_tokens(cluster.image, cluster.now_ms)
     assert first.records == tuple(RemoveDelegationTokenRecord(token_id=each) for each in expired[:2])
     assert first.reply
-    image = applied(cluster.image, first)
+    image = image_after_result(cluster.image, first)
     second = remove_expired_tokens(image, cluster.now_ms)
     assert not second.reply
-    assert set(applied(image, second).delegation_tokens) == {valid}
+    assert set(image_after_result(image, second).delegation_tokens) == {valid}
 
 
 def test_the_index_follows_the_tokens_of_any_image() -> None:

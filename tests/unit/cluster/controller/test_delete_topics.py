@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import controller_settings
-from tests.support.metadata.images import applied, creatable, image_with_brokers, with_topics
+from tests.support.metadata.images import creatable, image_after_result, image_with_brokers, with_topics
 from tidelog.cluster.controller.delete_topics import delete_topics
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.delete_topics import (
@@ -33,7 +33,7 @@ def by_id(topic_id: UUID) -> DeleteTopicState:
 
 def delete(*topics: DeleteTopicState) -> tuple[list[DeletableTopicResult], list[str]]:
     result = run_steps(delete_topics(IMAGE, SETTINGS, DeleteTopicsRequest(topics=topics), 6))
-    return list(result.reply.responses), list(applied(IMAGE, result).topics_by_name)
+    return list(result.reply.responses), list(image_after_result(IMAGE, result).topics_by_name)
 
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
@@ -52,7 +52,7 @@ def test_older_versions_have_a_list_of_names() -> None:
         ("orders", 0),
         ("nowhere", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
-    assert list(applied(IMAGE, result).topics_by_name) == ["users"]
+    assert list(image_after_result(IMAGE, result).topics_by_name) == ["users"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 
 from tests.support.configs import controller_settings
-from tests.support.metadata.images import applied, creatable, image_with_brokers, replayed, with_topics
+from tests.support.metadata.images import (
+    creatable,
+    image_after_records,
+    image_after_result,
+    image_with_brokers,
+    with_topics,
+)
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.elect_leaders import (
     MAX_ELECTIONS,
@@ -51,7 +57,7 @@ def image_with_partitions(*partitions: dict[str, Any], **configs: str) -> Metada
         PartitionChangeRecord(topic_id=topic_id, partition_id=index, **fields)
         for index, fields in enumerate(partitions)
     ]
-    return replayed(records, image, offset=500)
+    return image_after_records(records, image, offset=500)
 
 
 def partition(image: MetadataImage, index: int = 0) -> PartitionImage:
@@ -65,7 +71,7 @@ def elected(
     named = (TopicPartitions(topic=topic, partitions=indexes),) if indexes else None
     request = ElectLeadersRequest(election_type=kind, topic_partitions=named)
     result = run_steps(elect_leaders(image, SETTINGS, request))
-    after = applied(image, result)
+    after = image_after_result(image, result)
     check_image(after)
     check_step(image, after)
     (topic_result,) = result.reply.replica_election_results
@@ -132,7 +138,7 @@ def test_an_unknown_election_type_is_refused() -> None:
 def test_rebalancing_moves_leadership_to_preferred_replicas_once() -> None:
     image = image_with_partitions(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND, OFFLINE)
     result = balance_leaders(image, SETTINGS)
-    after = applied(image, result)
+    after = image_after_result(image, result)
     assert result.reply is False
     assert [partition(after, index).leader for index in range(4)] == [2, 1, 1, -1]
     assert balance_leaders(after, SETTINGS).records == ()
@@ -142,7 +148,7 @@ def test_rebalancing_moves_at_most_1000_partitions_and_reports_more() -> None:
     image = image_with_partitions(*[UNBALANCED] * (MAX_ELECTIONS + 5))
     result = balance_leaders(image, SETTINGS)
     assert (len(result.records), result.reply) == (MAX_ELECTIONS, True)
-    rest = balance_leaders(applied(image, result), SETTINGS)
+    rest = balance_leaders(image_after_result(image, result), SETTINGS)
     assert (len(rest.records), rest.reply) == (5, False)
 
 
@@ -161,5 +167,5 @@ def test_topics_with_unclean_leader_election_get_any_live_replica_as_leader(
     image = image_with_partitions(OFFLINE, BALANCED, **configs)
     result = elect_unclean(image, settings)
     assert result.reply is False
-    assert partition(applied(image, result)).leader == leader
-    assert partition(applied(image, result), 1) == partition(image, 1)
+    assert partition(image_after_result(image, result)).leader == leader
+    assert partition(image_after_result(image, result), 1) == partition(image, 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
     SeededRandomness,
-    applied,
     creatable,
+    image_after_result,
     image_with_brokers,
     with_topics,
 )
@@ -32,7 +32,7 @@ ALONE = image_with_brokers(1)
 def created(image: MetadataImage, *topics: CreatableTopic) -> tuple[list[tuple[int, str]], MetadataImage]:
     result = run_steps(create_topics(image, SETTINGS, CreateTopicsRequest(topics=topics), SeededRandomness()))
     outcomes = [(each.error_code, each.error_message or "") for each in result.reply.topics]
-    return outcomes, applied(image, result)
+    return outcomes, image_after_result(image, result)
 
 
 def test_a_topic_beyond_the_limit_is_refused_with_the_required_action() -> None:

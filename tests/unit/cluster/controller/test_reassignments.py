@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tests.support.configs import controller_settings
-from tests.support.metadata.images import applied, creatable, image_with_brokers, replayed, with_topics
+from tests.support.metadata.images import (
+    creatable,
+    image_after_records,
+    image_after_result,
+    image_with_brokers,
+    with_topics,
+)
 from tests.unit.cluster.controller.invariants import check_image, check_step
 from tidelog.cluster.controller.reassignments import (
     alter_partition_reassignments,
@@ -43,7 +49,7 @@ def image_with_partitions(*partitions: dict[str, Any], **configs: str) -> Metada
         PartitionChangeRecord(topic_id=topic_id, partition_id=index, **fields)
         for index, fields in enumerate(partitions)
     ]
-    return replayed(records, image, offset=500)
+    return image_after_records(records, image, offset=500)
 
 
 def on(*replicas: int, **fields: Any) -> dict[str, Any]:
@@ -74,7 +80,7 @@ def moved(
         ),
     )
     result = run_steps(alter_partition_reassignments(image, SETTINGS, request))
-    after = applied(image, result)
+    after = image_after_result(image, result)
     check_image(after)
     check_step(image, after)
     assert result.reply.error_code == 0

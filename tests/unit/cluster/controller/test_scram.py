@@ -7,7 +7,7 @@ from base64 import b64decode
 
 import pytest
 
-from tests.support.metadata.images import applied, image_with_brokers, replayed
+from tests.support.metadata.images import image_after_records, image_after_result, image_with_brokers
 from tidelog.cluster.controller.scram import alter_scram_credentials
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.scram import Credential, describe_credentials
@@ -41,7 +41,7 @@ def altered(
 ) -> tuple[MetadataImage, dict[str, ErrorCode]]:
     request = AlterUserScramCredentialsRequest(upsertions=upsertions, deletions=deletions)
     result = run_steps(alter_scram_credentials(image, request))
-    return applied(image, result), {user: outcome.code for user, outcome in result.reply.items()}
+    return image_after_result(image, result), {user: outcome.code for user, outcome in result.reply.items()}
 
 
 def test_a_credential_is_stored_as_the_keys_of_rfc_5802() -> None:
@@ -107,7 +107,7 @@ def test_a_user_may_occur_once_in_a_request() -> None:
 
 
 def test_scram_needs_a_metadata_version_with_its_records() -> None:
-    old = replayed([FeatureLevelRecord(name="metadata.version", feature_level=10)], IMAGE)
+    old = image_after_records([FeatureLevelRecord(name="metadata.version", feature_level=10)], IMAGE)
     assert altered(old, upsertions=(upsertion(),))[1] == {"alice": ErrorCode.UNSUPPORTED_VERSION}
 
 

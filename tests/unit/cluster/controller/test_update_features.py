@@ -8,11 +8,11 @@ import pytest
 
 from tests.support.configs import controller_settings
 from tests.support.metadata.images import (
-    applied,
     broker_registration_record,
     creatable,
+    image_after_records,
+    image_after_result,
     image_with_brokers,
-    replayed,
     with_topics,
 )
 from tidelog.cluster.controller import broker_changes
@@ -56,7 +56,7 @@ def broker_with(broker: int, **ranges: tuple[int, int]) -> RegisterBrokerRecord:
     return replace(broker_registration_record(broker), features=tuple(features))
 
 
-IMAGE = replayed([broker_with(1)], image_with_brokers(features=True))
+IMAGE = image_after_records([broker_with(1)], image_with_brokers(features=True))
 
 
 def updated(
@@ -71,7 +71,7 @@ def updated(
         for name, level in levels.items()
     )
     request = UpdateFeaturesRequest(feature_updates=updates, validate_only=validate_only)
-    return applied(image, update_features(image, SETTINGS, request))
+    return image_after_result(image, update_features(image, SETTINGS, request))
 
 
 def refusal(image: MetadataImage, name: str, level: int, kind: int = UpgradeType.UPGRADE) -> str:
@@ -98,7 +98,7 @@ def test_an_upgrade_or_downgrade_must_match_its_type() -> None:
 def test_version_0_has_allow_downgrade_instead_of_a_type() -> None:
     update = FeatureUpdateKey(feature="transaction.version", max_version_level=0, allow_downgrade=True)
     result = update_features(IMAGE, SETTINGS, UpdateFeaturesRequest(feature_updates=(update,)))
-    assert "transaction.version" not in applied(IMAGE, result).features
+    assert "transaction.version" not in image_after_result(IMAGE, result).features
 
 
 def test_validate_only_changes_nothing_but_refuses() -> None:
@@ -121,18 +121,20 @@ def test_a_level_that_a_node_does_not_support_is_refused() -> None:
     assert "this controller supports 0 to 2" in refusal(IMAGE, "transaction.version", 3)
     lower = updated(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     old = broker_with(2, transaction_version=(0, 0))
-    assert "broker 2 supports 0 to 0" in refusal(replayed([old], lower), "transaction.version", 1)
+    assert "broker 2 supports 0 to 0" in refusal(image_after_records([old], lower), "transaction.version", 1)
     controller = RegisterControllerRecord(
         controller_id=3,
         features=(
             ControllerFeature(name="transaction.version", min_supported_version=0, max_supported_version=0),
         ),
     )
-    assert "controller 3 supports 0 to 0" in refusal(replayed([controller], lower), "transaction.version", 1)
+    assert "controller 3 supports 0 to 0" in refusal(
+        image_after_records([controller], lower), "transaction.version", 1
+    )
 
 
 def test_a_level_that_only_kafka_supports_can_be_lowered_but_not_raised() -> None:
-    kafkas = replayed([FeatureLevelRecord(name="group.version", feature_level=1)], IMAGE)
+    kafkas = image_after_records([FeatureLevelRecord(name="group.version", feature_level=1)], IMAGE)
     lower = updated(kafkas, {"group.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     assert "group.version" not in lower.features
     for name in ("group.version", "share.version", "streams.version"):
@@ -140,7 +142,7 @@ def test_a_level_that_only_kafka_supports_can_be_lowered_but_not_raised() -> Non
 
 
 def test_the_metadata_version_is_not_lowered_across_record_changes() -> None:
-    older = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=28)], IMAGE)
+    older = image_after_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=28)], IMAGE)
     assert updated(older, {METADATA_VERSION: 30}).features[METADATA_VERSION] == 30
     assert updated(older, {METADATA_VERSION: 25}, 2).features[METADATA_VERSION] == 25
     assert "metadata could be lost" in refusal(older, METADATA_VERSION, 22, UpgradeType.SAFE_DOWNGRADE)
@@ -170,7 +172,7 @@ def test_kraft_version_is_raised_by_the_quorum_and_never_lowered() -> None:
 def test_eligible_leader_replicas_need_a_min_insync_replicas_config_and_a_new_metadata_version() -> None:
     name = "eligible.leader.replicas.version"
     without = updated(IMAGE, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
-    without = replayed(
+    without = image_after_records(
         [
             ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value=None),
             ConfigRecord(resource_type=4, resource_name="1", name="min.insync.replicas", value="1"),
@@ -180,7 +182,7 @@ def test_eligible_leader_replicas_need_a_min_insync_replicas_config_and_a_new_me
     image = updated(without, {name: 1})
     assert image.cluster_configs() == {"min.insync.replicas": "2"}
     assert image.broker_configs(1) == {}
-    old = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=22)], without)
+    old = image_after_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=22)], without)
     assert "requires metadata.version" in refusal(old, name, 1)
     assert updated(old, {name: 1, METADATA_VERSION: 30}).features[name] == 1
 
@@ -188,20 +190,20 @@ def test_eligible_leader_replicas_need_a_min_insync_replicas_config_and_a_new_me
 def test_eligible_replicas_are_not_restored_when_the_feature_is_enabled_again() -> None:
     """The high watermark may have passed it, or it may have lost its records meanwhile."""
     name = "eligible.leader.replicas.version"
-    brokers = replayed([broker_with(1), broker_with(2)], IMAGE)
+    brokers = image_after_records([broker_with(1), broker_with(2)], IMAGE)
     image = with_topics(brokers, creatable("orders", 1, 2))
     topic = image.topics_by_name["orders"]
     shrunk = PartitionChangeRecord(
         partition_id=0, topic_id=topic.id, isr=(1,), leader=1, eligible_leader_replicas=(2,)
     )
-    image = replayed([shrunk], image)
+    image = image_after_records([shrunk], image)
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == (2,)
     image = updated(image, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
     # The controller is not informed: with this value the leader may commit alone.
     one = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
-    image = updated(replayed([one], image), {name: 1})
+    image = updated(image_after_records([one], image), {name: 1})
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
-    image = replayed(broker_changes.fence_records(image, SETTINGS, image.brokers[1]), image)
+    image = image_after_records(broker_changes.fence_records(image, SETTINGS, image.brokers[1]), image)
     assert image.topics_by_name["orders"].partitions[0].leader == NO_LEADER
 
 
@@ -210,10 +212,10 @@ def test_controllers_register_their_listeners() -> None:
         controller_id=3,
         listeners=(Listener(name="CONTROLLER", host="host3", port=9093),),
     )
-    image = applied(IMAGE, register_controller(IMAGE, request))
+    image = image_after_result(IMAGE, register_controller(IMAGE, request))
     [end_point] = image.controllers[3].end_points
     assert (end_point.name, end_point.host, end_point.port) == ("CONTROLLER", "host3", 9093)
-    old = replayed([FeatureLevelRecord(name=METADATA_VERSION, feature_level=14)], IMAGE)
+    old = image_after_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=14)], IMAGE)
     with pytest.raises(KafkaError) as error:
         register_controller(old, request)
     assert error.value.code is ErrorCode.UNSUPPORTED_VERSION

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.tier.segment_metadata import DELETING, FINISHED, STARTED, segment_id, started
+from tests.support.tier.segment_metadata import DELETING, FINISHED, STARTED, copy_start, segment_id
 from tidelog.remote.expiry.plan import (
     ExpirationPlan,
     ExpirationView,
@@ -27,7 +27,7 @@ def finished(
     number: int, start: int, end: int, epochs: int | tuple[tuple[int, int], ...] = 0, size_bytes: int = 1000
 ) -> RemoteLogSegmentMetadata:
     """Return a finished segment whose largest timestamp is 1000 + its last offset."""
-    return replace(started(number, start, end, epochs, size_bytes=size_bytes), state=FINISHED)
+    return replace(copy_start(number, start, end, epochs, size_bytes=size_bytes), state=FINISHED)
 
 
 THREE = [finished(1, 0, 99), finished(2, 100, 199), finished(3, 200, 299)]
@@ -155,7 +155,7 @@ def test_records_without_the_delete_policy_are_kept() -> None:
 
 
 def test_kafka_17062_unfinished_copies_do_not_count_for_size() -> None:
-    failed = [started(10 + attempt, 300, 399) for attempt in range(5)]
+    failed = [copy_start(10 + attempt, 300, 399) for attempt in range(5)]
     plan = plan_expiration(view([*THREE, *failed], retention=Retention(None, 3000), local_only_bytes=0))
     assert numbers(plan) == []
 
@@ -211,14 +211,14 @@ def test_a_segment_with_a_known_epoch_is_reachable() -> None:
 
 
 def test_kafka_17428_a_dangling_copy_is_deleted_once_another_segment_has_its_records() -> None:
-    dangling = started(9, 200, 299)
+    dangling = copy_start(9, 200, 299)
     assert numbers(plan_expiration(view([*THREE, dangling]))) == [(9, Reason.DANGLING_COPY)]
     # its leader may be alive and finish the copy, on which others would rely
     assert numbers(plan_expiration(view([*THREE[:2], dangling]))) == []
 
 
 def test_a_dangling_copy_of_local_records_does_not_move_the_log_start() -> None:
-    dangling = started(9, 300, 399)
+    dangling = copy_start(9, 300, 399)
     plan = plan_expiration(view([*THREE, dangling], retention=Retention(0, 0), local_only_bytes=5000))
     assert plan.log_start_offset == 300
     assert [number for number, _ in numbers(plan)] == [1, 2, 3]
@@ -233,7 +233,7 @@ def test_a_segment_with_a_running_task_ends_the_search() -> None:
     busy: set[UUID] = {segment_id(2).id}
     plan = plan_expiration(view(THREE, retention=Retention(0), in_progress=busy))
     assert numbers(plan) == [(1, Reason.RETENTION_TIME)]
-    copying = started(7, 0, 99)
+    copying = copy_start(7, 0, 99)
     assert numbers(plan_expiration(view([*THREE, copying], in_progress={segment_id(7).id}))) == []
 
 

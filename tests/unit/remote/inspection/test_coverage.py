@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tier.partition_views import copied, view_of
+from tests.support.tier.partition_views import copy_events, view_of
 from tests.support.tier.segment_metadata import DELETING, step
 from tidelog.remote.inspection.coverage import coverage_findings, disagreement
 from tidelog.remote.inspection.findings import Finding, Kind, Severity
@@ -20,7 +20,11 @@ from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 
 LINEAGE = ((5, 0), (7, 100))
-WHOLE = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 100)]), *copied(2, 120, 199, 7)]
+WHOLE = [
+    *copy_events(0, 0, 59, 5),
+    *copy_events(1, 60, 119, [(5, 60), (7, 100)]),
+    *copy_events(2, 120, 199, 7),
+]
 
 
 def brief(findings: Sequence[Finding]) -> list[tuple[Kind, str]]:
@@ -63,7 +67,7 @@ def test_a_log_whose_leader_reports_no_epoch_has_a_view_without_coverage() -> No
 
 
 def test_records_copied_again_by_another_leader_are_an_overlap() -> None:
-    events = [*WHOLE, *copied(3, 150, 210, 7)]
+    events = [*WHOLE, *copy_events(3, 150, 210, 7)]
     findings = coverage_findings(view_of(events, LINEAGE, local_start=211))
     assert [(finding.kind, finding.place) for finding in findings] == [(Kind.OVERLAP, "offsets 150-199")]
     assert findings[0].kind.severity is Severity.NOTE
@@ -71,14 +75,18 @@ def test_records_copied_again_by_another_leader_are_an_overlap() -> None:
 
 
 def test_after_unclean_election_a_segment_of_another_lineage_is_unreachable() -> None:
-    events = [*WHOLE, *copied(3, 120, 300, 6)]
+    events = [*WHOLE, *copy_events(3, 120, 300, 6)]
     findings = coverage_findings(view_of(events, LINEAGE, local_start=200))
     assert [finding.kind for finding in findings] == [Kind.UNREACHABLE]
     assert findings[0].place.startswith("segment 120-300 ")
 
 
 def test_a_divergent_segment_leaves_a_gap_at_the_divergence() -> None:
-    events = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 110)]), *copied(2, 120, 199, 7)]
+    events = [
+        *copy_events(0, 0, 59, 5),
+        *copy_events(1, 60, 119, [(5, 60), (7, 110)]),
+        *copy_events(2, 120, 199, 7),
+    ]
     findings = coverage_findings(view_of(events, LINEAGE, local_start=200))
     assert brief(findings) == [(Kind.GAP, "offsets 100-109")]
 
@@ -98,7 +106,7 @@ def test_a_segment_with_one_offset_left_is_not_below_the_log_start() -> None:
 
 
 def test_an_overlap_in_two_epochs_is_reported_once() -> None:
-    events = [*WHOLE, *copied(3, 60, 119, [(5, 60), (7, 100)])]
+    events = [*WHOLE, *copy_events(3, 60, 119, [(5, 60), (7, 100)])]
     findings = coverage_findings(view_of(events, LINEAGE, local_start=200))
     assert [(finding.kind, finding.place) for finding in findings] == [(Kind.OVERLAP, "offsets 60-119")]
 
@@ -170,7 +178,7 @@ def epochs_in(lineage: list[tuple[int, int]], start: int, end: int) -> list[tupl
 def as_view(history: History) -> PartitionView:
     events: list[RemoteLogEvent] = []
     for number, (start, end, epochs) in enumerate(history.segments):
-        events += copied(number, start, end, epochs)
+        events += copy_events(number, start, end, epochs)
     return view_of(
         events,
         history.lineage,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tier.segment_metadata import started
+from tests.support.tier.segment_metadata import copy_start
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.inspection.findings import Finding, Kind, offsets_text
 from tidelog.remote.inspection.manifest_metadata import described_segment
@@ -27,7 +27,7 @@ def test_an_object_key_gives_partition_and_segment(
     topic: str, topic_id: UUID, number: int, start: int, prefix: str
 ) -> None:
     partition = TopicIdPartition(topic_id, topic, number)
-    metadata = started(1, start, start + 5, partition=partition)
+    metadata = copy_start(1, start, start + 5, partition=partition)
     keys = ObjectKeys(prefix).of(metadata)
     for key, suffix in ((keys.log, "log"), (keys.indexes, "indexes"), (keys.manifest, "rsm-manifest")):
         assert key.startswith(partition_prefix(prefix, partition))
@@ -51,7 +51,7 @@ def test_other_keys_are_not_parsed(key: str) -> None:
 
 
 def test_a_manifest_describes_its_segment() -> None:
-    metadata = started(3, 10, 29, [(1, 10), (4, 20)], size_bytes=2500, is_txn_index_empty=True)
+    metadata = copy_start(3, 10, 29, [(1, 10), (4, 20)], size_bytes=2500, is_txn_index_empty=True)
     manifest = SegmentManifest(FixedChunkIndex(1000, 2500, 1000, 500), {}, Transform())
     read_back = described_segment(encode_manifest(manifest, metadata, None))
     assert read_back.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED

@@ -8,15 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tier.partition_views import NOW_MS, TIERED, copied, ids, view_of
-from tests.support.tier.segment_metadata import DELETED, DELETING, started, step
+from tests.support.tier.partition_views import NOW_MS, TIERED, copy_events, ids, view_of
+from tests.support.tier.segment_metadata import DELETED, DELETING, copy_start, step
 from tidelog.remote.expiry.plan import Reason
 from tidelog.remote.inspection.placing import Obstacle, Place, locate, pending_offset, upload_reasons
 from tidelog.remote.inspection.scheduled_deletions import local_only_bytes, scheduled_deletions
 from tidelog.remote.inspection.views import PartitionView
 
 LINEAGE = ((5, 0), (7, 100))
-EVENTS = [*copied(0, 0, 59, 5), *copied(1, 60, 119, [(5, 60), (7, 100)]), *copied(2, 120, 199, 7)]
+EVENTS = [
+    *copy_events(0, 0, 59, 5),
+    *copy_events(1, 60, 119, [(5, 60), (7, 100)]),
+    *copy_events(2, 120, 199, 7),
+]
 
 
 def the_view(**changes: object) -> PartitionView:
@@ -78,7 +82,7 @@ def test_an_open_transaction_is_the_reason() -> None:
 
 
 def test_a_failed_copy_is_the_reason() -> None:
-    view = view_of([*EVENTS, started(3, 200, 250, 7)], LINEAGE, local_start=130, end=300)
+    view = view_of([*EVENTS, copy_start(3, 200, 250, 7)], LINEAGE, local_start=130, end=300)
     assert obstacles(view, 260) == [Obstacle.FAILED_COPY, Obstacle.EARLIER_FIRST, Obstacle.ACTIVE]
     young = replace(view, now_ms=4000)
     assert obstacles(young, 260) == [Obstacle.COPYING, Obstacle.EARLIER_FIRST, Obstacle.ACTIVE]
@@ -88,13 +92,13 @@ def test_a_repeatedly_failing_copy_is_the_reason() -> None:
     attempts = [
         event
         for number in (7, 8, 9)
-        for event in (started(number, 200, 250, 7), step(number, DELETING), step(number, DELETED))
+        for event in (copy_start(number, 200, 250, 7), step(number, DELETING), step(number, DELETED))
     ]
     view = view_of([*EVENTS, *attempts], LINEAGE, local_start=130, end=300)
     reasons = list(upload_reasons(view, 200))
     assert [reason.obstacle for reason in reasons] == [Obstacle.FAILED_COPY, Obstacle.ACTIVE]
     assert reasons[0].detail == "offsets 200-250, 3 attempts given up"
-    ended = view_of([*EVENTS, *attempts, *copied(10, 200, 250, 7)], LINEAGE, local_start=130, end=300)
+    ended = view_of([*EVENTS, *attempts, *copy_events(10, 200, 250, 7)], LINEAGE, local_start=130, end=300)
     assert obstacles(ended, 251) == [Obstacle.ACTIVE]
 
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.tier.partition_views import NOW_MS, copied, history_of, ids, view_of
+from tests.support.tier.partition_views import NOW_MS, copy_events, history_of, ids, view_of
 from tests.support.tier.segment_metadata import (
     DELETED,
     DELETING,
     FINISHED,
     PARTITION,
+    copy_start,
     deletion,
-    started,
     step,
 )
 from tidelog.remote.inspection.findings import Finding, Kind
@@ -24,7 +24,7 @@ from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState
 
 MARKED, DELETING_PARTITION, GONE = RemotePartitionDeleteState
-WHOLE = [*copied(0, 0, 9), *copied(1, 10, 19)]
+WHOLE = [*copy_events(0, 0, 9), *copy_events(1, 10, 19)]
 
 
 def kinds(findings: list[Finding]) -> list[Kind]:
@@ -32,27 +32,27 @@ def kinds(findings: list[Finding]) -> list[Kind]:
 
 
 def test_a_copy_in_progress_is_not_a_finding() -> None:
-    view = view_of([*WHOLE, started(2, 20, 29)], local_start=10)
+    view = view_of([*WHOLE, copy_start(2, 20, 29)], local_start=10)
     assert state_findings(view, patience_ms=NOW_MS) == []
     copying = copy_in_progress(view, patience_ms=NOW_MS)
     assert copying is not None and ids([copying]) == [2]
 
 
 def test_a_copy_in_progress_for_too_long_is_reported() -> None:
-    view = view_of([*WHOLE, started(2, 20, 29)], local_start=10)
+    view = view_of([*WHOLE, copy_start(2, 20, 29)], local_start=10)
     (finding,) = state_findings(view, PATIENCE_MS)
     assert (finding.kind, finding.detail) == (Kind.DANGLING_COPY, "since 9997 s")
     assert copy_in_progress(view) is None
 
 
 def test_a_copy_whose_records_are_in_another_segment_is_abandoned() -> None:
-    view = view_of([*copied(0, 0, 9), started(2, 10, 19), *copied(1, 10, 19)], local_start=10)
+    view = view_of([*copy_events(0, 0, 9), copy_start(2, 10, 19), *copy_events(1, 10, 19)], local_start=10)
     (finding,) = state_findings(view, patience_ms=NOW_MS)
     assert (finding.kind, finding.detail) == (Kind.DANGLING_COPY, "another segment contains the same records")
 
 
 def test_a_copy_followed_by_another_is_abandoned() -> None:
-    view = view_of([*WHOLE, started(2, 20, 29), started(3, 20, 25)], local_start=10)
+    view = view_of([*WHOLE, copy_start(2, 20, 29), copy_start(3, 20, 25)], local_start=10)
     (finding,) = state_findings(view, patience_ms=NOW_MS)
     assert finding.detail == "another copy has begun since"
     copying = copy_in_progress(view, patience_ms=NOW_MS)
@@ -83,7 +83,7 @@ def test_a_deleted_partition_keeps_the_list_of_its_segments() -> None:
 
 @pytest.mark.parametrize(
     "event",
-    [step(0, FINISHED), step(9, FINISHED), started(0, 0, 9)],
+    [step(0, FINISHED), step(9, FINISHED), copy_start(0, 0, 9)],
     ids=["after its deletion", "never begun", "begun again"],
 )
 def test_an_invalid_transition_is_reported_and_ignored(event: RemoteLogEvent) -> None:
@@ -93,7 +93,7 @@ def test_an_invalid_transition_is_reported_and_ignored(event: RemoteLogEvent) ->
     assert ids(view.segments) == ids(view_of(before).segments)
 
 
-@pytest.mark.parametrize("event", [step(0, FINISHED), step(0, DELETING), started(0, 0, 9)])
+@pytest.mark.parametrize("event", [step(0, FINISHED), step(0, DELETING), copy_start(0, 0, 9)])
 def test_a_record_of_a_deleted_segment_is_reported_and_ignored(event: RemoteLogEvent) -> None:
     events = [*WHOLE, step(0, DELETING), step(0, DELETED), event]
     view = view_of(events, log_start=10, local_start=20)
@@ -144,7 +144,7 @@ def test_records_in_any_order_give_a_known_or_deleted_segment(steps: list[tuple[
     events: list[RemoteLogEvent] = []
     for number, state in steps:
         if state == 0:
-            events.append(started(number, 10 * number, 10 * number + 9))
+            events.append(copy_start(number, 10 * number, 10 * number + 9))
         else:
             events.append(step(number, (FINISHED, DELETING, DELETED)[state - 1]))
     view = view_of(events, local_start=0)

@@ -8,7 +8,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, PARTITION, STARTED, started, step
+from tests.support.tier.segment_metadata import (
+    DELETED,
+    DELETING,
+    FINISHED,
+    PARTITION,
+    STARTED,
+    copy_start,
+    step,
+)
 from tidelog.remote.metadata.cache import Outcome, RemoteLogMetadataCache
 from tidelog.remote.metadata.record_codec import decode_event, encode_event
 from tidelog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
@@ -130,7 +138,7 @@ class CacheMachine(RuleBasedStateMachine):
         is_txn_index_empty: bool,
     ) -> None:
         places = [start, *(start + cut for cut in sorted(cuts) if cut < length)][: len(EPOCHS) - first_epoch]
-        event = started(
+        event = copy_start(
             self.begun,
             start,
             start + length - 1,

@@ -11,9 +11,9 @@ from tests.support.tier.segment_metadata import (
     FINISHED,
     PARTITION,
     STARTED,
+    copy_start,
     deletion,
     segment_id,
-    started,
     step,
 )
 from tidelog.remote.ports.metadata_manager import (
@@ -28,7 +28,7 @@ async def test_a_segment_is_readable_from_copy_finished_to_deletion_started() ->
     manager: RemoteLogMetadataManager = InMemoryRemoteLogMetadataManager()
     manager.on_partition_leadership_changes([PARTITION], [])
     readable = []
-    await manager.add_remote_log_segment_metadata(started(1, 0, 99))
+    await manager.add_remote_log_segment_metadata(copy_start(1, 0, 99))
     readable.append(manager.remote_log_segment_metadata(PARTITION, 0, 50) is not None)
     for state in (FINISHED, DELETING, DELETED):
         await manager.update_remote_log_segment_metadata(step(1, state))
@@ -43,7 +43,7 @@ async def test_managers_of_one_log_read_all_writes_of_each_other() -> None:
     writer, early = InMemoryRemoteLogMetadataManager(log), InMemoryRemoteLogMetadataManager(log)
     writer.on_partition_leadership_changes([PARTITION], [])
     early.on_partition_leadership_changes([], [PARTITION])
-    await writer.add_remote_log_segment_metadata(started(1, 0, 99))
+    await writer.add_remote_log_segment_metadata(copy_start(1, 0, 99))
     await writer.update_remote_log_segment_metadata(step(1, FINISHED))
     late = InMemoryRemoteLogMetadataManager(log)
     late.on_partition_leadership_changes([], [PARTITION])
@@ -56,7 +56,7 @@ async def test_managers_of_one_log_read_all_writes_of_each_other() -> None:
 async def test_invalid_transitions_are_refused() -> None:
     manager = InMemoryRemoteLogMetadataManager()
     with pytest.raises(RemoteMetadataError, match="not assigned to this node"):
-        await manager.add_remote_log_segment_metadata(started(1, 0, 99))
+        await manager.add_remote_log_segment_metadata(copy_start(1, 0, 99))
     manager.on_partition_leadership_changes([PARTITION], [])
     with pytest.raises(RemoteMetadataError, match="UNKNOWN_SEGMENT"):
         await manager.update_remote_log_segment_metadata(step(1, FINISHED))
@@ -83,7 +83,7 @@ async def test_a_paused_partition_is_not_ready() -> None:
 async def test_a_partition_deletion_is_pending_until_it_is_finished() -> None:
     manager = InMemoryRemoteLogMetadataManager()
     manager.on_partition_leadership_changes([PARTITION], [])
-    await manager.add_remote_log_segment_metadata(started(1, 0, 99))
+    await manager.add_remote_log_segment_metadata(copy_start(1, 0, 99))
     for state in RemotePartitionDeleteState:
         await manager.put_remote_partition_delete_metadata(deletion(state))
         is_last = state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.tier.metadata_topic import MemoryTopic
-from tests.support.tier.segment_metadata import FINISHED, PARTITION, deletion, started, step
+from tests.support.tier.segment_metadata import FINISHED, PARTITION, copy_start, deletion, step
 from tests.support.waiting import eventually
 from tests.unit.remote.metadata.test_topic_based import copy, remove, running
 from tidelog.remote.metadata.cache import Outcome
@@ -69,7 +69,7 @@ async def test_a_deletion_finished_elsewhere_is_not_pending_after_replay() -> No
         await past.put_remote_partition_delete_metadata(deletion(MARKED, third))
         await past.put_remote_partition_delete_metadata(deletion(MARKED, OTHER))
     for _ in range(9):
-        topic.put(0, encode_event(started(7, 0, 9, partition=OTHER)))
+        topic.put(0, encode_event(copy_start(7, 0, 9, partition=OTHER)))
     async with running(topic) as manager:
         topic.is_held = True
         manager.on_partition_leadership_changes([PARTITION], [])
@@ -104,5 +104,5 @@ async def test_the_end_of_a_known_deletion_removes_segments_of_an_older_snapshot
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
         topic.put(0, encode_event(deletion(DELETION_FINISHED)))
         await eventually(lambda: manager.highest_offset_for_epoch(PARTITION, 0) is None)
-        await manager.add_remote_log_segment_metadata(started(5, 0, 9))
+        await manager.add_remote_log_segment_metadata(copy_start(5, 0, 9))
         await manager.update_remote_log_segment_metadata(step(5, FINISHED))

@@ -12,7 +12,7 @@ import pytest
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_points import crash_points
 from tests.support.paths import GOLDEN_FILES
-from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, PARTITION, started, step
+from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, PARTITION, copy_start, step
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.metadata.cache import RemoteLogMetadataCache
 from tidelog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
@@ -36,7 +36,7 @@ def cache_with(count: int, partition: TopicIdPartition = PARTITION) -> RemoteLog
     """Return a cache with `count` segments, of which the last one was deleted."""
     cache = RemoteLogMetadataCache(partition)
     for number in range(count):
-        cache.add(started(number, number * 10, number * 10 + 9, partition=partition))
+        cache.add(copy_start(number, number * 10, number * 10 + 9, partition=partition))
         cache.update(step(number, FINISHED, partition=partition))
     for state in (DELETING, DELETED):
         cache.update(step(count - 1, state, partition=partition))
@@ -165,7 +165,7 @@ def test_a_corrupt_file_is_ignored() -> None:
 def test_overlapping_segments_are_found_equally_after_a_restart() -> None:
     cache = RemoteLogMetadataCache(PARTITION)
     for number, start, end in ((0, 0, 100), (1, 50, 150), (2, 0, 60)):
-        cache.add(started(number, start, end))
+        cache.add(copy_start(number, start, end))
     for number in (1, 0, 2):
         cache.update(step(number, FINISHED))
     again = RemoteLogMetadataCache(PARTITION)

@@ -23,8 +23,8 @@ from tests.support.tier.segment_metadata import (
     DELETING,
     FINISHED,
     PARTITION,
+    copy_start,
     deletion,
-    started,
     step,
 )
 from tests.support.waiting import eventually
@@ -75,7 +75,7 @@ async def copy(
     manager: TopicBasedRemoteLogMetadataManager, number: int, partition: TopicIdPartition = PARTITION
 ) -> None:
     await manager.add_remote_log_segment_metadata(
-        started(number, number * 100, number * 100 + 99, partition=partition)
+        copy_start(number, number * 100, number * 100 + 99, partition=partition)
     )
     await manager.update_remote_log_segment_metadata(step(number, FINISHED, partition=partition))
 
@@ -149,14 +149,14 @@ async def test_an_invalid_transition_is_refused_before_the_write() -> None:
             with pytest.raises(RemoteMetadataError):
                 await manager.update_remote_log_segment_metadata(update)
         with pytest.raises(RemoteMetadataError, match="not assigned to this node"):
-            await manager.add_remote_log_segment_metadata(started(0, 0, 9, partition=OTHER))
+            await manager.add_remote_log_segment_metadata(copy_start(0, 0, 9, partition=OTHER))
         assert len(topic.logs[0]) == written
 
 
 async def test_the_later_of_two_conflicting_leaders_is_reported() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
-        await manager.add_remote_log_segment_metadata(started(0, 0, 99))
+        await manager.add_remote_log_segment_metadata(copy_start(0, 0, 99))
         topic.put(0, encode_event(step(0, DELETING)))
         with pytest.raises(RemoteMetadataError, match="ILLEGAL_MOVE"):
             await manager.update_remote_log_segment_metadata(step(0, FINISHED))
@@ -175,7 +175,7 @@ async def test_unreadable_records_are_skipped() -> None:
 async def test_custom_metadata_is_repeated_in_every_update_for_kafka() -> None:
     topic = MemoryTopic(1)
     async with running(topic, PARTITION) as manager:
-        await manager.add_remote_log_segment_metadata(started(0, 0, 99))
+        await manager.add_remote_log_segment_metadata(copy_start(0, 0, 99))
         await manager.update_remote_log_segment_metadata(step(0, FINISHED, custom_metadata=b"here"))
         await manager.update_remote_log_segment_metadata(step(0, DELETING))
         assert topic.logs[0][-1] == encode_event(step(0, DELETING, custom_metadata=b"here"))
@@ -369,7 +369,7 @@ async def test_a_truncated_metadata_partition_is_read_again() -> None:
             await copy(manager, number)
         del topic.logs[0][2:]
         topic.starts_over = True
-        topic.put(0, encode_event(started(5, 500, 599)))
+        topic.put(0, encode_event(copy_start(5, 500, 599)))
         await eventually(
             lambda: (
                 manager.is_ready(PARTITION) and len(list(manager.list_remote_log_segments(PARTITION))) == 2
@@ -497,7 +497,7 @@ async def test_a_truncated_metadata_partition_does_not_start_from_its_old_snapsh
 
             async def bounds(metadata_partitions: Sequence[int]) -> dict[int, LogBounds]:
                 while self.starts_over and len(self.logs[0]) < 20:
-                    self.put(0, encode_event(started(5, 500, 599)))
+                    self.put(0, encode_event(copy_start(5, 500, 599)))
                 return await ask(metadata_partitions)
 
             reader.bounds = bounds  # type: ignore[method-assign]
@@ -513,7 +513,7 @@ async def test_a_truncated_metadata_partition_does_not_start_from_its_old_snapsh
         )
         topic.starts_over = True
         del topic.logs[0][2:]
-        topic.put(0, encode_event(started(5, 500, 599)))
+        topic.put(0, encode_event(copy_start(5, 500, 599)))
         await eventually(
             lambda: manager.is_ready(PARTITION) and manager.highest_offset_for_epoch(PARTITION, 0) == 99
         )

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as ForeignPartition
 
 from tests.support.tier.metadata_managers import metadata_topic_config
-from tests.support.tier.segment_metadata import FINISHED, started, step
+from tests.support.tier.segment_metadata import FINISHED, copy_start, step
 from tests.support.waiting import eventually
 from tidelog.clients.admin.admin import Admin
 from tidelog.remote.metadata.config import METADATA_TOPIC
@@ -57,7 +57,7 @@ def some_partitions(count: int) -> list[TopicIdPartition]:
 
 async def copy(manager: TopicBasedRemoteLogMetadataManager, number: int, partition: TopicIdPartition) -> None:
     await manager.add_remote_log_segment_metadata(
-        started(number, number * 100, number * 100 + 99, partition=partition)
+        copy_start(number, number * 100, number * 100 + 99, partition=partition)
     )
     await manager.update_remote_log_segment_metadata(step(number, FINISHED, partition=partition))
 
@@ -127,7 +127,7 @@ async def test_records_are_in_the_partitions_of_kafkas_partitioner(
             events.append(decode_event(record.value))
     finally:
         await consumer.stop()
-    assert events[-2:] == [started(0, 0, 99, partition=partition), step(0, FINISHED, partition=partition)]
+    assert events[-2:] == [copy_start(0, 0, 99, partition=partition), step(0, FINISHED, partition=partition)]
 
 
 async def test_a_metadata_partition_may_change_its_leader() -> None:

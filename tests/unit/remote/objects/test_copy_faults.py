@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.tier.object_stores import FailingStore, How, MemoryStore
+from tests.support.tier.object_stores import FailingStore, FailureKind, MemoryStore
 from tests.support.tier.sealed_segments import StoredSegment, make_segment
 from tests.support.tier.segment_configs import compressible, key_pair
 from tests.support.tier.settings import manager_settings
@@ -75,17 +75,17 @@ def test_the_number_of_injected_faults_covers_every_call_of_a_copy(kind: str, se
 
 
 @pytest.mark.parametrize("clean_up_fails", [None, *range(CALLS_OF_A_CLEAN_UP)])
-@pytest.mark.parametrize("how", How)
+@pytest.mark.parametrize("how", FailureKind)
 @pytest.mark.parametrize("call", range(CALLS_OF_A_COPY))
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_a_copy_that_fails_at_any_call_is_not_readable(
-    kind: str, call: int, how: How, clean_up_fails: int | None, segment: StoredSegment
+    kind: str, call: int, how: FailureKind, clean_up_fails: int | None, segment: StoredSegment
 ) -> None:
     """`clean_up_fails` is the number of the call at which the clean-up of the failed copy fails, too."""
     second = None if clean_up_fails is None else call + 1 + clean_up_fails
     store = FailingStore(lambda number: how if number in (call, second) else None)
     manager = manager_of(store, kind)
-    is_cut = how is How.SHORT and call >= PUTS_OF_A_COPY
+    is_cut = how is FailureKind.SHORT and call >= PUTS_OF_A_COPY
     with pytest.raises(RemoteStorageError, match="bytes" if is_cut else "made to fail"):
         manager.copy_log_segment_data(segment.metadata, segment.files)
     if clean_up_fails is None:
@@ -101,18 +101,18 @@ def test_a_segment_with_a_manifest_is_complete_after_a_lost_response(
 ) -> None:
     last = PUTS_OF_A_COPY - 1
     store = FailingStore(
-        lambda number: How.AFTER if number == last else How.BEFORE if number > last else None
+        lambda number: FailureKind.AFTER if number == last else FailureKind.BEFORE if number > last else None
     )
     with pytest.raises(RemoteStorageError):
         manager_of(store, kind).copy_log_segment_data(segment.metadata, segment.files)
     assert check_readable_or_absent(store, kind, segment)
 
 
-@pytest.mark.parametrize("how", How)
+@pytest.mark.parametrize("how", FailureKind)
 @pytest.mark.parametrize("call", range(CALLS_OF_A_CLEAN_UP))
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_a_deletion_that_fails_at_any_call_leaves_a_complete_or_deleted_segment(
-    kind: str, call: int, how: How, segment: StoredSegment
+    kind: str, call: int, how: FailureKind, segment: StoredSegment
 ) -> None:
     at = CALLS_OF_A_COPY + call
     store = FailingStore(lambda number: how if number == at else None)
@@ -125,10 +125,10 @@ def test_a_deletion_that_fails_at_any_call_leaves_a_complete_or_deleted_segment(
     assert store.objects == {}
 
 
-@pytest.mark.parametrize("how", How)
+@pytest.mark.parametrize("how", FailureKind)
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_a_read_that_fails_at_any_call_raises_and_the_next_one_succeeds(
-    kind: str, how: How, segment: StoredSegment
+    kind: str, how: FailureKind, segment: StoredSegment
 ) -> None:
     failing_at = -1
     store = FailingStore(lambda number: how if number == failing_at else None)

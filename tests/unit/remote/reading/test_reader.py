@@ -514,11 +514,11 @@ async def test_segments_within_the_read_ahead_are_announced(tiered: Fixture) -> 
 
 
 def test_epochs_without_records_are_not_in_a_lineage() -> None:
-    from tests.support.tier.segment_metadata import started
+    from tests.support.tier.segment_metadata import copy_start
     from tidelog.remote.reading.lineage import common_end
     from tidelog.storage.leader_epoch import LeaderEpochCache
 
-    segment = started(1, 0, 99, [(0, 0), (1, 20), (2, 20), (3, 50)])
+    segment = copy_start(1, 0, 99, [(0, 0), (1, 20), (2, 20), (3, 50)])
     assert segment.segment_leader_epochs[1] == EpochEntry(1, 20)
     epochs = LeaderEpochCache.of([EpochEntry(0, 0), EpochEntry(2, 20), EpochEntry(3, 50), EpochEntry(4, 100)])
     assert common_end(segment, epochs, 0) == 100

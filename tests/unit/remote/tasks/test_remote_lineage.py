@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.tier.segment_metadata import DELETING, FINISHED, started
+from tests.support.tier.segment_metadata import DELETING, FINISHED, copy_start
 from tidelog.remote.tasks.remote_lineage import (
     EpochLineage,
     first_readable_offset,
@@ -54,13 +54,13 @@ LOG = lineage_of([(5, 10), (7, 15), (9, 100)])
 def test_a_segment_belongs_to_the_log_in_the_epochs_it_was_written_in(
     start: int, end: int, epochs: tuple[tuple[int, int], ...], log_end: int, is_part: bool
 ) -> None:
-    assert LOG.contains(started(1, start, end, epochs), log_end) is is_part
+    assert LOG.contains(copy_start(1, start, end, epochs), log_end) is is_part
 
 
 def test_a_segment_across_the_log_start_stays_part_of_the_log() -> None:
     # Apache Kafka's example: segment 5-50 is deleted, the log starts at 51, epoch 5 is removed.
     moved = lineage_of([(7, 51), (9, 100)])
-    assert moved.contains(started(2, 14, 150, ((5, 14), (7, 15), (9, 100))), 200)
+    assert moved.contains(copy_start(2, 14, 150, ((5, 14), (7, 15), (9, 100))), 200)
 
 
 def test_epochs_without_records_are_not_in_a_lineage() -> None:
@@ -100,8 +100,8 @@ def test_the_highest_copied_offset_is_searched_from_the_latest_epoch_down(
 
 def test_the_log_start_moves_past_segments_deleted_by_a_former_leader() -> None:
     lineage = lineage_of([(0, 0)])
-    deleted = replace(started(1, 0, 99), state=DELETING)
-    kept = replace(started(2, 100, 199), state=FINISHED)
+    deleted = replace(copy_start(1, 0, 99), state=DELETING)
+    kept = replace(copy_start(2, 100, 199), state=FINISHED)
     assert first_readable_offset(lineage, [deleted, kept], 0, 200) == 100
     assert first_readable_offset(lineage, [deleted], 0, 200) == 200
     # Local records are readable.
@@ -113,5 +113,5 @@ def test_the_log_start_moves_past_segments_deleted_by_a_former_leader() -> None:
 
 def test_a_replica_without_its_old_epochs_does_not_move_the_log_start() -> None:
     short = lineage_of([(5, 500)])
-    old = replace(started(1, 0, 499, 3), state=FINISHED)
+    old = replace(copy_start(1, 0, 499, 3), state=FINISHED)
     assert first_readable_offset(short, [old], 0, 500) == 0

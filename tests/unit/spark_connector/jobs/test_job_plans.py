@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.tier.segment_metadata import started
+from tests.support.tier.segment_metadata import copy_start
 from tidelog.protocol.ids import TopicPartition
 from tidelog.spark_connector.jobs.archive_plan import (
     ArchivedFile,
@@ -171,7 +171,7 @@ def test_older_manifests_have_no_topic_id() -> None:
 
 def test_small_segments_share_a_task_and_large_ones_are_single() -> None:
     sizes = [900, 10, 20, 30, 800, 40]
-    segments = [started(number, number, number, size_bytes=size) for number, size in enumerate(sizes)]
+    segments = [copy_start(number, number, number, size_bytes=size) for number, size in enumerate(sizes)]
     groups = [[one.segment_size_bytes for one in group] for group in group_segments(segments, 3, 10_000)]
     assert sorted(map(sum, groups)) == [100, 800, 900]
     assert [sum(group) for group in groups][:2] == [900, 800]

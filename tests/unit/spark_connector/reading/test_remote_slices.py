@@ -14,7 +14,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import all_records, append, append_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.tier.remote_tier import PARTITION, MemoryTier, copy_sealed_segments
-from tests.support.tier.segment_metadata import started
+from tests.support.tier.segment_metadata import copy_start
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
@@ -203,7 +203,7 @@ async def test_a_wrong_index_is_corruption_and_loses_no_record(tier: Tier) -> No
 
 def test_adjacent_small_segments_share_a_task_within_a_partition() -> None:
     def piece(number: int, size: int, partition: int = 0) -> SegmentSlice:
-        metadata = started(number, 0, 9, partition=PARTITION._replace(partition=partition))
+        metadata = copy_start(number, 0, 9, partition=PARTITION._replace(partition=partition))
         return SegmentSlice(metadata, 0, 10, 0, size)
 
     pieces = [piece(1, 40), piece(2, 50), piece(3, 20), piece(4, 500), piece(5, 1), piece(6, 1, partition=1)]
@@ -217,4 +217,4 @@ def test_adjacent_small_segments_share_a_task_within_a_partition() -> None:
 )
 def test_an_invalid_index_is_refused(data: bytes) -> None:
     with pytest.raises(DecodeError, match="offset index"):
-        read_offset_index(data, started(1, 0, 9))
+        read_offset_index(data, copy_start(1, 0, 9))

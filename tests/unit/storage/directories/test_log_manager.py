@@ -16,7 +16,7 @@ from tests.support.logs.log_managers import (
     create,
     existing_log,
     new_log_manager,
-    started,
+    start_log_manager,
     write_checkpoint,
 )
 from tests.support.logs.partition_logs import NOW_MS, append, batch, values_of
@@ -45,7 +45,7 @@ class TestStartsThatFail:
     def test_logs_that_were_not_loaded_are_not_marked_clean_and_keep_their_checkpoints(
         self, disk: CrashFileSystem
     ) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         for name in ("a", "b", "c"):
             append(create(manager, name), "1")
             append(create(manager, name), "2")
@@ -57,7 +57,7 @@ class TestStartsThatFail:
             failing.start(NOW_MS, self.fail_at_b)
         failing.shutdown(NOW_MS)
         assert not disk.exists("/a/.kafka_cleanshutdown")
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         for name in ("a", "b", "c"):
             log = existing_log(manager, TopicPartition(name, 0))
             assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (1, 2, 2), name
@@ -69,7 +69,7 @@ class TestPlacement:
     def test_a_new_partition_is_placed_in_the_directory_with_the_fewest_partitions(
         self, disk: CrashFileSystem
     ) -> None:
-        manager = started(disk, "/a", "/b", "/c")
+        manager = start_log_manager(disk, "/a", "/b", "/c")
         for partition in range(7):
             create(manager, partition=partition)
         sizes = [len(directory.logs) for directory in manager.directories]
@@ -80,7 +80,7 @@ class TestPlacement:
     def test_a_cordoned_directory_gets_a_new_partition_only_without_another(
         self, disk: CrashFileSystem
     ) -> None:
-        manager = started(disk, "/a", "/b")
+        manager = start_log_manager(disk, "/a", "/b")
         create(manager, "old")
         manager.cordon(frozenset({"/b"}))
         assert [create(manager, partition=each).directory[:2] for each in range(3)] == ["/a"] * 3
@@ -88,19 +88,19 @@ class TestPlacement:
         assert create(manager, "anyway").directory == "/b/anyway-0"
 
     def test_a_partition_is_created_once(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         log = create(manager)
         config = replace(CONFIG, retention_ms=5)
         assert manager.get_or_create(EVENTS, TOPIC_ID, config, NOW_MS) is log
         assert log.config is config
 
     def test_logs_are_reopened_after_a_restart(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         for partition in range(4):
             append(create(manager, "a.b-c", partition), str(partition))
         create(manager, "empty")
         manager.shutdown(NOW_MS)
-        manager = started(disk)
+        manager = start_log_manager(disk)
         assert sorted(str(log.topic_partition) for log in manager.logs) == [
             *(f"a.b-c-{partition}" for partition in range(4)),
             "empty-0",
@@ -112,7 +112,7 @@ class TestPlacement:
             assert log.high_watermark == 1
 
     def test_logs_are_opened_with_their_topic_configs(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         create(manager)
         create(manager, "other")
         own = replace(CONFIG, cleanup_policy=("compact",))
@@ -123,7 +123,7 @@ class TestPlacement:
 
     def test_the_metadata_log_is_not_a_partition_of_the_log_manager(self, disk: CrashFileSystem) -> None:
         disk.makedirs("/a/__cluster_metadata-0")
-        assert list(started(disk).logs) == []
+        assert list(start_log_manager(disk).logs) == []
 
 
 class TestShutdown:
@@ -132,12 +132,12 @@ class TestShutdown:
     def test_after_a_clean_shutdown_no_log_is_recovered(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         append(create(manager), "a", "b")
         manager.shutdown(NOW_MS, broker_epoch=5)
         after = disk.crash(Survival.LOSE_UNSYNCED)
         assert after.read("/a/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":5}'
-        manager = started(after)
+        manager = start_log_manager(after)
         log = existing_log(manager)
         assert values_of(log) == ["a", "b"]
         assert (log.recovery_point, log.high_watermark) == (2, 2)
@@ -145,7 +145,7 @@ class TestShutdown:
         assert not caplog.records
 
     def test_after_a_crash_recovery_starts_at_the_checkpoints(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         log = create(manager)
         append(log, "a", "b")
         log.flush(NOW_MS)
@@ -154,19 +154,19 @@ class TestShutdown:
         append(log, "lost")
         assert disk.read("/a/recovery-point-offset-checkpoint") == b"0\n1\nevents 0 2\n"
         assert disk.read("/a/replication-offset-checkpoint") == b"0\n1\nevents 0 2\n"
-        log = existing_log(started(disk.crash(Survival.LOSE_UNSYNCED)))
+        log = existing_log(start_log_manager(disk.crash(Survival.LOSE_UNSYNCED)))
         assert values_of(log) == ["a", "b"]
         assert (log.recovery_point, log.high_watermark) == (2, 2)
 
     def test_a_high_watermark_above_the_log_end_is_lowered_to_it(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         append(create(manager), "a")
         write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         disk.open("/a/events-0/00000000000000000000.log", create=False).truncate(0)
-        assert existing_log(started(disk)).high_watermark == 0
+        assert existing_log(start_log_manager(disk)).high_watermark == 0
 
     def test_checkpoints_are_written_only_when_they_change(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         append(create(manager), "a")
         write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         before = disk.operation_count
@@ -181,11 +181,11 @@ class TestShutdown:
     def test_a_corrupt_checkpoint_is_reported_and_ignored(
         self, disk: CrashFileSystem, name: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         append(create(manager), "a")
         manager.shutdown(NOW_MS)
         disk.open(f"/a/{name}", create=True).append(b"rubbish\n")
-        assert values_of(existing_log(started(disk))) == ["a"]
+        assert values_of(existing_log(start_log_manager(disk))) == ["a"]
         assert name in caplog.text
 
 
@@ -195,7 +195,7 @@ class TestUpkeep:
     def test_retention_of_a_failing_log_does_not_delay_others(
         self, disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
     ) -> None:
-        manager = started(disk, "/a")
+        manager = start_log_manager(disk, "/a")
         for name in ("one", "two"):
             log = create(manager, name)
             log.update_config(replace(CONFIG, retention_ms=0))
@@ -207,7 +207,7 @@ class TestUpkeep:
         assert manager.maintenance.apply_retention(NOW_MS + 1) == 2
 
     def test_logs_are_flushed_by_flush_ms(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         idle, rolled = create(manager, "idle"), create(manager, "rolled")
         append(idle, "a")
         append(rolled, "a")
@@ -216,7 +216,7 @@ class TestUpkeep:
         assert manager.maintenance.logs_to_flush(NOW_MS) == [rolled]
 
     def test_inactive_producers_expire(self, disk: CrashFileSystem) -> None:
-        manager = started(disk, producer_id_expiration_ms=1_000)
+        manager = start_log_manager(disk, producer_id_expiration_ms=1_000)
         log = create(manager)
         append(log, "a", producer_id=1, producer_epoch=0, base_sequence=0)
         manager.maintenance.remove_expired_producers(NOW_MS + 999)
@@ -225,7 +225,7 @@ class TestUpkeep:
         assert 1 not in log.producers.producers
 
     def test_directories_are_described_with_their_partitions(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         log = create(manager)
         log.append_as_leader(batch(["a"]), 0, NOW_MS)
         first, second = (run_steps(describe_log_dir(each)) for each in manager.directories)
@@ -243,13 +243,13 @@ class TestUpkeep:
         )
 
     def test_a_log_start_is_checkpointed_unless_it_is_the_first_segment(self, disk: CrashFileSystem) -> None:
-        manager = started(disk)
+        manager = start_log_manager(disk)
         log = create(manager)
         append(log, "a", "b", "c")
         log.advance_log_start_offset(2)
         write_checkpoint(manager, CheckpointKind.LOG_START_OFFSET)
         assert disk.read("/a/log-start-offset-checkpoint") == b"0\n1\nevents 0 2\n"
-        again = existing_log(started(disk))
+        again = existing_log(start_log_manager(disk))
         assert (again.log_start_offset, values_of(again)) == (2, ["c"])
         check_log(again)
 

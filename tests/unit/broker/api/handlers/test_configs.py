@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices
 from tests.support.messages.request_contexts import over_the_wire, request_context
 from tests.support.metadata.images import SeededRandomness, creatable
 from tests.support.metadata.stores import running_store
@@ -456,7 +456,7 @@ async def test_very_many_config_changes_are_checked_and_submitted_in_slices(is_o
     ]
     async with running_store(slices=slices) as store:
         admin = Admin(store, slices=slices)
-        turns, before = Turns(), slices.slice_count
+        turns, before = IterationCounter(), slices.slice_count
         codes = await admin.change_all(*resources, validate_only=True)
         turns.stop()
     assert set(codes) == {ErrorCode.INVALID_CONFIG}

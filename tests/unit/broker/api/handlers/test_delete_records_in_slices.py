@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices
+from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices
 from tests.support.messages.request_contexts import request_context
 from tests.support.replicas.replica_manager import NODE, Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
@@ -73,7 +73,7 @@ def outcomes(response: DeleteRecordsResponse) -> set[tuple[int, int]]:
 
 
 async def test_delete_records_waits_for_the_followers_of_all_partitions(leader: Leader) -> None:
-    turns = Turns()
+    turns = IterationCounter()
     task = leader.delete()
     await eventually(lambda: leader.waiting.watched_count == MANY and leader.slices.pending_count == 0)
     turns.stop()

@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from tests.support.messages.request_contexts import over_the_wire, request_context
-from tests.support.metadata.images import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
+from tests.support.metadata.images import (
+    CLUSTER_ID,
+    creatable,
+    image_after_records,
+    image_with_brokers,
+    with_topics,
+)
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.describe_cluster import DescribeClusterHandler
 from tidelog.broker.api.handlers.describe_topic_partitions import DescribeTopicPartitionsHandler
@@ -27,7 +33,7 @@ from tidelog.protocol.metadata_records.fence_broker_record import FenceBrokerRec
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.steps import run_steps
 
-IMAGE = replayed(
+IMAGE = image_after_records(
     [
         FenceBrokerRecord(id=3, epoch=103),
         ConfigRecord(resource_type=32, resource_name="readers", name="a", value="b"),
@@ -189,7 +195,7 @@ def test_partitions_have_eligible_leader_replicas_and_offline_replicas() -> None
         eligible_leader_replicas=(2,),
         last_known_elr=(3,),
     )
-    image = replayed([change], IMAGE)
+    image = image_after_records([change], IMAGE)
     handler = DescribeTopicPartitionsHandler(lambda: image, 10, ALLOW_EVERYTHING)
     request = DescribeTopicPartitionsRequest(topics=(TopicRequest(name="c"),))
     (partition,) = run_steps(handler.handle(request_context(0), request)).topics[0].partitions

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.messages.request_contexts import over_the_wire, request_context
-from tests.support.metadata.images import image_with_brokers, replayed
+from tests.support.metadata.images import image_after_records, image_with_brokers
 from tidelog.broker.api.handlers.describe_delegation_token import DescribeDelegationTokenHandler
 from tidelog.broker.config.settings import BrokerSettings
 from tidelog.broker.security.authorization.standard_authorizer import StandardAuthorizer
@@ -39,7 +39,7 @@ def described(
     principal: str, *owners: str, version: int = 3, key: str | None = KEY, is_for_all: bool = True
 ) -> DescribeDelegationTokenResponse:
     """Describe tokens without any access control entry; `is_for_all`: no owners means all."""
-    image = replayed([OF_ALICE, OF_BOB], image_with_brokers(1))
+    image = image_after_records([OF_ALICE, OF_BOB], image_with_brokers(1))
     settings = {"node.id": "1", "listener.security.protocol.map": "SASL:SASL_SSL"}
     config = BrokerSettings(settings if key is None else {**settings, "delegation.token.secret.key": key})
     authorizer = StandardAuthorizer(frozenset(), allows_without_entry=False, is_loaded=lambda: True)

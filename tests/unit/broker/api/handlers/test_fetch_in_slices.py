@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.loops.yields import Turns, counted_slices, loop_iterations
+from tests.support.loops.yields import IterationCounter, counted_slices, loop_iterations
 from tests.support.replicas.replica_manager import FakeRequest, Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.waiting import eventually
@@ -136,7 +136,7 @@ async def test_a_full_fetch_of_many_partitions_yields_to_other_callbacks(
 ) -> None:
     for index in (5, MANY - 1):
         broker.append(index)
-    turns = Turns()
+    turns = IterationCounter()
     request = broker.fetch(ALL, version=version)
     assert not request.answers
     partition_data = await partitions(request)
@@ -168,7 +168,7 @@ async def test_a_session_of_many_partitions_is_served_in_slices(broker: Broker) 
     first_response = await response(broker.fetch(ALL, max_wait_ms=0, session=(0, 0)))
     assert first_response.session_id == 7
     broker.append(3)
-    turns = Turns()
+    turns = IterationCounter()
     request = broker.fetch({}, session=(7, 1))
     assert not request.answers
     partition_data = await partitions(request)

@@ -9,7 +9,13 @@ from uuid import UUID
 import pytest
 
 from tests.support.messages.request_contexts import over_the_wire, request_context
-from tests.support.metadata.images import CLUSTER_ID, creatable, image_with_brokers, replayed, with_topics
+from tests.support.metadata.images import (
+    CLUSTER_ID,
+    creatable,
+    image_after_records,
+    image_with_brokers,
+    with_topics,
+)
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.metadata import MetadataHandler
 from tidelog.broker.network.request_context import RequestContext
@@ -71,7 +77,7 @@ def codes(response: MetadataResponse) -> dict[str | None, int]:
 
 
 def after(*records: MetadataRecord) -> MetadataImage:
-    return replayed(records, IMAGE)
+    return image_after_records(records, IMAGE)
 
 
 @pytest.mark.parametrize("version", range(14))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices, loop_iterations
+from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices, loop_iterations
 from tests.support.messages.request_contexts import request_context
 from tests.support.replicas.replica_manager import NOW_MS, FakeRequest, Replicas
 from tests.support.security.authorizers import ALLOW_EVERYTHING
@@ -164,7 +164,7 @@ async def test_a_batch_with_many_records_is_validated_in_slices(
     broker: Broker, configs: dict[str, Any], codec: Compression
 ) -> None:
     broker.replicas.create("t", **configs)
-    turns = Turns()
+    turns = IterationCounter()
     request = broker.produce(("t", 0, batch(MANY, codec)))
     if not request.answers:
         assert broker.log("t").log_end_offset == 0, "nothing is in the log before all is checked"

@@ -15,7 +15,7 @@ from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import loop_iterations
-from tests.support.metadata.images import LISTENER, broker_registration_record, replayed
+from tests.support.metadata.images import LISTENER, broker_registration_record, image_after_records
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.delete_groups import DeleteGroupsHandler
 from tidelog.broker.api.handlers.describe_groups import DescribeGroupsHandler
@@ -94,7 +94,9 @@ class Broker:
     """All group handlers over one service, asked through encoded requests and answers."""
 
     def __init__(self) -> None:
-        self.image: MetadataImage = replayed([broker_registration_record(1), *topic("t", TOPIC_ID, 2)])
+        self.image: MetadataImage = image_after_records(
+            [broker_registration_record(1), *topic("t", TOPIC_ID, 2)]
+        )
         self.log = MemoryStateLog(1)
         self.time = VirtualTime()
         config = group_config(group_initial_rebalance_delay_ms=0)
@@ -401,7 +403,7 @@ async def test_an_unknown_topic_id_is_reported_for_each_partition(broker: Broker
 async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_id(broker: Broker) -> None:
     await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
     new_id = UUID(int=99)
-    broker.image = replayed([broker_registration_record(1), *topic("t", new_id, 2)])
+    broker.image = image_after_records([broker_registration_record(1), *topic("t", new_id, 2)])
     requested = (OffsetFetchRequestTopics(topic_id=new_id, partition_indexes=(0,)),)
     request = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=requested),))
     answer = await broker.ask(request, 10)
@@ -414,7 +416,7 @@ async def test_an_offset_of_a_topic_that_was_recreated_is_not_returned_by_name(
 ) -> None:
     """No coordinator removed the old topic's offsets; a consumer of the new topic must not skip records."""
     await broker.ask(commit_request(9, ("t", TOPIC_ID, 0)), 9)
-    broker.image = replayed([broker_registration_record(1), *topic("t", UUID(int=99), 2)])
+    broker.image = image_after_records([broker_registration_record(1), *topic("t", UUID(int=99), 2)])
     answer = await broker.ask(fetch_request(version), version)
     topics = answer.topics if version < 8 else answer.groups[0].topics
     assert [p.committed_offset for each in topics for p in each.partitions] == [-1, -1]
@@ -515,7 +517,7 @@ async def test_find_coordinator_creates_the_offsets_topic(broker: Broker, versio
     first = answer if version < 4 else answer.coordinators[0]
     assert (first.error_code, first.node_id, first.port) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1)
     assert broker.created[0] == "__consumer_offsets"
-    broker.image = replayed(topic("__consumer_offsets", OFFSETS_ID, 50), broker.image)
+    broker.image = image_after_records(topic("__consumer_offsets", OFFSETS_ID, 50), broker.image)
     answer = await broker.ask(find_request(version), version)
     coordinators = [answer] if version < 4 else answer.coordinators
     assert [(c.error_code, c.node_id, c.host, c.port) for c in coordinators] == [(0, 1, "host1", 9093)] * len(
@@ -528,11 +530,11 @@ async def test_find_coordinator_creates_the_offsets_topic(broker: Broker, versio
 
 
 async def test_a_partition_without_live_leader_has_no_coordinator(broker: Broker) -> None:
-    broker.image = replayed(topic("__consumer_offsets", OFFSETS_ID, 50, leader=-1), broker.image)
+    broker.image = image_after_records(topic("__consumer_offsets", OFFSETS_ID, 50, leader=-1), broker.image)
     answer = await broker.ask(find_request(4), 4)
     assert {c.error_code for c in answer.coordinators} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     fenced = broker_registration_record(1, fenced=True)
-    broker.image = replayed([fenced, *topic("__consumer_offsets", OFFSETS_ID, 50)])
+    broker.image = image_after_records([fenced, *topic("__consumer_offsets", OFFSETS_ID, 50)])
     answer = await broker.ask(find_request(3), 3)
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 

@@ -14,7 +14,7 @@ import pytest
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
 from tests.support.groups.state_log import MemoryStateLog
-from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices, loop_iterations
+from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices, loop_iterations
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.waiting import eventually
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
@@ -115,7 +115,7 @@ async def fixture() -> AsyncIterator[LargeGroupsFixture]:
 
 async def test_offsets_of_many_groups_are_fetched_in_slices(fixture: LargeGroupsFixture) -> None:
     await fixture.commit("g1")
-    turns, before = Turns(), fixture.slices.slice_count
+    turns, before = IterationCounter(), fixture.slices.slice_count
     fetched = await fixture.fetch_everything(*(f"g{number}" for number in range(MANY)))
     turns.stop()
     assert fetched == [(0, 1 if number == 1 else 0) for number in range(MANY)]
@@ -259,7 +259,7 @@ async def test_many_members_leave_in_slices_once_each(fixture: LargeGroupsFixtur
     joined = await fixture.join("g")
     identities = [MemberIdentity(member_id=f"unknown-{number}") for number in range(MANY)]
     identities += [MemberIdentity(member_id=joined.member_id)] * 2
-    turns, before = Turns(), fixture.slices.slice_count
+    turns, before = IterationCounter(), fixture.slices.slice_count
     request = LeaveGroupRequest(group_id="g", members=tuple(identities))
     response = await fixture.service.leave(request, 5)
     turns.stop()
@@ -345,7 +345,7 @@ async def test_many_offsets_of_a_transaction_are_committed_in_slices(fixture: La
         producer_epoch=0,
         topics=(TxnOffsetCommitRequestTopic(name="t", partitions=partitions),),
     )
-    turns, before = Turns(), fixture.slices.slice_count
+    turns, before = IterationCounter(), fixture.slices.slice_count
     response = await transactions.commit_offsets(request, {"t": UUID(int=1)}, 5)
     turns.stop()
     assert [each.error_code for each in response.topics[0].partitions] == [ErrorCode.NONE] * MANY
@@ -363,7 +363,7 @@ async def test_offsets_of_many_groups_expire_in_slices_and_a_renewed_one_is_kept
     for number in range(groups):
         await fixture.commit(f"g{number}")
     fixture.time.step_wall_clock(config.offsets_retention_ms)
-    turns = Turns()
+    turns = IterationCounter()
     fixture.time.pass_time(config.offsets_retention_check_interval_ms)
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.support.nodes.exposed_metrics import exposed
+from tests.support.nodes.exposed_metrics import metric_samples
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
@@ -14,7 +14,7 @@ PREFIX = "kafka_coordinator_group_groupmetadatamanager_"
 
 
 def read(metrics: BrokerMetrics) -> dict[str, float]:
-    return {name: value for name, value in exposed(metrics, PREFIX).items() if value}
+    return {name: value for name, value in metric_samples(metrics, PREFIX).items() if value}
 
 
 def test_groups_are_counted_by_their_states() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
-from tests.support.loops.yields import STEPS_PER_SLICE, Turns, counted_slices, loop_iterations
+from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices, loop_iterations
 from tests.support.transactions.coordinator import ID, TIMEOUT_MS, A, B
 from tests.support.waiting import eventually
 from tidelog.broker.coordinators.shared.regular_expression import RegularExpression
@@ -255,7 +255,7 @@ async def test_matching_transactional_ids_by_pattern_yields_to_others(
     await fixture.lead()
     for number in range(100):
         await fixture.service.init_producer(f"id-{number}", TIMEOUT_MS, None)
-    turns, slices = Turns(), counted_slices()
+    turns, slices = IterationCounter(), counted_slices()
     wanted = TransactionFilter(pattern=RegularExpression("id-[02]"))
     listed = await slices.complete(fixture.service.list(wanted))
     turns.stop()

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
-from tests.support.logs.log_managers import TOPIC_ID, started
-from tests.support.nodes.exposed_metrics import exposed
+from tests.support.logs.log_managers import TOPIC_ID, start_log_manager
+from tests.support.nodes.exposed_metrics import metric_samples
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.node_config import BrokerConfig
@@ -58,7 +58,7 @@ class LogCleanerFixture:
 
     def __init__(self) -> None:
         self.disk = CrashFileSystem()
-        self.logs: LogManager = started(self.disk)
+        self.logs: LogManager = start_log_manager(self.disk)
         self.thread = HeldThread()
         self.values = {"log.cleaner.backoff.ms": "10", "log.cleaner.io.buffer.size": "8192"}
         self.cleaner = LogCleaner(self.logs, self.thread, SystemClock(), self.config)
@@ -112,7 +112,7 @@ async def test_dirty_logs_are_compacted_and_the_offset_is_checkpointed(fixture: 
     await eventually(lambda: offsets() == {first.topic_partition: 6, second.topic_partition: 10})
     await fixture.cleaner.close()
     fixture.logs.shutdown(0)
-    again = started(fixture.disk)
+    again = start_log_manager(fixture.disk)
     assert {log.topic_partition: log.first_dirty_offset for log in again.logs} == {
         first.topic_partition: 6,
         second.topic_partition: 10,
@@ -158,7 +158,7 @@ async def test_a_corrupt_log_is_excluded_and_others_are_compacted(
     await eventually(lambda: is_compacted(healthy))
     assert "Cannot compact damaged-0: " in caplog.text and "checksum" in caplog.text
     assert len(fixture.logs.directories.online) == 2
-    exposed_metrics = exposed(metrics, "kafka_log_logcleaner")
+    exposed_metrics = metric_samples(metrics, "kafka_log_logcleaner")
     assert exposed_metrics["manager_uncleanable_bytes"] in (0, damaged.size_bytes)
     assert exposed_metrics["_deadthreadcount"] == 0
     assert 0 < exposed_metrics["_cleaner_recopy_percent"] < 100

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.configs import listener_config, network_config
-from tests.support.metadata.images import image_with_brokers, replayed
+from tests.support.metadata.images import image_after_records, image_with_brokers
 from tests.support.network.loopback_server import Client, frame
 from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.config.sasl_config import SaslListenerConfig
@@ -155,7 +155,7 @@ async def gated(
         served.append((struct.unpack_from(">h", request.frame)[0], request.principal))
         request.respond(frame(b"served"))
 
-    image = replayed([TOKEN], image_with_brokers(1))
+    image = image_after_records([TOKEN], image_with_brokers(1))
     sources = CredentialSources(
         passwords=ScramCredentials(lambda: image, random.Random(1)),
         tokens=TokenCredentials(lambda: image, SECRET_KEY, random.Random(3), clock),

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS, ManualClock
-from tests.support.metadata.images import image_with_brokers, replayed
+from tests.support.metadata.images import image_after_records, image_with_brokers
 from tidelog.broker.security.authentication import token_credentials
 from tidelog.broker.security.authentication.token_credentials import TokenCredentials
 from tidelog.cluster.image import MetadataImage
@@ -34,7 +34,7 @@ def record(token_id: str, max_ms: int = 50, expiration_ms: int = 20) -> Delegati
 
 
 def image(*records: DelegationTokenRecord) -> MetadataImage:
-    return replayed(records, image_with_brokers(1))
+    return image_after_records(records, image_with_brokers(1))
 
 
 def credentials(

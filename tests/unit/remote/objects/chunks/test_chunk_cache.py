@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.tier.object_stores import FailingStore, GatedStore, How, MemoryStore
+from tests.support.tier.object_stores import FailingStore, FailureKind, GatedStore, MemoryStore
 from tests.support.tier.segment_configs import compressible
 from tests.support.waiting import wait_until
 from tests.unit.remote.objects.chunks.cached_segments import make_cache, put_segment
@@ -281,7 +281,7 @@ def test_random_reads_return_correct_bytes_or_an_error_within_bounds(
     failing: set[int],
 ) -> None:
     log = compressible(500)
-    store = FailingStore(lambda number: How.SHORT if number in failing else None)
+    store = FailingStore(lambda number: FailureKind.SHORT if number in failing else None)
     segments = [put_segment(store, log, chunk_size, name) for name in ("one", "other")]
     cache = make_cache(store, size=size, read_ahead=read_ahead)
 

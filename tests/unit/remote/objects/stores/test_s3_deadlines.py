@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from tests.support.network.slow_server import slow_server
-from tests.support.time_limits import ends
+from tests.support.time_limits import result_within
 from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.remote.objects.stores.backends import object_store
 from tidelog.remote.objects.stores.s3_deadlines import Deadlines
@@ -45,7 +45,7 @@ def test_a_slow_server_cannot_exceed_the_deadline(drip: str, operation: str) -> 
                 "list": lambda: list(store.list("")),
             }
             try:
-                ends(calls[operation])
+                result_within(calls[operation])
             except RemoteStorageError as error:
                 assert "s3://b" in str(error)
             else:

@@ -25,7 +25,7 @@ from tests.support.s3.fault_proxy import (
     truncate,
 )
 from tests.support.s3.server import S3Server
-from tests.support.time_limits import ends
+from tests.support.time_limits import result_within
 from tests.support.waiting import wait_until
 from tests.unit.remote.objects.stores.conftest import NewStore
 from tidelog.remote.objects.stores.port import ObjectStore
@@ -87,7 +87,7 @@ def test_a_temporary_fault_is_retried(
     store.put("old", SMALL)
     operation = OPERATIONS[name]
     rule = proxy.inject(FAULTS[fault], times=1)
-    assert ends(lambda: operation.run(store)) == operation.answer
+    assert result_within(lambda: operation.run(store)) == operation.answer
     assert rule.hits == 1
     assert s3.uploads(bucket) == []
     if name.startswith("put"):
@@ -135,7 +135,7 @@ def test_calls_fail_during_an_outage_and_succeed_after_it(proxy: FaultProxy, pro
     proxy.go_down()
     for operation in OPERATIONS.values():
         with pytest.raises(RemoteStorageError, match="s3://") as raised:
-            ends(partial(operation.run, store))
+            result_within(partial(operation.run, store))
         assert not isinstance(raised.value, RemoteResourceNotFound)
     proxy.come_back()
     for operation in OPERATIONS.values():
@@ -298,7 +298,7 @@ def test_close_ends_a_waiting_call(proxy: FaultProxy, proxied: NewStore) -> None
     thread = threading.Thread(target=ask)
     thread.start()
     wait_until(lambda: rule.hits == 1)
-    ends(store.close)
+    result_within(store.close)
     thread.join(20)
     assert outcome
 
