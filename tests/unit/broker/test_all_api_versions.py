@@ -39,6 +39,11 @@ from tidelog.protocol.messages.alter_partition_reassignments import (
     ReassignablePartition,
     ReassignableTopic,
 )
+from tidelog.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
 from tidelog.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -156,6 +161,7 @@ FITTING_ERRORS = {
     ApiKey.SYNC_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
     ApiKey.HEARTBEAT: {ErrorCode.UNKNOWN_MEMBER_ID},
     ApiKey.LEAVE_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
+    ApiKey.ALTER_REPLICA_LOG_DIRS: {ErrorCode.LOG_DIR_NOT_FOUND},
     ApiKey.DELETE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
     ApiKey.OFFSET_DELETE: {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
     # No client has requested the coordinator, so the topic __transaction_state does not exist.
@@ -502,6 +508,13 @@ REQUESTS: dict[ApiKey, Ask] = {
         include_documentation=True,
     ),
     ApiKey.ALTER_CONFIGS: alter,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: lambda cluster, _: AlterReplicaLogDirsRequest(
+        dirs=(
+            AlterReplicaLogDir(
+                path="/no/such/directory", topics=(AlterReplicaLogDirTopic(name=TOPIC, partitions=(0,)),)
+            ),
+        )
+    ),
     ApiKey.DESCRIBE_LOG_DIRS: lambda cluster, _: DescribeLogDirsRequest(topics=None),
     ApiKey.CREATE_PARTITIONS: lambda cluster, _: CreatePartitionsRequest(
         topics=(CreatePartitionsTopic(name=TOPIC, count=2, assignments=None),)

@@ -229,7 +229,7 @@ DYNAMIC_ONLY_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
         ),
         _rate(
             "replica.alter.log.dirs.io.max.bytes.per.second",
-            "Bytes per second at which replicas move between directories. Has no effect.",
+            "Bytes per second at which replicas move between directories.",
         ),
     )
 )

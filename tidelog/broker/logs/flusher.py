@@ -42,6 +42,7 @@ class Flusher:
         self._on_failure = on_failure
         self._running: dict[PartitionLog, asyncio.Task[None]] = {}
         self._waiting: dict[PartitionLog, asyncio.Future[None]] = {}
+        self._paused: set[PartitionLog] = set()
         self._closing = asyncio.Event()
 
     def flush(self, log: PartitionLog) -> asyncio.Future[None]:
@@ -50,9 +51,25 @@ class Flusher:
         future = self._waiting.get(log)
         if future is None:
             future = self._waiting[log] = loop.create_future()
-        if log not in self._running:
-            self._running[log] = loop.create_task(self._run(log))
+        self._start(log)
         return future
+
+    def _start(self, log: PartitionLog) -> None:
+        if log not in self._running and log not in self._paused:
+            self._running[log] = asyncio.get_running_loop().create_task(self._run(log))
+
+    async def pause(self, log: PartitionLog) -> None:
+        """Wait for the running flush of `log`, and start none until `resume`: its files are replaced."""
+        self._paused.add(log)
+        running = self._running.get(log)
+        if running is not None:
+            await asyncio.wait([running])
+
+    def resume(self, log: PartitionLog) -> None:
+        """Start the flush that was requested since `pause`, if any."""
+        self._paused.discard(log)
+        if log in self._waiting:
+            self._start(log)
 
     async def close(self) -> None:
         """Wait for the running flushes; retry none of them."""
@@ -61,7 +78,7 @@ class Flusher:
 
     async def _run(self, log: PartitionLog) -> None:
         try:
-            while log in self._waiting:
+            while log in self._waiting and log not in self._paused:
                 await self._flush_once(log, self._waiting.pop(log))
         finally:
             del self._running[log]

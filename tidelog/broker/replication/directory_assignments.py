@@ -1,7 +1,8 @@
 """Reports to the controller in which log directory each replica of this node is stored (KIP-858).
 
 The controller needs this to elect other leaders when one of several disks fails. A node with several
-directories selects one for each replica, and reports each selection that differs from the metadata.
+directories selects one for each replica, and reports each selection that differs from the metadata. A replica
+that is moved to another directory is reported there before its files are replaced.
 
 Bounds: one entry per partition, `ASSIGNMENTS_MAX` in one request.
 I/O: one task on the event loop while there are assignments to report.
@@ -62,6 +63,10 @@ class DirectoryAssignments:
         self._directory_ids = directory_ids
         self._clock = clock
         self._unreported: dict[tuple[UUID, int], UUID] = {}
+        self._targets: dict[tuple[UUID, int], UUID] = {}
+        """The directories to which replicas are being moved, which the metadata is to have already."""
+        self._in_flight: Mapping[tuple[UUID, int], UUID] = {}
+        """What the request that waits for its response reports."""
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
 
@@ -74,15 +79,38 @@ class DirectoryAssignments:
         """Report the partitions whose directory differs from the metadata."""
         for partition in partitions:
             topic = image.topics_by_id.get(partition.topic_id)
-            directory = self._directory_ids.get(parent_directory(partition.log.directory))
+            index = partition.topic_partition.partition
+            directory = self._targets.get((partition.topic_id, index))
+            if directory is None:
+                directory = self._directory_ids.get(parent_directory(partition.log.directory))
             if topic is None or directory is None:
                 continue
-            index = partition.topic_partition.partition
             partition_image = topic.partitions.get(index)
             if partition_image is not None and partition_image.directory_of(self._broker_id) != directory:
                 self._unreported[partition.topic_id, index] = directory
-            else:
+            elif self._in_flight.get((partition.topic_id, index), directory) == directory:
                 self._unreported.pop((partition.topic_id, index), None)
+        self._start()
+
+    def assign(self, topic_id: UUID, index: int, target: UUID) -> None:
+        """Report that a replica is in the directory `target`, before it is moved there.
+
+        If the disk of the current directory fails, the controller must be notified with `withdraw`.
+        """
+        self._targets[topic_id, index] = self._unreported[topic_id, index] = target
+        self._start()
+
+    def complete(self, topic_id: UUID, index: int) -> None:
+        """Record that a replica is in the directory that was assigned."""
+        self._targets.pop((topic_id, index), None)
+
+    def withdraw(self, topic_id: UUID, index: int, current: UUID | None) -> None:
+        """Report that a replica remains in the directory `current`, if another one was assigned."""
+        if self._targets.pop((topic_id, index), None) is not None and current is not None:
+            self._unreported[topic_id, index] = current
+            self._start()
+
+    def _start(self) -> None:
         if self._unreported and self._task is None and not self._is_closed:
             self._task = asyncio.get_running_loop().create_task(self._report_all(), name="directories")
 
@@ -110,7 +138,7 @@ class DirectoryAssignments:
     async def _report_all(self) -> None:
         try:
             while self._unreported:
-                sent = dict(islice(self._unreported.items(), ASSIGNMENTS_MAX))
+                self._in_flight = sent = dict(islice(self._unreported.items(), ASSIGNMENTS_MAX))
                 try:
                     response = await self._channel.request(
                         self._request(sent),
@@ -138,6 +166,7 @@ class DirectoryAssignments:
                 else:
                     self._on_response(sent, response)
         finally:
+            self._in_flight = {}
             self._task = None
 
     def _request(self, sent: Mapping[tuple[UUID, int], UUID]) -> AssignReplicasToDirsRequest:

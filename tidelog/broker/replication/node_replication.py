@@ -66,22 +66,22 @@ class NodeReplication:
         self.isr_updates = IsrUpdates(ports.channel, broker_id, leadership.own_epoch, ports.clock)
         leadership.updates = self.isr_updates
         self.fetchers = _create_fetchers(ports, replicas, throttles, tier)
-        self._assignments = DirectoryAssignments(
+        self.assignments = DirectoryAssignments(
             ports.channel, broker_id, leadership.own_epoch, ports.directory_ids, ports.clock
         )
-        replicas.listeners += (self.fetchers, self._assignments)
+        replicas.listeners += (self.fetchers, self.assignments)
 
     def start(self) -> None:
         """Start to fetch, and report replicas whose directory differs from the metadata."""
         partitions = self._replicas.partitions.values()
         self.fetchers.start(partitions)
-        self._assignments.check(partitions, self._image())
+        self.assignments.check(partitions, self._image())
 
     async def close(self) -> None:
         """End the fetchers, the ISR updates and the directory assignments."""
         await self.fetchers.close()
         await self.isr_updates.close()
-        await self._assignments.close()
+        await self.assignments.close()
 
 
 def _create_fetchers(

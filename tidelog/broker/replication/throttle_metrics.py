@@ -1,4 +1,7 @@
-"""The metrics of the replication quotas, under Kafka's names of LeaderReplication and FollowerReplication."""
+"""The metrics of the replication quotas, under Kafka's names.
+
+These are LeaderReplication, FollowerReplication and AlterLogDirsReplication.
+"""
 
 from __future__ import annotations
 
@@ -19,5 +22,6 @@ def report_throttles(metrics: BrokerMetrics, throttles: ReplicationThrottles, cl
     for name, documentation, quota in (
         ("leader", "Bytes per second that throttled replicas fetch from this node.", throttles.leader),
         ("follower", "Bytes per second that throttled replicas of this node fetch.", throttles.follower),
+        ("alterlogdirs", "Bytes per second that move between the log directories.", throttles.moves),
     ):
         metrics.gauge(f"kafka_server_{name}replication_byte_rate", documentation, partial(read, quota))

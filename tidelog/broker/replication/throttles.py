@@ -2,6 +2,7 @@
 
 `leader.replication.throttled.rate` and `follower.replication.throttled.rate` are dynamic configs of brokers.
 `...throttled.replicas` are configs of topics. A reassignment with `--throttle` sets all of them.
+`replica.alter.log.dirs.io.max.bytes.per.second` limits all moves between the log directories of a broker.
 """
 
 from __future__ import annotations
@@ -18,25 +19,40 @@ from tidelog.protocol.ids import BrokerId
 
 logger = logging.getLogger(__name__)
 
+MOVES_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _SIDES: Final = ("leader", "follower")
 
 
 class ReplicationThrottles:
-    """The quota for records that this node sends as leader, and the quota for those that it fetches."""
+    """The quotas for records that this node sends as leader, that it fetches, and that it moves on its disks.
 
-    def __init__(self, node_id: BrokerId, *, window_ms: int, window_count: int) -> None:
+    `moves` is the quota of moves between log directories; None: one without a limit.
+    """
+
+    def __init__(
+        self, node_id: BrokerId, *, window_ms: int, window_count: int, moves: ReplicationQuota | None = None
+    ) -> None:
         self.leader = ReplicationQuota(window_ms=window_ms, window_count=window_count)
         self.follower = ReplicationQuota(window_ms=window_ms, window_count=window_count)
+        self.moves = moves or ReplicationQuota(
+            window_ms=window_ms, window_count=window_count, covers_all=True
+        )
         self._node_id = node_id
         self._quotas = dict(zip(_SIDES, (self.leader, self.follower), strict=True))
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ReplicationThrottles:
-        """Return throttles with the windows of replication.quota.window.*."""
+        """Return throttles with the windows of [alter.log.dirs.]replication.quota.window.*."""
+        moves = ReplicationQuota(
+            window_ms=config.alter_log_dirs_replication_quota_window_size_seconds * 1_000,
+            window_count=config.alter_log_dirs_replication_quota_window_num,
+            covers_all=True,
+        )
         return cls(
             config.node_id,
             window_ms=config.replication_quota_window_size_seconds * 1_000,
             window_count=config.replication_quota_window_num,
+            moves=moves,
         )
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -56,6 +72,8 @@ class ReplicationThrottles:
             text = set_texts.get(f"{side}.replication.throttled.rate")
             # Kafka's default is practically unlimited.
             quota.rate = None if text is None else int(text)
+        text = set_texts.get(MOVES_RATE)
+        self.moves.rate = None if text is None else int(text)
 
     def _set_topic(self, topic: str, configs: Mapping[str, str]) -> None:
         for side, quota in self._quotas.items():

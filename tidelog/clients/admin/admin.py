@@ -53,9 +53,11 @@ from tidelog.clients.admin.types import (
     LogDirPartition,
     NewTopic,
     OffsetSpec,
+    ReplicaLogDirs,
     ResourceType,
     TopicDescription,
     TopicListing,
+    TopicPartitionReplica,
 )
 from tidelog.clients.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion, UserAdmin
 from tidelog.clients.config.client_config import AdminConfig, make_config
@@ -101,12 +103,14 @@ __all__ = [
     "QuotaComponent",
     "QuotaEntity",
     "QuotaMatch",
+    "ReplicaLogDirs",
     "ResourceType",
     "ScramCredentialInfo",
     "ScramDeletion",
     "ScramUpsertion",
     "TopicDescription",
     "TopicListing",
+    "TopicPartitionReplica",
     "TransactionDescription",
     "TransactionListing",
     "UpgradeType",
@@ -301,6 +305,21 @@ class Admin:
         Each directory lists the logs of `partitions` (None: of all partitions).
         """
         return await self._cluster.describe_log_dirs(broker_ids, partitions=partitions, timeout_ms=timeout_ms)
+
+    async def alter_replica_log_dirs(
+        self, assignment: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartitionReplica, KafkaError | None]:
+        """Begin to move replicas to other log directories of their brokers; return None or the error of each.
+
+        The current directory of a replica cancels its move. `describe_replica_log_dirs` shows the progress.
+        """
+        return await self._cluster.alter_replica_log_dirs(assignment, timeout_ms=timeout_ms)
+
+    async def describe_replica_log_dirs(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartitionReplica, ReplicaLogDirs | KafkaError]:
+        """Return the log directory of each replica, and the one to which it is being moved."""
+        return await self._cluster.describe_replica_log_dirs(replicas, timeout_ms=timeout_ms)
 
     # --- configurations ----------------------------------------------------------------------
 

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from tidelog.clients.admin.admin_requests import AdminRequests
 from tidelog.clients.admin.types import (
     ClusterDescription,
     LogDirDescription,
     LogDirPartition,
+    ReplicaLogDirs,
+    TopicPartitionReplica,
 )
 from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.failures import failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
 from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -89,6 +98,76 @@ class ClusterAdmin:
         )
         return dict(zip(ids, responses, strict=True))
 
+    async def alter_replica_log_dirs(
+        self, assignment: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartitionReplica, KafkaError | None]:
+        """Begin to move replicas to log directories of their brokers; return None or the error of each."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
+        ids = list(dict.fromkeys(replica.broker_id for replica in assignment))
+        outcomes = await asyncio.gather(
+            *(
+                self._alter_log_dirs_of(
+                    {replica: path for replica, path in assignment.items() if replica.broker_id == broker_id},
+                    broker_id,
+                    deadline_ms,
+                )
+                for broker_id in ids
+            )
+        )
+        merged = {replica: error for each in outcomes for replica, error in each.items()}
+        return {replica: merged[replica] for replica in assignment}
+
+    async def _alter_log_dirs_of(
+        self, assignment: Mapping[TopicPartitionReplica, str], broker_id: BrokerId, deadline_ms: int
+    ) -> dict[TopicPartitionReplica, KafkaError | None]:
+        paths: dict[str, list[TopicPartition]] = {}
+        for replica, path in assignment.items():
+            paths.setdefault(path, []).append(replica.topic_partition)
+        request = AlterReplicaLogDirsRequest(
+            dirs=tuple(
+                AlterReplicaLogDir(
+                    path=path,
+                    topics=tuple(
+                        AlterReplicaLogDirTopic(name=topic, partitions=tuple(numbers))
+                        for topic, numbers in partitions_by_topic(partitions).items()
+                    ),
+                )
+                for path, partitions in paths.items()
+            )
+        )
+        try:
+            response = await self._requests.send(
+                request, AlterReplicaLogDirsResponse, deadline_ms, node_id=broker_id
+            )
+        except KafkaError as error:
+            return dict.fromkeys(assignment, error)
+        codes = {
+            TopicPartitionReplica(
+                topic.topic_name, partition.partition_index, broker_id
+            ): partition.error_code
+            for topic in response.results
+            for partition in topic.partitions
+        }
+        missing = ErrorCode.UNKNOWN_SERVER_ERROR
+        return {
+            replica: None
+            if (code := codes.get(replica, missing)) == ErrorCode.NONE
+            else failure(code, f"log directory of {replica.topic_partition} on broker {broker_id}")
+            for replica in assignment
+        }
+
+    async def describe_replica_log_dirs(
+        self, replicas: Iterable[TopicPartitionReplica], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartitionReplica, ReplicaLogDirs | KafkaError]:
+        """Return the current and the future log directory of each replica."""
+        requested = list(replicas)
+        described = await self.describe_log_dirs(
+            dict.fromkeys(replica.broker_id for replica in requested),
+            partitions=dict.fromkeys(replica.topic_partition for replica in requested),
+            timeout_ms=timeout_ms,
+        )
+        return {replica: _replica_log_dirs(replica, described[replica.broker_id]) for replica in requested}
+
     async def _cluster_from_metadata(self, deadline_ms: int) -> ClusterDescription:
         """Return the description for brokers that do not support DescribeCluster."""
         self._requests.client.updater.request_update()
@@ -115,6 +194,23 @@ class ClusterAdmin:
         if response.error_code != ErrorCode.NONE:
             return failure(response.error_code, f"log directories of broker {broker_id}")
         return {entry.log_dir: _log_dir(entry) for entry in response.results}
+
+
+def _replica_log_dirs(
+    replica: TopicPartitionReplica, directories: Mapping[str, LogDirDescription] | KafkaError
+) -> ReplicaLogDirs | KafkaError:
+    if isinstance(directories, KafkaError):
+        return directories
+    places = ReplicaLogDirs()
+    for path, directory in directories.items():
+        log = directory.partitions.get(replica.topic_partition)
+        if log is None:
+            continue
+        if log.is_future:
+            places = replace(places, future_log_dir=path, future_offset_lag=log.offset_lag)
+        else:
+            places = replace(places, current_log_dir=path, offset_lag=log.offset_lag)
+    return places
 
 
 def _log_dir(entry: DescribeLogDirsResult) -> LogDirDescription:

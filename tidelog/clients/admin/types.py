@@ -168,6 +168,32 @@ class LogDirDescription:
     usable_bytes: int = -1
 
 
+class TopicPartitionReplica(NamedTuple):
+    """One replica of a partition."""
+
+    topic: str
+    partition: int
+    broker_id: BrokerId
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition of the replica."""
+        return TopicPartition(self.topic, self.partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaLogDirs:
+    """The log directory of a replica, and the one to which it is being moved; None if there is none.
+
+    `future_offset_lag` is how far the copy is behind the replica.
+    """
+
+    current_log_dir: str | None = None
+    offset_lag: Offset = -1
+    future_log_dir: str | None = None
+    future_offset_lag: Offset = -1
+
+
 class EpochEnd(NamedTuple):
     """The largest leader epoch up to the requested one, and its end offset (exclusive).
 

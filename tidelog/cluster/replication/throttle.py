@@ -36,9 +36,13 @@ def throttled_indices(replicas: Iterable[str], broker_id: BrokerId) -> frozenset
 
 
 class ReplicationQuota:
-    """The rate of one direction and the partitions that share it; a rate of None means no limit."""
+    """The rate of one direction and the partitions that share it; a rate of None means no limit.
 
-    def __init__(self, *, window_ms: int, window_count: int) -> None:
+    With `covers_all` all partitions share the rate, as those do that are moved between log directories.
+    """
+
+    def __init__(self, *, window_ms: int, window_count: int, covers_all: bool = False) -> None:
+        self._covers_all = covers_all
         self.rate: int | None = None
         self._window_ms = window_ms
         self._window_count = window_count
@@ -57,7 +61,7 @@ class ReplicationQuota:
     def is_throttled(self, topic_partition: TopicPartition) -> bool:
         """Return whether the partition is throttled."""
         if not self._throttled:
-            return False
+            return self._covers_all
         indices = self._throttled.get(topic_partition.topic, frozenset())
         return indices is None or topic_partition.partition in indices
 
@@ -73,7 +77,7 @@ class ReplicationQuota:
 
     def is_exceeded(self, now_ms: int) -> bool:
         """Return whether the windows together exceed the rate."""
-        if self.rate is None or not self._throttled:
+        if self.rate is None or not (self._throttled or self._covers_all):
             return False
         return self.bytes_per_s(now_ms) > self.rate
 

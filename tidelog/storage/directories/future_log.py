@@ -55,7 +55,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import LogSegment
 
 COPY_BYTES_MAX: Final = 1 << 20
-"""The maximum number of bytes of one step."""
+"""The default maximum number of bytes of one step."""
 LAST_BYTES_MAX: Final = 256 << 10
 """The maximum number of bytes that `replace` copies on the event loop."""
 REPLACEMENT_MARKER: Final = "replaces-log-in-other-directory"
@@ -145,8 +145,11 @@ class FutureLog:
 
     # -- copying
 
-    def next_step(self) -> CopyStep | None:
-        """Return the next part of the copy; None if it has all that the log has now."""
+    def next_step(self, bytes_max: int = COPY_BYTES_MAX) -> CopyStep | None:
+        """Return the next part of the copy, with at most `bytes_max` bytes of records.
+
+        None if the copy has all that the log has now.
+        """
         log = self.log
         if self.is_outdated:
             return CopyStep(0, self._create, partial(self._on_created, log.generation))
@@ -165,7 +168,7 @@ class FutureLog:
         for segment in log.segments.from_offset(self._frontier):
             copied = self._sizes.get(segment.base_offset, 0)
             if copied < segment.size_bytes:
-                size_bytes = min(segment.size_bytes - copied, COPY_BYTES_MAX)
+                size_bytes = min(segment.size_bytes - copied, bytes_max)
                 return self._records_step(segment, copied, size_bytes)
             if segment is not log.segments.active:
                 return self._indexes_step(segment)

@@ -61,6 +61,12 @@ class LogMove:
         """Show the copy in the description of the target directory. I/O: none."""
         self.target.moves.future_logs[self.topic_partition] = self.future
 
+    def hide(self) -> None:
+        """Show the copy no longer in the description of the target directory."""
+        future_logs = self.target.moves.future_logs
+        if future_logs.get(self.topic_partition) is self.future:
+            del future_logs[self.topic_partition]
+
     def planned_checkpoints(self) -> list[Callable[[], None]]:
         """Return the writes of the target's checkpoints with the offsets of the log, for any thread.
 
@@ -85,7 +91,7 @@ class LogMove:
         self.future.replace(f"{target.path}/{directory_name(key)}", target)
         source.moves.departed.add(key)
         del source.logs[key]
-        del target.moves.future_logs[key]
+        self.hide()
         del target.moves.arriving[key]
         target.logs[key] = self.log
 
@@ -101,7 +107,10 @@ class LogMove:
         def run() -> None:
             retirement.run()
             if is_durable:
-                remove_replacement_marker(self.log.fs, self.log.directory)
+                with suppress(
+                    FileNotFoundError
+                ):  # The partition may be deleted, which renames its directory.
+                    remove_replacement_marker(self.log.fs, self.log.directory)
 
         return retirement._replace(run=run)
 
@@ -115,7 +124,7 @@ class LogMove:
 
         I/O of the removal: long for large files. Errors of the removal: OSError, StorageFailure.
         """
-        self.target.moves.future_logs.pop(self.topic_partition, None)
+        self.hide()
         self.forget_checkpoints()
         self.future.close()
         name = renamed_directory_name(self.topic_partition, DirectoryKind.DELETED, self._new_id())

@@ -40,6 +40,11 @@ def directory_name(topic_partition: TopicPartition) -> str:
     return str(topic_partition)
 
 
+def future_name_bytes(topic_partition: TopicPartition) -> int:
+    """Return the length of the name of a future log, which is not truncated: it must show the partition."""
+    return len(f"{topic_partition}.{'0' * 32}{DirectoryKind.FUTURE.value}")
+
+
 def renamed_directory_name(topic_partition: TopicPartition, kind: DirectoryKind, unique_id: UUID) -> str:
     """Return the name of a directory that is no longer used; a topic name that is too long is truncated."""
     tail = f"-{topic_partition.partition}.{unique_id.hex}{kind.value}"

@@ -112,3 +112,31 @@ async def test_close_waits_for_a_running_flush(executor: ThreadPoolExecutor, log
     done = flusher.flush(log)
     await flusher.close()
     assert done.done()
+
+
+async def test_a_paused_log_is_flushed_when_it_is_resumed(
+    executor: ThreadPoolExecutor, log: PartitionLog
+) -> None:
+    """The files of a log that moves to another directory are replaced in between."""
+    flusher = Flushes(executor).flusher
+    await flusher.pause(log)
+    log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    flushed = flusher.flush(log)
+    await asyncio.sleep(0)
+    assert log not in flusher._running
+    flusher.resume(log)
+    await flushed
+    assert log.recovery_point == 1
+
+
+async def test_a_pause_waits_for_the_flush_that_is_running(
+    executor: ThreadPoolExecutor, log: PartitionLog
+) -> None:
+    flusher = Flushes(executor).flusher
+    log.append_as_leader(batch(["a"]), 0, NOW_MS)
+    flushed = flusher.flush(log)
+    await asyncio.sleep(0)
+    await flusher.pause(log)
+    assert flushed.done()
+    assert log.recovery_point == 1
+    flusher.resume(log)

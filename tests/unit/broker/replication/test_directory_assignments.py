@@ -130,3 +130,20 @@ async def test_existing_replicas_are_compared_and_correct_ones_not_reported() ->
     await eventually(lambda: channel.requests)
     assert channel.assigned_directories() == {SECOND: 1}
     await assignments.close()
+
+
+async def test_the_target_of_a_move_is_reported_until_it_is_withdrawn() -> None:
+    replicas, channel, assignments = assignments_fixture()
+    topic_id = replicas.create("t", 1)
+    await eventually(lambda: channel.requests)
+    assert channel.assigned_directories() == {FIRST: 1}
+    assignments.assign(topic_id, 0, SECOND)
+    await eventually(lambda: len(channel.requests) == 2)
+    assert channel.assigned_directories() == {SECOND: 1}
+    assignments.withdraw(topic_id, 0, FIRST)
+    await eventually(lambda: len(channel.requests) == 3)
+    assert channel.assigned_directories() == {FIRST: 1}
+    assignments.withdraw(topic_id, 0, FIRST)
+    await loop_iterations(5)
+    assert len(channel.requests) == 3, "nothing was assigned"
+    await assignments.close()

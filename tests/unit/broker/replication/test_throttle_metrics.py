@@ -19,7 +19,9 @@ def test_the_rates_of_throttled_replicas_are_reported() -> None:
     throttles.follower.record(TopicPartition("moved", 0), 5_000, now_ms)
     throttles.follower.record(TopicPartition("other", 0), 7_000, now_ms)
     throttles.leader.record(TopicPartition("moved", 0), 9_000, now_ms)
+    throttles.moves.record(TopicPartition("any", 0), 3_000, now_ms)
     clock.advance_ns(2_000 * 1_000_000)
     lines = Exposition(metrics).text("")[0].decode().splitlines()
     assert "kafka_server_followerreplication_byte_rate 2500.0" in lines
     assert "kafka_server_leaderreplication_byte_rate 0.0" in lines
+    assert "kafka_server_alterlogdirsreplication_byte_rate 1500.0" in lines

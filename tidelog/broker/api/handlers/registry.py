@@ -9,6 +9,7 @@ from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.add_offsets_to_txn import AddOffsetsToTxnHandler
 from tidelog.broker.api.handlers.add_partitions_to_txn import AddPartitionsToTxnHandler
 from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
+from tidelog.broker.api.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.api.handlers.config_alteration import BrokerChecks, ConfigAlterationForwarder
 from tidelog.broker.api.handlers.delegation_token_changes import (
@@ -145,6 +146,9 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
         ApiKey.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpochHandler(replicas, authorizer).handle
     )
     dispatcher.register(ApiKey.DESCRIBE_LOG_DIRS, DescribeLogDirsHandler(services.logs, authorizer).handle)
+    dispatcher.register(
+        ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsHandler(services.log_dir_moves, authorizer).handle
+    )
     dispatcher.register(ApiKey.DESCRIBE_PRODUCERS, DescribeProducersHandler(replicas, authorizer).handle)
 
 

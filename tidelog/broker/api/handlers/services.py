@@ -22,6 +22,7 @@ from tidelog.broker.metadata.topic_creation import TopicCreation
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.replication.log_dir_moves import LogDirMoves
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.authorizer import Authorizer
@@ -58,6 +59,7 @@ class Services:
     check_certificates: Callable[[BrokerConfig], Awaitable[None]]
     """Raises ConfigError if the listeners could not use their certificates with a configuration."""
     authorizer: Authorizer
+    log_dir_moves: LogDirMoves
     remote: RemoteAccess | None = None
     """Remote storage; None on a node without it."""
 

@@ -30,7 +30,7 @@ class QuorumKeys:
     num_replica_alter_log_dirs_threads = optional_integer(
         "num.replica.alter.log.dirs.threads",
         "The number of threads that move replicas between log directories. If it is not set, it is the "
-        "number of log directories. Has no effect.",
+        "number of log directories.",
     )
     replica_fetch_max_bytes = integer(
         "replica.fetch.max.bytes",
@@ -297,13 +297,13 @@ class QuorumKeys:
         "alter.log.dirs.replication.quota.window.num",
         11,
         "The number of samples over which the rate of the quota of moves between log directories is "
-        "measured. Has no effect.",
+        "measured.",
         minimum=1,
     )
     alter_log_dirs_replication_quota_window_size_seconds = integer(
         "alter.log.dirs.replication.quota.window.size.seconds",
         1,
-        "The duration in seconds of one sample of the quota of moves between log directories. Has no effect.",
+        "The duration in seconds of one sample of the quota of moves between log directories.",
         minimum=1,
     )
     controller_quota_window_num = integer(

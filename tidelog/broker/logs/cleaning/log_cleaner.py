@@ -2,7 +2,7 @@
 
 | failure | effect |
 |---|---|
-| the log was truncated, deleted or set offline meanwhile | the new files are deleted |
+| the log was truncated, deleted, moved or set offline meanwhile | the new files are deleted |
 | no space on the disk, no descriptors | a warning; the log is retried after all others |
 | the disk fails | its directory goes offline |
 | any other error, such as records that cannot be read | the log is uncleanable until the next start |
@@ -62,9 +62,11 @@ class LogCleaner:
         self._stopping = Event()
         self._is_started = False
         self._wake_event = asyncio.Event()
+        self._round_ended = asyncio.Event()
         self._cleaners: list[asyncio.Task[None]] = []
         self._in_progress: set[PartitionLog] = set()
         self._postponed: set[PartitionLog] = set()
+        self._paused: set[PartitionLog] = set()
         self._last_run_ms = clock.monotonic_ms()
         self.uncleanable: set[PartitionLog] = set()
         """Logs whose compaction failed; they are not compacted any more."""
@@ -99,6 +101,17 @@ class LogCleaner:
         self._stopping.set()
         self._wake_event.set()
         await asyncio.gather(*self._cleaners, return_exceptions=True)
+
+    async def pause(self, log: PartitionLog) -> None:
+        """Abort the round of `log` that is in progress, and start none until `resume`."""
+        self._paused.add(log)
+        while log in self._in_progress:
+            self._round_ended.clear()
+            await self._round_ended.wait()
+
+    def resume(self, log: PartitionLog) -> None:
+        """Compact `log` again when it is dirty."""
+        self._paused.discard(log)
 
     @property
     def dead_count(self) -> int:
@@ -155,11 +168,12 @@ class LogCleaner:
             return False
         finally:
             self._in_progress.discard(log)
+            self._round_ended.set()
         await self._write_checkpoints()
         return True
 
     def _is_in_use(self, log: PartitionLog) -> bool:
-        return self._logs.get(log.topic_partition) is log
+        return self._logs.get(log.topic_partition) is log and log not in self._paused
 
     def _find_dirtiest(self) -> _Dirtiest | None:
         """Return the log with the highest dirty ratio that must be compacted now; None if there is none."""
@@ -173,6 +187,8 @@ class LogCleaner:
             if len(log.segments) < 2 or log.failure is not None or not is_cleaned(log):
                 continue
             if log in self._in_progress or log in self.uncleanable or log in self._postponed:
+                continue
+            if log in self._paused:
                 continue
             try:
                 cleanable = find_cleanable(log, now_ms)

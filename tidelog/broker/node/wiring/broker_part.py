@@ -16,6 +16,7 @@ from tidelog.broker.node.wiring.broker_channels import BrokerChannels
 from tidelog.broker.node.wiring.broker_network import BrokerNetwork
 from tidelog.broker.node.wiring.broker_services import ServingParts, create_services, report_serving
 from tidelog.broker.node.wiring.coordinators import CoordinatorPorts, Coordinators
+from tidelog.broker.node.wiring.log_dir_moves import create_log_dir_moves
 from tidelog.broker.node.wiring.logs_part import LogsPart
 from tidelog.broker.node.wiring.membership import ClusterMembership
 from tidelog.broker.node.wiring.node_context import NodeContext
@@ -67,8 +68,10 @@ async def start_broker(context: NodeContext, quorum: QuorumPart, stages: Stages)
     """Register, open the logs and serve; clients can connect when all other parts have started."""
     broker = await _join(context, quorum, stages)
     parts = await _create_serving_parts(broker, stages)
-    services = create_services(context, quorum, broker.network, broker.logs, parts)
-    await _serve(broker, parts, services, stages)
+    replication = _create_replication(broker, parts)
+    moves = create_log_dir_moves(context, broker.store, broker.logs, replication)
+    services = create_services(context, quorum, broker.network, broker.logs, parts, moves)
+    await _serve(broker, parts, services, replication, stages)
     return BrokerPart(services=services, network=broker.network, remote=parts.remote)
 
 
@@ -209,10 +212,16 @@ async def _open_remote_storage(
     return remote
 
 
-async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Services, stages: Stages) -> None:
+async def _serve(
+    broker: _RegisteredBroker,
+    parts: ServingParts,
+    services: Services,
+    replication: NodeReplication,
+    stages: Stages,
+) -> None:
     """Start the remaining parts, become unfenced, and accept connections."""
     network, logs, remote = broker.network, broker.logs, parts.remote
-    replication = _create_replication(broker, parts)
+    moves = services.log_dir_moves
     housekeeping = _create_housekeeping(broker, parts)
     subscriber = TopicSubscriber(services)
 
@@ -243,7 +252,11 @@ async def _serve(broker: _RegisteredBroker, parts: ServingParts, services: Servi
         ),
         Stage(name="coordination", start=[parts.coordinators.start, start_remote_storage]),
         Stage(name="parked requests", stop=[parts.purgatories.complete_all], abandon=[]),
-        Stage(name="replication", start=[replication.start], stop=[replication.close]),
+        Stage(
+            name="replication",
+            start=[replication.start, moves.start],
+            stop=[moves.close, replication.close],
+        ),
         Stage(
             name="membership",
             start=[report_metrics, membership.lifecycle.become_unfenced],

@@ -24,6 +24,7 @@ from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.quotas.metrics import report_connection_rates, report_request_quotas
+from tidelog.broker.replication.log_dir_moves import LogDirMoves
 
 if TYPE_CHECKING:
     from tidelog.broker.tier.tiered_storage import TieredStorage
@@ -43,7 +44,12 @@ class ServingParts:
 
 
 def create_services(
-    context: NodeContext, quorum: QuorumPart, network: BrokerNetwork, logs: LogsPart, parts: ServingParts
+    context: NodeContext,
+    quorum: QuorumPart,
+    network: BrokerNetwork,
+    logs: LogsPart,
+    parts: ServingParts,
+    log_dir_moves: LogDirMoves,
 ) -> Services:
     """Return the services of the handlers."""
     config, purgatories, coordinators = context.config, parts.purgatories, parts.coordinators
@@ -75,6 +81,7 @@ def create_services(
         slices=context.slices,
         check_certificates=network.certificates.check,
         authorizer=quorum.authorizer,
+        log_dir_moves=log_dir_moves,
         remote=None if parts.remote is None else parts.remote.access,
     )
 

@@ -20,6 +20,7 @@ from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.observability import NodeObservability
 from tidelog.broker.node.wiring.peer_authentication import PeerAuthentication
 from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.replication.log_dir_moves import MOVES_MAX
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.clients.config.environment import Environment
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -81,11 +82,20 @@ class NodeThreads:
         self.slices = ThreadPoolExecutor(HEAVY_MAX, thread_name_prefix="tidelog-slices")
         # log.cleaner.threads is the number of threads that are used.
         self.cleaning = ThreadPoolExecutor(_CLEANING_THREADS_MAX, thread_name_prefix="tidelog-log-cleaner")
+        # num.replica.alter.log.dirs.threads is the number of threads that are used.
+        self.moves = ThreadPoolExecutor(MOVES_MAX, thread_name_prefix="tidelog-log-moves")
 
     def shut_down(self) -> None:
         """Wait for the work in progress and end the threads."""
-        executors = (self.quorum, self.flush, self.housekeeping, self.log_work, self.slices, self.cleaning)
-        for executor in executors:
+        for executor in (
+            self.quorum,
+            self.flush,
+            self.housekeeping,
+            self.log_work,
+            self.slices,
+            self.cleaning,
+            self.moves,
+        ):
             executor.shutdown(wait=True)
 
 

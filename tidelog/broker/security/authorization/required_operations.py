@@ -139,6 +139,7 @@ BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ApiKey.DESCRIBE_ACLS: _DESCRIBE_CLUSTER,
     ApiKey.DESCRIBE_CONFIGS: _each_config_resource(AclOperation.DESCRIBE_CONFIGS),
     ApiKey.ALTER_CONFIGS: _each_config_resource(AclOperation.ALTER_CONFIGS),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (_cluster_for_a_part(AclOperation.ALTER),),
     ApiKey.DESCRIBE_LOG_DIRS: (_cluster_for_a_part(AclOperation.DESCRIBE),),
     ApiKey.SASL_AUTHENTICATE: _NONE,
     ApiKey.CREATE_DELEGATION_TOKEN: _CREATE_TOKENS,
