@@ -22,10 +22,20 @@ class Node:
     """A node that is broker and controller, with alternating processes of both kinds.
 
     `listeners` are the names of listeners in addition to PLAINTEXT; `ports` are their ports.
+    `directories` are all log directories; `data` is the first one.
     """
 
-    def __init__(self, root: Path, jars: str, settings: str = "", listeners: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        jars: str,
+        settings: str = "",
+        listeners: Sequence[str] = (),
+        *,
+        directory_count: int = 1,
+    ) -> None:
         self.data = root / "data"
+        self.directories = [self.data, *(root / f"data-{number}" for number in range(2, directory_count + 1))]
         self._config = root / "server.properties"
         self._jars = jars
         self._output = root / "output"
@@ -37,7 +47,8 @@ class Node:
             "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=CONTROLLER\n"
             f"controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}\n"
             f"listeners=PLAINTEXT://127.0.0.1:{client_port},CONTROLLER://127.0.0.1:{controller_port}{more}\n"
-            f"log.dirs={self.data}\noffsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
+            f"log.dirs={','.join(map(str, self.directories))}\n"
+            "offsets.topic.replication.factor=1\noffsets.topic.num.partitions=1\n"
             # A snapshot after every few topics.
             "metadata.log.max.record.bytes.between.snapshots=3000\n" + settings
         )

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli import topic_moves
+from tidelog.cli import topic_log_dirs, topic_moves
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
@@ -38,6 +38,7 @@ app = typer.Typer(
 )
 
 topic_moves.register(app)
+topic_log_dirs.register(app)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The names of the topics.")]
 Settings = Annotated[

@@ -50,7 +50,7 @@ def elect(
     kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
 
     async def work(admin: Admin) -> dict[TopicPartition, KafkaError | None]:
-        partitions = None if not texts else list(await _partitions(admin, texts))
+        partitions = None if not texts else list(await partitions_of(admin, texts))
         return await admin.elect_leaders(kind, partitions, timeout_ms=OPERATION_TIMEOUT_MS)
 
     results = with_admin(cluster, work)
@@ -106,7 +106,7 @@ def reassign(
     brokers = _ids(to or over or "")
 
     async def work(admin: Admin) -> dict[TopicPartition, KafkaError | None]:
-        current = await _partitions(admin, texts)
+        current = await partitions_of(admin, texts)
         targets = _targets(current, None if cancel else brokers, is_spread=over is not None, count=replicas)
         results = await admin.alter_partition_reassignments(targets, timeout_ms=OPERATION_TIMEOUT_MS)
         if wait:
@@ -155,7 +155,7 @@ def _show(reassignments: Mapping[TopicPartition, PartitionReassignment], as_json
 async def _reassignments(
     admin: Admin, texts: Sequence[str]
 ) -> Mapping[TopicPartition, PartitionReassignment]:
-    partitions = list(await _partitions(admin, texts)) if texts else None
+    partitions = list(await partitions_of(admin, texts)) if texts else None
     return await admin.list_partition_reassignments(partitions)
 
 
@@ -166,7 +166,7 @@ async def _wait_until_complete(admin: Admin, partitions: Sequence[TopicPartition
         await asyncio.sleep(_POLL_S)
 
 
-async def _partitions(admin: Admin, texts: Iterable[str]) -> dict[TopicPartition, Sequence[BrokerId]]:
+async def partitions_of(admin: Admin, texts: Iterable[str]) -> dict[TopicPartition, Sequence[BrokerId]]:
     """Return the given partitions with their replicas; raise UsageFailure if one does not exist."""
     selections = [_topic_and_numbers(text) for text in texts]
     topics = await admin.describe_topics(list(dict.fromkeys(name for name, _ in selections)))
