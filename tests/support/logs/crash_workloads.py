@@ -15,7 +15,12 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import new_log_manager, remove_deleted_files, write_checkpoint
+from tests.support.logs.log_managers import (
+    get_or_create_log,
+    new_log_manager,
+    remove_deleted_files,
+    write_checkpoint,
+)
 from tests.support.logs.partition_logs import (
     NOW_MS,
     TOPIC_PARTITION,
@@ -59,7 +64,7 @@ class Driver:
     def run(self, steps: int) -> None:
         """Perform a number of steps."""
         self.manager = manager_on(self.disk, self.directories)
-        self.log = self.manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+        self.log = get_or_create_log(self.manager, TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
         kinds = [self.append] * 5 + [self.flush] * 2
         kinds += [self.truncate, self.delete_records, self.retention, self.restart, self.roll]
         for step in self.other_steps:
@@ -172,7 +177,7 @@ def check_survivor(point: CrashPoint, directories: tuple[str, ...] = ("/data",))
     log = manager.get(TOPIC_PARTITION)
     assert log is not None or expected.flushed_end == 0, point
     assert log is None or log.topic_id == TOPIC_ID or expected.flushed_end == 0, point
-    log = manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    log = get_or_create_log(manager, TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
     assert log.log_end_offset >= expected.flushed_end, point
     assert log.log_start_offset <= expected.highest_start, point
     before = check_content(log, expected, point)

@@ -11,6 +11,7 @@ from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.errors import StorageFailure
@@ -38,7 +39,40 @@ def start_log_manager(disk: CrashFileSystem, *dirs: str, now_ms: int = NOW_MS, *
 
 def create(manager: LogManager, name: str = "events", partition: int = 0, **options: Any) -> PartitionLog:
     """Return the partition, created if it is absent."""
-    return manager.get_or_create(TopicPartition(name, partition), TOPIC_ID, CONFIG, NOW_MS, **options)
+    return get_or_create_log(manager, TopicPartition(name, partition), TOPIC_ID, CONFIG, NOW_MS, **options)
+
+
+def get_or_create_log(
+    manager: LogManager,
+    topic_partition: TopicPartition,
+    topic_id: UUID | None,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    is_new: bool = True,
+) -> PartitionLog:
+    """Return the log of a partition; create it at once if it does not exist."""
+    log = manager.find(topic_partition, topic_id, config, now_ms)
+    if log is not None:
+        return log
+    creation = manager.planned_creation(topic_partition, topic_id, config, now_ms, is_new=is_new)
+    outcome: PartitionLog | Exception
+    try:
+        outcome = creation.run()
+    except Exception as error:
+        outcome = error
+    return manager.on_created(creation, outcome)
+
+
+def delete_logs(manager: LogManager, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
+    """Stop using partitions, and rename their directories at once."""
+    for deletion in manager.planned_deletions(topic_partitions, now_ms):
+        try:
+            deletion.run()
+        except (OSError, StorageFailure) as error:
+            manager.on_deleted(deletion, error)
+        else:
+            manager.on_deleted(deletion, None)
 
 
 def existing_log(manager: LogManager, topic_partition: TopicPartition = EVENTS) -> PartitionLog:

@@ -15,6 +15,7 @@ import pytest
 from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.crash_workloads import CONFIG, SURVIVALS, TOPIC_ID, Driver, check_survivor, manager_on
+from tests.support.logs.log_managers import get_or_create_log
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION
 
 
@@ -55,7 +56,7 @@ def enumerate_crashes_of_recovery(seed: int, steps: int) -> int:
 
 
 def start_and_take_up(disk: CrashFileSystem) -> None:
-    manager_on(disk).get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    get_or_create_log(manager_on(disk), TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
 
 
 def copy_files(source: CrashFileSystem, target: CrashFileSystem, directory: str) -> None:

@@ -13,7 +13,9 @@ from tests.support.logs.log_managers import (
     EVENTS,
     TOPIC_ID,
     create,
+    delete_logs,
     existing_log,
+    get_or_create_log,
     start_log_manager,
     write_checkpoint,
 )
@@ -69,7 +71,7 @@ class TestDamage:
 
     def test_a_corrupt_partition_can_be_deleted(self, disk: CrashFileSystem) -> None:
         manager = self.damaged(disk)
-        manager.delete_all([EVENTS], NOW_MS)
+        delete_logs(manager, [EVENTS], NOW_MS)
         assert create(manager).log_end_offset == 0
 
     def test_a_partition_in_two_directories_is_refused(
@@ -240,7 +242,7 @@ def test_a_lost_recovery_point_loses_nothing_of_a_log_that_is_no_longer_compacte
     disk: CrashFileSystem,
 ) -> None:
     manager = start_log_manager(disk)
-    log = manager.get_or_create(EVENTS, TOPIC_ID, replace(COMPACTED, segment_bytes=100), NOW_MS)
+    log = get_or_create_log(manager, EVENTS, TOPIC_ID, replace(COMPACTED, segment_bytes=100), NOW_MS)
     for records in ((("a", "1"),), (("b", "1"), ("a", "2")), (("c", "1"), ("b", "2")), (("d", "1"),)):
         append_keyed(log, *records)
         roll(log)

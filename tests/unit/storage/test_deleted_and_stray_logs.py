@@ -14,7 +14,9 @@ from tests.support.logs.log_managers import (
     EVENTS,
     TOPIC_ID,
     create,
+    delete_logs,
     existing_log,
+    get_or_create_log,
     remove_deleted_files,
     start_log_manager,
     write_checkpoint,
@@ -37,7 +39,7 @@ class TestDeletion:
         manager = start_log_manager(disk)
         append(create(manager), "a")
         write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
-        manager.delete_all([EVENTS], NOW_MS)
+        delete_logs(manager, [EVENTS], NOW_MS)
         assert manager.get(EVENTS) is None
         assert f"events-0.{1:032x}-delete" in disk.listdir("/a")
         assert b"events" not in disk.read("/a/recovery-point-offset-checkpoint")
@@ -48,7 +50,7 @@ class TestDeletion:
     def test_deletion_is_finished_after_a_restart(self, disk: CrashFileSystem) -> None:
         manager = start_log_manager(disk)
         create(manager)
-        manager.delete_all([EVENTS], NOW_MS)
+        delete_logs(manager, [EVENTS], NOW_MS)
         manager = start_log_manager(disk)
         assert remove_deleted_files(manager, NOW_MS) == 1
         assert not [name for name in disk.listdir("/a") if name.startswith("events")]
@@ -56,8 +58,8 @@ class TestDeletion:
     def test_a_topic_can_be_recreated_at_once(self, disk: CrashFileSystem) -> None:
         manager = start_log_manager(disk, "/a")
         append(create(manager), "old")
-        manager.delete_all([EVENTS], NOW_MS)
-        log = manager.get_or_create(EVENTS, UUID(int=2), CONFIG, NOW_MS)
+        delete_logs(manager, [EVENTS], NOW_MS)
+        log = get_or_create_log(manager, EVENTS, UUID(int=2), CONFIG, NOW_MS)
         assert (log.log_end_offset, log.topic_id) == (0, UUID(int=2))
         assert values_of(log) == []
 
@@ -68,14 +70,14 @@ class TestDeletion:
         append(create(manager), "old")
         manager.shutdown(NOW_MS)
         manager = start_log_manager(disk, "/a")
-        log = manager.get_or_create(EVENTS, UUID(int=2), CONFIG, NOW_MS)
+        log = get_or_create_log(manager, EVENTS, UUID(int=2), CONFIG, NOW_MS)
         assert log.log_end_offset == 0
         assert [name for name in disk.listdir("/a") if name.endswith("-stray")]
         assert str(TOPIC_ID) in caplog.text
 
     def test_a_partition_without_topic_id_gets_one(self, disk: CrashFileSystem) -> None:
         manager = start_log_manager(disk, "/a")
-        manager.get_or_create(EVENTS, None, CONFIG, NOW_MS)
+        get_or_create_log(manager, EVENTS, None, CONFIG, NOW_MS)
         manager.shutdown(NOW_MS)
         manager = start_log_manager(disk, "/a")
         assert create(manager).topic_id == TOPIC_ID
@@ -117,11 +119,11 @@ class TestRemovalOfManyPartitions:
         manager = start_log_manager(disk, "/a")
         deleted_partitions = [TopicPartition("large", index) for index in range(40)]
         for topic_partition in (*deleted_partitions, EVENTS):
-            append(manager.get_or_create(topic_partition, TOPIC_ID, CONFIG, NOW_MS), "a")
+            append(get_or_create_log(manager, topic_partition, TOPIC_ID, CONFIG, NOW_MS), "a")
         write_checkpoint(manager, CheckpointKind.RECOVERY_POINT)
         write_checkpoint(manager, CheckpointKind.HIGH_WATERMARK)
         before = disk.operation_count
-        manager.delete_all(deleted_partitions, NOW_MS)
+        delete_logs(manager, deleted_partitions, NOW_MS)
         renames = len(deleted_partitions)
         assert disk.operation_count - before <= renames + 20
         assert list(manager.logs) == [existing_log(manager)]
@@ -134,7 +136,7 @@ class TestRemovalOfManyPartitions:
         manager.shutdown(NOW_MS)
         disk.open("/a/events-0/partition.metadata", create=False).truncate(5)
         manager = start_log_manager(disk, "/a")
-        manager.delete_all([EVENTS], NOW_MS)
+        delete_logs(manager, [EVENTS], NOW_MS)
         assert create(manager).log_end_offset == 0
 
     def test_a_deleted_topic_on_a_returning_disk_does_not_hide_the_new_one(
@@ -142,14 +144,14 @@ class TestRemovalOfManyPartitions:
     ) -> None:
         old, new = UUID(int=7), UUID(int=8)
         manager = start_log_manager(disk, "/a")
-        append(manager.get_or_create(EVENTS, old, CONFIG, NOW_MS), "old")
+        append(get_or_create_log(manager, EVENTS, old, CONFIG, NOW_MS), "old")
         manager.shutdown(NOW_MS)
         manager = start_log_manager(disk, "/b")
-        append(manager.get_or_create(EVENTS, new, CONFIG, NOW_MS), "new")
+        append(get_or_create_log(manager, EVENTS, new, CONFIG, NOW_MS), "new")
         manager.shutdown(NOW_MS)
         manager = start_log_manager(disk, "/a", "/b")
         assert manager.retire_strays({EVENTS: new}, NOW_MS) == [EVENTS]
-        log = manager.get_or_create(EVENTS, new, CONFIG, NOW_MS)
+        log = get_or_create_log(manager, EVENTS, new, CONFIG, NOW_MS)
         assert log.directory == "/b/events-0"
         assert values_of(log) == ["new"]
 
@@ -182,7 +184,7 @@ class TestRemovalOfManyPartitions:
         manager = start_log_manager(disk, "/a")
         config = replace(CONFIG, retention_ms=1_000)
         for partition in range(20):
-            log = manager.get_or_create(TopicPartition("t", partition), TOPIC_ID, config, NOW_MS)
+            log = get_or_create_log(manager, TopicPartition("t", partition), TOPIC_ID, config, NOW_MS)
             append(log, "old")
         done: list[str] = []
         rename = disk.rename

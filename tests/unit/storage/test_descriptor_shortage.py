@@ -16,7 +16,13 @@ from tests.support.disks.crash_images import Survival
 from tests.support.disks.descriptor_shortage import DescriptorLimitedFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, roll
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import EVENTS, TOPIC_ID, existing_log, start_log_manager
+from tests.support.logs.log_managers import (
+    EVENTS,
+    TOPIC_ID,
+    existing_log,
+    get_or_create_log,
+    start_log_manager,
+)
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
@@ -75,7 +81,7 @@ class ShortageFixture:
 
     def create(self) -> None:
         def create() -> PartitionLog:
-            return self.manager.get_or_create(EVENTS, TOPIC_ID, self.config, NOW_MS)
+            return get_or_create_log(self.manager, EVENTS, TOPIC_ID, self.config, NOW_MS)
 
         self.do(create)
 

@@ -15,7 +15,12 @@ from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
-from tests.support.logs.log_managers import new_log_manager, remove_deleted_files, write_checkpoint
+from tests.support.logs.log_managers import (
+    get_or_create_log,
+    new_log_manager,
+    remove_deleted_files,
+    write_checkpoint,
+)
 from tests.support.logs.partition_logs import NOW_MS, append, batch, end_marker, open_log, values_of
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
@@ -100,7 +105,7 @@ def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_deleted() ->
     def prepare(disk: CrashFileSystem) -> None:
         manager = new_log_manager(disk, ["/data"])
         manager.start(NOW_MS)
-        log = manager.get_or_create(EVENTS, UUID(int=1), config, NOW_MS)
+        log = get_or_create_log(manager, EVENTS, UUID(int=1), config, NOW_MS)
         for index in range(12):
             append(log, f"{index:02}" + "x" * 50)
         log.flush(NOW_MS)

@@ -19,7 +19,12 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import new_log_manager, remove_deleted_files, write_checkpoint
+from tests.support.logs.log_managers import (
+    get_or_create_log,
+    new_log_manager,
+    remove_deleted_files,
+    write_checkpoint,
+)
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, batch
 from tidelog.protocol.record import Record
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
@@ -77,7 +82,7 @@ class Driver:
     def run(self, steps: int) -> None:
         self.numbers = count()
         self.manager = manager_on(self.disk)
-        self.log = self.manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+        self.log = get_or_create_log(self.manager, TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
         kinds = [self.append] * 6 + [self.flush, self.copy, self.retain] * 3
         kinds += [
             self.truncate,
@@ -213,7 +218,7 @@ def check_survivor(point: CrashPoint, tier: Tier) -> None:
     expected = Expected.of(point.progress)
     manager = manager_on(point.disk)
     assert not manager.directories[0].damaged, (point, manager.directories[0].damaged)
-    log = manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    log = get_or_create_log(manager, TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
     check_border(log, point)
     assert log.log_end_offset >= expected.flushed_end, (point, point.progress)
     assert log.log_start_offset <= expected.highest_start, (point, point.progress)
@@ -268,7 +273,7 @@ def test_after_any_crash_of_a_tiered_log_each_offset_is_local_or_remote(seed: in
 
 def test_a_log_start_in_the_local_part_is_durable_before_epochs_that_begin_with_it() -> None:
     disk = CrashFileSystem()
-    log = manager_on(disk).get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    log = get_or_create_log(manager_on(disk), TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
     log.append_as_leader(batch(["a", "b", "c", "d"]), 0, NOW_MS)
     log.flush(NOW_MS)
     log.advance_high_watermark(4)

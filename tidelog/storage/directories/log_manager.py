@@ -25,7 +25,7 @@ from tidelog.storage.directories.log_directories import LogDirectories
 from tidelog.storage.directories.log_directory import DirectorySettings, LogDirectory, Retirement
 from tidelog.storage.directories.log_maintenance import LogMaintenance
 from tidelog.storage.directories.partition_directory import DirectoryKind, directory_name
-from tidelog.storage.disk.errors import StorageFailure, is_descriptor_shortage
+from tidelog.storage.disk.errors import is_descriptor_shortage
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 
@@ -133,30 +133,6 @@ class LogManager:
         """Return the partition's log; None if it is not here or cannot be used."""
         return self.directories.get(topic_partition)
 
-    def get_or_create(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: UUID | None,
-        config: LogConfig,
-        now_ms: int,
-        *,
-        is_new: bool = True,
-    ) -> PartitionLog:
-        """Return the partition's log; create it in the directory with the fewest partitions if it is missing.
-
-        Errors: those of `find`, `planned_creation` and `on_created`, which this method calls.
-        """
-        log = self.find(topic_partition, topic_id, config, now_ms)
-        if log is not None:
-            return log
-        creation = self.planned_creation(topic_partition, topic_id, config, now_ms, is_new=is_new)
-        outcome: PartitionLog | Exception
-        try:
-            outcome = creation.run()
-        except Exception as error:
-            outcome = error
-        return self.on_created(creation, outcome)
-
     def find(
         self, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig, now_ms: int
     ) -> PartitionLog | None:
@@ -257,16 +233,6 @@ class LogManager:
                 )
         if not self.directories.online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-
-    def delete_all(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> None:
-        """Stop using partitions and rename their directories now; see `planned_deletions`."""
-        for deletion in self.planned_deletions(topic_partitions, now_ms):
-            try:
-                deletion.run()
-            except (OSError, StorageFailure) as error:
-                self.on_deleted(deletion, error)
-            else:
-                self.on_deleted(deletion, None)
 
     def planned_deletions(self, topic_partitions: Iterable[TopicPartition], now_ms: int) -> list[Retirement]:
         """Stop using partitions; `run` renames their directories, removed after file.delete.delay.ms.

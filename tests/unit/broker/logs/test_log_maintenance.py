@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.logs.log_managers import delete_logs
 from tests.support.logs.partition_logs import NOW_MS, batch
 from tests.support.replicas.replica_manager import Replicas
 from tidelog.broker.config.node_config import BrokerConfig
@@ -73,7 +74,7 @@ def test_a_disk_that_cannot_delete_files_goes_offline(
     fixture = HousekeepingFixture(executor)
     fixture.replicas.create("t", file_delete_delay_ms="0")
     fixture.append("t")
-    fixture.replicas.logs.delete_all([TopicPartition("t", 0)], fixture.clock.now_ms)
+    delete_logs(fixture.replicas.logs, [TopicPartition("t", 0)], fixture.clock.now_ms)
     threads: list[str] = []
 
     def refuse(path: str) -> None:
@@ -93,7 +94,7 @@ def test_a_delete_delay_shorter_than_the_interval_is_kept(executor: ThreadPoolEx
     fixture = HousekeepingFixture(executor, log_segment_delete_delay_ms="200")
     fixture.replicas.create("t", file_delete_delay_ms="200")
     fixture.append("t")
-    fixture.replicas.logs.delete_all([TopicPartition("t", 0)], fixture.clock.now_ms)
+    delete_logs(fixture.replicas.logs, [TopicPartition("t", 0)], fixture.clock.now_ms)
     fixture.pass_ms(100)
     assert any(name.endswith("-delete") for name in fixture.replicas.fs.listdir("/data"))
     fixture.pass_ms(150)

@@ -13,7 +13,7 @@ from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.logs.log_checks import check_log
-from tests.support.logs.log_managers import new_log_manager
+from tests.support.logs.log_managers import delete_logs, get_or_create_log, new_log_manager
 from tests.support.logs.log_moves import begin_move, checkpoint_copy, complete_move, copy_all, copy_step
 from tests.support.logs.partition_logs import (
     NOW_MS,
@@ -42,7 +42,7 @@ def manager_on(fs: FileSystem, root: str = "") -> LogManager:
 
 
 def log_with_segments(manager: LogManager, batches: int = 12) -> PartitionLog:
-    log = manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    log = get_or_create_log(manager, TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
     append(log, batches)
     log.advance_high_watermark(log.log_end_offset)
     assert len(log.segments) > 2
@@ -288,9 +288,9 @@ def test_a_log_is_not_created_where_its_old_files_remain() -> None:
     copy_all(move)
     checkpoint_copy(move)
     move.replace()
-    manager.delete_all([TOPIC_PARTITION], NOW_MS)
+    delete_logs(manager, [TOPIC_PARTITION], NOW_MS)
     manager.prefer(TOPIC_PARTITION, move.source.path)
-    created = manager.get_or_create(TOPIC_PARTITION, UUID(int=10), CONFIG, NOW_MS)
+    created = get_or_create_log(manager, TOPIC_PARTITION, UUID(int=10), CONFIG, NOW_MS)
     assert created.directory.startswith(move.target.path)
 
 
@@ -315,7 +315,7 @@ def test_a_partition_is_created_in_the_preferred_directory() -> None:
     for path in ("/b", "/a"):
         key = TOPIC_PARTITION._replace(topic=path[1:])
         manager.prefer(key, path)
-        assert manager.get_or_create(key, TOPIC_ID, CONFIG, NOW_MS).directory.startswith(path)
+        assert get_or_create_log(manager, key, TOPIC_ID, CONFIG, NOW_MS).directory.startswith(path)
 
 
 def test_a_log_that_cannot_be_read_is_a_failure_of_the_source() -> None:

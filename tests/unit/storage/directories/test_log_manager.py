@@ -14,7 +14,9 @@ from tests.support.logs.log_managers import (
     EVENTS,
     TOPIC_ID,
     create,
+    delete_logs,
     existing_log,
+    get_or_create_log,
     new_log_manager,
     start_log_manager,
     write_checkpoint,
@@ -74,7 +76,7 @@ class TestPlacement:
             create(manager, partition=partition)
         sizes = [len(directory.logs) for directory in manager.directories]
         assert sizes == [3, 2, 2]
-        manager.delete_all([TopicPartition("events", 1)], NOW_MS)
+        delete_logs(manager, [TopicPartition("events", 1)], NOW_MS)
         assert create(manager, "other").directory == "/b/other-0"
 
     def test_a_cordoned_directory_gets_a_new_partition_only_without_another(
@@ -91,7 +93,7 @@ class TestPlacement:
         manager = start_log_manager(disk)
         log = create(manager)
         config = replace(CONFIG, retention_ms=5)
-        assert manager.get_or_create(EVENTS, TOPIC_ID, config, NOW_MS) is log
+        assert get_or_create_log(manager, EVENTS, TOPIC_ID, config, NOW_MS) is log
         assert log.config is config
 
     def test_logs_are_reopened_after_a_restart(self, disk: CrashFileSystem) -> None:
@@ -260,7 +262,7 @@ def test_a_node_without_remote_storage_does_not_open_tiered_logs() -> None:
     config = replace(CONFIG, remote_storage_enable=True)
     first = new_log_manager(disk, ["/a"], config)
     first.start(NOW_MS)
-    first.get_or_create(TopicPartition("t", 0), None, config, NOW_MS)
+    get_or_create_log(first, TopicPartition("t", 0), None, config, NOW_MS)
     first.shutdown(NOW_MS)
     with pytest.raises(ConfigError, match="topic t has remote"):
         new_log_manager(disk, ["/a"], config, remote_storage_system_enable=False).start(NOW_MS)
@@ -271,7 +273,7 @@ def test_the_log_start_of_a_tiered_log_is_always_checkpointed() -> None:
     config = replace(CONFIG, remote_storage_enable=True)
     manager = new_log_manager(disk, ["/a"], config)
     manager.start(NOW_MS)
-    manager.get_or_create(TopicPartition("t", 0), None, config, NOW_MS)
-    manager.get_or_create(TopicPartition("u", 0), None, CONFIG, NOW_MS)
+    get_or_create_log(manager, TopicPartition("t", 0), None, config, NOW_MS)
+    get_or_create_log(manager, TopicPartition("u", 0), None, CONFIG, NOW_MS)
     write_checkpoint(manager, CheckpointKind.LOG_START_OFFSET)
     assert disk.read("/a/log-start-offset-checkpoint") == b"0\n1\nt 0 0\n"

@@ -15,7 +15,7 @@ from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
-from tests.support.logs.log_managers import new_log_manager, write_checkpoint
+from tests.support.logs.log_managers import delete_logs, get_or_create_log, new_log_manager, write_checkpoint
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, TOPIC_PARTITION, append, batch, open_log
 from tests.support.logs.tiered_logs import tiered_log
 from tidelog.protocol.ids import LeaderEpoch
@@ -55,7 +55,7 @@ class Replica:
 
     def run(self, steps: int) -> None:
         self.manager = manager_on(self.disk)
-        self.log = self.manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+        self.log = get_or_create_log(self.manager, TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
         kinds = [self.lead] * 3 + [self.follow] * 3 + [self.flush, self.elect, self.truncate, self.roll]
         for _ in range(steps):
             self.random.choice(kinds)()
@@ -146,11 +146,11 @@ def test_an_older_plan_does_not_overwrite_the_checkpoint_of_a_truncation() -> No
 def test_a_plan_of_a_deleted_partition_does_not_write_to_its_successor() -> None:
     disk = CrashFileSystem()
     manager = manager_on(disk)
-    old = manager.get_or_create(TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
+    old = get_or_create_log(manager, TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
     append(old, "old", leader_epoch=9)
     plan = old.flush_plan()
-    manager.delete_all([TOPIC_PARTITION], NOW_MS)
-    new = manager.get_or_create(TOPIC_PARTITION, UUID(int=8), CONFIG, NOW_MS)
+    delete_logs(manager, [TOPIC_PARTITION], NOW_MS)
+    new = get_or_create_log(manager, TOPIC_PARTITION, UUID(int=8), CONFIG, NOW_MS)
     append(new, "new", leader_epoch=0)
     new.flush(NOW_MS)
     plan.run()

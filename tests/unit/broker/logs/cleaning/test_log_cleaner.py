@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
-from tests.support.logs.log_managers import TOPIC_ID, start_log_manager
+from tests.support.logs.log_managers import TOPIC_ID, delete_logs, get_or_create_log, start_log_manager
 from tests.support.nodes.exposed_metrics import metric_samples
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
@@ -69,7 +69,7 @@ class LogCleanerFixture:
     def log(self, name: str, *, rounds: int = 3, **config: Any) -> PartitionLog:
         """Return a log with sealed segments that all have the same two keys."""
         settings = replace(COMPACTED, **config)
-        log = self.logs.get_or_create(TopicPartition(name, 0), TOPIC_ID, settings, 0)
+        log = get_or_create_log(self.logs, TopicPartition(name, 0), TOPIC_ID, settings, 0)
         self.write(log, rounds)
         return log
 
@@ -125,7 +125,7 @@ async def test_a_deleted_partition_is_removed_from_the_checkpoint(fixture: LogCl
     fixture.cleaner.start()
     await eventually(lambda: is_compacted(log))
     await fixture.cleaner.close()
-    fixture.logs.delete_all([log.topic_partition], 0)
+    delete_logs(fixture.logs, [log.topic_partition], 0)
     for directory in ("/a", "/b"):
         assert not OffsetCheckpoint(fixture.disk, f"{directory}/{CLEANER_OFFSET_CHECKPOINT}").read()
     assert fixture.log("t", rounds=0).first_dirty_offset is None
@@ -266,7 +266,7 @@ async def test_the_deletion_of_a_partition_ends_its_compaction_without_a_log_lin
     fixture.thread.held_at = 1
     fixture.cleaner.start()
     await eventually(lambda: fixture.thread.submission_count == 1)
-    fixture.logs.delete_all([log.topic_partition], 0)
+    delete_logs(fixture.logs, [log.topic_partition], 0)
     fixture.thread.free.set()
     await eventually(lambda: not fixture.cleaner._in_progress)
     assert len(fixture.logs.directories.online) == 2 and not fixture.cleaner.uncleanable
