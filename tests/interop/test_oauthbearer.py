@@ -29,7 +29,7 @@ from tests.support.security.identity_provider import (
     SigningKey,
     claims,
     running_provider,
-    unsecured,
+    unsecured_token,
 )
 from tidelog.broker.config.oauthbearer_config import SIGNED_VALIDATOR, UNSECURED_VALIDATOR
 from tidelog.security.oauthbearer.allowed_resources import ALLOWED_URLS_VARIABLE
@@ -146,7 +146,7 @@ def rejected_tokens() -> dict[str, str]:
         "issuer": KEY.sign(claims(iss="https://other.example")),
         "unknown key": UNKNOWN.sign(claims()),
         "signature": FORGED.sign(claims()),
-        "unsecured": unsecured(claims()),
+        "unsecured": unsecured_token(claims()),
         "garbage": "garbage",
         "oversized": KEY.sign(claims(padding="x" * 70_000)),
     }
@@ -221,7 +221,7 @@ def test_unsecured_tokens_are_accepted_only_if_the_validator_is_named() -> None:
     config = {**BASE, f"{PREFIX}sasl.server.callback.handler.class": UNSECURED_VALIDATOR}
     with EmbeddedCluster(config=config) as cluster:
         servers = f"127.0.0.1:{cluster.run(lambda node: node.bound_port(LISTENER))}"
-        assert with_aiokafka(servers, unsecured(claims())) == 1
+        assert with_aiokafka(servers, unsecured_token(claims())) == 1
         options = {"enable.sasl.oauthbearer.unsecure.jwt": True, "sasl.oauthbearer.config": "principal=alice"}
         assert confluent_round_trip({**options_of(servers), **options}) == 1
         with pytest.raises(PermissionError):

@@ -16,7 +16,7 @@ from tests.support.security.identity_provider import (
     SigningKey,
     claims,
     key_set,
-    unsecured,
+    unsecured_token,
 )
 from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.security.oauthbearer.key_set import ALGORITHMS, parse_key_set
@@ -51,8 +51,8 @@ def tokens() -> list[str]:
         SigningKey(KEY.key_id, "RS512").sign(claims()),
         SigningKey(None).sign(claims()),
         KEY.sign(claims(), typ="at+jwt"),
-        unsecured(claims()),
-        unsecured(claims()) + "x",
+        unsecured_token(claims()),
+        unsecured_token(claims()) + "x",
         "a.b",
         "a.b.c",
     ]

@@ -173,7 +173,7 @@ class SimController:
         self, sender: int, sender_epoch: int, proposal: IsrProposal
     ) -> CommittedIsr | ErrorCode:
         """Change the ISR as requested by a leader."""
-        refused = self._why_refused(sender, sender_epoch, proposal)
+        refused = self._refusal_code(sender, sender_epoch, proposal)
         if refused is not None:
             return refused
         isr = tuple(member.broker_id for member in proposal.members)
@@ -187,7 +187,7 @@ class SimController:
             isr=partition_image.isr,
         )
 
-    def _why_refused(self, sender: int, sender_epoch: int, proposal: IsrProposal) -> ErrorCode | None:
+    def _refusal_code(self, sender: int, sender_epoch: int, proposal: IsrProposal) -> ErrorCode | None:
         partition_image, off = self.partition_image, self.disabled
         if sender_epoch != self.brokers[sender].epoch:
             return ErrorCode.STALE_BROKER_EPOCH

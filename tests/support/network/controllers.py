@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from tests.support.network.loopback_server import Served, serving
+from tests.support.network.loopback_server import RunningServer, running_server
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler, Features
@@ -51,7 +51,7 @@ class FakeController:
         self.in_process = InProcessController(
             self.dispatcher, lambda: self.active, CLOCK, client_id=str(node_id)
         )
-        self.served: Served
+        self.served: RunningServer
 
     def register(self, key: ApiKey, handler: Callable[[Any, Any], Any]) -> None:
         """Register a handler that responds while the controller is active."""
@@ -98,7 +98,7 @@ async def quorum_of(count: int) -> AsyncIterator[FakeQuorum]:
     async with AsyncExitStack() as stack:
         controllers = [FakeController(node_id, active=node_id == 1) for node_id in range(1, count + 1)]
         for each in controllers:
-            each.served = await stack.enter_async_context(serving(each.dispatcher.dispatch))
+            each.served = await stack.enter_async_context(running_server(each.dispatcher.dispatch))
             stack.push_async_callback(each.tasks.close)
         yield FakeQuorum(controllers)
 

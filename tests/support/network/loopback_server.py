@@ -74,7 +74,7 @@ class Client:
         self.writer.transport.abort()
 
 
-class Served:
+class RunningServer:
     """A started server with one listener."""
 
     def __init__(self, server: NetworkServer, port: int) -> None:
@@ -106,14 +106,14 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(
+async def running_server(
     on_request: Callable[[Request], None] = echo,
     config: NetworkConfig | None = None,
     *,
     clock: Clock | None = None,
     max_connections: int | None = None,
     tls: TlsServer | None = None,
-) -> AsyncIterator[Served]:
+) -> AsyncIterator[RunningServer]:
     """Yield a server on a free port of 127.0.0.1; it is closed at the end."""
     server = NetworkServer(config or network_config(), clock=clock)
     listener = listener_config(name="PLAINTEXT", host="127.0.0.1", port=0, tls=tls)
@@ -121,7 +121,7 @@ async def serving(
         listener = replace(listener, max_connections=max_connections)
     server.bind(listener, on_request)
     await server.start()
-    served = Served(server, server.port("PLAINTEXT"))
+    served = RunningServer(server, server.port("PLAINTEXT"))
     try:
         yield served
     finally:

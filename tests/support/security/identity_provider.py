@@ -26,7 +26,7 @@ _GENERATING = threading.Lock()
 
 
 @cache
-def _generated(number: int, algorithm: str) -> RSAKey | ECKey:
+def _generate_key(number: int, algorithm: str) -> RSAKey | ECKey:
     kind = ALGORITHMS[algorithm]
     if kind.curve is None:
         return RSAKey.generate_key(2048)
@@ -47,7 +47,7 @@ class SigningKey:
         """Return the private key."""
         # Threads that generate it at the same time would get different keys.
         with _GENERATING:
-            return _generated(self.number, self.algorithm)
+            return _generate_key(self.number, self.algorithm)
 
     def public(self) -> dict[str, Any]:
         """Return the entry of the key set."""
@@ -74,15 +74,15 @@ def claims(now_ms: int | None = None, **changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**usual, **changes}.items() if value is not None}
 
 
-def encoded(part: object) -> str:
+def encode_part(part: object) -> str:
     """Return a part of a token in base64url: bytes, or another object as JSON."""
     text = part if isinstance(part, bytes) else json.dumps(part).encode()
     return urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
-def unsecured(payload: dict[str, Any]) -> str:
+def unsecured_token(payload: dict[str, Any]) -> str:
     """Return an unsecured token."""
-    return f"{encoded({'alg': 'none'})}.{encoded(payload)}."
+    return f"{encode_part({'alg': 'none'})}.{encode_part(payload)}."
 
 
 @dataclass

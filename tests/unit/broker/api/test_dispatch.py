@@ -17,7 +17,7 @@ import pytest
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import counted_slices
 from tests.support.messages.error_responses import error_response_of
-from tests.support.network.loopback_server import Client, Served, serving
+from tests.support.network.loopback_server import Client, RunningServer, running_server
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.api.dispatch import Dispatcher
@@ -69,7 +69,7 @@ class Broker:
         self.metrics = RequestMetrics()
         slices = counted_slices() if ticking else Slices(SystemClock())
         self.dispatcher = Dispatcher(self.channel, self.metrics, SystemClock(), slices)
-        self.served: Served
+        self.served: RunningServer
 
     async def connect(self) -> Client:
         return await self.served.connect()
@@ -77,7 +77,7 @@ class Broker:
 
 @asynccontextmanager
 async def running(broker: Broker) -> AsyncIterator[Broker]:
-    async with serving(broker.dispatcher.dispatch) as served:
+    async with running_server(broker.dispatcher.dispatch) as served:
         broker.served = served
         yield broker
     await broker.channel.close()

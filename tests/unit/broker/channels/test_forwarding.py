@@ -15,7 +15,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.yields import STEPS_PER_SLICE, counted_slices
 from tests.support.messages.request_contexts import request_context
 from tests.support.network.controllers import CLOCK, FakeController, FakeQuorum, channel_to, quorum_of
-from tests.support.network.loopback_server import Client, Served, serving
+from tests.support.network.loopback_server import Client, RunningServer, running_server
 from tests.support.waiting import eventually
 from tidelog.base.sampled_rate import Windows
 from tidelog.broker.api.dispatch import Dispatcher
@@ -55,7 +55,7 @@ class Broker:
     """A broker that forwards CreateTopics and ElectLeaders."""
 
     forwarder: Forwarder
-    served: Served
+    served: RunningServer
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def broker_of(
         dispatcher = Dispatcher(tasks, RequestMetrics(), CLOCK, slices)
         dispatcher.register_raw(ApiKey.CREATE_TOPICS, forwarder.handle)
         dispatcher.register_raw(ApiKey.ELECT_LEADERS, forwarder.handle)
-        async with serving(dispatcher.dispatch) as served:
+        async with running_server(dispatcher.dispatch) as served:
             yield Broker(forwarder, served)
         await tasks.close()
 

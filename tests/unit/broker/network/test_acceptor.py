@@ -13,14 +13,14 @@ import pytest
 
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import Served, frame, serving
+from tests.support.network.loopback_server import RunningServer, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import acceptor
 from tidelog.broker.network.acceptor import BATCH, Acceptor, accept_queue_size
 
 
-def connected_at_once(served: Served, count: int) -> list[socket.socket]:
+def connected_at_once(served: RunningServer, count: int) -> list[socket.socket]:
     """Connections that are all made while the loop does not run, so nothing is accepted meanwhile."""
     sockets = []
     with selectors.DefaultSelector() as selector:
@@ -54,7 +54,7 @@ def test_by_default_the_accept_queue_is_as_long_as_the_system_allows() -> None:
 @on_both_loops
 async def test_a_burst_of_connections_waits_in_the_accept_queue_and_none_is_lost() -> None:
     raise_open_file_limit()
-    async with serving() as served:
+    async with running_server() as served:
         count = min(1_000, accept_queue_size(-1))
         sockets = connected_at_once(served, count)
         assert await answers_of(sockets) == [frame(b"hello")] * count
@@ -66,7 +66,7 @@ async def test_a_burst_of_connections_waits_in_the_accept_queue_and_none_is_lost
 @on_both_loops
 async def test_a_bounded_number_of_connections_is_accepted_per_loop_iteration() -> None:
     loop = asyncio.get_running_loop()
-    async with serving() as served:
+    async with running_server() as served:
         accepted = [0]
 
         def note() -> None:

@@ -8,7 +8,7 @@ import weakref
 
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.network.loopback_server import echo, frame, running_server
 from tests.support.waiting import eventually, remains
 from tidelog.broker.network.receive_buffer import FIRST_BYTES
 from tidelog.broker.network.request import Request
@@ -30,7 +30,7 @@ class Parking:
 
 @on_both_loops
 async def test_a_response_is_sent_on_the_connection_of_its_request() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         first, second = await served.connect(), await served.connect()
         assert await first.ask(b"one") == b"one"
         assert await second.ask(b"two") == b"two"
@@ -39,7 +39,7 @@ async def test_a_response_is_sent_on_the_connection_of_its_request() -> None:
 
 @on_both_loops
 async def test_ten_thousand_pipelined_requests_are_answered_in_order() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         client = await served.connect()
         bodies = [struct.pack(">i", number) * 3 for number in range(10_000)]
         sending = asyncio.create_task(client.send(b"".join(map(frame, bodies))))
@@ -50,7 +50,7 @@ async def test_ten_thousand_pipelined_requests_are_answered_in_order() -> None:
 @on_both_loops
 async def test_pipelined_requests_are_handled_one_at_a_time() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         await client.send(frame(b"a") + frame(b"b") + frame(b"c"))
         for body in (b"a", b"b", b"c"):
@@ -75,7 +75,7 @@ async def test_immediate_late_and_absent_responses_keep_their_order() -> None:
         else:
             loop.call_soon(request.respond, frame(body))
 
-    async with serving(mixed) as served:
+    async with running_server(mixed) as served:
         client = await served.connect()
         await client.send(b"".join(frame(bytes([number])) for number in range(200)))
         expected = [bytes([number]) for number in range(200) if number % 3]
@@ -92,7 +92,7 @@ async def test_a_slow_handler_does_not_delay_other_connections() -> None:
         else:
             echo(request)
 
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         slow, quick = await served.connect(), await served.connect()
         await slow.send(frame(b"slow") + frame(b"after"))
         await eventually(lambda: bool(parked))
@@ -114,7 +114,7 @@ async def test_a_connection_with_many_requests_does_not_delay_others() -> None:
         handled.append(bytes(request.frame))
         echo(request)
 
-    async with serving(slow_work) as served:
+    async with running_server(slow_work) as served:
         flood, other = await served.connect(), await served.connect()
         await flood.send(frame(b"f") * 2_000)
         await eventually(lambda: len(handled) > 10)
@@ -124,7 +124,7 @@ async def test_a_connection_with_many_requests_does_not_delay_others() -> None:
 
 @on_both_loops
 async def test_a_request_received_byte_by_byte_is_handled() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         client = await served.connect()
         for byte in frame(b"slowly") + frame(b""):
             await client.send(bytes([byte]))
@@ -135,7 +135,7 @@ async def test_a_request_received_byte_by_byte_is_handled() -> None:
 
 @on_both_loops
 async def test_frames_of_all_sizes_are_received() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         client = await served.connect(limit=2**23)
         for size in (0, 1, 8_187, 8_188, 8_189, 65_536, 131_068, 131_072, 1_000_000, 5_000_000, 3):
             body = size.to_bytes(4, "big") * (size // 4 + 1)
@@ -147,7 +147,7 @@ async def test_frames_of_all_sizes_are_received() -> None:
 @on_both_loops
 async def test_a_body_stays_valid_until_the_response_while_more_is_received() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         body = bytes(range(256)) * 8
         more = b"".join(frame(bytes([number]) * 997) for number in range(100))
@@ -172,7 +172,7 @@ async def test_a_body_stays_valid_until_the_response_while_more_is_received() ->
 @on_both_loops
 async def test_a_muted_connection_stops_reading_when_its_buffer_is_full() -> None:
     parking = Parking()
-    async with serving(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
+    async with running_server(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
         await client.send(frame(b"first"))
         await eventually(lambda: bool(parking.requests))
@@ -200,7 +200,7 @@ async def test_responses_sent_during_another_connections_request_do_not_nest() -
             echo(request)
         depth -= 1
 
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         waiting = [await served.connect() for _ in range(5)]
         for client in waiting:
             await client.send(frame(b"wait") + frame(b"next"))
@@ -221,7 +221,7 @@ async def test_requests_sent_before_a_half_close_are_handled() -> None:
         received.append(bytes(request.frame))
         asyncio.get_running_loop().call_soon(request.respond, None)
 
-    async with serving(no_answer) as served:
+    async with running_server(no_answer) as served:
         client = await served.connect()
         client.writer.write(b"".join(frame(bytes([number])) for number in range(100)))
         client.writer.write_eof()
@@ -233,7 +233,7 @@ async def test_requests_sent_before_a_half_close_are_handled() -> None:
 @on_both_loops
 async def test_a_response_to_a_disconnected_peer_is_discarded() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         await client.send(frame(b"x"))
         await eventually(lambda: bool(parking.requests))
@@ -253,7 +253,7 @@ async def test_closing_a_request_closes_its_connection_after_earlier_responses()
         else:
             echo(request)
 
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         client, other = await served.connect(), await served.connect()
         await client.send(frame(b"good") + frame(b"bad") + frame(b"never"))
         assert await client.receive() == b"good"
@@ -272,7 +272,7 @@ async def test_parked_requests_with_large_frames_hold_little_memory() -> None:
     def buffered_bytes() -> int:
         return sum(connection.core.buffer.capacity_bytes for connection in served.server.connections())
 
-    async with serving(park) as served:
+    async with running_server(park) as served:
         clients = [await served.connect() for _ in range(5)]
         for client in clients:
             await client.send(frame(bytes(2_000_000)) + frame(b"behind"))
@@ -295,7 +295,7 @@ async def test_a_closed_connection_releases_its_parked_request() -> None:
         request.release_frame()
 
     abandoned: list[Request] = []
-    async with serving(park) as served:
+    async with running_server(park) as served:
         client = await served.connect()
         await client.send(frame(bytes(1_000_000)))
         await eventually(lambda: bool(requests))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import echo, serving
+from tests.support.network.loopback_server import echo, running_server
 from tests.support.waiting import eventually
 from tidelog.broker.network.connection import Connection
 
@@ -20,7 +20,7 @@ async def test_closed_connections_are_freed_without_the_garbage_collector() -> N
     before = connections_in_memory()
     gc.disable()
     try:
-        async with serving(echo) as served:
+        async with running_server(echo) as served:
             for _ in range(5):
                 client = await served.connect()
                 assert await client.ask(b"one") == b"one"

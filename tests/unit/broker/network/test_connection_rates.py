@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import serving
+from tests.support.network.loopback_server import running_server
 from tests.support.waiting import eventually
 from tidelog.base.sampled_rate import Windows
 from tidelog.broker.network.config import UNLIMITED
@@ -94,7 +94,7 @@ def test_a_rate_of_0_allows_one_connection_in_each_window() -> None:
 @on_both_loops
 async def test_a_connection_above_the_broker_rate_is_delayed() -> None:
     config = network_config(max_connection_creation_rate=1, quota_windows=Windows(1, 1_000))
-    async with serving(config=config) as served:
+    async with running_server(config=config) as served:
         served.server.connection_rates._windows = Windows(1, 50)
         began_s = monotonic()
         for _ in range(4):
@@ -106,7 +106,7 @@ async def test_a_connection_above_the_broker_rate_is_delayed() -> None:
 
 @on_both_loops
 async def test_a_connection_above_its_address_rate_is_closed_after_a_delay() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         rates = served.server.connection_rates
         rates._windows = Windows(2, 50)
         set_address_quota(rates, "127.0.0.1", 20)
@@ -120,7 +120,7 @@ async def test_a_connection_above_its_address_rate_is_closed_after_a_delay() -> 
 
 @on_both_loops
 async def test_throttled_sockets_are_closed_with_the_listener() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         rates = served.server.connection_rates
         set_address_quota(rates, "127.0.0.1", 0.001)
         client = await served.connect()

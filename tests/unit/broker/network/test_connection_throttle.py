@@ -6,7 +6,7 @@ import gc
 from time import monotonic
 
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.network.loopback_server import echo, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_core import State
@@ -26,7 +26,7 @@ async def test_the_response_of_a_throttled_request_is_sent_at_once_and_the_next_
         request.throttle(50)
         echo(request)
 
-    async with serving(short) as served:
+    async with running_server(short) as served:
         client = await served.connect()
         began_s = monotonic()
         await client.send(frame(b"one") + frame(b"two"))
@@ -39,7 +39,7 @@ async def test_the_response_of_a_throttled_request_is_sent_at_once_and_the_next_
 
 @on_both_loops
 async def test_a_throttled_connection_closed_by_the_client_is_removed() -> None:
-    async with serving(throttle_then_echo) as served:
+    async with running_server(throttle_then_echo) as served:
         client = await served.connect()
         assert await client.ask(b"one") == b"one"
         (connection,) = served.server.connections()
@@ -57,7 +57,7 @@ async def test_a_throttled_connection_closed_by_the_client_is_removed() -> None:
 
 @on_both_loops
 async def test_a_stopping_broker_closes_a_throttled_connection_at_once() -> None:
-    async with serving(throttle_then_echo) as served:
+    async with running_server(throttle_then_echo) as served:
         client = await served.connect()
         assert await client.ask(b"one") == b"one"
         began_s = monotonic()
@@ -68,7 +68,7 @@ async def test_a_stopping_broker_closes_a_throttled_connection_at_once() -> None
 
 @on_both_loops
 async def test_a_throttled_client_that_sends_more_than_the_buffer_holds_is_not_read() -> None:
-    async with serving(throttle_then_echo) as served:
+    async with running_server(throttle_then_echo) as served:
         client = await served.connect()
         assert await client.ask(b"one") == b"one"
         (connection,) = served.server.connections()

@@ -13,7 +13,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.python_calls import count_python_calls
-from tests.support.network.loopback_server import Client, Served, echo, frame, serving
+from tests.support.network.loopback_server import Client, RunningServer, echo, frame, running_server
 from tests.support.waiting import eventually, remains
 from tidelog.base.log_limit import LINES_MAX, PERIOD_MS
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
@@ -24,13 +24,13 @@ from tidelog.broker.network.turns import CALLBACKS_NS
 MEBIBYTE = 1024 * 1024
 
 
-def held_bytes(served: Served) -> int:
+def held_bytes(served: RunningServer) -> int:
     return sum(connection.core.buffer.capacity_bytes for connection in served.server.connections())
 
 
 @on_both_loops
 async def test_half_open_connections_do_not_affect_others() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         silent = [await served.connect() for _ in range(50)]
         partial = [await served.connect() for _ in range(50)]
         for client in partial:
@@ -49,7 +49,7 @@ async def test_half_open_and_slow_connections_have_little_effect_on_other_client
     """The work is measured in calls of functions: times depend on other work of the machine."""
     raise_open_file_limit()
     config = network_config(socket_listen_backlog_size=1_500)
-    async with serving(config=config) as served:
+    async with running_server(config=config) as served:
         good = [await served.connect() for _ in range(100)]
 
         async def serve_rounds() -> None:
@@ -74,7 +74,7 @@ async def test_half_open_and_slow_connections_have_little_effect_on_other_client
 
 @on_both_loops
 async def test_a_slow_sender_does_not_delay_others() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         slow, good = await served.connect(), await served.connect()
         for byte in frame(b"drip"):
             await slow.send(bytes([byte]))
@@ -87,7 +87,7 @@ async def test_a_slow_sender_does_not_delay_others() -> None:
 async def test_an_invalid_frame_size_closes_its_connection_and_is_logged_once(
     size: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving(config=network_config(socket_request_max_bytes=1_000)) as served:
+    async with running_server(config=network_config(socket_request_max_bytes=1_000)) as served:
         bad, good = await served.connect(), await served.connect()
         with caplog.at_level(logging.WARNING):
             await bad.send(struct.pack(">i", size) + bytes(5_000))
@@ -102,7 +102,7 @@ async def test_an_invalid_frame_size_closes_its_connection_and_is_logged_once(
 async def test_an_invalid_frame_size_read_in_a_later_turn_closes_its_connection(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serving() as served:
+    async with running_server() as served:
         bad = await served.connect()
         (connection,) = served.server.connections()
         served.server.turns.spent_ns = CALLBACKS_NS + 1
@@ -120,7 +120,7 @@ async def test_many_invalid_connections_are_logged_in_few_lines_with_a_count(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = ManualClock()
-    async with serving(clock=clock) as served:
+    async with running_server(clock=clock) as served:
         with caplog.at_level(logging.WARNING):
             for _ in range(3 * LINES_MAX):
                 bad = await served.connect()
@@ -134,7 +134,7 @@ async def test_many_invalid_connections_are_logged_in_few_lines_with_a_count(
 
 @on_both_loops
 async def test_requests_before_an_invalid_frame_size_are_answered() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         client = await served.connect()
         await client.send(frame(b"good") + struct.pack(">i", -5))
         assert await client.receive() == b"good"
@@ -143,7 +143,7 @@ async def test_requests_before_an_invalid_frame_size_are_answered() -> None:
 
 @on_both_loops
 async def test_announced_frame_sizes_allocate_no_more_memory_than_received() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         clients = [await served.connect() for _ in range(200)]
         for client in clients:
             await client.send(struct.pack(">i", 100 * MEBIBYTE) + b"x" * 1_000)
@@ -162,7 +162,7 @@ async def test_a_peer_that_never_reads_is_bounded_and_closed_when_idle() -> None
         request.respond(answer)
 
     config = network_config(connections_max_idle_ms=60_000, socket_send_buffer_bytes=4_096)
-    async with serving(handler, config, clock=clock) as served:
+    async with running_server(handler, config, clock=clock) as served:
         client = await served.connect(receive_buffer_bytes=4_096)
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(frame(b"more") * 5_000)
@@ -182,7 +182,7 @@ async def test_a_peer_that_never_reads_is_bounded_and_closed_when_idle() -> None
 async def test_a_slow_reader_is_not_idle() -> None:
     clock = ManualClock()
     config = network_config(connections_max_idle_ms=1_000, socket_send_buffer_bytes=4_096)
-    async with serving(
+    async with running_server(
         lambda request: request.respond(frame(bytes(2_000_000))), config, clock=clock
     ) as served:
         client = await served.connect(receive_buffer_bytes=4_096)
@@ -200,7 +200,7 @@ async def test_a_slow_reader_is_not_idle() -> None:
 
 @on_both_loops
 async def test_a_burst_of_connections_is_served_completely() -> None:
-    async with serving(config=network_config(socket_listen_backlog_size=512)) as served:
+    async with running_server(config=network_config(socket_listen_backlog_size=512)) as served:
 
         async def one(number: int) -> bytes:
             client = await served.connect()
@@ -226,7 +226,7 @@ async def test_connection_resets_in_every_state_leave_nothing_allocated() -> Non
         else:
             echo(request)
 
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         clients: list[Client] = []
         sent = (b"", frame(b"x")[:2], frame(b"park"), frame(b"big"), frame(b"big") * 5, frame(b"x"))
         for data in sent:
@@ -241,7 +241,7 @@ async def test_connection_resets_in_every_state_leave_nothing_allocated() -> Non
         assert held_bytes(served) == 0
 
 
-def has_received(served: Served, count: int) -> bool:
+def has_received(served: RunningServer, count: int) -> bool:
     return served.server.counters.bytes_in >= count
 
 
@@ -249,7 +249,7 @@ def has_received(served: Served, count: int) -> bool:
 async def test_the_global_request_memory_makes_requests_wait_in_order() -> None:
     parked: list[Request] = []
     config = network_config(queued_max_request_bytes=2_000)
-    async with serving(parked.append, config) as served:
+    async with running_server(parked.append, config) as served:
         clients = [await served.connect() for _ in range(6)]
         for number, client in enumerate(clients):
             data = frame(bytes([number]) * 900)
@@ -276,7 +276,7 @@ async def test_the_global_request_memory_makes_requests_wait_in_order() -> None:
 @on_both_loops
 async def test_a_disconnected_peer_releases_its_request_memory() -> None:
     config = network_config(queued_max_request_bytes=1_000)
-    async with serving(config=config) as served:
+    async with running_server(config=config) as served:
         hoarder = await served.connect()
         await hoarder.send(struct.pack(">i", 1_000_000) + b"x")
         await eventually(lambda: served.server.counters.bytes_in == 5)

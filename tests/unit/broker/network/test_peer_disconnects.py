@@ -10,7 +10,7 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import Client, Served, echo, frame, serving
+from tests.support.network.loopback_server import Client, RunningServer, echo, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.broker.network.receive_buffer import NORMAL_BYTES, SPARE_FRAME_BYTES
 from tidelog.broker.network.request import Request
@@ -44,7 +44,7 @@ class Handler:
             echo(request)
 
 
-async def until_reading_is_paused(served: Served) -> None:
+async def until_reading_is_paused(served: RunningServer) -> None:
     (connection,) = served.server.connections()
     await eventually(lambda: connection._reading.is_paused)
 
@@ -63,7 +63,7 @@ def leave(client: Client, how: str) -> None:
 @on_both_loops
 async def test_a_close_after_a_parked_request_is_detected_for_any_frame_size(size: int, how: str) -> None:
     handler = Handler()
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         client = await served.connect()
         await client.send(frame(b"P" * size))
         await eventually(lambda: bool(handler.parked))
@@ -80,7 +80,7 @@ async def test_a_close_is_detected_while_unread_bytes_exceed_the_buffer(
 ) -> None:
     handler = Handler()
     config = network_config(socket_receive_buffer_bytes=4 * NORMAL_BYTES)
-    async with serving(handler, config) as served:
+    async with running_server(handler, config) as served:
         client = await served.connect()
         await client.send(frame(b"P") + frame(b"x" * 1_000) * (2 * NORMAL_BYTES // 1_000))
         await until_reading_is_paused(served)
@@ -93,7 +93,7 @@ async def test_a_close_is_detected_while_unread_bytes_exceed_the_buffer(
 async def test_requests_after_an_abandoned_one_are_handled_without_waiting() -> None:
     handler = Handler()
     config = network_config(socket_receive_buffer_bytes=4 * NORMAL_BYTES)
-    async with serving(handler, config) as served:
+    async with running_server(handler, config) as served:
         client = await served.connect()
         behind = 2 * NORMAL_BYTES // 1_000
         await client.send(frame(b"P") + frame(b"x" * 1_000) * behind + frame(b"P2") + frame(b"last"))
@@ -108,7 +108,7 @@ async def test_requests_after_an_abandoned_one_are_handled_without_waiting() -> 
 @on_both_loops
 async def test_pending_responses_to_a_disconnected_peer_are_abandoned() -> None:
     handler = Handler()
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         client = await served.connect()
         await client.send(frame(PRODUCE + b"1") + frame(PRODUCE + b"2") + frame(b"other") + frame(b"P"))
         await eventually(lambda: len(handler.parked) == 2)
@@ -121,7 +121,7 @@ async def test_pending_responses_to_a_disconnected_peer_are_abandoned() -> None:
 @on_both_loops
 async def test_a_half_closed_peer_gets_the_response_to_its_active_request() -> None:
     handler = Handler()
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         client = await served.connect()
         await client.send(frame(b"W") + frame(b"next"))
         client.writer.write_eof()
@@ -137,7 +137,7 @@ async def test_a_half_closed_peer_gets_the_response_to_its_active_request() -> N
 async def test_work_on_a_request_ends_with_the_connection_and_not_with_a_half_close() -> None:
     handler = Handler()
     lost: list[Request] = []
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         client = await served.connect()
         await client.send(frame(b"W"))
         await eventually(lambda: bool(handler.working))
@@ -154,7 +154,7 @@ async def test_work_on_a_request_ends_with_the_connection_and_not_with_a_half_cl
 async def test_a_disconnected_peer_does_not_keep_its_connection_during_work_on_its_request() -> None:
     clock = ManualClock()
     handler = Handler()
-    async with serving(handler, clock=clock) as served:
+    async with running_server(handler, clock=clock) as served:
         client = await served.connect()
         await client.send(frame(b"W"))
         await eventually(lambda: bool(handler.working))
@@ -173,7 +173,7 @@ async def test_a_disconnected_peer_does_not_keep_its_connection_during_work_on_i
 @on_both_loops
 async def test_a_paused_connection_of_a_connected_peer_continues() -> None:
     handler = Handler()
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         client = await served.connect()
         count = 3 * NORMAL_BYTES // 1_000
         sending = asyncio.create_task(client.send(frame(b"W") + frame(b"x" * 1_000) * count))
@@ -189,7 +189,7 @@ async def test_a_paused_connection_of_a_connected_peer_continues() -> None:
 @on_both_loops
 async def test_a_waiting_connection_that_is_closed_leaves_the_queue() -> None:
     handler = Handler()
-    async with serving(handler, network_config(max_connections=1)) as served:
+    async with running_server(handler, network_config(max_connections=1)) as served:
         first = await served.connect()
         assert await first.ask(b"first") == b"first"
         waiting = await served.connect()
@@ -204,7 +204,7 @@ async def test_a_waiting_connection_that_is_closed_leaves_the_queue() -> None:
 @on_both_loops
 async def test_many_closes_after_parked_requests_release_all_descriptors() -> None:
     handler = Handler()
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         first = await served.connect()
         assert await first.ask(b"first") == b"first"
         before = len(os.listdir("/proc/self/fd"))

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.network.loopback_server import echo, frame, running_server
 from tests.support.waiting import eventually, remains
 from tidelog.broker.network.pending_responses import PENDING_RESPONSES_MAX
 from tidelog.broker.network.request import Request
@@ -51,7 +51,7 @@ def joined(bodies: list[bytes]) -> bytes:
 @on_both_loops
 async def test_a_produce_is_handled_during_a_parked_produce_and_answered_after_it() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(1, 2, 3)
         await client.send(joined(bodies))
@@ -68,7 +68,7 @@ async def test_a_produce_is_handled_during_a_parked_produce_and_answered_after_i
 @on_both_loops
 async def test_the_buffer_of_a_parked_request_is_used_for_the_next() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         for number in range(PENDING_RESPONSES_MAX):
             await client.send(frame(PRODUCE + bytes([number]) * 100_000))
@@ -82,7 +82,7 @@ async def test_the_buffer_of_a_parked_request_is_used_for_the_next() -> None:
 @on_both_loops
 async def test_all_requests_but_produce_wait_for_pending_responses() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         before, after = produces(1, 2), produces(3)
         await client.send(joined([*before, FETCH, *after]))
@@ -99,7 +99,7 @@ async def test_all_requests_but_produce_wait_for_pending_responses() -> None:
 @on_both_loops
 async def test_the_number_of_pending_responses_is_limited() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(*range(PENDING_RESPONSES_MAX + 10))
         await client.send(joined(bodies))
@@ -114,7 +114,7 @@ async def test_the_number_of_pending_responses_is_limited() -> None:
 @on_both_loops
 async def test_a_connection_at_its_limit_stops_reading_when_its_buffer_is_full() -> None:
     parking = Parking()
-    async with serving(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
+    async with running_server(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
         await client.send(joined([*produces(1), FETCH]))
         await eventually(lambda: len(parking.parked) == 1)
@@ -129,7 +129,7 @@ async def test_a_connection_at_its_limit_stops_reading_when_its_buffer_is_full()
 @on_both_loops
 async def test_a_disconnect_abandons_every_parked_request() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(1, 2, 3)
         await client.send(joined(bodies))
@@ -146,7 +146,7 @@ async def test_a_disconnect_abandons_every_parked_request() -> None:
 @on_both_loops
 async def test_a_parked_request_that_is_refused_closes_the_connection() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         await client.send(joined(produces(1, 2)))
         await eventually(lambda: len(parking.parked) == 2)
@@ -157,7 +157,7 @@ async def test_a_parked_request_that_is_refused_closes_the_connection() -> None:
 @on_both_loops
 async def test_a_closing_server_waits_for_pending_responses() -> None:
     parking = Parking()
-    async with serving(parking) as served:
+    async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(1, 2)
         await client.send(joined(bodies))
@@ -182,7 +182,7 @@ async def test_pending_responses_are_sent_during_work_on_a_later_request() -> No
         else:
             parking(request)
 
-    async with serving(handler) as served:
+    async with running_server(handler) as served:
         client = await served.connect()
         first = produces(1)
         await client.send(joined([*first, PRODUCE]))
@@ -197,7 +197,7 @@ async def test_pending_responses_are_sent_during_work_on_a_later_request() -> No
 async def test_parked_requests_hold_no_request_memory() -> None:
     parking = Parking()
     config = network_config(queued_max_request_bytes=1_000)
-    async with serving(parking, config) as served:
+    async with running_server(parking, config) as served:
         client = await served.connect()
         bodies = [PRODUCE + bytes([number]) * 900 for number in range(5)]
         await client.send(joined(bodies))

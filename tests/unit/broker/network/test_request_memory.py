@@ -7,7 +7,7 @@ import struct
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import Served, echo, frame, serving
+from tests.support.network.loopback_server import RunningServer, echo, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.broker.network.memory import (
     MESSAGE_BYTES_MAX,
@@ -94,7 +94,7 @@ def test_a_decoded_request_is_charged_for_its_objects() -> None:
     assert RequestMemory(512 * MIB, counts_all_requests=True).cost_of(MIB, ApiKey.METADATA) == MIB
 
 
-def buffered_bytes(served: Served) -> int:
+def buffered_bytes(served: RunningServer) -> int:
     return sum(connection.core.buffer.capacity_bytes for connection in served.server.connections())
 
 
@@ -109,7 +109,7 @@ async def test_many_large_requests_stay_within_the_memory_limit_and_are_answered
         else:
             echo(request)
 
-    async with serving(park_large, config) as served:
+    async with running_server(park_large, config) as served:
         clients = [await served.connect() for _ in range(30)]
         for client in clients:
             client.writer.write(produce(MIB))
@@ -133,7 +133,7 @@ async def test_many_large_requests_stay_within_the_memory_limit_and_are_answered
 async def test_a_connection_that_reserves_memory_without_sending_is_closed_when_others_wait() -> None:
     clock = ManualClock()
     config = network_config(max_large_request_bytes=8 * MIB)
-    async with serving(config=config, clock=clock) as served:
+    async with running_server(config=config, clock=clock) as served:
         claiming = [await served.connect() for _ in range(3)]
         for client in claiming:
             await client.send(produce(7 * MIB)[:100])
@@ -158,7 +158,7 @@ async def test_a_connection_that_reserves_memory_without_sending_is_closed_when_
 @on_both_loops
 async def test_a_peer_that_disconnects_while_it_waits_for_memory_is_removed() -> None:
     config = network_config(max_large_request_bytes=2 * MIB)
-    async with serving(config=config) as served:
+    async with running_server(config=config) as served:
         first, second = [await served.connect() for _ in range(2)]
         await first.send(produce(2 * MIB)[:100])
         await second.send(produce(2 * MIB)[:100])
@@ -173,7 +173,7 @@ async def test_a_peer_that_disconnects_while_it_waits_for_memory_is_removed() ->
 @on_both_loops
 async def test_during_a_drain_a_large_request_that_waits_for_memory_closes_its_connection() -> None:
     config = network_config(max_large_request_bytes=2 * MIB)
-    async with serving(config=config) as served:
+    async with running_server(config=config) as served:
         first, second = [await served.connect() for _ in range(2)]
         await first.send(produce(2 * MIB)[:100])
         second.writer.write(produce(2 * MIB))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import Client, Served, frame, serving
+from tests.support.network.loopback_server import Client, RunningServer, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.broker.network.request import Request
 
@@ -16,7 +16,7 @@ def large_or_small(request: Request) -> None:
     request.respond((frame(bytes(size)),))
 
 
-async def unread(served: Served, size: int) -> Client:
+async def unread(served: RunningServer, size: int) -> Client:
     """A client that asks for `size` bytes and does not read them."""
     client = await served.connect(receive_buffer_bytes=4_096)
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -27,7 +27,7 @@ async def unread(served: Served, size: int) -> Client:
 @on_both_loops
 async def test_above_the_limit_connections_with_the_largest_unread_responses_are_closed() -> None:
     config = network_config(max_unsent_response_bytes=16 * MIB, socket_send_buffer_bytes=4_096)
-    async with serving(large_or_small, config) as served:
+    async with running_server(large_or_small, config) as served:
         memory = served.server.response_memory
         small = [await unread(served, MIB) for _ in range(4)]
         await eventually(lambda: len(memory._connections) == 4)
@@ -46,7 +46,7 @@ async def test_above_the_limit_connections_with_the_largest_unread_responses_are
 @on_both_loops
 async def test_read_responses_release_their_memory() -> None:
     config = network_config(max_unsent_response_bytes=16 * MIB)
-    async with serving(large_or_small, config) as served:
+    async with running_server(large_or_small, config) as served:
         client = await served.connect(limit=8 * MIB)
         for _ in range(5):
             assert len(await client.ask((6 * MIB).to_bytes(4, "big"))) == 6 * MIB
@@ -58,7 +58,7 @@ async def test_read_responses_release_their_memory() -> None:
 @on_both_loops
 async def test_an_unread_response_of_a_disconnected_client_releases_its_memory() -> None:
     config = network_config(socket_send_buffer_bytes=4_096)
-    async with serving(large_or_small, config) as served:
+    async with running_server(large_or_small, config) as served:
         client = await unread(served, 6 * MIB)
         await eventually(lambda: served.server.response_memory.used_bytes > 5 * MIB)
         client.reset()

@@ -17,7 +17,7 @@ import pytest
 
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.network.loopback_server import echo, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request import Request, ResponsePart
@@ -78,7 +78,7 @@ async def test_a_large_file_slice_is_sent_by_sendfile_unchanged(
     sendfile = os.sendfile
     monkeypatch.setattr(os, "sendfile", counting)
     parts = with_size(b"head", FileSlice(file, 1_234, 10 * MEBIBYTE), b"tail")
-    async with serving(answering(parts)) as served:
+    async with running_server(answering(parts)) as served:
         client = await served.connect(limit=2**22)
         expected = digest(b"head" + content[1_234 : 1_234 + 10 * MEBIBYTE] + b"tail")
         for _ in range(3):
@@ -90,7 +90,7 @@ async def test_a_large_file_slice_is_sent_by_sendfile_unchanged(
 async def test_a_slow_reader_gets_every_byte_while_others_are_served(file: File, content: bytes) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(b"head", FileSlice(file, 0, 3 * MEBIBYTE), b"tail")
-    async with serving(answering(parts), config) as served:
+    async with running_server(answering(parts), config) as served:
         slow = await served.connect(receive_buffer_bytes=8_192, limit=8_192)
         good = await served.connect()
         await slow.send(frame(b"fetch") + frame(b"after"))
@@ -131,7 +131,7 @@ async def test_file_slices_of_all_sizes_are_mixed_with_bytes_and_pipelined_reque
         request.respond(answers[request.frame[0]])
 
     config = network_config(socket_send_buffer_bytes=65_536)
-    async with serving(handler, config) as served:
+    async with running_server(handler, config) as served:
         client = await served.connect(limit=2**21)
         await client.send(b"".join(frame(bytes([number])) for number in range(len(answers))))
         for number, body in enumerate(expected):
@@ -150,7 +150,7 @@ async def test_a_file_slice_waits_for_bytes_buffered_in_the_transport(file: File
         else:
             late.append(request)
 
-    async with serving(handler, config) as served:
+    async with running_server(handler, config) as served:
         client = await served.connect(receive_buffer_bytes=4_096, limit=4_096)
         await client.send(frame(b"bytes") + frame(b"slice"))
         await eventually(lambda: bool(late))
@@ -165,7 +165,7 @@ async def test_a_file_slice_waits_for_bytes_buffered_in_the_transport(file: File
 async def test_a_reset_during_sendfile_closes_only_its_connection(file: File) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
-    async with serving(answering(parts), config) as served:
+    async with running_server(answering(parts), config) as served:
         # The loop opens a descriptor of its own with the first connection.
         first = await served.connect()
         assert await first.ask(b"first") == b"first"
@@ -196,7 +196,7 @@ async def test_a_truncated_file_closes_the_connection_and_is_logged(
         with_size(b"x", FileSlice(file, length, SENDFILE_BYTES)),
     ):
         caplog.clear()
-        async with serving(answering(parts)) as served:
+        async with running_server(answering(parts)) as served:
             client = await served.connect()
             with caplog.at_level(logging.ERROR):
                 await client.send(frame(b"fetch"))
@@ -210,7 +210,7 @@ async def test_a_truncated_file_closes_the_connection_and_is_logged(
 async def test_a_segment_deleted_during_sending_is_sent_completely(file: File, content: bytes) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 2 * MEBIBYTE))
-    async with serving(answering(parts), config) as served:
+    async with running_server(answering(parts), config) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(frame(b"fetch"))
         start = await client.reader.readexactly(20_000)
@@ -225,7 +225,7 @@ async def test_a_segment_deleted_during_sending_is_sent_completely(file: File, c
 async def test_a_reader_that_stops_during_sendfile_is_closed_when_idle(file: File) -> None:
     config = network_config(socket_send_buffer_bytes=16_384, connections_max_idle_ms=60)
     parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
-    async with serving(answering(parts), config) as served:
+    async with running_server(answering(parts), config) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(frame(b"fetch"))
@@ -237,7 +237,7 @@ async def test_a_reader_that_stops_during_sendfile_is_closed_when_idle(file: Fil
 async def test_a_large_unread_fetch_holds_only_the_descriptor_of_its_socket(file: File) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 5 * MEBIBYTE))
-    async with serving(answering(parts), config) as served:
+    async with running_server(answering(parts), config) as served:
         clients = [await served.connect(receive_buffer_bytes=8_192) for _ in range(20)]
         for client in clients:
             assert await client.ask(b"echo") == b"echo"
@@ -271,7 +271,7 @@ async def test_unread_fetches_of_many_segments_hold_at_most_the_descriptors_of_t
         file = next(slices)
         request.respond(with_size(FileSlice(file, 0, 5 * MEBIBYTE, file.hold())))
 
-    async with serving(answer, network_config(socket_send_buffer_bytes=16_384)) as served:
+    async with running_server(answer, network_config(socket_send_buffer_bytes=16_384)) as served:
         clients = [await served.connect(receive_buffer_bytes=8_192) for _ in sealed]
         before = len(os.listdir("/proc/self/fd"))
         for client in clients:
@@ -305,7 +305,7 @@ class MemoryFile:
 @on_both_loops
 async def test_a_file_without_a_descriptor_is_read(file: File) -> None:
     parts = with_size(FileSlice(MemoryFile(), 256, 200_000))  # type: ignore[arg-type]
-    async with serving(answering(parts)) as served:
+    async with running_server(answering(parts)) as served:
         client = await served.connect(limit=2**20)
         assert await client.ask(b"fetch") == (bytes(range(256)) * 1_000)[256:200_256]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import listener_config, network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import Served, echo, frame, serving
+from tests.support.network.loopback_server import RunningServer, echo, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.server import NetworkServer
@@ -87,7 +87,7 @@ async def test_the_port_is_known_after_bind_and_answers_after_start() -> None:
 async def test_connections_over_the_address_limit_are_closed_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serving(config=network_config(max_connections_per_ip=2)) as served:
+    async with running_server(config=network_config(max_connections_per_ip=2)) as served:
         first, second = await served.connect(), await served.connect()
         assert await first.ask(b"1") == b"1"
         assert await second.ask(b"2") == b"2"
@@ -105,7 +105,7 @@ async def test_connections_over_the_address_limit_are_closed_and_logged(
 @on_both_loops
 async def test_connections_over_the_broker_and_listener_limits_wait_until_another_one_ends() -> None:
     for config, listener_limit in ((network_config(max_connections=1), None), (network_config(), 1)):
-        async with serving(config=config, max_connections=listener_limit) as served:
+        async with running_server(config=config, max_connections=listener_limit) as served:
             first = await served.connect()
             assert await first.ask(b"1") == b"1"
             second, third = await served.connect(), await served.connect()
@@ -125,7 +125,7 @@ async def test_connections_over_the_broker_and_listener_limits_wait_until_anothe
 @on_both_loops
 async def test_waiting_connections_are_limited_by_the_backlog(caplog: pytest.LogCaptureFixture) -> None:
     config = network_config(max_connections=1, socket_listen_backlog_size=2)
-    async with serving(config=config) as served:
+    async with running_server(config=config) as served:
         first = await served.connect()
         assert await first.ask(b"1") == b"1"
         waiting = [await served.connect() for _ in range(2)]
@@ -149,7 +149,7 @@ async def test_an_inter_broker_connection_replaces_the_longest_idle_one() -> Non
     for name in ("CLIENTS", "BROKERS"):
         server.bind(listener_config(name=name, host="127.0.0.1", port=0), echo)
     await server.start()
-    clients = [Served(server, server.port(name)) for name in ("CLIENTS", "BROKERS")]
+    clients = [RunningServer(server, server.port(name)) for name in ("CLIENTS", "BROKERS")]
     idle = await clients[0].connect()
     assert await idle.ask(b"1") == b"1"
     server.sweep()
@@ -169,7 +169,7 @@ async def test_an_inter_broker_connection_replaces_the_longest_idle_one() -> Non
 
 @on_both_loops
 async def test_changed_limits_accept_waiting_connections_and_close_those_above_the_limit() -> None:
-    async with serving(config=network_config(max_connections=1)) as served:
+    async with running_server(config=network_config(max_connections=1)) as served:
         first = await served.connect()
         assert await first.ask(b"1") == b"1"
         second = await served.connect()
@@ -189,7 +189,7 @@ async def test_changed_limits_accept_waiting_connections_and_close_those_above_t
 
 @on_both_loops
 async def test_a_waiting_connection_is_refused_at_shutdown() -> None:
-    async with serving(config=network_config(max_connections=1)) as served:
+    async with running_server(config=network_config(max_connections=1)) as served:
         first = await served.connect()
         assert await first.ask(b"1") == b"1"
         second = await served.connect()
@@ -203,7 +203,7 @@ async def test_a_waiting_connection_is_refused_at_shutdown() -> None:
 async def test_idle_connections_are_closed_and_active_ones_are_not() -> None:
     clock = ManualClock()
     config = network_config(connections_max_idle_ms=1_000)
-    async with serving(config=config, clock=clock) as served:
+    async with running_server(config=config, clock=clock) as served:
         idle, talking = [await served.connect() for _ in range(2)]
         for _ in range(4):
             assert await talking.ask(b"x") == b"x"
@@ -222,7 +222,7 @@ async def test_a_connection_that_only_waits_for_a_parked_request_is_idle() -> No
     def park(request: Request) -> None:
         request.on_abandoned = abandoned.append
 
-    async with serving(park, network_config(connections_max_idle_ms=1_000), clock=clock) as served:
+    async with running_server(park, network_config(connections_max_idle_ms=1_000), clock=clock) as served:
         waiting = await served.connect()
         await waiting.send(frame(b"park"))
         (connection,) = served.server.connections()
@@ -238,7 +238,7 @@ async def test_a_connection_that_only_waits_for_a_parked_request_is_idle() -> No
 
 @on_both_loops
 async def test_idle_connections_are_checked_periodically() -> None:
-    async with serving(config=network_config(connections_max_idle_ms=40)) as served:
+    async with running_server(config=network_config(connections_max_idle_ms=40)) as served:
         client = await served.connect()
         assert await client.is_closed()
 
@@ -246,7 +246,7 @@ async def test_idle_connections_are_checked_periodically() -> None:
 @on_both_loops
 async def test_without_an_idle_limit_no_connection_is_closed() -> None:
     clock = ManualClock()
-    async with serving(config=network_config(connections_max_idle_ms=-1), clock=clock) as served:
+    async with running_server(config=network_config(connections_max_idle_ms=-1), clock=clock) as served:
         client = await served.connect()
         assert await client.ask(b"x") == b"x"
         for _ in range(3):
@@ -257,7 +257,7 @@ async def test_without_an_idle_limit_no_connection_is_closed() -> None:
 
 @on_both_loops
 async def test_an_idle_connection_holds_no_receive_buffer() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         client = await served.connect()
         await client.ask(bytes(300_000))
         (connection,) = served.server.connections()
@@ -271,7 +271,7 @@ async def test_an_idle_connection_holds_no_receive_buffer() -> None:
 @on_both_loops
 async def test_shutdown_waits_for_active_requests_and_accepts_no_new_ones() -> None:
     parked: list[Request] = []
-    async with serving(parked.append) as served:
+    async with running_server(parked.append) as served:
         busy, idle = await served.connect(), await served.connect()
         await busy.send(frame(b"first") + frame(b"second"))
         await eventually(lambda: len(parked) == 1)
@@ -290,7 +290,7 @@ async def test_shutdown_waits_for_active_requests_and_accepts_no_new_ones() -> N
 @on_both_loops
 async def test_shutdown_ends_at_its_deadline() -> None:
     parked: list[Request] = []
-    async with serving(parked.append) as served:
+    async with running_server(parked.append) as served:
         client = await served.connect()
         await client.send(frame(b"for ever"))
         await eventually(lambda: len(parked) == 1)
@@ -304,7 +304,7 @@ async def test_shutdown_ends_at_its_deadline() -> None:
 async def test_shutdown_sends_a_large_response_completely() -> None:
     answer = frame(bytes(range(256)) * 20_000)
     config = network_config(socket_send_buffer_bytes=8_192)
-    async with serving(lambda request: request.respond(answer), config) as served:
+    async with running_server(lambda request: request.respond(answer), config) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(frame(b"big"))
         (connection,) = served.server.connections()

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import echo, frame, serving
+from tests.support.network.loopback_server import echo, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request import Request
@@ -157,7 +157,7 @@ async def test_a_client_with_single_requests_is_served_among_pipelining_ones() -
         handled += 1
         echo(request)
 
-    async with serving(work) as served:
+    async with running_server(work) as served:
         floods = [await served.connect() for _ in range(200)]
         client = await served.connect()
         flooding = [asyncio.create_task(flood.send(frame(b"f") * 3_000)) for flood in floods]
@@ -175,7 +175,7 @@ async def test_a_client_with_single_requests_is_served_among_pipelining_ones() -
 
 @on_both_loops
 async def test_bytes_received_after_the_time_slice_wait_for_the_next_iteration() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         client = await served.connect()
         turns = served.server.turns
         turns.spent_ns = CALLBACKS_NS + 1
@@ -185,7 +185,7 @@ async def test_bytes_received_after_the_time_slice_wait_for_the_next_iteration()
 
 @on_both_loops
 async def test_a_client_that_disconnects_after_the_time_slice_is_closed_in_the_next_iteration() -> None:
-    async with serving() as served:
+    async with running_server() as served:
         client = await served.connect()
         assert await client.ask(b"first") == b"first"
         turns = served.server.turns

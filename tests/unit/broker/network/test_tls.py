@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.python_calls import count_python_calls
-from tests.support.network.loopback_server import Client, Served, frame, serving
+from tests.support.network.loopback_server import Client, RunningServer, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.base.log_limit import LINES_MAX
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
@@ -58,13 +58,13 @@ def tell_principal(request: Request) -> None:
     request.respond(frame(request.principal.encode()))
 
 
-def failures(served: Served) -> int:
+def failures(served: RunningServer) -> int:
     return served.server.counters.authentications["PLAINTEXT"].failed
 
 
 @on_both_loops
 async def test_requests_and_responses_are_encrypted() -> None:
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         client = await served.connect(tls=trusting())
         for size in (0, 1, 100_000, 3_000_000):
             body = bytes(range(256)) * (size // 256)
@@ -73,7 +73,7 @@ async def test_requests_and_responses_are_encrypted() -> None:
 
 @on_both_loops
 async def test_pipelined_requests_get_their_responses_in_order() -> None:
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         client = await served.connect(tls=trusting())
         await client.send(b"".join(frame(b"%d" % number) for number in range(500)))
         assert [await client.receive() for _ in range(500)] == [b"%d" % number for number in range(500)]
@@ -90,7 +90,7 @@ async def test_large_slices_of_files_are_sent(tmp_path: Path) -> None:
             size = len(data).to_bytes(4, "big")
             request.respond([size, FileSlice(file, 0, len(data))])
 
-        async with serving(respond, tls=tls_server()) as served:
+        async with running_server(respond, tls=tls_server()) as served:
             client = await served.connect(tls=trusting())
             for _ in range(3):
                 assert await client.ask(b"") == data
@@ -98,7 +98,7 @@ async def test_large_slices_of_files_are_sent(tmp_path: Path) -> None:
 
 @on_both_loops
 async def test_without_client_authentication_the_principal_is_anonymous() -> None:
-    async with serving(tell_principal, tls=tls_server()) as served:
+    async with running_server(tell_principal, tls=tls_server()) as served:
         client = await served.connect(tls=trusting(AUTHORITY.issue("alice")))
         assert await client.ask(b"") == b"User:ANONYMOUS"
 
@@ -110,14 +110,14 @@ async def test_without_client_authentication_the_principal_is_anonymous() -> Non
 @on_both_loops
 async def test_the_principal_is_that_of_the_certificate(rules: str, principal: bytes) -> None:
     tls = tls_server(rules, ssl_client_auth="required")
-    async with serving(tell_principal, tls=tls) as served:
+    async with running_server(tell_principal, tls=tls) as served:
         client = await served.connect(tls=trusting(AUTHORITY.issue("alice")))
         assert await client.ask(b"") == principal
 
 
 @on_both_loops
 async def test_a_requested_certificate_may_be_missing() -> None:
-    async with serving(tell_principal, tls=tls_server(ssl_client_auth="requested")) as served:
+    async with running_server(tell_principal, tls=tls_server(ssl_client_auth="requested")) as served:
         client = await served.connect(tls=trusting())
         assert await client.ask(b"") == b"User:ANONYMOUS"
 
@@ -125,7 +125,7 @@ async def test_a_requested_certificate_may_be_missing() -> None:
 @on_both_loops
 async def test_a_certificate_that_no_rule_matches_is_refused() -> None:
     tls = tls_server("RULE:^CN=b.*$/x/", ssl_client_auth="required")
-    async with serving(tell_principal, tls=tls) as served:
+    async with running_server(tell_principal, tls=tls) as served:
         client = await served.connect(tls=trusting(AUTHORITY.issue("alice")))
         assert await is_refused(client)
         assert failures(served) == 1 and served.server.quota.count == 0
@@ -139,7 +139,7 @@ async def test_an_untrusted_client_certificate_is_refused(kind: str) -> None:
         "untrusted": Authority.create("Another CA").issue("alice"),
         "expired": AUTHORITY.issue("alice", lifetime=-datetime.timedelta(hours=1)),
     }[kind]
-    async with serving(tell_principal, tls=tls_server(ssl_client_auth="required")) as served:
+    async with running_server(tell_principal, tls=tls_server(ssl_client_auth="required")) as served:
         # With TLS 1.3 the client learns of the refusal only after its own part of the handshake.
         try:
             client = await served.connect(tls=trusting(identity))
@@ -184,7 +184,7 @@ async def test_the_refusal_of_a_certificate_is_reported_to_the_client(
     }
     context = trusting(identities[kind])
     context.minimum_version = context.maximum_version = version
-    async with serving(tls=tls_server(ssl_client_auth="required")) as served:
+    async with running_server(tls=tls_server(ssl_client_auth="required")) as served:
         for _ in range(20):
             assert re.search(reason, await asyncio.to_thread(alert_of, served.port, context))
         await eventually(lambda: failures(served) == 20)
@@ -203,7 +203,7 @@ async def test_a_client_without_tls_is_refused_with_a_clear_log_line(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         client = await served.connect()
         await client.send(frame(b"\x00\x12\x00\x03 a request of Kafka"))
         assert await client.is_closed()
@@ -214,7 +214,7 @@ async def test_a_client_without_tls_is_refused_with_a_clear_log_line(
 @on_both_loops
 async def test_log_lines_of_failed_handshakes_are_limited(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         for _ in range(3 * LINES_MAX):
             client = await served.connect()
             await client.send(b"garbage, not TLS")
@@ -226,7 +226,7 @@ async def test_log_lines_of_failed_handshakes_are_limited(caplog: pytest.LogCapt
 @on_both_loops
 async def test_a_handshake_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_handshakes, "TIMEOUT_S", 0.2)
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         silent, slow, half = [await served.connect() for _ in range(3)]
         await slow.send(client_hello()[:50])
         await half.send(client_hello())
@@ -248,7 +248,7 @@ def client_hello() -> bytes:
 
 @on_both_loops
 async def test_a_client_hello_may_be_received_in_parts() -> None:
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         hello = client_hello()
         client = await served.connect()
         for start in range(0, len(hello), 100):
@@ -262,7 +262,7 @@ async def test_above_the_limit_the_oldest_handshake_of_the_busiest_address_is_cl
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tls_handshakes, "PENDING_MAX", 5)
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         other = socket.socket()
         other.bind(("127.0.0.2", 0))
         other.setblocking(False)
@@ -281,7 +281,7 @@ async def test_above_the_limit_the_oldest_handshake_of_the_busiest_address_is_cl
 @on_both_loops
 async def test_incomplete_and_invalid_handshakes_have_little_effect_on_other_clients() -> None:
     raise_open_file_limit()
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         good = [await served.connect(tls=trusting()) for _ in range(50)]
 
         async def serve_rounds() -> None:
@@ -314,7 +314,7 @@ async def test_incomplete_and_invalid_handshakes_have_little_effect_on_other_cli
 async def test_a_close_notify_closes_the_connection_without_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         client = await served.connect(tls=trusting())
         assert await client.ask(b"x") == b"x"
         client.writer.close()
@@ -324,7 +324,7 @@ async def test_a_close_notify_closes_the_connection_without_a_warning(
 
 @on_both_loops
 async def test_closing_the_server_closes_incomplete_handshakes() -> None:
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         client = await served.connect()
         await eventually(lambda: served.server.listeners["PLAINTEXT"].socket_count == 1)
         await served.server.close(0)
@@ -341,7 +341,7 @@ async def test_buffered_bytes_of_a_slow_reader_are_limited_by_the_high_water_mar
         def respond(request: Request) -> None:
             request.respond([len(data).to_bytes(4, "big"), FileSlice(file, 0, len(data))])
 
-        async with serving(respond, tls=tls_server()) as served:
+        async with running_server(respond, tls=tls_server()) as served:
             client = await served.connect(receive_buffer_bytes=4096, tls=trusting())
             await client.send(frame(b""))
             await eventually(lambda: served.server.quota.count == 1)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import Served, echo
+from tests.support.network.loopback_server import RunningServer, echo
 from tests.support.security.handshakes import handshake
 from tests.support.waiting import eventually
 from tidelog.base.config_definition import ConfigError
@@ -52,7 +52,7 @@ def config_of(path: Path, **changes: str) -> BrokerConfig:
 class Node:
     """A listener with TLS whose certificates are replaced."""
 
-    def __init__(self, served: Served, certificates: TlsCertificates, config: BrokerConfig) -> None:
+    def __init__(self, served: RunningServer, certificates: TlsCertificates, config: BrokerConfig) -> None:
         self.served = served
         self.certificates = certificates
         (self.listener,) = (one for one in config.broker_listeners if one.name == "SSL")
@@ -84,7 +84,7 @@ async def running(config: BrokerConfig) -> AsyncIterator[Node]:
             server.bind(listener_config(config, listener), echo)
         await server.start()
         certificates.start()
-        served = Served(server, server.port("SSL"))
+        served = RunningServer(server, server.port("SSL"))
         try:
             yield Node(served, certificates, config)
         finally:

@@ -7,7 +7,7 @@ import ssl
 import pytest
 
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import serving
+from tests.support.network.loopback_server import running_server
 from tests.support.waiting import eventually
 from tidelog.broker.observability.authentication_metrics import report_authentications
 from tidelog.broker.observability.exposition import Exposition
@@ -44,7 +44,7 @@ def lines(metrics: BrokerMetrics) -> list[str]:
 @on_both_loops
 async def test_handshakes_are_reported_by_listener() -> None:
     metrics = BrokerMetrics()
-    async with serving(tls=tls_server()) as served:
+    async with running_server(tls=tls_server()) as served:
         report_authentications(metrics, (served.server,))
         await (await served.connect(tls=trusting(AUTHORITY))).ask(b"")
         with pytest.raises(ssl.SSLError):
@@ -67,7 +67,7 @@ async def test_handshakes_are_reported_by_listener() -> None:
 @on_both_loops
 async def test_a_connection_without_authentication_is_not_counted() -> None:
     metrics = BrokerMetrics()
-    async with serving() as served:
+    async with running_server() as served:
         report_authentications(metrics, (served.server,))
         await (await served.connect()).ask(b"")
         assert f'{PREFIX}successful_authentication_total{{listener="PLAINTEXT"}} 0.0' in lines(metrics)

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.network.loopback_server import frame, serving
+from tests.support.network.loopback_server import frame, running_server
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request_channel import RequestChannel
@@ -145,7 +145,7 @@ def test_traffic_purgatories_and_channel_are_reported() -> None:
 async def test_connections_and_bytes_are_reported() -> None:
     metrics = BrokerMetrics()
     prefix = "kafka_server_socketservermetrics_"
-    async with serving(config=network_config(max_connections_per_ip=2)) as served:
+    async with running_server(config=network_config(max_connections_per_ip=2)) as served:
         metrics.add_network(served.server)
         first, second = await served.connect(), await served.connect()
         await first.ask(b"12345")

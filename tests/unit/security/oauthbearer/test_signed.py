@@ -16,9 +16,9 @@ from tests.support.security.identity_provider import (
     ISSUER,
     SigningKey,
     claims,
-    encoded,
+    encode_part,
     key_set,
-    unsecured,
+    unsecured_token,
 )
 from tidelog.security.oauthbearer.key_set import ALGORITHMS, parse_key_set
 from tidelog.security.oauthbearer.signed import UnknownKeyError, verify_token
@@ -62,7 +62,7 @@ def test_every_algorithm_is_verified(algorithm: str) -> None:
     keys = parse_key_set(key_set(key))
     assert verify(signed(key), keys=keys).principal == "alice"
     header, _, signature = signed(key).split(".")
-    forged = encoded({**claims(NOW_MS), "sub": "admin"})
+    forged = encode_part({**claims(NOW_MS), "sub": "admin"})
     assert "signature" in str(rejected(f"{header}.{forged}.{signature}", keys=keys))
 
 
@@ -154,8 +154,8 @@ def test_a_key_for_another_algorithm_is_not_used() -> None:
 
 
 def test_cve_2026_33557_an_unsigned_token_is_rejected() -> None:
-    text = unsecured(claims(NOW_MS))
-    for token in (text, text + "x", text.replace(encoded({"alg": "none"}), encoded({"alg": "None"}))):
+    text = unsecured_token(claims(NOW_MS))
+    for token in (text, text + "x", text.replace(encode_part({"alg": "none"}), encode_part({"alg": "None"}))):
         assert "is not accepted" in str(rejected(token))
     header, payload, _ = signed().split(".")
     assert "signature" in str(rejected(f"{header}.{payload}."))
@@ -163,8 +163,8 @@ def test_cve_2026_33557_an_unsigned_token_is_rejected() -> None:
 
 def test_a_token_that_is_signed_with_the_public_key_as_secret_is_rejected() -> None:
     public = KEY.private.as_pem(private=False)
-    start = f"{encoded({'alg': 'HS256', 'kid': KEY.key_id})}.{encoded(claims(NOW_MS))}"
-    token = f"{start}.{encoded(hmac.digest(public, start.encode(), 'sha256'))}"
+    start = f"{encode_part({'alg': 'HS256', 'kid': KEY.key_id})}.{encode_part(claims(NOW_MS))}"
+    token = f"{start}.{encode_part(hmac.digest(public, start.encode(), 'sha256'))}"
     assert "'HS256' is not accepted" in str(rejected(token))
 
 
@@ -178,14 +178,14 @@ def test_a_token_that_is_signed_with_the_public_key_as_secret_is_rejected() -> N
         "a.b.c.d.e",
         "...",
         f"{CANARY}.{CANARY}.{CANARY}",
-        f"{encoded([])}.{encoded({})}.x",
-        f"{encoded({})}.{encoded({})}.x",
-        f"{encoded({'alg': 5})}.{encoded({})}.x",
-        f"{encoded({'alg': ['RS256']})}.{encoded({})}.x",
-        f"{encoded({'alg': 'RS256', 'kid': 5})}.{encoded({})}.x",
-        f"{encoded(b'[' * 5000)}.{encoded({})}.x",
-        f"{encoded({'alg': 'RS256', 'kid': 'key-1'})}.{encoded(b'[' * 50_000)}.x",
-        f"{encoded({'alg': 'RS256', 'kid': 'key-1'})}.\u00e4.x",
+        f"{encode_part([])}.{encode_part({})}.x",
+        f"{encode_part({})}.{encode_part({})}.x",
+        f"{encode_part({'alg': 5})}.{encode_part({})}.x",
+        f"{encode_part({'alg': ['RS256']})}.{encode_part({})}.x",
+        f"{encode_part({'alg': 'RS256', 'kid': 5})}.{encode_part({})}.x",
+        f"{encode_part(b'[' * 5000)}.{encode_part({})}.x",
+        f"{encode_part({'alg': 'RS256', 'kid': 'key-1'})}.{encode_part(b'[' * 50_000)}.x",
+        f"{encode_part({'alg': 'RS256', 'kid': 'key-1'})}.\u00e4.x",
     ],
 )
 def test_garbage_is_rejected(token: str) -> None:
@@ -198,7 +198,7 @@ def test_an_oversized_token_is_rejected() -> None:
 
 
 def test_a_critical_header_that_is_not_understood_is_rejected() -> None:
-    header = encoded({"alg": "RS256", "kid": KEY.key_id, "crit": ["x"], "x": 1})
+    header = encode_part({"alg": "RS256", "kid": KEY.key_id, "crit": ["x"], "x": 1})
     _, payload, signature = signed().split(".")
     rejected(f"{header}.{payload}.{signature}")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS
-from tests.support.security.identity_provider import SigningKey, encoded, unsecured
+from tests.support.security.identity_provider import SigningKey, encode_part, unsecured_token
 from tidelog.security.jaas import JaasError
 from tidelog.security.oauthbearer.token import TokenError
 from tidelog.security.oauthbearer.unsecured import UnsecuredValidator, create_unsecured_token
@@ -52,17 +52,17 @@ def test_other_names_of_claims() -> None:
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        (unsecured({**CLAIMS, "exp": NOW_S}), "has expired"),
-        (unsecured({**CLAIMS, "iat": NOW_S + 1}), "issued after the present time"),
-        (unsecured({**CLAIMS, "iat": NOW_S, "exp": None}), "the claim exp is missing"),
-        (unsecured({**CLAIMS, "sub": None}), "the claim sub is missing"),
-        (unsecured({**CLAIMS, "sub": "half a pair: \ud800"}), "no valid Unicode"),
-        (unsecured(CLAIMS) + "signature", "algorithm none and no signature"),
+        (unsecured_token({**CLAIMS, "exp": NOW_S}), "has expired"),
+        (unsecured_token({**CLAIMS, "iat": NOW_S + 1}), "issued after the present time"),
+        (unsecured_token({**CLAIMS, "iat": NOW_S, "exp": None}), "the claim exp is missing"),
+        (unsecured_token({**CLAIMS, "sub": None}), "the claim sub is missing"),
+        (unsecured_token({**CLAIMS, "sub": "half a pair: \ud800"}), "no valid Unicode"),
+        (unsecured_token(CLAIMS) + "signature", "algorithm none and no signature"),
         (SigningKey().sign(CLAIMS), "algorithm none and no signature"),
         ("canary", "a token of 1 parts"),
         ("canary.canary.", "no JSON in base64url"),
-        (f"{encoded([])}.{encoded(CLAIMS)}.", "no JSON object"),
-        (f"{encoded(b'[' * 50_000)}.{encoded(CLAIMS)}.", "no JSON in base64url"),
+        (f"{encode_part([])}.{encode_part(CLAIMS)}.", "no JSON object"),
+        (f"{encode_part(b'[' * 50_000)}.{encode_part(CLAIMS)}.", "no JSON in base64url"),
     ],
 )
 def test_other_tokens_are_rejected(token: str, reason: str) -> None:
@@ -73,14 +73,16 @@ def test_other_tokens_are_rejected(token: str, reason: str) -> None:
 
 def test_clock_skew_is_tolerated() -> None:
     validator = UnsecuredValidator.of_options({"unsecuredValidatorAllowableClockSkewMs": "1001"})
-    assert validator.validate(unsecured({**CLAIMS, "exp": NOW_S - 1, "iat": NOW_S - 9}), NOW_MS).principal
-    assert validator.validate(unsecured({**CLAIMS, "iat": NOW_S + 1}), NOW_MS).principal
+    assert validator.validate(
+        unsecured_token({**CLAIMS, "exp": NOW_S - 1, "iat": NOW_S - 9}), NOW_MS
+    ).principal
+    assert validator.validate(unsecured_token({**CLAIMS, "iat": NOW_S + 1}), NOW_MS).principal
 
 
 def test_a_token_without_the_required_scope_gets_the_scope_in_the_failure() -> None:
     validator = UnsecuredValidator.of_options({"unsecuredValidatorRequiredScope": "read write"})
     with pytest.raises(TokenError) as raised:
-        validator.validate(unsecured({**CLAIMS, "scope": ["read"]}), NOW_MS)
+        validator.validate(unsecured_token({**CLAIMS, "scope": ["read"]}), NOW_MS)
     assert (raised.value.status, raised.value.scope) == ("insufficient_scope", "[read, write]")
 
 

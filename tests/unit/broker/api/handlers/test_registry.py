@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.configs import transaction_config
 from tests.support.groups.state_log import MemoryStateLog
-from tests.support.network.loopback_server import Client, serving
+from tests.support.network.loopback_server import Client, running_server
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.transactions.transactional_node import TransactionalNode
 from tests.support.waiting import eventually
@@ -111,7 +111,7 @@ async def running() -> AsyncIterator[tuple[Broker, Client, Client]]:
     node = await TransactionalNode().start()
     broker = Broker(node)
     await broker.begin()
-    async with serving(broker.dispatcher.dispatch) as served:
+    async with running_server(broker.dispatcher.dispatch) as served:
         yield broker, await served.connect(), await served.connect()
     await broker.channel.close()
     await broker.transactions.stop()
