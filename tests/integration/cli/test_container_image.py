@@ -7,11 +7,16 @@ import re
 import subprocess
 import sys
 import tomllib
+from dataclasses import dataclass
 from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 
 from tests.support.paths import ROOT
+from tidelog.local_cluster.ports import free_ports
+from tidelog.security.certificate_authority import Authority
+from tidelog.testing.embedded import EmbeddedCluster
 
 AS_IN_THE_IMAGE = """
 import sys
@@ -76,3 +81,52 @@ def test_a_failing_command_prints_one_line_without_the_packages_of_spark(
     )
     assert (ended.returncode, ended.stdout) == (code, "")
     assert len(ended.stderr.splitlines()) == 1, ended.stderr
+
+
+@dataclass(frozen=True)
+class HealthCase:
+    """A metrics endpoint with TLS, and whether the health check of the image succeeds."""
+
+    client_auth: str
+    has_certificate: bool
+    code: int
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        HealthCase("none", False, 0),
+        HealthCase("required", True, 0),
+        HealthCase("required", False, 1),
+    ],
+    ids=lambda case: f"{case.client_auth}-{case.has_certificate}",
+)
+def test_the_health_check_uses_tls_and_a_client_certificate(case: HealthCase, tmp_path: Path) -> None:
+    authority, (port, *_) = Authority.create(), free_ports(1)
+    settings = {
+        "metrics.port": str(port),
+        "metrics.security.protocol": "SSL",
+        "metrics.token.file": str(tmp_path / "token"),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(authority.issue("node", ("node1",)).write_pem(tmp_path / "node.pem")),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.write(tmp_path / "ca.pem")),
+        "listener.name.metrics.ssl.client.auth": case.client_auth,
+    }
+    (tmp_path / "token").write_text("a-token-of-the-metrics")
+    certificate = authority.issue("health", ()).write_pem(tmp_path / "health.pem")
+    with EmbeddedCluster(config=settings):
+        check = subprocess.run(
+            [sys.executable, str(ROOT / "docker" / "healthy.py")],
+            env={
+                "KAFKA_METRICS_PORT": str(port),
+                "KAFKA_METRICS_SECURITY_PROTOCOL": "SSL",
+                **({"TIDELOG_HEALTH_CERTIFICATE": str(certificate)} if case.has_certificate else {}),
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert check.returncode == case.code, check.stderr
+    assert check.stderr == "" if not case.code else len(check.stderr.splitlines()) == 1
