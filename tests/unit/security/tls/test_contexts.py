@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.security.handshakes import handshake
 from tidelog.base.config_definition import ConfigError
 from tidelog.security.certificate_authority import Authority, Identity
 from tidelog.security.tls.contexts import client_context, server_context
+from tidelog.security.tls.distinguished_name import subject_name
 from tidelog.security.tls.settings import KeyNames, parse_tls_settings
 
 AUTHORITY = Authority.create()
@@ -278,3 +280,36 @@ def test_a_private_key_leaves_no_file(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     server(inline(SERVER))
     assert list(tmp_path.iterdir()) == []
+
+
+def resumable(
+    server_side: ssl.SSLContext, client_side: ssl.SSLContext, session: ssl.SSLSession | None = None
+) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Return both sides of a connection; the client has read the session tickets of the server."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    accepting = server_side.wrap_bio(to_server, to_client, server_side=True)
+    connecting = client_side.wrap_bio(to_client, to_server, server_hostname="localhost", session=session)
+    for _ in range(4):
+        for side in (connecting, accepting):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    accepting.write(b"data")
+    assert connecting.read(4) == b"data"
+    return accepting, connecting
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+def test_a_resumed_session_has_the_certificate_of_its_client_and_is_unknown_to_other_listeners(
+    version: str,
+) -> None:
+    """Another listener, or one with replaced certificates, must verify the client again."""
+    texts = {**inline(SERVER), **trusting(AUTHORITY), "ssl.client.auth": "required"}
+    first, other = (server({**texts, "ssl.enabled.protocols": version}) for _ in range(2))
+    with_certificate = client({**inline(CLIENT), **trusting(AUTHORITY)})
+    _, connection = resumable(first, with_certificate)
+    accepted, resumed = resumable(first, with_certificate, connection.session)
+    assert resumed.session_reused
+    certificate = accepted.getpeercert(binary_form=True)
+    assert certificate is not None and subject_name(certificate) == "CN=alice"
+    _, verified_again = resumable(other, with_certificate, connection.session)
+    assert not verified_again.session_reused
