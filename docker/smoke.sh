@@ -80,10 +80,12 @@ step "start"
 wait_for 60 "three brokers" is_fully_replicated
 
 step "failing commands in the image print one line, and no traceback"
+# The advertised addresses of the listener CLIENT are those of the host: requests to a certain node use INTERNAL.
 fails_in_one_line 1 tidelog topic describe nowhere -b localhost:9092
-fails_in_one_line 1 tidelog topic create 'not a name' -b localhost:9092
+fails_in_one_line 1 tidelog topic create 'not a name' -b node1.cluster:9091
+grep -q INVALID_TOPIC_EXCEPTION "$WORK/failure"
 fails_in_one_line 1 tidelog cluster info -b localhost:1
-fails_in_one_line 1 tidelog config set broker 1 num.partitions=7 -b localhost:9092
+fails_in_one_line 1 tidelog config set broker 1 num.partitions=7 -b node1.cluster:9091
 fails_in_one_line 2 tidelog config set topic nowhere -b localhost:9092
 fails_in_one_line 2 tidelog topic nonsense
 fails_in_one_line 2 tidelog log dump /nowhere
