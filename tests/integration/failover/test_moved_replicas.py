@@ -323,6 +323,24 @@ def test_an_interrupted_move_continues_at_the_next_start(tmp_path: Path) -> None
         assert len(again.read()) == 2_000
 
 
+def test_a_target_whose_disk_fails_during_the_copy_does_not_affect_the_replica(tmp_path: Path) -> None:
+    with moved_replicas(tmp_path) as replicas:
+        replicas.produce(["x" * 1_000 for _ in range(2_000)])
+        before, target = replicas.places(), replicas.other_directory()
+        replicas.set_rate(50_000)
+        assert replicas.alter(target) is ErrorCode.NONE
+        wait_until(lambda: 0 < replicas.places().future_offset_lag < 2_000)
+        # In one step: during a deletion file by file, new files would be created.
+        Path(target).rename(tmp_path / "taken-away")
+        Path(target).write_text("not a directory any more")
+        replicas.set_rate(100_000_000)
+        wait_until(lambda: replicas.places() == before, timeout_s=TIMEOUT_S)
+        assert replicas.alter(target) is ErrorCode.KAFKA_STORAGE_ERROR
+        replicas.produce(["more"])
+        assert len(replicas.read()) == 2_001
+        assert replicas.cluster.run(_directory_in_metadata) == directory_id(before.current_log_dir or "")
+
+
 def test_directories_that_cannot_be_used_are_rejected(tmp_path: Path) -> None:
     with moved_replicas(tmp_path) as replicas:
         target = replicas.other_directory()

@@ -126,10 +126,11 @@ class ReplicaMove:
             is_copied = future.is_almost_complete
             if is_copied and self._is_assigned():
                 await self._replace()
+                step = None
             elif (step := await self._next_step()) is not None:
                 await self._wait_for_quota()
                 await self._run(step)
-            if is_copied and not self.is_replaced:
+            if (is_copied or step is None) and not self.is_replaced:
                 # The log may grow continuously; it need not be followed closely until it is assigned.
                 await asyncio.sleep(POLL_S)
         await self._remove_old_files()

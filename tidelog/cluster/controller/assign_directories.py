@@ -1,6 +1,8 @@
 """AssignReplicasToDirs: brokers report the log directories of their replicas (KIP-858).
 
-A replica in a directory that is no longer online is removed from the ISR and from the leadership.
+A replica in a directory that is no longer online is removed from the ISR and from the leadership. A replica
+that is reported in an online directory again may be elected, if its partition has no leader. Apache Kafka
+elects it at the next event of a broker.
 
 Source: KIP-858; ReplicationControlManager of Apache Kafka 4.3.
 """
@@ -14,7 +16,7 @@ from tidelog.cluster.controller.partition_change import RequestedChange
 from tidelog.cluster.controller.partition_updates import PartitionOfTopic, PartitionUpdates
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
-from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image import NO_LEADER, MetadataImage
 from tidelog.cluster.replica_directories import is_online
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId
@@ -37,6 +39,7 @@ def assign_replicas_to_directories(
     broker = current_registration(image, request.broker_id, request.broker_epoch)
     updates = PartitionUpdates(image, settings, removed_broker=None)
     offline: list[PartitionOfTopic] = []
+    online: list[PartitionOfTopic] = []
     directories = []
     for directory in request.directories:
         topics = []
@@ -46,13 +49,20 @@ def assign_replicas_to_directories(
                 index = partition.partition_index
                 code = _assign(image, updates, broker.id, directory.id, topic.topic_id, index)
                 partitions.append(ResponsePartitionData(partition_index=index, error_code=code))
-                if code is ErrorCode.NONE and not is_online(directory.id, broker.log_dirs):
-                    offline.append((image.topics_by_id[topic.topic_id], index))
+                if code is ErrorCode.NONE:
+                    replicas = online if is_online(directory.id, broker.log_dirs) else offline
+                    replicas.append((image.topics_by_id[topic.topic_id], index))
             topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=tuple(partitions)))
         directories.append(ResponseDirectoryData(id=directory.id, topics=tuple(topics)))
     updates.remove_from_isrs(offline, broker.id)
+    updates.remove_from_isrs([each for each in online if _has_no_leader(updates, each)])
     reply = AssignReplicasToDirsResponse(directories=tuple(directories))
     return ControllerResult(tuple(updates.records), reply, is_atomic=False)
+
+
+def _has_no_leader(updates: PartitionUpdates, partition_of_topic: PartitionOfTopic) -> bool:
+    partition = updates.partition(*partition_of_topic)
+    return partition is not None and partition.leader == NO_LEADER
 
 
 def _assign(

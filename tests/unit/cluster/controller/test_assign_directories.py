@@ -86,6 +86,22 @@ def test_a_replica_in_a_failed_directory_loses_leadership() -> None:
         assert (partition(after, index).leader, partition(after, index).isr) == (2, (2,))
 
 
+def test_a_replica_that_is_in_an_online_directory_again_leads_a_partition_without_a_leader() -> None:
+    """A move to another directory ended with the failure of that directory, which the metadata named."""
+    image = image_with_brokers(2, features=True)
+    image = image_after_records(
+        [broker_registration_record(1, rack="r", log_dirs=(FIRST, SECOND))], image, offset=500
+    )
+    image = with_topics(image, creatable("single", 1, 1))
+    topic = image.topics_by_name["single"]
+    (broker,) = topic.partitions[0].replicas
+    online = FIRST if broker == 1 else image.brokers[broker].log_dirs[0]
+    codes, after = assigned(image, OFFLINE, 0, broker=broker, topic_id=topic.id)
+    assert (codes, after.topics_by_name["single"].partitions[0].leader) == ([0], -1)
+    codes, after = assigned(after, online, 0, broker=broker, topic_id=topic.id)
+    assert (codes, after.topics_by_name["single"].partitions[0].leader) == ([0], broker)
+
+
 def test_partitions_that_cannot_be_assigned_are_reported() -> None:
     image = image_with_directories()
     assert assigned(image, FIRST, 9)[0] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
