@@ -11,7 +11,7 @@ Source: KIP-226; DynamicBrokerConfig and ConfigAdminManager of Apache Kafka 4.3.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tidelog.base.config_definition import HIDDEN_VALUE, ConfigDefinition, ConfigError
@@ -96,8 +96,27 @@ def _effective(config: BrokerConfig, image: MetadataImage) -> tuple[BrokerConfig
             return config.with_dynamic(*layers), problems
         except ConfigError as error:
             problems.append(str(error))
-            if not [layer.pop(error.key) for layer in layers if error.key in layer]:
-                return config, problems
+            for key in _causes(config, layers, error):
+                for layer in layers:
+                    layer.pop(key, None)
+
+
+def _causes(config: BrokerConfig, layers: Sequence[Mapping[str, str]], error: ConfigError) -> list[str]:
+    """Return the dynamic configs because of which `layers` cannot be used.
+
+    The error may name a static config that contradicts a dynamic one: the cause is then the dynamic config
+    without which all others can be used, or all of them if there is none.
+    """
+    keys = list(dict.fromkeys(key for layer in layers for key in layer))
+    if error.key in keys:
+        return [error.key]
+    for suspect in keys:
+        try:
+            config.with_dynamic(*({key: layer[key] for key in layer if key != suspect} for layer in layers))
+        except ConfigError:
+            continue
+        return [suspect]
+    return keys
 
 
 def _problem(key: str, text: str, of_one_broker: bool) -> str | None:

@@ -312,6 +312,20 @@ def test_inconsistent_stored_configs_do_not_affect_others() -> None:
     assert effective_config(CONFIG, image).num_io_threads == 12
 
 
+def test_a_stored_config_that_contradicts_a_static_one_does_not_affect_others() -> None:
+    """As a node of Apache Kafka accepts it: the error names the static config."""
+    stored = {
+        "num.io.threads": "12",
+        f"{SASL_PREFIX}max.connections": "7",
+        f"{SASL_PREFIX}sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    }
+    _, image = with_stored("1", stored)
+    effective = effective_config(BETWEEN_BROKERS, image)
+    assert effective.num_io_threads == 12
+    assert effective.explicit[f"{SASL_PREFIX}max.connections"] == "7"
+    assert effective.explicit[f"{SASL_PREFIX}sasl.enabled.mechanisms"] == "PLAIN,SCRAM-SHA-256"
+
+
 def test_a_listener_key_has_the_definition_of_its_general_key() -> None:
     assert broker_synonyms("listener.name.tls.ssl.keystore.type") == (
         "listener.name.tls.ssl.keystore.type",
