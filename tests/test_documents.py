@@ -20,7 +20,7 @@ QUOTED_TEST = re.compile(r"`(test_\w+)`")
 
 @pytest.fixture(scope="module")
 def names_of_tests() -> set[str]:
-    """The names of all test functions and of all modules of tests."""
+    """Return the names of all test functions and of all modules of tests."""
     modules = list((ROOT / "tests").rglob("*.py"))
     functions = (re.findall(r"def (test_\w+)", module.read_text()) for module in modules)
     return {module.stem for module in modules}.union(*functions)

@@ -87,7 +87,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @pytest.fixture(scope="module")
 def modules() -> dict[str, ast.Module]:
-    """The parsed files of the product by module name."""
+    """Return the parsed files of the product by module name."""
     return {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
             path.read_text()

@@ -218,7 +218,7 @@ def marker(offset: int, producer_id: int, *, committed: bool) -> bytes:
 
 
 def interleaved() -> bytes:
-    """Producer 7 aborts and then commits, producer 8 commits, producer 9 uses no transactions."""
+    """Return batches in which producer 7 aborts, then commits, 8 commits, and 9 uses no transactions."""
     plain = BatchBuilder(
         base_offset=5, producer=BatchProducer(producer_id=9, producer_epoch=0, base_sequence=0)
     )

@@ -71,7 +71,7 @@ class Replica:
         self.log.append_as_leader(self.value(), self.latest_epoch, NOW_MS)
 
     def follow(self) -> None:
-        """A leader's older records may have any epoch that is not smaller than that of the last record."""
+        """Append older records of a leader; their epoch is at least that of the last record."""
         last = max((epoch for _, epoch in epochs_of_batches(self.log)), default=0)
         epoch = self.random.randint(last, self.latest_epoch)
         end = self.log.log_end_offset
