@@ -28,6 +28,7 @@ from tests.support.logs.partition_logs import (
     append_marker,
     batch,
 )
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.log.partition_log import PartitionLog
@@ -119,7 +120,7 @@ class Driver:
         """Delete expired segments."""
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.progress.append(("start", self.log.log_end_offset))
-        self.manager.maintenance.apply_retention(NOW_MS)
+        run_steps(self.manager.maintenance.apply_retention(NOW_MS))
         remove_deleted_files(self.manager, NOW_MS + self.random.choice([0, 5_000]))
 
     def roll(self) -> None:

@@ -24,6 +24,7 @@ from tests.support.logs.log_managers import (
 from tests.support.logs.partition_logs import NOW_MS, append, values_of
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 
 
@@ -194,7 +195,7 @@ class TestRemovalOfManyPartitions:
             rename(old, new)
 
         monkeypatch.setattr(disk, "rename", recorded)
-        assert manager.maintenance.apply_retention(NOW_MS + 2_000) == 20
+        assert run_steps(manager.maintenance.apply_retention(NOW_MS + 2_000)) == 20
         assert done[0] == "checkpoint"
         assert done.count("checkpoint") == 1
         assert {log.log_start_offset for log in manager.logs} == {1}

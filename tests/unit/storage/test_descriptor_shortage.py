@@ -26,6 +26,7 @@ from tests.support.logs.log_managers import (
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, values_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
@@ -284,7 +285,7 @@ def test_retention_and_file_deletion_are_completed_later() -> None:
     def history(fixture: ShortageFixture) -> None:
         fixture.log.update_config(replace(fixture.config, retention_bytes=400))
         for _ in range(5):
-            fixture.manager.maintenance.apply_retention(NOW_MS)
+            run_steps(fixture.manager.maintenance.apply_retention(NOW_MS))
             fixture.check_online()
         for number in range(5):
             for work in fixture.manager.maintenance.planned_removals(NOW_MS + 60_000 * (number + 1)):

@@ -115,7 +115,7 @@ def test_kafka_15352_the_log_start_is_durable_before_any_segment_is_deleted() ->
     def retain(disk: CrashFileSystem, _: list[Any]) -> None:
         manager = new_log_manager(disk, ["/data"])
         manager.start(NOW_MS, lambda _: config)
-        assert manager.maintenance.apply_retention(NOW_MS) > 1
+        assert run_steps(manager.maintenance.apply_retention(NOW_MS)) > 1
         remove_deleted_files(manager, NOW_MS)
 
     for point in crash_points(prepare, retain, (*EVERY_SURVIVAL, 1, 2, 3, 4, 5)):

@@ -27,6 +27,7 @@ from tests.support.logs.log_managers import (
 )
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, all_records, batch
 from tidelog.protocol.record import Record
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.leader_epoch import LeaderEpochCache
@@ -119,7 +120,7 @@ class Driver:
         self.log.remote_border.raise_highest_offset(sealed[-1] - 1)
 
     def retain(self) -> None:
-        self.manager.maintenance.apply_retention(NOW_MS)
+        run_steps(self.manager.maintenance.apply_retention(NOW_MS))
         remove_deleted_files(self.manager, NOW_MS + self.random.choice([0, 5_000]))
 
     def truncate(self) -> None:

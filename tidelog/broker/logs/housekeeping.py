@@ -12,8 +12,8 @@
 
 As in Kafka, a job whose interval is 0 or less does not run; the shutdown then does its work.
 
-I/O: jobs run on the event loop's timers. The flusher's threads flush logs. `executor` writes checkpoints and
-deletes files, in one run of each kind at a time.
+I/O: jobs run on the event loop's timers; retention runs in slices. The flusher's threads flush logs.
+`executor` writes checkpoints and deletes files, in one run of each kind at a time.
 Source: kafka.log.LogManager, kafka.server.ReplicaManager.
 """
 
@@ -22,7 +22,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -31,7 +30,7 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.purgatory.timing_wheel import TimerEntry
-from tidelog.protocol.errors import KafkaError
+from tidelog.broker.scheduling.slices import Slices
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.directory_work import DirectoryWork
 from tidelog.storage.directories.log_manager import LogManager
@@ -65,6 +64,7 @@ class Housekeeping:
         self._flusher = flusher
         self._executor = executor
         self._running: dict[str, Future[list[FailedWork]]] = {}
+        self._slices = Slices(clock, executor)
         self._timers = timers
         self._clock = clock
         self._entries: dict[str, TimerEntry] = {}
@@ -105,10 +105,11 @@ class Housekeeping:
                 self._schedule(name, interval_ms, work)
 
     def stop(self) -> None:
-        """Stop all jobs."""
+        """Stop all jobs. The next start continues with segments that retention was going to delete."""
         for entry in self._entries.values():
             entry.cancel()
         self._entries.clear()
+        self._slices.close()
 
     def _schedule(self, name: str, interval_ms: int, work: Callable[[], object]) -> None:
         def run() -> None:
@@ -121,14 +122,10 @@ class Housekeeping:
         self._entries[name] = self._timers.schedule(interval_ms, run)
 
     def _apply_retention(self) -> None:
-        now_ms = self._clock.wall_ms()
-        for log in list(self._logs.logs):
-            # The log directory reports an error that prevents a roll.
-            with suppress(KafkaError):
-                log.maybe_roll(now_ms)
-        deleted = self._logs.maintenance.apply_retention(now_ms)
-        if deleted:
-            logger.info("Retention deleted %d segments", deleted)
+        """Apply retention in slices, unless the last run continues."""
+        if self._slices.pending_count == 0:
+            steps = self._logs.maintenance.apply_retention(self._clock.wall_ms())
+            self._slices.start(steps, _log_deletions, _log_failed_retention)
 
     def _delete_expired(self) -> None:
         self._in_background("removal", lambda: self._logs.maintenance.planned_removals(self._clock.wall_ms()))
@@ -155,6 +152,15 @@ class Housekeeping:
 
     def _remove_expired_producers(self) -> None:
         self._logs.maintenance.remove_expired_producers(self._clock.wall_ms())
+
+
+def _log_deletions(segment_count: int) -> None:
+    if segment_count:
+        logger.info("Retention deleted %d segments", segment_count)
+
+
+def _log_failed_retention(error: Exception) -> None:
+    logger.error("Retention failed; it is repeated at its interval", exc_info=error)
 
 
 def _deleted_files_interval_ms(config: BrokerConfig) -> int:

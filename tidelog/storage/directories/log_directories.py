@@ -56,18 +56,6 @@ class LogDirectories(Sequence[LogDirectory]):
                 return log
         return None
 
-    def run_in_each(self, work: Callable[[LogDirectory], int]) -> int:
-        """Call `work` for every online directory, and return the sum; a directory that fails goes offline."""
-        self.take_failed_offline()
-        total = 0
-        for directory in self.online:
-            try:
-                with self.offline_on_failure(directory):
-                    total += work(directory)
-            except KafkaError as error:
-                _log.error("maintenance of log directory %s failed: %s", directory.path, error)
-        return total
-
     # -- failures
 
     def call_when_offline(self, callback: Callable[[LogDirectory], None] | None) -> None:

@@ -33,7 +33,6 @@ from tidelog.storage.disk.files import FileSystem, parent_directory
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.tiered_retention import refuse_loss_of_tiering
-from tidelog.storage.segment.segment import LogSegment
 
 NOT_PARTITIONS = frozenset({"remote-log-index-cache", "remote-log-metadata"})
 """Directories that tiered storage has next to the partitions."""
@@ -330,29 +329,6 @@ class LogDirectory:
         for _, path, due_ms in retirement.renames:
             if due_ms is not None:
                 self._deleted.add([path], due_ms)
-
-    def apply_retention(self, now_ms: int) -> int:
-        """Delete expired segments of every log and return their number; report a log that fails.
-
-        I/O: one checkpoint of all new log starts, before the first file is renamed (KAFKA-15352).
-        """
-        expired: list[tuple[PartitionLog, list[LogSegment]]] = []
-        for log in self.logs.values():
-            try:
-                found = log.expire_segments(now_ms)
-            except KafkaError as error:
-                _log.error("retention of %s: %s", log.topic_partition, error)
-                continue
-            if found:
-                expired.append((log, found))
-        if expired:
-            self.checkpoints.write(CheckpointKind.LOG_START_OFFSET)
-        for log, segments in expired:
-            try:
-                log.remove_expired(segments, now_ms)
-            except KafkaError as error:
-                _log.error("retention of %s: %s", log.topic_partition, error)
-        return sum(len(segments) for _, segments in expired)
 
     def take_expired(self, now_ms: int) -> list[str]:
         """Return the expired paths of deleted partitions and segments, once; the caller removes them."""

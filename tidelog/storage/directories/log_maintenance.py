@@ -1,19 +1,25 @@
 """Periodic work on all logs of a node: retention, removal of deleted files, checkpoints, flushes, producers.
 
 A scheduler calls these methods at their intervals. Slow work is returned to the caller, which runs it in
-another thread.
+another thread, or consists of steps.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.steps import Steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.directory_work import DirectoryWork
 from tidelog.storage.directories.log_directories import LogDirectories
+from tidelog.storage.directories.retention import apply_retention
 from tidelog.storage.disk.deleted_files import remove_paths
 from tidelog.storage.disk.errors import is_descriptor_shortage
 from tidelog.storage.log.partition_log import PartitionLog
+
+_log = logging.getLogger(__name__)
 
 
 class LogMaintenance:
@@ -22,9 +28,20 @@ class LogMaintenance:
     def __init__(self, directories: LogDirectories) -> None:
         self._directories = directories
 
-    def apply_retention(self, now_ms: int) -> int:
-        """Delete expired segments of every log; return their number (log.retention.check.interval.ms)."""
-        return self._directories.run_in_each(lambda directory: directory.apply_retention(now_ms))
+    def apply_retention(self, now_ms: int) -> Steps[int]:
+        """Delete expired segments of every log; return their number (log.retention.check.interval.ms).
+
+        A directory whose disk fails goes offline.
+        """
+        self._directories.take_failed_offline()
+        removed_count = 0
+        for directory in self._directories.online:
+            try:
+                with self._directories.offline_on_failure(directory):
+                    removed_count += yield from apply_retention(directory, now_ms)
+            except KafkaError as error:
+                _log.error("maintenance of log directory %s failed: %s", directory.path, error)
+        return removed_count
 
     def planned_removals(self, now_ms: int) -> list[DirectoryWork]:
         """Return the removals of files that were deleted file.delete.delay.ms ago, for another thread."""

@@ -113,7 +113,7 @@ class PartitionLog:
             self._offsets,
             is_system_enabled=options.remote_storage_system_enable,
         )
-        self._epochs = LeaderEpochFileCache(
+        self.epoch_file = LeaderEpochFileCache(
             loaded.leader_epochs, loaded.leader_epoch_checkpoint, self.remote_border
         )
         self._durability = Durability(
@@ -130,7 +130,12 @@ class PartitionLog:
         self.timestamps = TimestampLookup(loaded.segments, self._offsets, self.failures)
         self.replacement = SegmentReplacement(self._log_segments, self.failures)
         self._appender = LogAppender(
-            self._settings, self.failures, self._offsets, self._log_segments, self._epochs, loaded.producers
+            self._settings,
+            self.failures,
+            self._offsets,
+            self._log_segments,
+            self.epoch_file,
+            loaded.producers,
         )
 
     @classmethod
@@ -231,7 +236,7 @@ class PartitionLog:
     @property
     def leader_epochs(self) -> LeaderEpochCache:
         """Where each leader epoch starts; callers must not change it."""
-        return self._epochs.cache
+        return self.epoch_file.cache
 
     @property
     def remote_log_enabled(self) -> bool:
@@ -350,7 +355,7 @@ class PartitionLog:
 
         A leader does so when it is elected, so that the election of many leaders does not wait for the disk.
         """
-        self._epochs.note(epoch, start_offset)
+        self.epoch_file.note(epoch, start_offset)
 
     def roll(self, now_ms: int, next_offset: Offset | None = None) -> LogSegment:
         """Seal the active segment and start another at the log end, or at `next_offset` above it.
@@ -437,7 +442,7 @@ class PartitionLog:
         if not self._offsets.advance_log_start(offset):
             return False
         self.remote_border.on_log_start_advanced(is_in_local_part=is_in_local_part)
-        self._epochs.truncate_from_start(offset)
+        self.epoch_file.truncate_from_start(offset)
         self.producers.on_log_start_offset_incremented(offset)
         self._offsets.update_first_unstable_offset()
         return True
@@ -496,13 +501,18 @@ class PartitionLog:
         elif segment.base_offset > self.local_log_start_offset:
             self.advance_log_start_offset(segment.base_offset)
 
-    def remove_expired(self, expired: Sequence[LogSegment], now_ms: int) -> None:
-        """Remove expired segments, whose files are unlinked later: the second half of retention."""
+    def remove_expired(self, expired: Sequence[LogSegment], now_ms: int) -> int:
+        """Remove expired segments, whose files are unlinked later: the second half of retention.
+
+        Segments that the log no longer has are skipped. Return the number of the others.
+        """
+        in_use = [each for each in expired if self.segments.floor(each.base_offset) is each]
         with self.failures.storage_errors("deletion of segments"):
             if self.remote_log_enabled:
                 # The log keeps the epochs of these records, and recovery could no longer find them.
-                self._epochs.write_if_outdated()
-            self._log_segments.remove_all(expired, now_ms)
+                self.epoch_file.write_if_outdated()
+            self._log_segments.remove_all(in_use, now_ms)
+        return len(in_use)
 
     def delete_expired_files(self, now_ms: int) -> int:
         """Unlink the files of segments that were deleted file.delete.delay.ms ago; return their number."""
@@ -558,7 +568,7 @@ class PartitionLog:
             self._log_segments,
             self._durability,
             self.remote_border,
-            self._epochs,
+            self.epoch_file,
             self.producers,
         )
 
@@ -585,12 +595,12 @@ class PartitionLog:
         """
         self.failures.resume_interrupted()
         return self._durability.flush_plan(
-            self.segments, self._epochs, self.log_end_offset, with_indexes=with_indexes
+            self.segments, self.epoch_file, self.log_end_offset, with_indexes=with_indexes
         )
 
     def flushed(self, plan: FlushPlan, now_ms: int) -> None:
         """Raise the recovery point after `plan` has run without an error."""
-        self._durability.flushed(plan, self.segments, self._epochs, now_ms)
+        self._durability.flushed(plan, self.segments, self.epoch_file, now_ms)
 
     def flush(self, now_ms: int) -> None:
         """Make all records durable now, in this thread."""
@@ -626,15 +636,15 @@ class PartitionLog:
         self.failures.relocate(directory)
         self._durability.relocate(directory)
         self._log_segments.relocate(directory, active_file, index_files)
-        self._epochs.relocate(LeaderEpochCheckpoint(self.fs, f"{directory}/{LEADER_EPOCH_CHECKPOINT}"))
+        self.epoch_file.relocate(LeaderEpochCheckpoint(self.fs, f"{directory}/{LEADER_EPOCH_CHECKPOINT}"))
 
     # -- retirement
 
     def retire(self) -> None:
         """Open no file again, as the directory gets another name or is offline; readers keep open files."""
         self.segments.retire()
-        self._epochs.retire()
+        self.epoch_file.retire()
 
     def wait_until_retired(self) -> None:
         """Wait until no thread writes a file by its path. I/O: blocks; call it from any thread."""
-        self._epochs.wait_for_write()
+        self.epoch_file.wait_for_write()

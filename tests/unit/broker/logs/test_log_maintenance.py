@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,14 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.logs.log_managers import delete_logs
+from tests.support.logs.log_managers import delete_logs, get_or_create_log
 from tests.support.logs.partition_logs import NOW_MS, batch
 from tests.support.replicas.replica_manager import Replicas
+from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.logs.housekeeping import Housekeeping
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.protocol.ids import TopicPartition
+from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
+from tidelog.storage.log.partition_log import PartitionLog
 
 
 class HousekeepingFixture:
@@ -43,6 +47,15 @@ class HousekeepingFixture:
         for _ in range(count):
             partition.append(batch(["x" * 500], timestamps=self.clock.now_ms), 1, self.clock.now_ms)
 
+    def log_with_expired_segment(self, topic: str) -> PartitionLog:
+        """Create a partition whose only record is below the log start, in a sealed segment."""
+        self.replicas.create(topic, retention_ms="1", file_delete_delay_ms="20000")
+        self.append(topic)
+        return self.replicas.manager.partition(TopicPartition(topic, 0)).log
+
+    def deleted_files(self, log: PartitionLog) -> list[str]:
+        return [name for name in self.replicas.fs.listdir(log.directory) if name.endswith(".deleted")]
+
 
 @pytest.fixture
 def executor() -> Iterator[ThreadPoolExecutor]:
@@ -50,7 +63,7 @@ def executor() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def test_retention_deletes_old_segments_and_their_files_go_later(executor: ThreadPoolExecutor) -> None:
+async def test_retention_deletes_old_segments_and_their_files_go_later(executor: ThreadPoolExecutor) -> None:
     fixture = HousekeepingFixture(executor, log_retention_check_interval_ms="1000")
     fixture.replicas.create("t", retention_ms="5000", segment_bytes="1048576", file_delete_delay_ms="20000")
     fixture.append("t", 3)
@@ -59,13 +72,83 @@ def test_retention_deletes_old_segments_and_their_files_go_later(executor: Threa
     assert log.log_start_offset == 0
     fixture.pass_ms(3_000)
     assert log.log_start_offset == 3
-    deleted = [name for name in fixture.replicas.fs.listdir(log.directory) if name.endswith(".deleted")]
-    assert deleted
+    await eventually(lambda: fixture.deleted_files(log))
     fixture.pass_ms(15_000)
     fixture.pass_ms(15_000)
     executor.submit(lambda: None).result()
-    left = [name for name in fixture.replicas.fs.listdir(log.directory) if name.endswith(".deleted")]
-    assert not left
+    assert not fixture.deleted_files(log)
+
+
+async def test_retention_syncs_the_log_starts_in_a_thread_before_it_renames_a_file(
+    executor: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fixture = HousekeepingFixture(executor, log_retention_check_interval_ms="1000")
+    logs = [fixture.log_with_expired_segment(topic) for topic in ("t", "u")]
+    fs, syncing_threads, deleted_at_syncs = fixture.replicas.fs, set[int](), list[list[str]]()
+    fsync_dir = fs.fsync_dir
+
+    def record(path: str) -> None:
+        syncing_threads.add(threading.get_ident())
+        deleted_at_syncs.append([name for log in logs for name in fixture.deleted_files(log)])
+        fsync_dir(path)
+
+    monkeypatch.setattr(fs, "fsync_dir", record)
+    fixture.pass_ms(1_001)
+    await eventually(lambda: all(fixture.deleted_files(log) for log in logs))
+    assert syncing_threads and threading.get_ident() not in syncing_threads
+    assert deleted_at_syncs[0] == []
+    assert "t 0 1" in fs.read("/data/log-start-offset-checkpoint").decode()
+
+
+async def test_a_log_that_is_recreated_during_the_checkpoint_of_retention_keeps_its_files(
+    executor: ThreadPoolExecutor,
+) -> None:
+    fixture = HousekeepingFixture(executor, log_retention_check_interval_ms="1000")
+    fixture.log_with_expired_segment("t")
+    other = fixture.log_with_expired_segment("u")
+    disk_is_free = threading.Event()
+    executor.submit(disk_is_free.wait)
+    fixture.pass_ms(1_001)
+    topic_partition = TopicPartition("t", 0)
+    delete_logs(fixture.replicas.logs, [topic_partition], fixture.clock.now_ms)
+    recreated = get_or_create_log(
+        fixture.replicas.logs, topic_partition, None, DEFAULT_LOG_CONFIG, fixture.clock.now_ms
+    )
+    disk_is_free.set()
+    await eventually(lambda: fixture.deleted_files(other))
+    assert fixture.deleted_files(recreated) == []
+
+
+async def test_a_log_that_is_truncated_during_the_checkpoint_of_retention_keeps_its_new_segment(
+    executor: ThreadPoolExecutor,
+) -> None:
+    fixture = HousekeepingFixture(executor, log_retention_check_interval_ms="1000")
+    truncated, other = (fixture.log_with_expired_segment(topic) for topic in ("t", "u"))
+    disk_is_free = threading.Event()
+    executor.submit(disk_is_free.wait)
+    fixture.pass_ms(1_001)
+    truncated.truncate_fully_and_start_at(0, fixture.clock.now_ms)
+    disk_is_free.set()
+    await eventually(lambda: fixture.deleted_files(other))
+    assert truncated.segments.base_offsets == [0]
+    assert fixture.replicas.fs.exists(f"{truncated.directory}/{0:020d}.log")
+
+
+async def test_retention_that_a_stop_interrupts_is_completed_by_the_next_start(
+    executor: ThreadPoolExecutor,
+) -> None:
+    fixture = HousekeepingFixture(executor, log_retention_check_interval_ms="1000")
+    log = fixture.log_with_expired_segment("t")
+    disk_is_free = threading.Event()
+    executor.submit(disk_is_free.wait)
+    fixture.pass_ms(1_001)
+    fixture.housekeeping.stop()
+    disk_is_free.set()
+    await asyncio.get_running_loop().run_in_executor(executor, lambda: None)
+    assert fixture.deleted_files(log) == []
+    fixture.housekeeping.start()
+    fixture.pass_ms(1_001)
+    await eventually(lambda: fixture.deleted_files(log))
 
 
 def test_a_disk_that_cannot_delete_files_goes_offline(

@@ -203,10 +203,10 @@ class TestUpkeep:
             log.update_config(replace(CONFIG, retention_ms=0))
             append(log, "a")
         disk.free_bytes = 0
-        assert manager.maintenance.apply_retention(NOW_MS + 1) == 0
+        assert run_steps(manager.maintenance.apply_retention(NOW_MS + 1)) == 0
         assert "retention of one-0" in caplog.text
         disk.free_bytes = None
-        assert manager.maintenance.apply_retention(NOW_MS + 1) == 2
+        assert run_steps(manager.maintenance.apply_retention(NOW_MS + 1)) == 2
 
     def test_logs_are_flushed_by_flush_ms(self, disk: CrashFileSystem) -> None:
         manager = start_log_manager(disk)
