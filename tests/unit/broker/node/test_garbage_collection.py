@@ -10,7 +10,7 @@ from typing import cast
 
 import pytest
 
-from tidelog.broker.node.garbage_collection import FULL_COLLECTION_INTERVAL_S, GarbageCollection
+from tidelog.broker.node.garbage_collection import CHECK_INTERVAL_S, GROWTH_BLOCKS_MIN, GarbageCollection
 
 
 class TimerLoop:
@@ -62,20 +62,73 @@ def test_requests_with_100000_elements_start_no_full_collection(loop: TimerLoop)
     assert 2 not in generations
 
 
-def test_old_objects_in_a_reference_cycle_are_released_by_the_next_full_collection(loop: TimerLoop) -> None:
-    collection = GarbageCollection(cast(asyncio.AbstractEventLoop, loop))
-    collection.start()
+class Memory:
+    """The number of memory blocks, which the test sets."""
+
+    def __init__(self, blocks: int) -> None:
+        self.blocks = blocks
+
+    def count(self) -> int:
+        return self.blocks
+
+
+def old_garbage() -> weakref.ref[Node]:
+    """Return a reference to garbage of the oldest generation, which only a full collection releases."""
     node: Node | None = Node()
     reference = weakref.ref(node)
-    gc.collect(1)  # Now it is in the oldest generation.
+    gc.collect(1)
     node = None
     gc.collect(1)
     assert reference() is not None
-    assert loop.timer is not None
-    delay_s, collect = loop.timer
-    collect()
-    assert delay_s == FULL_COLLECTION_INTERVAL_S
-    assert reference() is None
-    assert loop.timer is not None, "the next full collection is scheduled"
+    return reference
+
+
+def run_check(loop: TimerLoop) -> None:
+    assert loop.timer is not None, "the next check is scheduled"
+    delay_s, check = loop.timer
+    assert delay_s == CHECK_INTERVAL_S
+    check()
+
+
+def test_no_full_collection_runs_while_memory_does_not_grow(loop: TimerLoop) -> None:
+    memory = Memory(2_000_000)
+    collection = GarbageCollection(cast(asyncio.AbstractEventLoop, loop), memory.count)
+    collection.start()
+    reference = old_garbage()
+    memory.blocks = 3_999_999
+    run_check(loop)
+    run_check(loop)
+    assert reference() is not None
     collection.stop()
     assert loop.timer is None
+
+
+def test_old_objects_in_a_reference_cycle_are_released_when_memory_has_doubled(loop: TimerLoop) -> None:
+    memory = Memory(2_000_000)
+    collection = GarbageCollection(cast(asyncio.AbstractEventLoop, loop), memory.count)
+    collection.start()
+    reference = old_garbage()
+    memory.blocks = 4_000_000
+    run_check(loop)
+    assert reference() is None
+    later = old_garbage()
+    run_check(loop)
+    assert later() is not None, "memory has not doubled again"
+    memory.blocks = 8_000_000
+    run_check(loop)
+    assert later() is None
+    collection.stop()
+
+
+def test_a_small_process_runs_no_full_collection_for_a_few_objects(loop: TimerLoop) -> None:
+    memory = Memory(100_000)
+    collection = GarbageCollection(cast(asyncio.AbstractEventLoop, loop), memory.count)
+    collection.start()
+    reference = old_garbage()
+    memory.blocks = 100_000 + GROWTH_BLOCKS_MIN - 1
+    run_check(loop)
+    assert reference() is not None
+    memory.blocks += 1
+    run_check(loop)
+    assert reference() is None
+    collection.stop()
