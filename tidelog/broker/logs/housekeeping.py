@@ -12,7 +12,7 @@
 
 As in Kafka, a job whose interval is 0 or less does not run; the shutdown then does its work.
 
-I/O: jobs run on the event loop's timers; retention runs in slices. The flusher's threads flush logs.
+I/O: jobs run on the event loop's timers, retention and flush in slices. The flusher's threads flush logs.
 `executor` writes checkpoints and deletes files, in one run of each kind at a time.
 Source: kafka.log.LogManager, kafka.server.ReplicaManager.
 """
@@ -23,14 +23,15 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from tidelog.base.clock import Clock
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.purgatory.timers import Timers
 from tidelog.broker.purgatory.timing_wheel import TimerEntry
-from tidelog.broker.scheduling.slices import Slices
+from tidelog.broker.scheduling.slices import Slices, Work
+from tidelog.protocol.steps import Steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.directory_work import DirectoryWork
 from tidelog.storage.directories.log_manager import LogManager
@@ -44,6 +45,7 @@ FLUSH_INTERVAL_MS: Final = 1_000
 """Sealed segments become durable soon after they are sealed, so that recovery is short."""
 FAULTS_INTERVAL_MS: Final = 10_000
 
+T = TypeVar("T")
 FailedWork: TypeAlias = tuple[DirectoryWork, OSError | StorageFailure]
 
 
@@ -65,6 +67,8 @@ class Housekeeping:
         self._executor = executor
         self._running: dict[str, Future[list[FailedWork]]] = {}
         self._slices = Slices(clock, executor)
+        self._works: dict[str, Work | None] = {}
+        """The last run of each job that runs in slices; None if its first slice completed it."""
         self._timers = timers
         self._clock = clock
         self._entries: dict[str, TimerEntry] = {}
@@ -122,10 +126,8 @@ class Housekeeping:
         self._entries[name] = self._timers.schedule(interval_ms, run)
 
     def _apply_retention(self) -> None:
-        """Apply retention in slices, unless the last run continues."""
-        if self._slices.pending_count == 0:
-            steps = self._logs.maintenance.apply_retention(self._clock.wall_ms())
-            self._slices.start(steps, _log_deletions, _log_failed_retention)
+        steps = self._logs.maintenance.apply_retention(self._clock.wall_ms())
+        self._in_slices("retention", steps, _log_deletions)
 
     def _delete_expired(self) -> None:
         self._in_background("removal", lambda: self._logs.maintenance.planned_removals(self._clock.wall_ms()))
@@ -146,9 +148,19 @@ class Housekeeping:
         if works:
             self._running[name] = self._executor.submit(_run_all, works)
 
+    def _in_slices(self, name: str, steps: Steps[T], on_completed: Callable[[T], None]) -> None:
+        """Run the steps of a job in slices, unless its last run continues; log its failure."""
+
+        def on_failed(error: Exception) -> None:
+            logger.error("Periodic job '%s' failed; it runs again after its interval", name, exc_info=error)
+
+        last = self._works.get(name)
+        if last is None or last.is_ended:
+            self._works[name] = self._slices.start(steps, on_completed, on_failed)
+
     def _flush_sealed(self) -> None:
-        for log in self._logs.maintenance.logs_to_flush(self._clock.wall_ms()):
-            self._flusher.flush(log)
+        steps = self._logs.maintenance.request_flushes(self._flusher.flush, self._clock.wall_ms())
+        self._in_slices("flush", steps, lambda _: None)
 
     def _remove_expired_producers(self) -> None:
         self._logs.maintenance.remove_expired_producers(self._clock.wall_ms())
@@ -157,10 +169,6 @@ class Housekeeping:
 def _log_deletions(segment_count: int) -> None:
     if segment_count:
         logger.info("Retention deleted %d segments", segment_count)
-
-
-def _log_failed_retention(error: Exception) -> None:
-    logger.error("Retention failed; it is repeated at its interval", exc_info=error)
 
 
 def _deleted_files_interval_ms(config: BrokerConfig) -> int:

@@ -2,8 +2,8 @@
 
 Disk operations therefore do not block the event loop. The order of the requests is kept, because a new topic
 may have the name of a deleted one. The thread processes `BATCH_SIZE` logs at a time; the loop receives the
-outcomes of each batch. An operation that finds no free descriptor is repeated later, and so are all
-operations after it.
+outcomes of each batch, and releases the objects of retired logs. An operation that finds no free descriptor
+is repeated later, and so are all operations after it.
 
 Planning a log takes a few microseconds on the event loop, and one request can create 10,000 of them. An
 iterator in the queue therefore plans its logs batch by batch, each batch just before it runs.
@@ -138,7 +138,7 @@ class LogWorkQueue:
     def _next_batch(self) -> list[Work]:
         """Return the next logs to create or retire; none if all are done."""
         batch: list[Work] = []
-        while self._planned and len(batch) < BATCH_SIZE:
+        while self._planned and sum(map(_log_count, batch)) < BATCH_SIZE:
             first = self._planned[0]
             if isinstance(first, asyncio.Future):
                 if batch:
@@ -166,6 +166,10 @@ def _next_of(plans: Iterator[Work]) -> Work | None:
     except Exception:
         logger.exception("Cannot plan the creation of logs")
         return None
+
+
+def _log_count(work: Work) -> int:
+    return max(1, len(work.renames)) if isinstance(work, Retirement) else 1
 
 
 def _complete(wait: asyncio.Future[None]) -> None:

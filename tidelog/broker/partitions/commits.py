@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -63,6 +64,12 @@ class PendingCommits:
             waiting.popleft()
         if not waiting:
             del self._pending[topic_partition]
+
+    def check_all(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Do what `check` does for each of `topic_partitions`."""
+        if self._pending:
+            for topic_partition in topic_partitions:
+                self.check(topic_partition)
 
 
 def _complete(commit: _PendingCommit) -> bool:

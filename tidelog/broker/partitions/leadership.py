@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -106,6 +106,12 @@ class Leadership:
         self.commits.check(topic_partition)
         if self.waiting_requests is not None:
             self.waiting_requests.check(topic_partition)
+
+    def complete_all_waiting_requests(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Do what `complete_waiting_requests` does for each of up to 10,000 partitions."""
+        self.commits.check_all(topic_partitions)
+        if self.waiting_requests is not None:
+            self.waiting_requests.check_all(topic_partitions)
 
     @property
     def has_waiting_deletions(self) -> bool:

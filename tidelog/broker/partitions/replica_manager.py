@@ -201,11 +201,8 @@ class ReplicaManager:
     def _notify(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Notify the listeners, then complete the requests that wait for one of these partitions."""
         self._notify_listeners(changes, image)
-        for topic_partition in (
-            *changes.removed,
-            *(one.topic_partition for one in (*changes.leaders, *changes.followers)),
-        ):
-            self.leadership.complete_waiting_requests(topic_partition)
+        current = (one.topic_partition for one in (*changes.leaders, *changes.followers))
+        self.leadership.complete_all_waiting_requests([*changes.removed, *current])
 
     def _notify_listeners(self, changes: RoleChanges, image: MetadataImage) -> None:
         for listener in self.listeners:
@@ -232,9 +229,11 @@ class ReplicaManager:
         """End the roles of partitions that left this node, and retire their logs."""
         for topic_partition in topic_partitions:
             partition = self.partitions.pop(topic_partition, None)
-            self._unavailable.pop(topic_partition, None)
             if partition is not None:
                 partition.retire()
+        if self._unavailable:
+            for topic_partition in topic_partitions:
+                self._unavailable.pop(topic_partition, None)
         self._retirements.add(topic_partitions, now_ms)
 
     def _follow_topic(

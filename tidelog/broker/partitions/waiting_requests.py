@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.protocol.ids import TopicPartition
 
@@ -21,3 +23,8 @@ class WaitingRequests:
         for purgatory in (self.fetch, self.produce, self.delete_records):
             if purgatory.watched_count:
                 purgatory.check_and_complete(topic_partition)
+
+    def check_all(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Do what `check` does for each of up to 10,000 partitions."""
+        for purgatory in (self.fetch, self.produce, self.delete_records):
+            purgatory.check_all(topic_partitions)

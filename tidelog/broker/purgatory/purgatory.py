@@ -218,6 +218,12 @@ class Purgatory:
                 operation.fail(error)
         return completed
 
+    def check_all(self, keys: Iterable[Hashable]) -> None:
+        """Do what `check_and_complete` does for each of `keys`, of which few are expected to be watched."""
+        watchers = self._watchers
+        for key in [each for each in keys if each in watchers] if watchers else ():
+            self.check_and_complete(key)
+
     def force_all(self) -> None:
         """Complete all operations; called at shutdown."""
         for key in list(self._watchers):

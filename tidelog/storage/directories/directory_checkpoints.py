@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import Enum
 from functools import partial
 from threading import Lock
+from typing import NamedTuple
 
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.storage.directories.directory_moves import DirectoryMoves
@@ -135,53 +136,70 @@ _CONTENTS = {
 class _Checkpoint:
     """An offset checkpoint that is written only if its contents change.
 
+    Each planned write writes the latest state, so that many planned writes keep one state in memory.
     Invariant: a state never replaces a later one in the file, also if a thread writes it late.
     """
 
     def __init__(self, fs: FileSystem, path: str) -> None:
         self._file = OffsetCheckpoint(fs, path)
         self._lock = Lock()
-        self._states = 0
-        self._state_in_file = 0
-        self.written: dict[TopicPartition, Offset] = {}
+        self._latest = _State(0, {})
+        self._number_in_file = 0
+
+    @property
+    def written(self) -> Mapping[TopicPartition, Offset]:
         """The latest state; it is in the file, or a thread is going to write it."""
+        return self._latest.offsets
 
     def read(self) -> None:
         """Read the file; a damaged one is reported and treated as empty, as in Kafka."""
         try:
-            self.written = self._file.read()
+            offsets = self._file.read()
         except CorruptCheckpoint as damage:
             _log.error("%s; its offsets start from 0", damage)
-            self.written = {}
+            offsets = {}
+        self._latest = _State(self._number_in_file, offsets)
 
     def write(self, offsets: dict[TopicPartition, Offset]) -> None:
         """Replace the file if it does not contain `offsets`; wait for a thread that is writing it."""
-        if offsets != self.written or self._state_in_file < self._states:
-            self._states += 1
-            self._put(self._states, offsets)
-            self.written = offsets
+        write = self.planned(offsets)
+        if write is not None:
+            write()
 
-    def planned(self, offsets: dict[TopicPartition, Offset]) -> Callable[[], None] | None:
+    def planned(self, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None] | None:
         """Return the write, for any thread; None if nothing has changed. `offsets` must not change later.
 
         A state that could not be written before, because no descriptor was available, is written too.
         """
-        if offsets == self.written and self._state_in_file == self._states:
-            return None
-        self._states += 1
-        self.written = offsets
-        return partial(self._put, self._states, offsets)
+        if offsets != self.written:
+            self._latest = _State(self._latest.number + 1, offsets)
+        return self._pending_write()
 
     def planned_forget(self, topic_partitions: frozenset[TopicPartition]) -> Callable[[], None] | None:
         """Return the write that removes lines, for any thread; None if the file has none of them."""
-        if self._state_in_file == self._states and self.written.keys().isdisjoint(topic_partitions):
-            return None
+        if self.written.keys().isdisjoint(topic_partitions):
+            # The file may have their lines until the latest state is written.
+            return self._pending_write()
         return self.planned(
             {key: value for key, value in self.written.items() if key not in topic_partitions}
         )
 
-    def _put(self, state: int, offsets: dict[TopicPartition, Offset]) -> None:
+    def _pending_write(self) -> Callable[[], None] | None:
+        """Return the write of the latest state; None if it is in the file."""
+        number = self._latest.number
+        return None if number == self._number_in_file else partial(self._put, number)
+
+    def _put(self, number: int) -> None:
+        """Write the latest state, unless the file contains the state `number` or a later one."""
         with self._lock:
-            if state > self._state_in_file:
-                self._file.write(offsets)
-                self._state_in_file = state
+            if number > self._number_in_file:
+                latest = self._latest
+                self._file.write(latest.offsets)
+                self._number_in_file = latest.number
+
+
+class _State(NamedTuple):
+    """The contents of a checkpoint, and how many states came before."""
+
+    number: int
+    offsets: Mapping[TopicPartition, Offset]

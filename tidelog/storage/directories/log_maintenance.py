@@ -7,6 +7,7 @@ another thread, or consists of steps.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from tidelog.protocol.errors import KafkaError
@@ -84,9 +85,13 @@ class LogMaintenance:
         for log in self._directories.logs:
             log.producers.remove_expired(now_ms)
 
-    def logs_to_flush(self, now_ms: int) -> list[PartitionLog]:
-        """Return the logs whose flush.messages or flush.ms is reached, or that have sealed a segment.
+    def request_flushes(self, flush: Callable[[PartitionLog], object], now_ms: int) -> Steps[None]:
+        """Call `flush` with each log whose flush.messages or flush.ms is reached, or with a sealed segment.
 
-        For each the caller runs `flush_plan()` in another thread, then calls `flushed` or `disk_failed`.
+        `flush` runs `flush_plan()` in another thread, then calls `flushed` or `disk_failed`.
         """
-        return [log for log in self._directories.logs if log.needs_flush(now_ms)]
+        for directory in self._directories.online:
+            for log in tuple(directory.logs.values()):
+                if directory.logs.get(log.topic_partition) is log and log.needs_flush(now_ms):
+                    flush(log)
+                yield None

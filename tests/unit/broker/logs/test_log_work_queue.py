@@ -14,7 +14,7 @@ from tests.support.waiting import eventually
 from tidelog.broker.logs.log_work_queue import BATCH_SIZE, LogWorkQueue, Outcome
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.directories.directory_work import LogCreation
-from tidelog.storage.directories.log_directory import LogDirectory, Retirement
+from tidelog.storage.directories.log_directory import LogDirectory, Rename, Retirement
 from tidelog.storage.log.partition_log import PartitionLog
 
 
@@ -58,8 +58,11 @@ class Work:
 
         return LogCreation(cast(LogDirectory, None), TopicPartition("t", number), None, run)
 
-    def retirement(self) -> Retirement:
-        return Retirement(cast(LogDirectory, None), (), lambda: None)
+    def retirement(self, log_count: int = 1) -> Retirement:
+        renames = [
+            Rename(TopicPartition("t", number), f"/t-{number}-delete", 0) for number in range(log_count)
+        ]
+        return Retirement(cast(LogDirectory, None), renames, lambda: None)
 
     def creations(self, *numbers: int) -> list[LogCreation]:
         return [self.creation(number) for number in numbers]
@@ -85,6 +88,16 @@ async def test_logs_are_created_in_order_and_in_steps_while_the_loop_continues(
     await queue.wait_until_done()
     assert recorder.numbers == [*range(BATCH_SIZE + 5), 100, 101]
     assert recorder.pieces == [BATCH_SIZE, 7]
+    await queue.close()
+
+
+async def test_retirements_of_many_logs_are_completed_a_few_at_a_time(thread: ThreadPoolExecutor) -> None:
+    """The objects of 3,200 retired logs were released at once, which blocked the event loop for 40 ms."""
+    recorder, work = OutcomeRecorder(), Work()
+    queue = LogWorkQueue(thread, recorder)
+    queue.submit([work.retirement(BATCH_SIZE - 1) for _ in range(5)])
+    await queue.wait_until_done()
+    assert recorder.pieces == [2, 2, 1]
     await queue.close()
 
 

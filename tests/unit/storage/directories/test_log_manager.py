@@ -29,6 +29,7 @@ from tidelog.protocol.steps import run_steps
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_dir_description import PartitionSize, describe_log_dir
+from tidelog.storage.log.partition_log import PartitionLog
 
 
 @pytest.fixture
@@ -215,7 +216,9 @@ class TestUpkeep:
         append(rolled, "a")
         rolled.roll(NOW_MS)
         append(rolled, "b")
-        assert manager.maintenance.logs_to_flush(NOW_MS) == [rolled]
+        flushed: list[PartitionLog] = []
+        run_steps(manager.maintenance.request_flushes(flushed.append, NOW_MS))
+        assert flushed == [rolled]
 
     def test_inactive_producers_expire(self, disk: CrashFileSystem) -> None:
         manager = start_log_manager(disk, producer_id_expiration_ms=1_000)

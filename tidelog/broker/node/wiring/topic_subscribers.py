@@ -48,24 +48,18 @@ class CoordinatorRoles:
 
 
 class TopicSubscriber:
-    """A subscriber of the metadata store, for coordinators and for requests about deleted topics."""
+    """A subscriber of the metadata store, for coordinators."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._coordinators = coordinators_of(services)
 
     def on_metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Load and unload coordinators' state; complete the requests that wait for deleted topics."""
-        services = self._services
+        """Load and unload the state of coordinators; remove the offsets of deleted topics."""
         for topic_name, coordinator in self._coordinators.items():
             self._apply_topic(topic_name, coordinator, delta, image)
-        for topic in delta.deleted_topics:
-            for index in topic.partitions:
-                topic_partition = TopicPartition(topic.name, index)
-                services.fetch_purgatory.check_and_complete(topic_partition)
-                services.produce_purgatory.check_and_complete(topic_partition)
         if delta.deleted_topics:
-            services.groups.on_topics_deleted({topic.name: topic.id for topic in delta.deleted_topics})
+            self._services.groups.on_topics_deleted({topic.name: topic.id for topic in delta.deleted_topics})
 
     def _apply_topic(
         self, topic_name: str, coordinator: TopicCoordinator, delta: MetadataDelta, image: MetadataImage
