@@ -134,18 +134,19 @@ class Connection(asyncio.BufferedProtocol):
         self.core.on_received(nbytes)
         self._resources.counters.bytes_in += nbytes
         if self._turns.spent_ns > CALLBACKS_NS:
-            self._schedule()
+            # The first requests of many new connections wait until other connections have been served.
+            self._schedule(is_busy=not self._last_response_ns)
         self._serve()
 
     def eof_received(self) -> bool:
         """Handle the frames before the end of the stream; return whether the transport stays open.
 
-        Many connections may end at once: some of them are closed in later turns.
+        Many connections may end at once: some of them are closed later, when other connections were served.
         With TLS it is closed: the transport of TLS cannot stay open for writing only.
         """
         self._abandon(self.core.on_end_of_stream())
         if self._turns.spent_ns > CALLBACKS_NS:
-            self._schedule()
+            self._schedule(is_busy=True)
         self._serve()
         return self.core.state < _CLOSING and self._tls is None
 

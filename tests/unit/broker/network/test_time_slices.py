@@ -184,6 +184,36 @@ async def test_bytes_received_after_the_time_slice_wait_for_the_next_iteration()
 
 
 @on_both_loops
+async def test_a_client_is_served_before_thousands_of_new_and_ended_connections() -> None:
+    """Its request waited behind 2,000 first requests, and behind as many closes, for 20 to 60 ms."""
+    handled: list[bytes] = []
+
+    def handle(request: Request) -> None:
+        handled.append(bytes(request.frame))
+        echo(request)
+
+    async with running_server(handle) as served:
+        client = await served.connect()
+        assert await client.ask(b"first") == b"first"
+        (regular,) = served.server.connections()
+        ending_client = await served.connect()
+        assert await ending_client.ask(b"second") == b"second"
+        (ending,) = set(served.server.connections()) - {regular}
+        await served.connect()
+        await eventually(lambda: len(list(served.server.connections())) == 3)
+        (new,) = set(served.server.connections()) - {regular, ending}
+        served.server.turns.spent_ns = CALLBACKS_NS + 1
+        handled.clear()
+        ending.eof_received()
+        for connection, name in ((new, b"new"), (regular, b"regular")):
+            data = frame(name)
+            connection.get_buffer(-1)[: len(data)] = data
+            connection.buffer_updated(len(data))
+        await eventually(lambda: len(handled) == 2 and len(list(served.server.connections())) == 2)
+        assert handled == [b"regular", b"new"]
+
+
+@on_both_loops
 async def test_a_client_that_disconnects_after_the_time_slice_is_closed_in_the_next_iteration() -> None:
     async with running_server() as served:
         client = await served.connect()
