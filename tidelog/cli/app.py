@@ -55,7 +55,7 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     ),
     "storage": LazyCommand("tidelog.cli.storage", "Format the log directories of a node."),
     "log": LazyCommand("tidelog.cli.log", "Print and verify the files of a log directory."),
-    "tier": LazyCommand("tidelog.cli.tier", "Show and verify the segments in remote storage."),
+    "tier": LazyCommand("tidelog.cli.tier", "Show, verify and restore the segments in remote storage."),
     "spark": LazyCommand(
         "tidelog.cli.spark", "Run Spark jobs over topics: archive, verify, transform, stats."
     ),

@@ -1,4 +1,4 @@
-"""`tidelog tier`: shows and verifies the segments in remote storage."""
+"""`tidelog tier`: shows, verifies and restores the segments in remote storage."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ import typer
 
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import AsJson
+from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.output import print_json
+from tidelog.cli.tier_restore_options import (
+    AcceptGaps,
+    Execute,
+    Partitions,
+    ReplicationFactor,
+    TopicConfigs,
+    TopicIds,
+    parse_topic_id,
+)
 from tidelog.cli.tier_sources import (
     ConfigFile,
     Everything,
@@ -27,7 +36,7 @@ from tidelog.cli.tier_sources import (
 )
 
 app = typer.Typer(
-    help="Show and verify the segments in remote storage.",
+    help="Show, verify and restore the segments in remote storage.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -158,3 +167,52 @@ def fsck(
                 as_json=as_json,
             ),
         )
+
+
+@app.command()
+@connects
+def restore(
+    cluster: ClusterConnection,
+    topics: FsckTopics = [],  # noqa: B006
+    everything: Annotated[bool, typer.Option("-a", "--all", help="All topics in the bucket.")] = False,
+    execute: Execute = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Report from the bucket alone, without a cluster.")
+    ] = False,
+    topic_ids: TopicIds = [],  # noqa: B006
+    partitions: Partitions = 1,
+    replication_factor: ReplicationFactor = -1,
+    topic_config: TopicConfigs = [],  # noqa: B006
+    accept_gaps: AcceptGaps = False,
+    config: ConfigFile = None,
+    storage: StorageValues = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Restore topics from their segments in the bucket alone.
+
+    The topics get their old ids; no data is copied. An interrupted restore continues when it is repeated.
+
+    Exit codes: 0 success, 1 a topic cannot be restored.
+    """
+    from tidelog.cli.tier_restore import RestoreOptions, run_restore
+    from tidelog.remote.restore.plan import PlanOptions
+
+    if bool(topics) is everything:
+        raise UsageFailure("give topics, or --all")
+    if execute and offline:
+        raise UsageFailure("--execute needs a cluster: omit --offline")
+    options = RestoreOptions(
+        topics=topics,
+        topic_ids=[parse_topic_id(text) for text in topic_ids],
+        plan=PlanOptions(
+            partitions=partitions,
+            configs=key_values(topic_config, "--topic-config"),
+            accepts_gaps=accept_gaps,
+        ),
+        replication_factor=replication_factor,
+        is_offline=offline,
+        executes=execute,
+        as_json=as_json,
+    )
+    with open_bucket(storage_values(config, storage)) as bucket:
+        run_restore(bucket, cluster, options)

@@ -75,6 +75,8 @@ class MetadataDelta:
         self._deleted_topics: dict[UUID, TopicImage] = {}
         self._changed_configs: dict[ConfigResource, None] = {}
         self._changed_entries: dict[UUID, None] = {}
+        self.invalidates_producer_ids = False
+        """Whether a restore has raised the next producer id: unused ids of brokers are invalid."""
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record."""
@@ -278,6 +280,8 @@ class MetadataDelta:
 
     def _set_next_producer_id(self, record: producer_ids_record.ProducerIdsRecord) -> None:
         self._copies["next_producer_id"] = record.next_producer_id
+        if record.broker_id < 0 and record.next_producer_id > self.base.next_producer_id:
+            self.invalidates_producer_ids = True
 
     def _set_client_quota(self, record: client_quota_record.ClientQuotaRecord) -> None:
         entity: QuotaEntity = tuple(sorted((e.entity_type, e.entity_name) for e in record.entity))

@@ -16,7 +16,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.cluster.delta import MetadataDelta
-from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image import LeaderRecoveryState, MetadataImage
 from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.framing import RequestHeader, read_response_header
@@ -120,6 +120,7 @@ class Replicas:
         replicas: tuple[int, ...] | None = None,
         leader: int = NODE,
         leader_epoch: int = 0,
+        leader_recovery_state: int = LeaderRecoveryState.RECOVERED,
         **configs: str,
     ) -> UUID:
         """Create a topic of equal partitions; config keys have underscores instead of dots."""
@@ -139,6 +140,7 @@ class Replicas:
                     isr=isr,
                     leader=leader,
                     leader_epoch=leader_epoch,
+                    leader_recovery_state=leader_recovery_state,
                     partition_epoch=0,
                     directories=tuple(UUID(int=1) for _ in replicas or isr),
                 )

@@ -13,6 +13,8 @@ from typing import Final
 from tidelog.base.clock import Clock
 from tidelog.broker.channels.controller_channel import ControllerChannel
 from tidelog.clients.transport.failures import raise_for
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, ProducerId
 from tidelog.protocol.messages.allocate_producer_ids import (
@@ -46,6 +48,11 @@ class ProducerIds:
                     break
                 self._unused = await self._allocate()
         return producer_id
+
+    def on_metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Discard unused ids if a restored topic may have producers with the same ids."""
+        if delta.invalidates_producer_ids:
+            self._unused = iter(range(0))
 
     async def _allocate(self) -> Iterator[ProducerId]:
         request = AllocateProducerIdsRequest(broker_id=self._broker, broker_epoch=self._broker_epoch())

@@ -124,6 +124,11 @@ class Partition:
         self.log.producers.forget_verifications()
         return is_new_epoch
 
+    def await_recovery(self) -> None:
+        """Have no role until the log is recovered from remote storage; the leader epoch does not begin."""
+        self.leader = None
+        self.leader_id = NO_LEADER
+
     def retire(self) -> None:
         """End the role, because the partition is no longer on this node.
 

@@ -37,6 +37,7 @@ from tidelog.broker.partitions.topic_log_configs import TopicLogConfigs
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import (
     NO_LEADER,
+    LeaderRecoveryState,
     MetadataImage,
     PartitionImage,
     ResourceType,
@@ -87,6 +88,8 @@ class ReplicaManager:
         self._unplanned: dict[UUID, set[int]] = {}
         """The partitions whose logs `_plan_new_logs` has not planned yet, by topic."""
         self._image: MetadataImage | None = None
+        self.awaiting_recovery: set[TopicPartition] = set()
+        """Partitions that this node leads after their logs have been recovered from remote storage."""
 
     # ---- look-ups
 
@@ -234,6 +237,8 @@ class ReplicaManager:
         if self._unavailable:
             for topic_partition in topic_partitions:
                 self._unavailable.pop(topic_partition, None)
+        if self.awaiting_recovery:
+            self.awaiting_recovery.difference_update(topic_partitions)
         self._retirements.add(topic_partitions, now_ms)
 
     def _follow_topic(
@@ -426,7 +431,14 @@ class ReplicaManager:
         self, partition: Partition, partition_image: PartitionImage, changes: RoleChanges
     ) -> None:
         """Make the partition leader or follower, and add it to `changes` if listeners must know."""
+        if self.awaiting_recovery:
+            self.awaiting_recovery.discard(partition.topic_partition)
         if partition_image.leader == self.node_id:
+            if _must_recover(partition, partition_image):
+                partition.await_recovery()
+                self.awaiting_recovery.add(partition.topic_partition)
+                changes.followers.append(partition)
+                return
             partition.make_leader(partition_image)
             changes.leaders.append(partition)
         elif partition.make_follower(partition_image):
@@ -479,6 +491,21 @@ class ReplicaManager:
         for topic_partition in failed_partitions:
             self.leadership.complete_waiting_requests(topic_partition)
 
+    def on_recovered(self, partition: Partition) -> None:
+        """Become leader of a partition whose log has been recovered, if this node still is its leader."""
+        topic_partition, image = partition.topic_partition, self._image
+        if image is None or self.partitions.get(topic_partition) is not partition:
+            return
+        partition_image = image.topics_by_id[partition.topic_id].partitions[topic_partition.partition]
+        if topic_partition not in self.awaiting_recovery or partition_image.leader != self.node_id:
+            return
+        changes = RoleChanges()
+        with self._isolate_failure(topic_partition, changes):
+            self.awaiting_recovery.discard(topic_partition)
+            partition.make_leader(partition_image)
+            changes.leaders.append(partition)
+        self._notify(changes, image)
+
     # ---- configs
 
     def update_defaults(self, topic_defaults: Mapping[str, str], image: MetadataImage) -> None:
@@ -496,3 +523,18 @@ class ReplicaManager:
         """Remove lagging followers from the ISRs; called every replica.lag.time.max.ms / 2."""
         for partition in list(self.partitions.values()):
             partition.check_isr()
+
+
+def _must_recover(partition: Partition, partition_image: PartitionImage) -> bool:
+    """Return whether this node may become leader only with the log that is in remote storage.
+
+    It was elected without the records of the partition: the topic is restored, or the election was unclean.
+    A log without local records may also be the remains of an interrupted recovery.
+    """
+    log = partition.log
+    return (
+        partition_image.leader_recovery_state == LeaderRecoveryState.RECOVERING
+        and partition.leader is None
+        and log.remote_log_enabled
+        and log.local_log_start_offset == log.log_end_offset
+    )

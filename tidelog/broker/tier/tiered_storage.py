@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.bounded_pool import BoundedPool
 from tidelog.base.clock import Clock
 from tidelog.broker.channels.peer_security import PeerSecurity
@@ -28,6 +29,7 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.remote_tier import FollowerTier
+from tidelog.broker.tier.leader_recovery import LeaderRecovery
 from tidelog.broker.tier.managers import (
     ManagerPorts,
     create_metadata_manager,
@@ -134,6 +136,22 @@ class TieredStorage:
         )
         self.follower_tier = FollowerTier(metadata, self.reader)
         self.roles = RemoteRoles(self.manager, ports.replicas, self._remove_indexes)
+        self.recovery = self._create_recovery()
+
+    def _create_recovery(self) -> LeaderRecovery:
+        ports, settings = self._ports, log_manager_settings(self._config)
+        return LeaderRecovery(
+            self.metadata,
+            self.reader,
+            ports.replicas,
+            clock=ports.clock,
+            randomness=ports.environment.rng,
+            backoff=ExponentialBackoff(
+                settings.remote_log_manager_task_retry_backoff_ms,
+                settings.remote_log_manager_task_retry_backoff_max_ms,
+                settings.remote_log_manager_task_retry_jitter,
+            ),
+        )
 
     @classmethod
     async def create(cls, ports: TieredStoragePorts) -> TieredStorage:
@@ -173,6 +191,7 @@ class TieredStorage:
         """Add the partitions of this node, and listen to role changes from now on."""
         self._ports.replicas.listeners.append(self)
         self.roles.add_existing(image)
+        self.recovery.check()
 
     def delete_data_of_deleted_topics(
         self, retired_partitions: Iterable[tuple[TopicPartition, UUID]], image: MetadataImage
@@ -199,6 +218,7 @@ class TieredStorage:
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Apply role changes; complete requests for partitions of which this node is no longer the leader."""
         self.roles.on_roles_changed(changes, image)
+        self.recovery.check()
         for name in (*changes.removed, *(each.topic_partition for each in changes.followers)):
             self.access.fetches.check_and_complete(name)
             self.access.list_offsets.check_and_complete(name)
@@ -226,6 +246,7 @@ class TieredStorage:
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Close all parts, each within `timeout_s`; abandon requests to the object store that hang."""
         self.roles.close()
+        await self.recovery.close()
         await self.manager.close(timeout_s)
         self._auxiliary_pool.close()
         await _close_within(timeout_s, self.metadata.close(), "the metadata of remote segments")

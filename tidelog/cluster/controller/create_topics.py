@@ -6,8 +6,10 @@ Source: ReplicationControlManager and ControllerApis of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Final
 
+from tidelog.base.config_definition import ConfigError
 from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.cluster.controller.assignments import automatic_partitions, manual_partition
 from tidelog.cluster.controller.config_rules import broker_layers
@@ -17,10 +19,11 @@ from tidelog.cluster.controller.partition_limit import PartitionLimit
 from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.effective_configs import effective_topic_entry
-from tidelog.cluster.image import MetadataImage, PartitionImage, ResourceType
+from tidelog.cluster.image import LeaderRecoveryState, MetadataImage, PartitionImage, ResourceType
 from tidelog.cluster.partition_changes import partition_records
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC, check_name, colliding_names, metric_name
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import uuid_text
 from tidelog.protocol.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfigs,
@@ -29,12 +32,16 @@ from tidelog.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.producer_ids_record import ProducerIdsRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.schema import MetadataRecord
 from tidelog.protocol.steps import Steps
+from tidelog.storage.config.restored_topic import RESTORE_PREFIX, RestoredTopic
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 _DEFAULT: Final = -1
+_NO_BROKER: Final = -1
+_TIERING_KEY: Final = "remote.storage.enable"
 
 
 def create_topics(
@@ -102,15 +109,23 @@ class _Creation:
         self._charge = charge
         self._limit = PartitionLimit(image, settings.partitions_per_broker_max)
         self._names_by_metric_name = colliding_names(image.topics_by_name)
+        self._next_producer_id = image.next_producer_id
 
     def create(self, topic: CreatableTopic) -> Steps[CreatableTopicResult]:
         """Add the records of `topic`, or raise KafkaError if it cannot be created."""
         self._check_name(topic.name)
+        restored = self._restored(topic)
         configs = self._config_records(topic)
         partitions = yield from self._partitions(topic)
         self._limit.add_replicas(topic.name, (each.replicas for each in partitions))
         self._charge(len(partitions))
-        topic_id = new_uuid(self._randomness)
+        if restored is None:
+            topic_id = new_uuid(self._randomness)
+        else:
+            topic_id = restored.topic_id
+            self._raise_next_producer_id(restored)
+            is_tiered = any(each.name == _TIERING_KEY and each.value == "true" for each in configs)
+            partitions = [_restored_partition(each, restored, is_tiered) for each in partitions]
         self.records.append(TopicRecord(name=topic.name, topic_id=topic_id))
         self.records += configs
         self.records += yield from partition_records(topic_id, 0, partitions)
@@ -136,12 +151,45 @@ class _Creation:
             )
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
+    def _restored(self, topic: CreatableTopic) -> RestoredTopic | None:
+        """Return the identity of a topic that is restored, None for a new topic."""
+        try:
+            restored = RestoredTopic.of({config.name: config.value or "" for config in topic.configs})
+        except ConfigError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        if restored is None:
+            return None
+        existing = self._image.topics_by_id.get(restored.topic_id)
+        added = any(
+            isinstance(record, TopicRecord) and record.topic_id == restored.topic_id
+            for record in self.records
+        )
+        if existing is not None or added:
+            name = existing.name if existing is not None else "another topic of this request"
+            text = f"Topic {topic.name!r} cannot have the id {uuid_text(restored.topic_id)}: {name} has it"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+        return restored
+
+    def _raise_next_producer_id(self, restored: RestoredTopic) -> None:
+        """Allocate no producer id that a restored producer may have: their sequences would be confused."""
+        if restored.next_producer_id > self._next_producer_id:
+            self._next_producer_id = restored.next_producer_id
+            self.records.append(
+                ProducerIdsRecord(
+                    broker_id=_NO_BROKER, broker_epoch=-1, next_producer_id=restored.next_producer_id
+                )
+            )
+
     def _config_records(self, topic: CreatableTopic) -> list[ConfigRecord]:
         missing = [config.name for config in topic.configs if config.value is None]
         if missing:
             text = f"Null value not supported for topic configs: {', '.join(missing)}"
             raise KafkaError(ErrorCode.INVALID_CONFIG, text)
-        values = {config.name: config.value for config in topic.configs}
+        values = {
+            config.name: config.value
+            for config in topic.configs
+            if not config.name.startswith(RESTORE_PREFIX)
+        }
         resource = (int(ResourceType.TOPIC), topic.name)
         return change_records(self._image, self._settings, resource, values, is_new=True)
 
@@ -195,3 +243,21 @@ class _Creation:
             CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source)
             for entry in entries
         )
+
+
+def _restored_partition(
+    partition: PartitionImage, restored: RestoredTopic, is_tiered: bool
+) -> PartitionImage:
+    """Return a partition in the leader epoch of the restored topic.
+
+    The leader of a tiered one must first recover its log from remote storage (KIP-704). It is the only
+    in-sync replica until then, as after an unclean election.
+    """
+    if not is_tiered:
+        return replace(partition, leader_epoch=restored.leader_epoch)
+    return replace(
+        partition,
+        isr=(partition.leader,),
+        leader_epoch=restored.leader_epoch,
+        leader_recovery_state=LeaderRecoveryState.RECOVERING,
+    )

@@ -22,7 +22,6 @@ from tidelog.remote.inspection.bucket import Bucket, in_threads
 from tidelog.remote.inspection.described_segments import (
     copy_events,
     fetch_lineage,
-    log_position,
     log_start_at_copy,
 )
 from tidelog.remote.inspection.manifest_metadata import described_segment
@@ -34,6 +33,7 @@ from tidelog.remote.ports.segment_metadata import (
 )
 from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 from tidelog.remote.ports.streams import read_all
+from tidelog.remote.tasks.recovered_log import log_position
 from tidelog.storage.disk.errors import CorruptSnapshot
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
 

@@ -78,7 +78,7 @@ class Gatherer:
         }
         configs = await brokers.log_configs(names)
         offsets = await brokers.offsets_by_spec([partition.topic_partition for partition in partitions])
-        history = await self._history(partitions, whole_history)
+        history = await self.history(partitions, whole_history)
         listed_starts = await brokers.list_offsets(offsets, OffsetSpec.EARLIEST)
         starts = {name: listed.offset for name, listed in listed_starts.items()}
         lineages = await brokers.lineages(leader_epochs, starts)
@@ -103,7 +103,8 @@ class Gatherer:
 
     # --- metadata -------------------------------------------------------------------------
 
-    async def _history(self, partitions: Iterable[TopicIdPartition], whole: bool) -> MetadataHistory:
+    async def history(self, partitions: Iterable[TopicIdPartition], whole: bool = False) -> MetadataHistory:
+        """Return the records about `partitions`; with `whole`, those of every metadata partition."""
         history = MetadataHistory()
         count = await self._brokers.metadata_partition_count()
         if count == 0:

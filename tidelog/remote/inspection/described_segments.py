@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.ids import Offset
 from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.deep import is_damage
 from tidelog.remote.ports.segment_metadata import (
@@ -19,17 +19,13 @@ from tidelog.remote.ports.segment_metadata import (
 )
 from tidelog.remote.ports.storage_manager import IndexType, RemoteStorageError
 from tidelog.remote.ports.streams import read_all
+from tidelog.remote.tasks.recovered_log import log_position
 from tidelog.storage.disk.checkpoints import decode_leader_epochs
 from tidelog.storage.disk.errors import CorruptFile
 from tidelog.storage.leader_epoch import EpochEntry
 
 _STARTED: Final = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 _EPOCH_BYTES_MAX: Final = 64 << 20
-
-
-def log_position(segment: RemoteLogSegmentMetadata) -> tuple[LeaderEpoch, Offset]:
-    """Return the sort key of segments: the newest has the highest last epoch, then the highest end offset."""
-    return segment.segment_leader_epochs[-1].epoch, segment.end_offset
 
 
 def copy_events(

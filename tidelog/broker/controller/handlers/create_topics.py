@@ -17,11 +17,13 @@ from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
 from tidelog.protocol.steps import Steps
+from tidelog.storage.config.restored_topic import RESTORE_PREFIX
 
 _FIRST_STRICT_VERSION: Final = 6
 """Before this version a client that exceeds its quota is throttled, but gets no error (KIP-599)."""
@@ -51,8 +53,9 @@ class CreateTopicsHandler:
     ) -> Steps[tuple[CreateTopicsRequest, tuple[CreatableTopicResult, ...]]]:
         """Return the request without topics that the client may not create, and the results of these."""
         create = AclOperation.CREATE
+        request, rejected = self._without_forbidden_restores(context, request)
         if may_access_cluster(self._services.authorizer, context, create, logs_denial=False):
-            return request, ()
+            return request, rejected
         # No client may create this topic; the command has its error.
         names = {topic.name: None for topic in request.topics if topic.name != CLUSTER_METADATA_TOPIC}
         allowed = yield from accessible_names(
@@ -66,6 +69,23 @@ class CreateTopicsHandler:
             if name in denied
         )
         topics = tuple(topic for topic in request.topics if topic.name not in denied)
+        return replace(request, topics=topics), (*rejected, *results)
+
+    def _without_forbidden_restores(
+        self, context: RequestContext, request: CreateTopicsRequest
+    ) -> tuple[CreateTopicsRequest, tuple[CreatableTopicResult, ...]]:
+        """Return the request without topics to restore, and their results, if the client may not do this.
+
+        Restored topics have a given id and raise the next producer id: this requires ALTER on the cluster.
+        """
+        restores = {topic.name: None for topic in request.topics if _is_restore(topic)}
+        if not restores or may_access_cluster(self._services.authorizer, context, AclOperation.ALTER):
+            return request, ()
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        results = tuple(
+            CreatableTopicResult(name=name, error_code=code, error_message=code.text) for name in restores
+        )
+        topics = tuple(topic for topic in request.topics if topic.name not in restores)
         return replace(request, topics=topics), results
 
     def _visible(
@@ -83,6 +103,10 @@ class CreateTopicsHandler:
             topic if topic.name in visible or topic.error_code else _without_configs(topic)
             for topic in response.topics
         )
+
+
+def _is_restore(topic: CreatableTopic) -> bool:
+    return any(config.name.startswith(RESTORE_PREFIX) for config in topic.configs)
 
 
 def _without_configs(topic: CreatableTopicResult) -> CreatableTopicResult:

@@ -227,6 +227,7 @@ async def _serve(
 
     def subscribe_to_metadata() -> None:
         broker.store.subscribe(subscriber.on_metadata_changed)
+        broker.store.subscribe(parts.producer_ids.on_metadata_changed)
         broker.store.subscribe(on_changed_quotas(network.quotas.update))
         broker.store.subscribe(on_changed_quotas(network.address_quotas.update))
         logs.replicas.listeners.append(CoordinatorRoles(coordinators_of(services)))

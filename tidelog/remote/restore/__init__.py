@@ -1,0 +1,7 @@
+"""Restore of topics from their segments in remote storage alone.
+
+recovered_log   the log that a set of segments contains: its offsets and leader epochs (pure)
+survey          the topics in a bucket, from manifests, checkpoints and producer snapshots
+plan            which segments of which topics are restored, and why others are not (pure)
+registration    the records of `__remote_log_metadata` for restored segments
+"""
