@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from tidelog.protocol.codec_plan import StructPlan, plan_struct
 from tidelog.protocol.codec_refusal import refusal
@@ -177,6 +177,32 @@ def _elements_left(arrays: _Arrays, value: Struct, left: int) -> int:
                 return left
             left = _elements_left(inner, item, left)
     return left
+
+
+def long_arrays(message: Message, version: int, count: int) -> list[list[Any]]:
+    """Return the elements of each array of `message`, also of inner ones, with at least `count` elements.
+
+    The arrays inside the elements of such an array are not returned.
+    """
+    key = (type(message), version)
+    arrays = _arrays.get(key)
+    if arrays is None:
+        arrays = _arrays[key] = _arrays_of(_plan_of(key))
+    found: list[list[Any]] = []
+    _find_long_arrays(arrays, message, count, found)
+    return found
+
+
+def _find_long_arrays(arrays: _Arrays, value: Struct, count: int, found: list[list[Any]]) -> None:
+    for name, inner in arrays:
+        items = getattr(value, name)
+        if not items or inner is None:
+            continue
+        if len(items) >= count:
+            found.append(list(items))
+            continue
+        for item in items if inner else ():
+            _find_long_arrays(inner, item, count, found)
 
 
 def _arrays_of(plan: StructPlan) -> _Arrays:

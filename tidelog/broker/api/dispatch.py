@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 
 from tidelog.base.clock import Clock
 from tidelog.base.log_limit import LogLimit
+from tidelog.broker.api.element_release import ElementRelease
 from tidelog.broker.api.error_responses import error_response_in_steps, needed_for_error
 from tidelog.broker.api.request_steps import start_steps
 from tidelog.broker.network.request import Quota, Request
@@ -137,6 +138,7 @@ class Dispatcher:
         self.clock = clock
         self._log_limit = LogLimit(clock.monotonic_ms)
         self.slices = slices
+        self._element_release = ElementRelease(slices)
         self._guard = guard
         self._entries: dict[int, _RegisteredApi] = {}
 
@@ -251,7 +253,7 @@ class Dispatcher:
             self._run(
                 request,
                 _body_in_steps(request, entry),
-                lambda message: self._call(request, entry, message),
+                lambda message: self._call_large(request, entry, message),
                 lambda error: self._cannot_decode(request, entry, error),
             )
             return
@@ -268,6 +270,11 @@ class Dispatcher:
         else:
             self._log_error("Cannot decode %s from %s", entry.api.name, request.peer, error=error)
             request.close(f"{entry.api.name} request cannot be decoded")
+
+    def _call_large(self, request: Request, entry: _RegisteredApi, message: ApiMessage) -> None:
+        """Pass a decoded message, which may have many elements, to its handler."""
+        self._element_release.after_request(request, message)
+        self._call(request, entry, message)
 
     def _call(self, request: Request, entry: _RegisteredApi, message: ApiMessage) -> None:
         """Pass a decoded message to its handler."""
@@ -362,7 +369,12 @@ class Dispatcher:
             )
         if has_more_elements(response, version, MANY_ELEMENTS):
             steps = encode_response_in_steps(key, version, correlation_id, response)
-            self._run(request, steps, lambda frame: request.respond((frame,)), on_failed)
+
+            def respond(frame: bytearray) -> None:
+                request.respond((frame,))
+                self._element_release.after_response(response, version)
+
+            self._run(request, steps, respond, on_failed)
             return
         try:
             frame = encode_response(key, version, correlation_id, response)

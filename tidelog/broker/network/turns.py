@@ -27,11 +27,11 @@ from typing import Final, Protocol
 
 from tidelog.base.clock import Clock
 
-TURN_NS_MAX: Final = 2_000_000
+TURN_NS_MAX: Final = 1_000_000
 TURN_NS_MIN: Final = 50_000
 ROUND_NS: Final = 10_000_000
-SLICE_NS: Final = 2_000_000
-CALLBACKS_NS: Final = 4_000_000
+SLICE_NS: Final = 1_000_000
+CALLBACKS_NS: Final = 2_000_000
 CLOSE_NS: Final = 40_000
 """The time that the loop and the kernel take to close a connection, after the callback that closes it."""
 
