@@ -41,7 +41,8 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
         "tidelog.cli.transactions", "List, describe and abort transactions; find hanging transactions."
     ),
     "cluster": LazyCommand(
-        "tidelog.cli.cluster", "Show the health of a cluster; start and stop a local cluster."
+        "tidelog.cli.cluster",
+        "Show the health of a cluster; restore one; start and stop a local cluster.",
     ),
     "user": LazyCommand("tidelog.cli.user", "List, create, alter and delete users of SCRAM."),
     "acl": LazyCommand("tidelog.cli.acl", "List, add and remove access control entries."),
@@ -56,6 +57,7 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "storage": LazyCommand("tidelog.cli.storage", "Format the log directories of a node."),
     "log": LazyCommand("tidelog.cli.log", "Print and verify the files of a log directory."),
     "tier": LazyCommand("tidelog.cli.tier", "Show, verify and restore the segments in remote storage."),
+    "backup": LazyCommand("tidelog.cli.backup", "List, show and delete backups of clusters in the bucket."),
     "spark": LazyCommand(
         "tidelog.cli.spark", "Run Spark jobs over topics: archive, verify, transform, stats."
     ),

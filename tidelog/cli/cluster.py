@@ -1,21 +1,25 @@
-"""`tidelog cluster`: the brokers and the health of a cluster; local clusters."""
+"""`tidelog cluster`: the brokers and the health of a cluster, its restore; local clusters."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from tidelog.cli import local_cluster
 from tidelog.cli.admin import succeeded, with_admin
+from tidelog.cli.backup import BackupId, ClusterId
 from tidelog.cli.connection import ClusterConnection, connects
+from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson
 from tidelog.cli.output import print_json, print_table
+from tidelog.cli.tier_restore_options import AcceptGaps, Execute
+from tidelog.cli.tier_sources import ConfigFile, Location, StorageValues, open_bucket, storage_values
 from tidelog.clients.admin.admin import Admin, ClusterDescription, TopicDescription
 from tidelog.clients.metadata.cluster_metadata import PartitionMetadata
 
 app = typer.Typer(
-    help="Show the health of a cluster; start and stop a local cluster.",
+    help="Show the health of a cluster; restore one; start and stop a local cluster.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -23,6 +27,45 @@ app = typer.Typer(
 
 
 local_cluster.register(app)
+
+
+@app.command()
+@connects
+def restore(
+    cluster: ClusterConnection,
+    backup_id: BackupId = "latest",
+    cluster_id: ClusterId = None,
+    execute: Execute = False,
+    accept_gaps: AcceptGaps = False,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option("--replication-factor", metavar="N", help="Of all topics; default: as in the backup."),
+    ] = None,
+    location: Location = None,
+    config: ConfigFile = None,
+    storage: StorageValues = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Restore topics, tiered data and committed offsets of a backup in an empty cluster.
+
+    Format its directories with `tidelog storage format --backup` first. Without --execute, only report.
+    """
+    from tidelog.broker.backup.catalog import BackupCatalog, BackupNotFound
+    from tidelog.cli.cluster_restore import ClusterRestoreOptions, run_cluster_restore
+
+    options = ClusterRestoreOptions(
+        executes=execute,
+        accepts_gaps=accept_gaps,
+        replication_factor=replication_factor,
+        as_json=as_json,
+    )
+    with open_bucket(storage_values(config, storage, location)) as bucket:
+        catalog = BackupCatalog(bucket.storage.store, bucket.prefix)
+        try:
+            entry = catalog.resolve(backup_id, cluster_id)
+        except BackupNotFound as error:
+            raise UsageFailure(str(error)) from error
+        run_cluster_restore(bucket, catalog, entry, cluster, options)
 
 
 class PartitionHealth(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,9 +22,14 @@ from tidelog.broker.node.process import load_config
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.output import print_json, print_table
+from tidelog.cli.tier_sources import Location, location_values, open_bucket
 from tidelog.protocol.ids import uuid_text
+from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
 from tidelog.storage.disk.files import OsFileSystem
+
+if TYPE_CHECKING:
+    from tidelog.broker.backup.archive import ClusterBackup
 
 app = typer.Typer(
     help="Format the log directories of a node.",
@@ -40,6 +46,38 @@ Overrides = Annotated[
 ]
 
 
+ClusterId = Annotated[
+    str | None,
+    typer.Option("-t", "--cluster-id", help="The cluster id; by default that of the backup."),
+]
+InitialControllers = Annotated[
+    str | None,
+    typer.Option(
+        "-I",
+        "--initial-controllers",
+        metavar="ID@HOST:PORT:DIRECTORY-ID,...",
+        help="The initial voters; the same value for all of them.",
+    ),
+]
+ScramCredentials = Annotated[
+    list[str],
+    typer.Option(
+        "-S",
+        "--add-scram",
+        metavar="MECHANISM=[name=USER,password=PASSWORD]",
+        help="A SCRAM credential of the new cluster; may be given several times.",
+    ),
+]
+BackupId = Annotated[
+    str | None,
+    typer.Option(
+        "--backup",
+        metavar="BACKUP",
+        help="Restore configs, quotas, access control entries and users of this backup, or of latest.",
+    ),
+]
+
+
 @app.command("random-uuid")
 def random_uuid() -> None:
     """Print a new id for a cluster or a directory."""
@@ -49,19 +87,11 @@ def random_uuid() -> None:
 @app.command("format")
 def format_storage(
     config: ConfigFile,
-    cluster_id: Annotated[str, typer.Option("-t", "--cluster-id", help="The cluster id.")],
+    cluster_id: ClusterId = None,
     standalone: Annotated[
         bool, typer.Option("-s", "--standalone", help="Make this controller the only initial voter.")
     ] = False,
-    initial_controllers: Annotated[
-        str | None,
-        typer.Option(
-            "-I",
-            "--initial-controllers",
-            metavar="ID@HOST:PORT:DIRECTORY-ID,...",
-            help="The initial voters; the same value for all of them.",
-        ),
-    ] = None,
+    initial_controllers: InitialControllers = None,
     no_initial_controllers: Annotated[
         bool,
         typer.Option("-N", "--no-initial-controllers", help="Join an existing quorum with dynamic voters."),
@@ -69,15 +99,9 @@ def format_storage(
     ignore_formatted: Annotated[
         bool, typer.Option("-g", "--ignore-formatted", help="Ignore directories that are already formatted.")
     ] = False,
-    add_scram: Annotated[
-        list[str],
-        typer.Option(
-            "-S",
-            "--add-scram",
-            metavar="MECHANISM=[name=USER,password=PASSWORD]",
-            help="A SCRAM credential of the new cluster; may be given several times.",
-        ),
-    ] = [],  # noqa: B006
+    add_scram: ScramCredentials = [],  # noqa: B006
+    backup: BackupId = None,
+    location: Location = None,
     override: Overrides = [],  # noqa: B006
 ) -> None:
     """Format the log directories of a node."""
@@ -87,6 +111,9 @@ def format_storage(
             "--standalone, --initial-controllers and --no-initial-controllers exclude each other"
         )
     try:
+        saved = None if backup is None else _read_backup(node, backup, location, cluster_id)
+        if cluster_id is None and saved is None:
+            raise UsageFailure("give --cluster-id, or --backup")
         credentials = [parse_scram_argument(each, SYSTEM_RANDOMNESS) for each in add_scram]
         voters = _voters(node, standalone, initial_controllers)
         is_dynamic = node.is_controller and not node.controller_quorum_voters and not node.has_own_quorum
@@ -98,7 +125,7 @@ def format_storage(
         lines = format_directories(
             OsFileSystem(),
             node,
-            NewCluster(cluster_id, voters, credentials),
+            _new_cluster(cluster_id, voters, credentials, saved),
             ignore_formatted=ignore_formatted,
             randomness=SYSTEM_RANDOMNESS,
             now_ms=SystemClock().wall_ms(),
@@ -107,6 +134,41 @@ def format_storage(
             print(line)
     except (FormatError, ScramArgumentError) as error:
         raise UsageFailure(str(error)) from error
+
+
+def _read_backup(
+    node: BrokerConfig, backup_id: str, location: str | None, cluster_id: str | None
+) -> ClusterBackup:
+    """Return a backup in the node's bucket, or at `location`; no others are written until it is restored."""
+    from tidelog.broker.backup.catalog import BackupCatalog, BackupNotFound
+    from tidelog.broker.tier.settings import storage_manager_values
+
+    values = storage_manager_values(node)
+    located_values = {} if location is None else location_values(location)
+    with open_bucket({**values, **located_values}) as bucket:
+        catalog = BackupCatalog(bucket.storage.store, bucket.prefix)
+        try:
+            entry = catalog.resolve(backup_id, cluster_id)
+            saved = catalog.read(entry)
+            catalog.begin_restore(cluster_id or saved.cluster_id, entry)
+            return saved
+        except BackupNotFound as error:
+            raise UsageFailure(str(error)) from error
+
+
+def _new_cluster(
+    cluster_id: str | None,
+    voters: tuple[InitialVoter, ...],
+    credentials: Sequence[UserScramCredentialRecord],
+    saved: ClusterBackup | None,
+) -> NewCluster:
+    if saved is None:
+        assert cluster_id is not None
+        return NewCluster(cluster_id, voters, credentials)
+    from tidelog.broker.backup.contents import backup_image, first_records
+
+    records = tuple(first_records(backup_image(saved)))
+    return NewCluster(cluster_id or saved.cluster_id, voters, credentials, records)
 
 
 def _voters(

@@ -195,7 +195,7 @@ def restore(
     Exit codes: 0 success, 1 a topic cannot be restored.
     """
     from tidelog.cli.tier_restore import RestoreOptions, run_restore
-    from tidelog.remote.restore.plan import PlanOptions
+    from tidelog.remote.restore.plan import SAFE_CONFIGS, PlanOptions
 
     if bool(topics) is everything:
         raise UsageFailure("give topics, or --all")
@@ -206,10 +206,10 @@ def restore(
         topic_ids=[parse_topic_id(text) for text in topic_ids],
         plan=PlanOptions(
             partitions=partitions,
-            configs=key_values(topic_config, "--topic-config"),
+            replication_factor=replication_factor,
+            configs={**SAFE_CONFIGS, **key_values(topic_config, "--topic-config")},
             accepts_gaps=accept_gaps,
         ),
-        replication_factor=replication_factor,
         is_offline=offline,
         executes=execute,
         as_json=as_json,

@@ -39,9 +39,6 @@ class RestoreOptions:
     """Empty for all."""
     topic_ids: Collection[UUID] = ()
     plan: PlanOptions
-    plans_by_topic: Mapping[str, PlanOptions] = field(default_factory=dict)
-    """The options of topics that differ from `plan`."""
-    replication_factor: int = -1
     is_offline: bool = False
     executes: bool = False
     as_json: bool = False
@@ -67,13 +64,16 @@ def run_restore(bucket: Bucket, cluster: ClusterConnection, options: RestoreOpti
     if options.is_offline:
         report.obstacles = {plan.name: list(plan.problems) for plan in report.plans}
     else:
-        with_admin(cluster, lambda admin: _apply(admin, cluster, report, options))
+        with_admin(cluster, lambda admin: apply_plans(admin, cluster, report, executes=options.executes))
     print_report(report, options)
     if not report.is_complete:
         raise typer.Exit(EXIT_FAILURE)
 
 
-def _plans(bucket: Bucket, options: RestoreOptions) -> list[TopicPlan]:
+def survey_with_progress(
+    bucket: Bucket, topics: Collection[str]
+) -> dict[tuple[str, UUID], list[SurveyedPartition]]:
+    """Survey the bucket, and show the number of manifests that were read."""
     done = 0
     with bar("manifests", None) as show:
 
@@ -82,13 +82,17 @@ def _plans(bucket: Bucket, options: RestoreOptions) -> list[TopicPlan]:
             done += 1
             show(done, "")
 
-        found = survey(bucket, options.topics, on_segment)
+        return survey(bucket, topics, on_segment)
+
+
+def _plans(bucket: Bucket, options: RestoreOptions) -> list[TopicPlan]:
+    found = survey_with_progress(bucket, options.topics)
     names = {name for name, _ in found}
     missing = [name for name in options.topics if name not in names]
     if missing or not found:
         raise UsageFailure(f"the bucket has no segments of {', '.join(missing) or 'any topic'}")
     return [
-        topic_plan(name, topic_id, partitions, options.plans_by_topic.get(name, options.plan))
+        topic_plan(name, topic_id, partitions, options.plan)
         for (name, topic_id), partitions in sorted(_of_one_id(found, options.topic_ids).items())
     ]
 
@@ -111,15 +115,15 @@ def _of_one_id(
     return chosen
 
 
-async def _apply(
-    admin: Admin, cluster: ClusterConnection, report: RestoreReport, options: RestoreOptions
+async def apply_plans(
+    admin: Admin, cluster: ClusterConnection, report: RestoreReport, *, executes: bool
 ) -> None:
+    """Ask the cluster whether the topics of `report` can be restored, and restore them if `executes`."""
     target = Target(
         admin=admin,
         bootstrap_servers=cluster.bootstrap,
         consumer_options=cluster.client_options(ConsumerConfig),
         producer_options=cluster.client_options(ProducerConfig),
-        replication_factor=options.replication_factor,
     )
     total = sum(plan.segment_count for plan in report.plans)
     before = 0
@@ -127,7 +131,7 @@ async def _apply(
         for plan in report.plans:
             restore = TopicRestore(target, plan)
             obstacles = await restore.obstacles()
-            if options.executes and not obstacles:
+            if executes and not obstacles:
 
                 def on_progress(step: str, done: int, before: int = before, plan: TopicPlan = plan) -> None:
                     show(before + (done if step == "register" else plan.segment_count), plan.name)
@@ -158,15 +162,20 @@ def print_report(report: RestoreReport, options: RestoreOptions) -> None:
         return
     rows = [_row(each, report) for plan in report.plans for each in plan.partitions]
     print_table(("partition", "start", "end", "segments", "bytes", "left out", "state"), rows)
-    for line in _notes(report):
+    for line in topic_notes(report):
         print(line)
-    for obstacle in (text for texts in report.obstacles.values() for text in texts):
-        complain(obstacle)
+    print_obstacles(report)
     ready = [plan for plan in report.plans if not report.obstacles.get(plan.name)]
     if options.executes:
         print(f"{len(report.outcomes)} of {len(report.plans)} topics restored")
     else:
         print(f"dry run: {len(ready)} of {len(report.plans)} topics can be restored; --execute restores them")
+
+
+def print_obstacles(report: RestoreReport) -> None:
+    """Print why topics cannot be restored, on standard error."""
+    for obstacle in (text for texts in report.obstacles.values() for text in texts):
+        complain(obstacle)
 
 
 def _row(plan: PartitionPlan, report: RestoreReport) -> tuple[object, ...]:
@@ -186,7 +195,8 @@ def _row(plan: PartitionPlan, report: RestoreReport) -> tuple[object, ...]:
     )
 
 
-def _notes(report: RestoreReport) -> Iterable[str]:
+def topic_notes(report: RestoreReport) -> Iterable[str]:
+    """Return lines about left out segments, gaps and open transactions."""
     for plan in report.plans:
         for each in plan.partitions:
             name = each.partition.topic_partition
@@ -210,11 +220,12 @@ def _topic_document(plan: TopicPlan, report: RestoreReport) -> dict[str, Any]:
         "configs": dict(plan.configs),
         "restored": outcome is not None,
         "obstacles": report.obstacles.get(plan.name, []),
-        "partitions": [_partition_document(each, outcome) for each in plan.partitions],
+        "partitions": [partition_document(each, outcome) for each in plan.partitions],
     }
 
 
-def _partition_document(plan: PartitionPlan, outcome: RestoreOutcome | None) -> dict[str, Any]:
+def partition_document(plan: PartitionPlan, outcome: RestoreOutcome | None) -> dict[str, Any]:
+    """Return the plan of a partition, and the offsets of its leader, for JSON."""
     name = plan.partition.topic_partition
     offsets = None if outcome is None else outcome.offsets.get(name)
     return {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PREFIX_KEY: Final = "remote.log.storage.manager.impl.prefix"
 _PREFIX: Final = "rsm.config."
+_BACKEND: Final = "storage.backend.class"
 _DELETED: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _ATTEMPTS_MAX: Final = 5
 
@@ -48,6 +49,14 @@ ConfigFile = Annotated[
         help="A broker's properties with the settings of the storage manager (rsm.config.).",
     ),
 ]
+Location = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="LOCATION",
+        help="The bucket: s3://BUCKET/PREFIX or a directory; --config and -C have further settings.",
+    ),
+]
 StorageValues = Annotated[
     list[str],
     typer.Option(
@@ -58,8 +67,13 @@ StorageValues = Annotated[
 ]
 
 
-def storage_values(file: Path | None, arguments: Sequence[str]) -> dict[str, str]:
-    """Return the storage manager's settings without prefix; `arguments` overrides `file`."""
+def storage_values(
+    file: Path | None, arguments: Sequence[str], location: str | None = None
+) -> dict[str, str]:
+    """Return the storage manager's settings without prefix.
+
+    `arguments` overrides `location`, which overrides `file`.
+    """
     from tidelog.base.properties import parse_properties
 
     values: dict[str, str] = {}
@@ -72,10 +86,23 @@ def storage_values(file: Path | None, arguments: Sequence[str]) -> dict[str, str
         values = {
             key.removeprefix(prefix): text for key, text in properties.items() if key.startswith(prefix)
         }
-        if not values and not arguments:
+        if not values and not arguments and location is None:
             raise UsageFailure(f"--config {file}: no key begins with {prefix}")
     explicit_values = {key.removeprefix(_PREFIX): text for key, text in key_values(arguments, "-C").items()}
-    return {**values, **explicit_values}
+    located_values = {} if location is None else location_values(location)
+    return {**values, **located_values, **explicit_values}
+
+
+def location_values(location: str) -> dict[str, str]:
+    """Return the settings of the storage manager for s3://BUCKET/PREFIX or a directory."""
+    scheme, found, path = location.partition("://")
+    if not found:
+        return {_BACKEND: "filesystem", "storage.root": str(Path(location).absolute())}
+    if scheme != "s3":
+        raise UsageFailure(f"--from {location}: allowed is s3://BUCKET/PREFIX or a directory")
+    bucket, _, prefix = path.partition("/")
+    values = {_BACKEND: "s3", "storage.s3.bucket.name": bucket}
+    return {**values, "key.prefix": prefix} if prefix else values
 
 
 @contextmanager

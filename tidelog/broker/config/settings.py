@@ -14,6 +14,7 @@ from typing import Final
 
 from tidelog.base.config_definition import ConfigDefinition, ConfigValue, Synonym, table, value_text
 from tidelog.base.sampled_rate import Windows
+from tidelog.broker.config.keys.backup import BackupKeys
 from tidelog.broker.config.keys.coordinators import CoordinatorKeys
 from tidelog.broker.config.keys.groups import GroupKeys
 from tidelog.broker.config.keys.key import Key
@@ -28,7 +29,16 @@ from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 BROKER: Final = "broker"
 CONTROLLER: Final = "controller"
 
-_THEMES: Final = (ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, RemoteKeys, SecurityKeys)
+_THEMES: Final = (
+    ServerKeys,
+    LogKeys,
+    QuorumKeys,
+    GroupKeys,
+    CoordinatorKeys,
+    RemoteKeys,
+    SecurityKeys,
+    BackupKeys,
+)
 _FORWARDED_PREFIXES: Final = ("listener.name.", "config.providers.")
 LOOPBACK_ADDRESS: Final = "127.0.0.1"
 _UNLIMITED_TEXT: Final = "-1"
@@ -45,7 +55,9 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(_definitions())
 """The definitions of all keys of server.properties of Kafka 4.3, and of Tidelog's own keys."""
 
 
-class BrokerSettings(ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, RemoteKeys, SecurityKeys):
+class BrokerSettings(
+    ServerKeys, LogKeys, QuorumKeys, GroupKeys, CoordinatorKeys, RemoteKeys, SecurityKeys, BackupKeys
+):
     """One node's settings; every key of `tidelog.broker.config.keys` is a typed attribute.
 
     `values`: parsed values by key, defaults included. `explicit`: the texts that were set, by key, unknown

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from tidelog.broker.metadata.batches import encode_records
-from tidelog.cluster.controller.result import ControllerResult
+from tidelog.cluster.controller.result import MAX_RECORDS_PER_COMMAND, ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.metadata_loader import MetadataLoader, PublishedChange
 from tidelog.cluster.quorum.effects import RecordsAppended
@@ -159,8 +159,12 @@ class ActiveController:
         submitted.fail(error)
 
     def write(self, records: Sequence[MetadataRecord]) -> None:
-        """Append records as one batch. Errors: KafkaError, after which nothing has changed."""
-        prepared = run_steps(self._prepare(ControllerResult(tuple(records), None)))
+        """Append records as one batch, or as several if they are too many and in a transaction.
+
+        Errors: KafkaError, after which nothing has changed.
+        """
+        is_atomic = len(records) <= MAX_RECORDS_PER_COMMAND
+        prepared = run_steps(self._prepare(ControllerResult(tuple(records), None, is_atomic=is_atomic)))
         for batch in prepared.batches:
             self._append_batch(batch)
 

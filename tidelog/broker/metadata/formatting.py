@@ -49,13 +49,21 @@ class InitialVoter(NamedTuple):
 class NewCluster(NamedTuple):
     """The cluster that directories are formatted for.
 
-    No `voters` means static or still unknown voters. `credentials` are those of the first users; they must be
-    the same on all controllers.
+    No `voters` means static or still unknown voters. `credentials` are those of the first users.
+    `first_records` is the metadata of a backup; None: the feature levels of this release. Both must be the
+    same on all controllers.
     """
 
     id: str
     voters: Sequence[InitialVoter] = ()
     credentials: Sequence[UserScramCredentialRecord] = ()
+    first_records: Sequence[MetadataRecord] | None = None
+
+    @property
+    def bootstrap(self) -> tuple[MetadataRecord, ...]:
+        """The first records of the cluster."""
+        records = feature_records() if self.first_records is None else self.first_records
+        return (*records, *self.credentials)
 
 
 def parse_initial_voters(text: str) -> tuple[InitialVoter, ...]:
@@ -132,7 +140,7 @@ def format_directories(
             if voters:
                 initial_voters = voter_set(voters, controller_listener_name(config))
                 _write_voters(fs, path, initial_voters, now_ms)
-        write_bootstrap(fs, path, (*feature_records(), *cluster.credentials), now_ms)
+        write_bootstrap(fs, path, cluster.bootstrap, now_ms)
         MetaPropertiesFile(fs, path).write(
             MetaProperties(cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id)
         )

@@ -46,6 +46,7 @@ from tidelog.broker.logs.descriptor_budget import process_budget, raise_open_fil
 from tidelog.broker.logs.directory_locks import DirectoryLocks
 from tidelog.broker.metadata.directories import NodeIdentity, prepare_directories
 from tidelog.broker.node.wiring.broker_part import BrokerPart, start_broker
+from tidelog.broker.node.wiring.cluster_backup import create_backup
 from tidelog.broker.node.wiring.node_context import NodeContext, NodeFailure, NodeThreads
 from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.observability import NodeObservability
@@ -110,6 +111,9 @@ class BrokerNode:
                 context.observability.health_checks.append(
                     lambda: None if logs.directories.online else "every log directory is offline"
                 )
+            backup = create_backup(context, quorum)
+            if backup is not None:
+                await stages.start(Stage(name="backups", stop=[backup.stop]))
             await stages.start(Stage(name="metrics endpoint", start=[context.observability.start]))
             abandon = [quorum.raft.abandon, quorum.registration.close, quorum.access.close]
             await stages.start(Stage(name="crash point", abandon=abandon))

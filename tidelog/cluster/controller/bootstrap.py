@@ -8,6 +8,7 @@ Source: ActivationRecordsGenerator of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from tidelog.cluster.features import BOOTSTRAP_LEVELS
 from tidelog.cluster.image import ResourceType
@@ -16,6 +17,8 @@ from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.metadata_records.end_transaction_record import EndTransactionRecord
 from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelRecord
 from tidelog.protocol.schema import MetadataRecord
+
+_MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 def feature_records() -> tuple[MetadataRecord, ...]:
@@ -32,16 +35,27 @@ def bootstrap_records(
 
     `min_insync_replicas`: the value of server.properties. It becomes the cluster's, because eligible leader
     replicas require the same value on all brokers. `format_records`: the records with which the storage
-    tool formatted the controller's directory, mainly feature levels; None for the default levels.
+    tool formatted the controller's directory, mainly feature levels; None for the default levels. Those of a
+    backup contain the cluster's value.
     """
+    config = ConfigRecord(
+        resource_type=ResourceType.BROKER,
+        resource_name="",
+        name=_MIN_INSYNC_REPLICAS,
+        value=str(min_insync_replicas),
+    )
     return (
         BeginTransactionRecord(name="bootstrap"),
         *(feature_records() if format_records is None else format_records),
-        ConfigRecord(
-            resource_type=ResourceType.BROKER,
-            resource_name="",
-            name="min.insync.replicas",
-            value=str(min_insync_replicas),
-        ),
+        *(() if _has_min_insync_replicas(format_records or ()) else (config,)),
         EndTransactionRecord(),
+    )
+
+
+def _has_min_insync_replicas(records: Sequence[MetadataRecord]) -> bool:
+    return any(
+        isinstance(record, ConfigRecord)
+        and (record.resource_type, record.resource_name, record.name)
+        == (ResourceType.BROKER, "", _MIN_INSYNC_REPLICAS)
+        for record in records
     )

@@ -17,7 +17,12 @@ from tidelog.remote.inspection.objects import orphan_findings, size_findings
 from tidelog.remote.inspection.views import PartitionView
 from tidelog.remote.objects.config import storage_manager_from_config
 from tidelog.remote.objects.layout.manifest import MANIFEST_BYTES_MAX, SegmentManifest, decode_manifest
-from tidelog.remote.objects.layout.object_keys import SegmentKeys, parse_key, partition_prefix
+from tidelog.remote.objects.layout.object_keys import (
+    BACKUPS_FOLDER,
+    SegmentKeys,
+    parse_key,
+    partition_prefix,
+)
 from tidelog.remote.objects.manager import ObjectStorageManager
 from tidelog.remote.objects.stores.port import ObjectInfo
 from tidelog.remote.ports.segment_metadata import (
@@ -70,8 +75,14 @@ class Bucket:
         return SegmentKeys(self.prefix, "", self._keys.masks_prefix).display_name(key)
 
     def objects(self, prefix: str | None = None) -> Iterator[ObjectInfo]:
-        """Return the objects whose keys begin with `prefix`; None is the configured prefix."""
-        return self.storage.store.list(self.prefix if prefix is None else prefix)
+        """Return the objects whose keys begin with `prefix`; None is the configured prefix.
+
+        Backups of clusters are omitted.
+        """
+        backups = f"{self.prefix}{BACKUPS_FOLDER}/"
+        for info in self.storage.store.list(self.prefix if prefix is None else prefix):
+            if not info.key.startswith(backups):
+                yield info
 
     def sizes(self, partition: TopicIdPartition) -> dict[str, int]:
         """Return the sizes in bytes of the objects of one partition, by key."""

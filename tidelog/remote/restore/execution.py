@@ -33,6 +33,7 @@ from tidelog.remote.restore.plan import TopicPlan
 from tidelog.remote.restore.registration import missing_records, registration_obstacles
 
 _CHECK_S: Final = 0.2
+_METADATA_TOPIC_CHECKS: Final = 75
 _IN_FLIGHT: Final = 1_000
 """The records that are in flight to the metadata topic at a time."""
 
@@ -55,7 +56,6 @@ class Target:
     bootstrap_servers: str
     consumer_options: Mapping[str, Any]
     producer_options: Mapping[str, Any]
-    replication_factor: int = -1
     wait_s: float = 300.0
 
 
@@ -83,7 +83,7 @@ class TopicRestore:
         try:
             if await self._existing() is not None:
                 return []
-            if not await self._queries.metadata_partition_count():
+            if plan.segment_count and not await self._has_metadata_topic():
                 return [f"{plan.name}: the cluster has no topic {METADATA_TOPIC}: enable tiered storage"]
             history = await self._history()
             found = [
@@ -123,7 +123,8 @@ class TopicRestore:
         if topics[0].topic_id != plan.topic_id:
             raise RestoreError(
                 f"{plan.name}: the cluster has a topic of this name with id {uuid_text(topics[0].topic_id)}, "
-                f"the segments have id {uuid_text(plan.topic_id)}"
+                f"the segments have id {uuid_text(plan.topic_id)}; delete the topic if a client created it "
+                "(auto.create.topics.enable)"
             )
         return topics[0]
 
@@ -132,7 +133,7 @@ class TopicRestore:
         topic = NewTopic(
             name=plan.name,
             num_partitions=len(plan.partitions),
-            replication_factor=self._target.replication_factor,
+            replication_factor=plan.replication_factor,
             configs={**plan.configs, **plan.identity.configs},
         )
         created = (await self._target.admin.create_topics([topic], validate_only=validate_only))[plan.name]
@@ -148,12 +149,24 @@ class TopicRestore:
 
     # --- the metadata of segments ---------------------------------------------------------
 
+    async def _has_metadata_topic(self) -> bool:
+        """Return whether the metadata topic exists; brokers create it soon after their start."""
+        for _ in range(_METADATA_TOPIC_CHECKS):
+            if await self._queries.metadata_partition_count():
+                return True
+            await asyncio.sleep(_CHECK_S)
+        return False
+
     async def _history(self) -> MetadataHistory:
+        if not self._plan.segment_count:
+            return MetadataHistory()
         target = self._target
         gatherer = Gatherer(target.admin, target.bootstrap_servers, target.consumer_options)
         return await gatherer.history([each.partition for each in self._plan.partitions])
 
     async def _register(self, on_progress: Progress) -> None:
+        if not self._plan.segment_count:
+            return
         history = await self._history()
         count = await self._queries.metadata_partition_count()
         options = {**self._target.producer_options, "acks": "all", "enable_idempotence": True}

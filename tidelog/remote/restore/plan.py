@@ -103,7 +103,8 @@ class TopicPlan:
     partitions: tuple[PartitionPlan, ...]
     configs: Mapping[str, str]
     leader_epoch: LeaderEpoch
-    problems: tuple[str, ...] = field(default=())
+    replication_factor: int = -1
+    problems: tuple[str, ...] = ()
 
     @property
     def can_be_restored(self) -> bool:
@@ -130,11 +131,12 @@ class PlanOptions:
     """The decisions of the operator.
 
     `partitions` is a lower bound of the number of partitions: those without segments are not in the bucket.
-    `configs` override SAFE_CONFIGS. `leader_epoch` is a lower bound of the first leader epoch.
+    `leader_epoch` is a lower bound of the first leader epoch.
     """
 
     partitions: int = 1
-    configs: Mapping[str, str] = field(default_factory=dict)
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=lambda: SAFE_CONFIGS)
     leader_epoch: LeaderEpoch = 0
     accepts_gaps: bool = False
 
@@ -160,7 +162,8 @@ def topic_plan(
         name=name,
         topic_id=topic_id,
         partitions=tuple(plans),
-        configs={**SAFE_CONFIGS, **options.configs},
+        configs=options.configs,
+        replication_factor=options.replication_factor,
         leader_epoch=max(first_epoch, options.leader_epoch),
         problems=tuple(problem for each in plans for problem in each.problems),
     )

@@ -113,5 +113,5 @@ def test_partitions_without_segments_are_empty() -> None:
 
 
 def test_a_topic_without_known_configs_is_kept_for_ever_by_default() -> None:
-    configs = plan(surveyed(copy_start(1, 0, 9)), PlanOptions(configs={"retention.ms": "1000"})).configs
-    assert configs == {"remote.storage.enable": "true", "retention.ms": "1000", "retention.bytes": "-1"}
+    configs = plan(surveyed(copy_start(1, 0, 9))).configs
+    assert configs == {"remote.storage.enable": "true", "retention.ms": "-1", "retention.bytes": "-1"}

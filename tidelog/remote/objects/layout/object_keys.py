@@ -17,6 +17,8 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, Topi
 LOG_SUFFIX: Final = "log"
 INDEXES_SUFFIX: Final = "indexes"
 MANIFEST_SUFFIX: Final = "rsm-manifest"
+BACKUPS_FOLDER: Final = "tidelog-backups"
+"""The folder below the prefix with the backups of clusters, which belong to no topic."""
 
 _ID: Final = r"[A-Za-z0-9_-]{22}"
 _KEY: Final = re.compile(
