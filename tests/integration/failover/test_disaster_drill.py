@@ -246,7 +246,8 @@ class DrilledCluster:
             ).values(),
         ):
             future.result(TIMEOUT_S)
-        tidelog_output(*("config", "set", "broker", "1", "message.max.bytes=2000000"), bootstrap=self.servers)
+        # A config of one broker would be in the description of a topic only when this broker describes it.
+        tidelog_output(*("config", "set", "broker", "", "message.max.bytes=2000000"), bootstrap=self.servers)
         tidelog_output(
             *("quota", "alter", "--user", "alice", "producer_byte_rate=1000000"), bootstrap=self.servers
         )
