@@ -6,6 +6,7 @@ options.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import Parameter
@@ -120,11 +121,14 @@ def _explicit_options(texts: Sequence[str]) -> dict[str, str]:
 
 def _read_file(path: Path) -> dict[str, str]:
     """Return the known keys of a properties file; print one warning with the unknown ones."""
+    from tidelog.base.config_definition import ConfigError
     from tidelog.base.properties import MalformedEscape, parse_properties
     from tidelog.cli.client_options import is_known_option
+    from tidelog.security.config_providers import PROVIDERS_KEY, resolve_variables
 
     try:
-        properties = parse_properties(path.read_text(encoding="utf-8"), str(path))
+        texts = parse_properties(path.read_text(encoding="utf-8"), str(path))
+        properties = resolve_variables(texts, os.environ)
     except OSError as error:
         raise UsageFailure(f"--command-config {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -133,7 +137,10 @@ def _read_file(path: Path) -> dict[str, str]:
         raise UsageFailure(
             f"--command-config {path}, line {error.line}: \\u needs four hexadecimal digits"
         ) from None
-    unknown = [key for key in properties if not is_known_option(key)]
+    except ConfigError as error:
+        raise UsageFailure(f"--command-config {path}: {error}") from None
+    options = {key: text for key, text in properties.items() if is_known_option(key)}
+    unknown = [key for key in properties if key not in options and not key.startswith(PROVIDERS_KEY)]
     if unknown:
         complain(f"{path}: ignored keys that no client has: {', '.join(unknown)}")
-    return {key: text for key, text in properties.items() if key not in unknown}
+    return options

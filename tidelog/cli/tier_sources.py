@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,11 +76,12 @@ def storage_values(
     `arguments` overrides `location`, which overrides `file`.
     """
     from tidelog.base.properties import parse_properties
+    from tidelog.security.config_providers import resolve_variables
 
     values: dict[str, str] = {}
     if file is not None:
         try:
-            properties = parse_properties(file.read_text())
+            properties = resolve_variables(parse_properties(file.read_text()), os.environ)
         except OSError as error:
             raise UsageFailure(f"--config {file}: {error.strerror or error}") from error
         prefix = properties.get(_PREFIX_KEY, _PREFIX)

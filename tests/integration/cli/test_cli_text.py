@@ -309,6 +309,23 @@ def test_unknown_keys_of_a_command_config_are_reported_on_one_line_and_ignored(
     assert capsys.readouterr().err == expected
 
 
+def test_config_providers_replace_variables_of_a_command_config(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "secrets").write_text("id=from a file\n")
+    path = command_config(
+        tmp_path,
+        "config.providers=file\n"
+        "config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider\n"
+        f"client.id=${{file:{tmp_path}/secrets:id}}\n",
+    )
+    assert open_connection(None, path, []).client_options(AdminConfig) == {"client_id": "from a file"}
+    assert capsys.readouterr().err == ""
+    (tmp_path / "secrets").unlink()
+    with pytest.raises(UsageFailure, match=r"client\.properties.*client\.id=.*no regular file"):
+        open_connection(None, path, [])
+
+
 def test_names_of_librdkafka_are_accepted_for_tls_and_sasl(tmp_path: Path) -> None:
     path = command_config(
         tmp_path, "security.protocol=sasl_ssl\nsasl.mechanisms=PLAIN\nssl.ca.location=ca.pem\n"

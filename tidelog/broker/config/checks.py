@@ -44,6 +44,7 @@ def check_listeners(config: BrokerSettings) -> None:
         allowed = "allowed is at least one that is not in controller.listener.names"
         raise ConfigError("listeners", listeners_text, allowed)
     _check_listener_security(config)
+    _check_early_listeners(config)
     names = [listener.name for listener in config.advertised("", {})]
     for listener in config.advertised("localhost", {}):
         if listener.host in ("0.0.0.0", "::"):
@@ -68,6 +69,16 @@ def _check_listener_security(config: BrokerSettings) -> None:
             listener_tls_settings(config, listener)
             listener_principal_mapper(config, listener)
     check_sasl(config)
+
+
+def _check_early_listeners(config: BrokerSettings) -> None:
+    names = {each.name for each in config.own_listeners} | {
+        name.upper() for name in config.controller_listener_names
+    }
+    for name in config.early_start_listeners or ():
+        if name and name.upper() not in names:
+            allowed = f"allowed are listeners and controller.listener.names: {', '.join(sorted(names))}"
+            raise ConfigError("early.start.listeners", name, allowed)
 
 
 def _check_authorizer(config: BrokerSettings) -> None:

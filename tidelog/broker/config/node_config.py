@@ -1,8 +1,9 @@
 """A node's checked settings: Kafka's `server.properties`, `KAFKA_…` environment variables and overrides.
 
-A later source replaces an earlier one: defaults, file, environment, overrides.
+A later source replaces an earlier one: defaults, file, environment, overrides. `load` replaces variables by
+the values of config providers.
 
-I/O: none, apart from one warning for each unknown key.
+I/O: `load` reads the files of config providers, and logs one warning for each unknown key.
 Errors: ConfigError, one line with the key, the value and the allowed values.
 """
 
@@ -17,6 +18,7 @@ from tidelog.broker.config.dynamic_keys import DYNAMIC_KEYS
 from tidelog.broker.config.environment import configs_from_environment
 from tidelog.broker.config.quorum_config import check_roles
 from tidelog.broker.config.settings import BROKER_CONFIGS, BrokerSettings
+from tidelog.security.config_providers import resolve_variables
 
 logger = logging.getLogger(__name__)
 
@@ -38,13 +40,16 @@ class BrokerConfig(BrokerSettings):
         environment: Mapping[str, str] | None = None,
         overrides: Mapping[str, str] | None = None,
     ) -> BrokerConfig:
-        """Return the settings of a file's text, environment variables and overrides; log unknown keys."""
+        """Return the settings of a file's text, environment variables and overrides; log unknown keys.
+
+        Errors: ConfigError, also for a file of a config provider that cannot be read.
+        """
         explicit = {
             **parse_properties(properties),
             **configs_from_environment(environment or {}),
             **(overrides or {}),
         }
-        config = cls(explicit)
+        config = cls(resolve_variables(explicit, environment or {}))
         for key in config.unknown_keys:
             # Without the value, because the key may be a misspelt password.
             logger.warning(

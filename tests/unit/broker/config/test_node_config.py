@@ -143,6 +143,7 @@ CONTROLLER = {
         ({"log_dir": ""}, "log.dir"),
         ({"log_dirs": "/a,/b", "cordoned_log_dirs": "/a,/c"}, "cordoned.log.dirs"),
         ({"log_dirs": "/a,/b", "cordoned_log_dirs": "/a,*"}, "cordoned.log.dirs"),
+        ({"early_start_listeners": "PLAINTEXT,INTERNAL"}, "early.start.listeners"),
         ({"log_retention_ms": "0"}, "log.retention.ms"),
         ({"log_retention_hours": "0"}, "log.retention.hours"),
         ({"log_roll_ms": "0"}, "log.roll.ms"),

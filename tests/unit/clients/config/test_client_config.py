@@ -89,3 +89,11 @@ def test_bootstrap_servers_are_given_as_text_or_as_a_list() -> None:
 def test_a_server_without_host_or_port_is_refused(servers: str | list[str]) -> None:
     with pytest.raises(ConfigError, match="bootstrap_servers"):
         parse_bootstrap_servers(servers)
+
+
+def test_cve_2024_31141_options_of_a_client_are_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "canary")
+    config = make_config(AdminConfig, {"client_id": "${env:SECRET}"})
+    assert config.client_id == "${env:SECRET}"
+    with pytest.raises(ConfigError, match="config_providers"):
+        make_config(AdminConfig, {"config_providers": "env"})

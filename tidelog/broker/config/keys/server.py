@@ -80,7 +80,7 @@ class ServerKeys:
     early_start_listeners = optional_text_list(
         "early.start.listeners",
         "The names of the listeners that accept connections before the authorizer is initialized. Has no "
-        "effect.",
+        "effect: controllers always do, and brokers never do.",
     )
     num_network_threads = integer(
         "num.network.threads",
@@ -368,7 +368,10 @@ class ServerKeys:
         minimum=1_048_576,
     )
     config_providers = text_list(
-        "config.providers", (), "The names of the config providers, as a comma-separated list. Has no effect."
+        "config.providers",
+        (),
+        "The names of the config providers, as a comma-separated list. They replace variables in the file, in "
+        "the environment and on the command line, but not in dynamic configs.",
     )
     server_max_startup_time_ms = long(
         "server.max.startup.time.ms",
