@@ -370,8 +370,8 @@ class ServerKeys:
     config_providers = text_list(
         "config.providers",
         (),
-        "The names of the config providers, as a comma-separated list. They replace variables in the file, in "
-        "the environment and on the command line, but not in dynamic configs.",
+        "The names of the config providers, as a comma-separated list. They replace variables in the file, "
+        "in the environment and on the command line, but not in dynamic configs.",
     )
     server_max_startup_time_ms = long(
         "server.max.startup.time.ms",
