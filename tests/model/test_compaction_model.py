@@ -99,7 +99,7 @@ class CompactionModel(RuleBasedStateMachine):
     def _has_cleanable(self) -> bool:
         end = self.log.segments.higher(self.log.segments.first.base_offset)
         return end is not None and end.base_offset <= min(
-            self.log.last_stable_offset, self.log.recovery_point
+            self.log.last_stable_offset, self.log.durability.recovery_point
         )
 
     @rule(clean=st.booleans())

@@ -138,7 +138,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         self.log.flush(NOW_MS)
-        assert self.log.recovery_point == self.log_end
+        assert self.log.durability.recovery_point == self.log_end
 
     @rule(part=PART)
     def truncate(self, part: float) -> None:
@@ -190,7 +190,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule(part=PART, zeros=st.booleans())
     def crash_and_lose_a_part_of_the_tail(self, part: float, zeros: bool) -> None:
         active = self.log.segments.active
-        flushed = active.position_of(max(self.log.recovery_point, active.base_offset))
+        flushed = active.position_of(max(self.log.durability.recovery_point, active.base_offset))
         size = flushed + round(part * (active.size_bytes - flushed))
         written = active.file.pread(active.size_bytes, 0)
         while zeros and size < len(written) and written[size] == 0:
@@ -203,7 +203,7 @@ class LogMachine(RuleBasedStateMachine):
         active.file.truncate(size)
         if zeros:
             active.file.append(bytes(lost))
-        recovery_point = self.log.recovery_point
+        recovery_point = self.log.durability.recovery_point
         self.log.close(clean=False)
         self.log = open_log(
             self.disk, CONFIG, recovery_point=recovery_point, log_start_offset=self.log_start, clean=False

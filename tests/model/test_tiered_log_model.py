@@ -174,7 +174,7 @@ class TieredLogMachine(RuleBasedStateMachine):
             self.disk,
             log.config,
             log_start_offset=log.log_start_offset,
-            recovery_point=log.recovery_point,
+            recovery_point=log.durability.recovery_point,
             clean=is_clean,
         )
         log = self.log

@@ -13,7 +13,7 @@ from tidelog.storage.segment.segment import LogSegment
 def check_log(log: PartitionLog) -> None:
     """Check that indexes, producers and offsets agree with the batches."""
     assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
-    assert log.recovery_point <= log.log_end_offset
+    assert log.durability.recovery_point <= log.log_end_offset
     segments = list(log.segments)
     for segment in segments:
         check_indexes(segment, is_sealed=segment is not segments[-1])

@@ -124,7 +124,7 @@ class TestDamage:
         append(first, "a")
         append(second, "b")
         disk.fail_next_fsync("/a/events-0")
-        plan = first.flush_plan()
+        plan = first.durability.flush_plan()
         try:
             plan.run()
         except KafkaError as error:

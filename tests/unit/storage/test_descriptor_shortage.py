@@ -173,7 +173,7 @@ def check(fixture: ShortageFixture, moment: str, expected: list[str]) -> None:
     assert visible(fixture.log) == expected, moment
     check_log(fixture.log)
     fixture.log.flush(NOW_MS)
-    recovery_point = fixture.log.recovery_point
+    recovery_point = fixture.log.durability.recovery_point
     assert recovery_point == fixture.log.log_end_offset, moment
     fixture.checkpoint_all()
     lost = fixture.disk.crash(Survival.LOSE_UNSYNCED)

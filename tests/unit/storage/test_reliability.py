@@ -140,7 +140,7 @@ def test_fsyncgate_a_failed_fsync_is_not_repeated() -> None:
             append(log, "b")
     log.close(clean=True, now_ms=NOW_MS)
     assert [text for text in disk.operations if text.startswith("fsync")] == syncs
-    assert log.recovery_point == 0
+    assert log.durability.recovery_point == 0
 
 
 def test_redpanda_3038_the_last_five_batches_of_a_producer_are_recognized() -> None:

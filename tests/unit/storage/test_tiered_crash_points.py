@@ -108,7 +108,7 @@ class Driver:
 
     def copy(self) -> None:
         """Copy the sealed segments that are durable and committed."""
-        end = min(self.log.high_watermark, self.log.recovery_point)
+        end = min(self.log.high_watermark, self.log.durability.recovery_point)
         sealed = [base for base in self.log.segments.base_offsets if base <= end]
         if not sealed:
             return

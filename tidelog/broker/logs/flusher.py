@@ -95,7 +95,7 @@ class Flusher:
             self._on_failure(log, failure)
             _fail(done, log.failures.storage_error("flush", failure, is_final=True))
         else:
-            log.flushed(plan, self._clock.wall_ms())
+            log.durability.flushed(plan, self._clock.wall_ms())
             if not done.done():
                 done.set_result(None)
 
@@ -103,7 +103,7 @@ class Flusher:
         """Flush the log as soon as there are free descriptors; return the plan that was executed."""
         while True:
             try:
-                plan = log.flush_plan()
+                plan = log.durability.flush_plan()
                 await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
             except Exception as error:
                 if not is_descriptor_shortage(error) or self._closing.is_set():

@@ -305,11 +305,11 @@ class MetadataLog:
 
     def flush_plan(self) -> FlushPlan:
         """Return the plan that flushes all appended records, without the indexes of the active segment."""
-        return self._log.flush_plan(with_indexes=False)
+        return self._log.durability.flush_plan(with_indexes=False)
 
     def on_flushed(self, plan: FlushPlan) -> None:
         """Record that `plan` has run."""
-        self._log.flushed(plan, self._clock.wall_ms())
+        self._log.durability.flushed(plan, self._clock.wall_ms())
 
     def on_sync_failed(self, error: OSError | KafkaError) -> KafkaError:
         """Record that an fsync failed, and return the error; the log accepts no more writes."""

@@ -272,7 +272,7 @@ class ReplicaFetcher:
             asyncio.ensure_future(flush(log))
             for action in actions
             if isinstance(action, Append) and isinstance(log := action.partition.log, PartitionLog)
-            if self.core.is_current(action.partition) and log.must_flush
+            if self.core.is_current(action.partition) and log.durability.must_flush
         ]
         if flushes:
             # Other tasks may wait for the same flush: it continues if this task is cancelled.

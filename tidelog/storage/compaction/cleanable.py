@@ -62,7 +62,7 @@ def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
     sealed = list(log.segments)[:-1]
     ends = [segment.base_offset for segment in sealed[1:]]
     ends.append(log.segments.active.base_offset)
-    limit = min(log.last_stable_offset, log.recovery_point)
+    limit = min(log.last_stable_offset, log.durability.recovery_point)
     young_ms = now_ms - log.config.min_compaction_lag_ms if log.config.min_compaction_lag_ms else _NO_LIMIT
     end_offset, clean_bytes, dirty_bytes = log.segments.first.base_offset, 0, 0
     for segment, end in zip(sealed, ends, strict=False):

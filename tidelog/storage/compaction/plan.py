@@ -52,7 +52,7 @@ def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffe
         fs=log.fs,
         directory=log.directory,
         config=log.config,
-        generation=log.generation,
+        generation=log.durability.generation,
         sources=sources,
         first_dirty_offset=cleanable.first_dirty_offset,
         end_offset=cleanable.end_offset,
@@ -64,7 +64,7 @@ def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffe
 
 def is_current(log: PartitionLog, plan: CleaningPlan) -> bool:
     """Return whether the log has not changed in a way that makes the plan invalid; from any thread."""
-    return log.generation == plan.generation and log.failure is None and log.config.is_compacted
+    return log.durability.generation == plan.generation and log.failure is None and log.config.is_compacted
 
 
 def last_records(log: PartitionLog) -> Mapping[ProducerId, LastRecord]:

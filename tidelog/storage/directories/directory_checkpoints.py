@@ -105,7 +105,7 @@ class DirectoryCheckpoints:
 
 
 def _recovery_point(log: PartitionLog) -> Offset | None:
-    return log.recovery_point
+    return log.durability.recovery_point
 
 
 def _high_watermark(log: PartitionLog) -> Offset | None:

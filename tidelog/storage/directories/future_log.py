@@ -141,7 +141,7 @@ class FutureLog:
     @property
     def is_outdated(self) -> bool:
         """Whether the log was truncated since the copy began, so that it must start from scratch."""
-        return self.log.generation != self._generation
+        return self.log.durability.generation != self._generation
 
     # -- copying
 
@@ -152,7 +152,7 @@ class FutureLog:
         """
         log = self.log
         if self.is_outdated:
-            return CopyStep(0, self._create, partial(self._on_created, log.generation))
+            return CopyStep(0, self._create, partial(self._on_created, log.durability.generation))
         first = log.segments.first.base_offset
         expired = [base for base in self._sizes if base < first]
         snapshots = set(log.producers.snapshots.offsets)
@@ -198,7 +198,7 @@ class FutureLog:
             self._append(base, position, _read(source, position, size_bytes))
 
         def on_copied() -> None:
-            if self.log.generation == generation:
+            if self.log.durability.generation == generation:
                 self._sizes[base] = position + size_bytes
 
         return CopyStep(size_bytes, copy, on_copied)
@@ -229,7 +229,7 @@ class FutureLog:
                 self._write(file_name(base, kind), _read(source, 0, source.size()))
 
         def on_copied() -> None:
-            if self.log.generation == generation:
+            if self.log.durability.generation == generation:
                 self._sizes.setdefault(base, 0)
                 self._frontier = following.base_offset
 
@@ -301,8 +301,8 @@ class FutureLog:
     def _current_state(self) -> _DurableState:
         log = self.log
         return _DurableState(
-            log.generation,
-            log.recovery_point,
+            log.durability.generation,
+            log.durability.recovery_point,
             log.log_start_offset,
             log.first_dirty_offset,
             tuple(log.leader_epochs.entries),

@@ -165,7 +165,7 @@ class LogDirectory:
             return
         if topic_id is not None and not clean:
             # The process may have crashed before the first flush made it durable.
-            log.sync_with_next_flush(PartitionMetadataFile(self.fs, log.directory).path)
+            log.durability.add_unsynced_path(PartitionMetadataFile(self.fs, log.directory).path)
         log.advance_high_watermark(self.checkpoints.offset(CheckpointKind.HIGH_WATERMARK, topic_partition))
         self.logs[topic_partition] = log
 
@@ -235,7 +235,7 @@ class LogDirectory:
         if topic_id is not None:
             metadata = PartitionMetadataFile(self.fs, log.directory)
             metadata.create(topic_id)
-            log.sync_with_next_flush(metadata.path)
+            log.durability.add_unsynced_path(metadata.path)
         return log
 
     def on_created(self, topic_partition: TopicPartition, log: PartitionLog | None) -> None:

@@ -92,6 +92,6 @@ class LogMaintenance:
         """
         for directory in self._directories.online:
             for log in tuple(directory.logs.values()):
-                if directory.logs.get(log.topic_partition) is log and log.needs_flush(now_ms):
+                if directory.logs.get(log.topic_partition) is log and log.durability.needs_flush(now_ms):
                     flush(log)
                 yield None

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from tidelog.protocol.ids import Offset, TopicPartition
+from tidelog.protocol.ids import Offset
 from tidelog.storage.disk.errors import StorageFailure
-from tidelog.storage.disk.files import FileSystem, parent_directory
+from tidelog.storage.disk.files import parent_directory
 from tidelog.storage.disk.on_demand_file import OnDemandFile
+from tidelog.storage.log.failures import LogFailures
 from tidelog.storage.log.flush import FlushPlan
 from tidelog.storage.log.leader_epoch_file_cache import LeaderEpochFileCache
+from tidelog.storage.log.log_offsets import LogOffsets
 from tidelog.storage.log.observer import LogObserver
+from tidelog.storage.log.opening import LogLocation
 from tidelog.storage.log.settings import LogSettings
-from tidelog.storage.segment.segments import Segments
+from tidelog.storage.recovery.log_loader import LoadedLog
 
 
 class Durability:
@@ -23,10 +26,14 @@ class Durability:
 
     __slots__ = (
         "_directory",
+        "_epochs",
+        "_failures",
         "_fs",
         "_is_new_directory",
         "_last_flush_ms",
         "_observer",
+        "_offsets",
+        "_segments",
         "_settings",
         "_topic_partition",
         "_unsynced_paths",
@@ -36,23 +43,28 @@ class Durability:
 
     def __init__(
         self,
-        fs: FileSystem,
-        directory: str,
-        topic_partition: TopicPartition,
+        location: LogLocation,
+        loaded: LoadedLog,
         settings: LogSettings,
         observer: LogObserver,
-        recovery_point: Offset,
-        now_ms: int,
+        failures: LogFailures,
+        offsets: LogOffsets,
+        epochs: LeaderEpochFileCache,
     ) -> None:
-        self._fs = fs
-        self._directory = directory
-        self._topic_partition = topic_partition
+        self._fs = location.fs
+        self._directory = location.directory
+        self._topic_partition = location.topic_partition
         self._settings = settings
         self._observer = observer
-        self.recovery_point = recovery_point
+        self._failures = failures
+        self._offsets = offsets
+        self._segments = loaded.segments
+        self._epochs = epochs
+        self.recovery_point = loaded.recovery_point
+        """The end of the durable records (exclusive)."""
         self.generation = 0
-        """How often the log was truncated or moved; see FlushPlan."""
-        self._last_flush_ms = now_ms
+        """How often the log was truncated or moved since it was opened; see FlushPlan."""
+        self._last_flush_ms = loaded.segments.active.created_ms
         self._is_new_directory = True
         self._unsynced_paths: list[str] = []
 
@@ -74,36 +86,36 @@ class Durability:
 
     # -- when to flush
 
-    def must_flush(self, log_end_offset: Offset) -> bool:
-        """Return whether flush.messages requires a flush before an append is acknowledged."""
-        return log_end_offset - self.recovery_point >= self._settings.config.flush_messages
+    @property
+    def must_flush(self) -> bool:
+        """Whether flush.messages requires a flush before an append is acknowledged."""
+        return self._offsets.log_end_offset - self.recovery_point >= self._settings.config.flush_messages
 
-    def needs_flush(self, log_end_offset: Offset, active_base_offset: Offset, now_ms: int) -> bool:
+    def needs_flush(self, now_ms: int) -> bool:
         """Return whether flush.messages or flush.ms is reached, or a sealed segment is not durable."""
-        config, unflushed = self._settings.config, log_end_offset - self.recovery_point
+        config, unflushed = self._settings.config, self._offsets.log_end_offset - self.recovery_point
         if unflushed <= 0:
             return False
         return (
             unflushed >= config.flush_messages
             or now_ms - self._last_flush_ms >= config.flush_ms
-            or self.recovery_point < active_base_offset
+            or self.recovery_point < self._segments.active.base_offset
         )
 
     # -- flushing
 
-    def flush_plan(
-        self, segments: Segments, epochs: LeaderEpochFileCache, end_offset: Offset, *, with_indexes: bool
-    ) -> FlushPlan:
-        """Return what to sync so that all records below `end_offset` survive a crash.
+    def flush_plan(self, *, with_indexes: bool = True) -> FlushPlan:
+        """Return what to sync so that all records in the log survive a crash; run it in any thread.
 
-        Without `with_indexes` the active segment's indexes become durable when it rolls; opening the log
-        rebuilds them until then.
+        Without `with_indexes` the active segment's indexes are synced when it rolls; opening the log rebuilds
+        them until then. Errors: InterruptedChange until an interrupted change is complete; OSError.
         """
-        unflushed = segments.from_offset(self.recovery_point)
+        self._failures.resume_interrupted()
+        unflushed = self._segments.from_offset(self.recovery_point)
         if with_indexes:
             with suppress(OSError, StorageFailure):
                 # The roll reports the error if it persists; after a crash the indexes are rebuilt.
-                segments.active.write_indexes()
+                self._segments.active.write_indexes()
         changes = tuple(each for segment in unflushed for each in segment.unsynced())
         logs = (segment.file for segment in unflushed if not isinstance(segment.file, OnDemandFile))
         directories = []
@@ -114,37 +126,37 @@ class Durability:
             directories = [self._directory, parent_directory(self._directory)]
         return FlushPlan(
             fs=self._fs,
-            end_offset=end_offset,
+            end_offset=self._offsets.log_end_offset,
             generation=self.generation,
             files=(*logs, *(each.file for each in changes)),
             changes=changes,
-            epoch_write=epochs.planned_write(),
+            epoch_write=self._epochs.planned_write(),
             paths=tuple(self._unsynced_paths),
             directories=tuple(directories),
         )
 
-    def flushed(self, plan: FlushPlan, segments: Segments, epochs: LeaderEpochFileCache, now_ms: int) -> None:
+    def flushed(self, plan: FlushPlan, now_ms: int) -> None:
         """Raise the recovery point after `plan` has run without an error."""
         for changes in plan.changes:
             changes.owner.synced(changes)
         if plan.epoch_write is not None:
-            epochs.on_written(plan.epoch_write)
+            self._epochs.on_written(plan.epoch_write)
         if plan.generation != self.generation:
             return
-        self._raise_recovery_point(segments, plan.end_offset)
+        self._raise_recovery_point(plan.end_offset)
         self._last_flush_ms = now_ms
         self._is_new_directory = False
         synced = set(plan.paths)
         self._unsynced_paths = [path for path in self._unsynced_paths if path not in synced]
 
-    def _raise_recovery_point(self, segments: Segments, end_offset: Offset) -> None:
+    def _raise_recovery_point(self, end_offset: Offset) -> None:
         """Raise the recovery point to `end_offset`, and release the descriptors of sealed segments.
 
         A segment that was sealed after the plan was created has an index that is not durable. The recovery
         point stays at its start, so that the next flush or recovery includes it.
         """
-        for segment in segments.from_offset(self.recovery_point):
-            following = segments.higher(segment.base_offset)
+        for segment in self._segments.from_offset(self.recovery_point):
+            following = self._segments.higher(segment.base_offset)
             if following is None or following.base_offset > end_offset:
                 break
             if segment.unsynced():

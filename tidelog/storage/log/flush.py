@@ -1,7 +1,7 @@
 """A plan that makes a log durable up to an offset, outside of the thread that owns the log.
 
-The owner creates a plan with `PartitionLog.flush_plan`, any thread runs it, and then the owner calls
-`PartitionLog.flushed`, which raises the recovery point. Appends continue meanwhile. Records that were
+The owner creates a plan with `Durability.flush_plan`, any thread runs it, and then the owner calls
+`Durability.flushed`, which raises the recovery point. Appends continue meanwhile. Records that were
 appended after the plan was created may become durable too, but are not counted.
 
 Errors: StorageFailure if an fsync fails. It is final: the kernel may have dropped the pages, so the

@@ -7,11 +7,11 @@
 | ProducerStateManager | sequences, epochs and transactions of producers |
 | LeaderEpochFileCache | the leader epochs and their file |
 | RemoteBorder | what is known about the remote part |
-| Durability | the recovery point and what a flush syncs |
+| Durability | the recovery point, when to flush, and what a flush syncs |
 | LogFailures | whether the files are in a known state, and interrupted changes |
 
 Operations that concern several parts are methods of PartitionLog. For others, callers use the public parts:
-`segments`, `producers`, `remote_border`, `failures`, `timestamps` and `replacement`.
+`segments`, `producers`, `durability`, `remote_border`, `failures`, `timestamps` and `replacement`.
 
 One thread owns a log. Only `FlushPlan.run` and reads of a `FileSlice` run in other threads.
 
@@ -84,7 +84,6 @@ class PartitionLog:
         config: LogConfig,
         checkpointed: CheckpointedState,
         loaded: LoadedLog,
-        now_ms: int,
         observer: LogObserver,
         options: LogOptions,
     ) -> None:
@@ -116,8 +115,8 @@ class PartitionLog:
         self.epoch_file = LeaderEpochFileCache(
             loaded.leader_epochs, loaded.leader_epoch_checkpoint, self.remote_border
         )
-        self._durability = Durability(
-            fs, directory, topic_partition, self._settings, observer, loaded.recovery_point, now_ms
+        self.durability = Durability(
+            location, loaded, self._settings, observer, self.failures, self._offsets, self.epoch_file
         )
         self._log_segments = LogSegments(
             fs,
@@ -125,7 +124,7 @@ class PartitionLog:
             self._settings,
             loaded.segments,
             loaded.producers,
-            self._durability,
+            self.durability,
         )
         self.timestamps = TimestampLookup(loaded.segments, self._offsets, self.failures)
         self.replacement = SegmentReplacement(self._log_segments, self.failures)
@@ -169,7 +168,7 @@ class PartitionLog:
                 location.topic_partition, config, is_system_enabled=options.remote_storage_system_enable
             ),
         )
-        return cls(location, config, checkpointed, loader.load(), now_ms, observer or NoObserver(), options)
+        return cls(location, config, checkpointed, loader.load(), observer or NoObserver(), options)
 
     # -- state
 
@@ -219,19 +218,9 @@ class PartitionLog:
         return self._offsets.last_stable_offset
 
     @property
-    def recovery_point(self) -> Offset:
-        """The end of the durable records (exclusive)."""
-        return self._durability.recovery_point
-
-    @property
     def first_dirty_offset(self) -> Offset | None:
         """Where compaction continues; None if the log has never been compacted."""
         return self._offsets.first_dirty_offset
-
-    @property
-    def generation(self) -> int:
-        """How often the log was truncated or moved since it was opened."""
-        return self._durability.generation
 
     @property
     def leader_epochs(self) -> LeaderEpochCache:
@@ -566,7 +555,7 @@ class PartitionLog:
             self.failures,
             self._offsets,
             self._log_segments,
-            self._durability,
+            self.durability,
             self.remote_border,
             self.epoch_file,
             self.producers,
@@ -574,40 +563,12 @@ class PartitionLog:
 
     # -- durability
 
-    @property
-    def must_flush(self) -> bool:
-        """Whether flush.messages requires a flush before an append is acknowledged."""
-        return self._durability.must_flush(self._offsets.log_end_offset)
-
-    def needs_flush(self, now_ms: int) -> bool:
-        """Return whether flush.messages or flush.ms is reached, or a sealed segment is not durable."""
-        return self._durability.needs_flush(self.log_end_offset, self.segments.active.base_offset, now_ms)
-
-    def sync_with_next_flush(self, path: str) -> None:
-        """Sync a small file that was written without a sync when the log is flushed."""
-        self._durability.add_unsynced_path(path)
-
-    def flush_plan(self, *, with_indexes: bool = True) -> FlushPlan:
-        """Return what to sync so that all records in the log survive a crash; run it in any thread.
-
-        Without `with_indexes` the active segment's indexes are synced when it rolls; opening the log rebuilds
-        them until then. Errors: InterruptedChange until an interrupted change is complete; OSError.
-        """
-        self.failures.resume_interrupted()
-        return self._durability.flush_plan(
-            self.segments, self.epoch_file, self.log_end_offset, with_indexes=with_indexes
-        )
-
-    def flushed(self, plan: FlushPlan, now_ms: int) -> None:
-        """Raise the recovery point after `plan` has run without an error."""
-        self._durability.flushed(plan, self.segments, self.epoch_file, now_ms)
-
     def flush(self, now_ms: int) -> None:
         """Make all records durable now, in this thread."""
-        plan = self.flush_plan()
+        plan = self.durability.flush_plan()
         with self.failures.storage_errors("flush", is_final=True):
             plan.run()
-        self.flushed(plan, now_ms)
+        self.durability.flushed(plan, now_ms)
 
     def close(self, *, clean: bool, now_ms: int = 0) -> None:
         """Close the files. With `clean` all records become durable first, and opening needs no recovery."""
@@ -634,7 +595,7 @@ class PartitionLog:
         self.directory = directory
         self._observer.current = observer
         self.failures.relocate(directory)
-        self._durability.relocate(directory)
+        self.durability.relocate(directory)
         self._log_segments.relocate(directory, active_file, index_files)
         self.epoch_file.relocate(LeaderEpochCheckpoint(self.fs, f"{directory}/{LEADER_EPOCH_CHECKPOINT}"))
 

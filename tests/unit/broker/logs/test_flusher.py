@@ -48,7 +48,7 @@ async def test_a_flush_moves_the_recovery_point_to_the_log_end(
 ) -> None:
     log.append_as_leader(batch(["a", "b"]), 0, NOW_MS)
     await Flushes(executor).flusher.flush(log)
-    assert log.recovery_point == log.log_end_offset == 2
+    assert log.durability.recovery_point == log.log_end_offset == 2
 
 
 async def test_concurrent_calls_share_the_next_flush(
@@ -84,7 +84,7 @@ async def test_fsyncgate_a_failed_fsync_is_final_and_never_tried_again(
         await flushes.flusher.flush(log)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert [failed for failed, _ in flushes.failures] == [log]
-    assert log.recovery_point == 0
+    assert log.durability.recovery_point == 0
     with pytest.raises(KafkaError) as refused:
         log.append_as_leader(batch(["b"]), 0, NOW_MS)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -126,7 +126,7 @@ async def test_a_paused_log_is_flushed_when_it_is_resumed(
     assert log not in flusher._running
     flusher.resume(log)
     await flushed
-    assert log.recovery_point == 1
+    assert log.durability.recovery_point == 1
 
 
 async def test_a_pause_waits_for_the_flush_that_is_running(
@@ -138,5 +138,5 @@ async def test_a_pause_waits_for_the_flush_that_is_running(
     await asyncio.sleep(0)
     await flusher.pause(log)
     assert flushed.done()
-    assert log.recovery_point == 1
+    assert log.durability.recovery_point == 1
     flusher.resume(log)

@@ -192,10 +192,10 @@ async def test_a_topic_with_flush_ms_is_flushed_after_that_time(executor: Thread
     log = fixture.replicas.manager.partition(TopicPartition("t", 0)).log
     fixture.pass_ms(1_000)
     await fixture.flusher.close()
-    assert log.recovery_point == 0
+    assert log.durability.recovery_point == 0
     fixture.pass_ms(1_500)
     await fixture.flusher.close()
-    assert log.recovery_point == 1
+    assert log.durability.recovery_point == 1
 
 
 def test_checkpoints_are_written_at_their_intervals(executor: ThreadPoolExecutor) -> None:

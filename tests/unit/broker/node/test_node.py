@@ -196,7 +196,7 @@ async def test_flush_messages_1_makes_every_response_wait_for_the_disk(tmp_path:
         async with Producer(servers(node)) as producer:
             for expected in (1, 2, 3):
                 await producer.send_and_wait("t", b"x")
-                assert log.recovery_point == expected
+                assert log.durability.recovery_point == expected
 
 
 async def test_a_changed_producer_id_expiration_applies_to_existing_and_new_logs(

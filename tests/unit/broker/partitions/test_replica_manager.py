@@ -147,11 +147,11 @@ def test_a_log_whose_epochs_cannot_be_written_is_not_flushed_and_others_are() ->
     with pytest.raises(KafkaError) as refused:
         first.log.flush(NOW_MS)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert first.log.recovery_point == 0
+    assert first.log.durability.recovery_point == 0
     second = replicas.manager.partition(TopicPartition("second", 0))
     second.append(batch(["a"]), 1, NOW_MS)
     second.log.flush(NOW_MS)
-    assert (second.leader_epoch, second.log.log_end_offset, second.log.recovery_point) == (2, 1, 1)
+    assert (second.leader_epoch, second.log.log_end_offset, second.log.durability.recovery_point) == (2, 1, 1)
 
 
 def test_a_deleted_topic_that_could_not_be_opened_can_be_recreated() -> None:

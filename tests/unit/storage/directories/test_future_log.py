@@ -103,7 +103,7 @@ def test_offsets_epochs_and_producers_move_with_the_log() -> None:
     for each in (log, after_crash(disk)):
         assert each.log_start_offset == 4
         assert each.first_dirty_offset == 5
-        assert each.recovery_point > 0
+        assert each.durability.recovery_point > 0
         assert each.leader_epochs.entries == epochs
         assert each.aborted_transactions(0, each.log_end_offset) == aborted
         assert each.last_stable_offset == stable

@@ -143,7 +143,7 @@ class TestShutdown:
         manager = start_log_manager(after)
         log = existing_log(manager)
         assert values_of(log) == ["a", "b"]
-        assert (log.recovery_point, log.high_watermark) == (2, 2)
+        assert (log.durability.recovery_point, log.high_watermark) == (2, 2)
         assert not after.exists("/a/.kafka_cleanshutdown"), "the next start must know that this one crashed"
         assert not caplog.records
 
@@ -159,7 +159,7 @@ class TestShutdown:
         assert disk.read("/a/replication-offset-checkpoint") == b"0\n1\nevents 0 2\n"
         log = existing_log(start_log_manager(disk.crash(Survival.LOSE_UNSYNCED)))
         assert values_of(log) == ["a", "b"]
-        assert (log.recovery_point, log.high_watermark) == (2, 2)
+        assert (log.durability.recovery_point, log.high_watermark) == (2, 2)
 
     def test_a_high_watermark_above_the_log_end_is_lowered_to_it(self, disk: CrashFileSystem) -> None:
         manager = start_log_manager(disk)

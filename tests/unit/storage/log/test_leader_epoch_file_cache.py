@@ -136,10 +136,10 @@ def test_an_older_plan_does_not_overwrite_the_checkpoint_of_a_truncation() -> No
     log = open_log(disk)
     append(log, "a", leader_epoch=1)
     append(log, "b", leader_epoch=2)
-    plan = log.flush_plan()
+    plan = log.durability.flush_plan()
     log.truncate_to(1, NOW_MS, below_high_watermark=True)
     plan.run()
-    log.flushed(plan, NOW_MS)
+    log.durability.flushed(plan, NOW_MS)
     assert disk.read(EPOCHS) == b"0\n1\n1 0\n"
 
 
@@ -148,7 +148,7 @@ def test_a_plan_of_a_deleted_partition_does_not_write_to_its_successor() -> None
     manager = manager_on(disk)
     old = get_or_create_log(manager, TOPIC_PARTITION, TOPIC_ID, CONFIG, NOW_MS)
     append(old, "old", leader_epoch=9)
-    plan = old.flush_plan()
+    plan = old.durability.flush_plan()
     delete_logs(manager, [TOPIC_PARTITION], NOW_MS)
     new = get_or_create_log(manager, TOPIC_PARTITION, UUID(int=8), CONFIG, NOW_MS)
     append(new, "new", leader_epoch=0)

@@ -114,11 +114,11 @@ class TestAppend:
         append(log, "b", leader_epoch=1)
         append(log, "c", leader_epoch=5)
         assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(5, 2)]
-        plan = log.flush_plan()
+        plan = log.durability.flush_plan()
         plan.run()
-        assert (log.recovery_point, disk.read(EPOCHS)) == (0, b"0\n2\n1 0\n5 2\n")
-        log.flushed(plan, NOW_MS)
-        assert log.recovery_point == 3
+        assert (log.durability.recovery_point, disk.read(EPOCHS)) == (0, b"0\n2\n1 0\n5 2\n")
+        log.durability.flushed(plan, NOW_MS)
+        assert log.durability.recovery_point == 3
 
     def test_a_new_leader_epoch_adds_no_sync_to_an_append(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
@@ -554,7 +554,7 @@ class TestFailures:
         disk.refused = "leader-epoch-checkpoint"
         with pytest.raises(StorageFailure):
             log.flush(NOW_MS)
-        assert log.recovery_point == 1
+        assert log.durability.recovery_point == 1
         reopened = open_log(disk.crash(Survival.KEEP_ALL), recovery_point=1)
         assert reopened.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(2, 1)]
 
@@ -582,7 +582,7 @@ class TestFailures:
         disk.fail_next_fsync(".log")
         with pytest.raises(StorageFailure):
             log.flush(NOW_MS)
-        assert log.recovery_point == 0
+        assert log.durability.recovery_point == 0
         for write in (lambda: append(log, "b"), lambda: log.truncate_to(0), lambda: log.apply_retention(0)):
             with pytest.raises(KafkaError) as caught:
                 write()

@@ -270,7 +270,7 @@ def test_a_restart_at_a_lower_offset_lowers_the_recovery_point() -> None:
     log.apply_retention(NOW_MS)
     log.flush(NOW_MS)
     log.truncate_to(3, NOW_MS, below_high_watermark=True)
-    assert log.recovery_point == log.log_end_offset == 3
+    assert log.durability.recovery_point == log.log_end_offset == 3
 
 
 def test_an_open_transaction_in_the_remote_log_holds_the_last_stable_offset() -> None:

@@ -60,7 +60,7 @@ def test_a_batch_that_contains_the_offset_is_removed(disk: CrashFileSystem) -> N
     log.append_as_leader(batch(["c", "d", "e"]), 0, NOW_MS)
     log.flush(NOW_MS)
     log.truncate_to(4)
-    assert (log.log_end_offset, log.recovery_point) == (2, 2)
+    assert (log.log_end_offset, log.durability.recovery_point) == (2, 2)
     assert values_of(log) == ["a", "b"]
 
 
@@ -126,13 +126,13 @@ def test_a_flush_planned_before_a_truncation_does_not_advance_the_recovery_point
     disk: CrashFileSystem,
 ) -> None:
     log = filled(disk)
-    plan = log.flush_plan()
+    plan = log.durability.flush_plan()
     plan.run()
     log.truncate_to(3)
-    log.flushed(plan, NOW_MS)
-    assert log.recovery_point == 0
+    log.durability.flushed(plan, NOW_MS)
+    assert log.durability.recovery_point == 0
     log.flush(NOW_MS)
-    assert log.recovery_point == 3
+    assert log.durability.recovery_point == 3
 
 
 def test_a_failed_truncation_stops_the_log(disk: CrashFileSystem) -> None:

@@ -167,7 +167,7 @@ class ProduceHandler:
         """Respond or park, after a flush if a log requires one."""
         appended = state.appended
         for append in appended:
-            if append.partition.log.must_flush:
+            if append.partition.log.durability.must_flush:
                 self._respond_when_flushed(request, state)
                 return
         self._respond_or_park(request, state, appended)
@@ -213,7 +213,7 @@ class ProduceHandler:
     def _respond_when_flushed(self, request: Request, state: AppendState) -> None:
         """Flush the logs that flush.messages requires to be on disk, and then respond or park."""
         appended = state.appended
-        unflushed = [append for append in appended if append.partition.log.must_flush]
+        unflushed = [append for append in appended if append.partition.log.durability.must_flush]
         waiting = asyncio.gather(
             *(self._flusher.flush(append.partition.log) for append in unflushed), return_exceptions=True
         )

@@ -150,7 +150,7 @@ class WriteTxnMarkersHandler:
 
     async def _wait_until_durable(self, appended: Sequence[PartitionAppend]) -> None:
         """Return when each marker is flushed and replicated as required, or has an error."""
-        unflushed = [one for one in appended if one.partition.log.must_flush]
+        unflushed = [one for one in appended if one.partition.log.durability.must_flush]
         await bounded_gather(self._flush(one) for one in unflushed)
         await self._wait_until_replicated([one for one in appended if not one.result.error_code])
 

@@ -150,7 +150,7 @@ class LogCleaner:
         if dirtiest is None:
             self._postponed.clear()
             return False
-        log, generation = dirtiest.log, dirtiest.log.generation
+        log, generation = dirtiest.log, dirtiest.log.durability.generation
         self._in_progress.add(log)
         try:
             limits = _limits(config)
@@ -162,7 +162,7 @@ class LogCleaner:
             return False
         except Exception as error:
             # A reader of a log that is being truncated finds incomplete batches.
-            was_truncated = log.generation != generation and _is_damage(error)
+            was_truncated = log.durability.generation != generation and _is_damage(error)
             if self._is_in_use(log) and not was_truncated:
                 self._on_failed(log, error)
             return False
