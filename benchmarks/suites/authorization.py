@@ -11,6 +11,7 @@ from time import perf_counter
 
 from benchmarks.figures import Figure, median
 from benchmarks.suites.effort import Effort
+from tidelog.broker.security.authorization.audit_log import AuditLog
 from tidelog.broker.security.authorization.standard_authorizer import StandardAuthorizer
 from tidelog.cluster.acls import AclBinding, AclFilter, matching_acls
 from tidelog.cluster.controller.acls import create_acls, delete_acls
@@ -93,7 +94,9 @@ def _binding(number: int) -> AclBinding:
 
 
 def _authorizer(image: MetadataImage) -> StandardAuthorizer:
-    authorizer = StandardAuthorizer(frozenset(), allows_without_entry=False, is_loaded=lambda: True)
+    authorizer = StandardAuthorizer(
+        frozenset(), allows_without_entry=False, is_loaded=lambda: True, audit=AuditLog(lambda *_: None, -1)
+    )
     entries = image.access_control_entries
     authorizer.update(entries, entries)
     return authorizer

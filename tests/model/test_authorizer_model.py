@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.messages.access_control_entries import Client, by_id, entry
-from tidelog.broker.security.authorization.standard_authorizer import StandardAuthorizer
+from tests.support.security.authorizers import acl_authorizer
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.metadata_records.access_control_entry_record import AccessControlEntryRecord
 
@@ -74,9 +74,7 @@ def naive_decision(
 def test_every_decision_equals_the_reference_authorizer_after_every_change(
     changes: list[list[AccessControlEntryRecord]], allows_without_entry: bool
 ) -> None:
-    authorizer = StandardAuthorizer(
-        SUPER_USERS, allows_without_entry=allows_without_entry, is_loaded=lambda: True
-    )
+    authorizer = acl_authorizer(SUPER_USERS, allows_without_entry=allows_without_entry)
     entries_by_id: Mapping[UUID, AccessControlEntryRecord] = {}
     for entries in changes:
         entries_by_id, former_entries_by_id = by_id(entries), entries_by_id

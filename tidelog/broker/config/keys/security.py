@@ -45,6 +45,14 @@ class SecurityKeys:
         "Whether every principal may access a resource for which there is no access control entry.",
         internal=True,
     )
+    max_audit_lines_per_principal = integer(
+        "max.audit.lines.per.principal",
+        100,
+        "The maximum number of denied accesses of a principal that kafka.authorizer.logger writes in ten "
+        "seconds. Further ones are counted, and their number is written. -1 means no limit, as in Kafka. "
+        "Tidelog's own key.",
+        minimum=-1,
+    )
     principal_builder_class = class_name(
         "principal.builder.class",
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",

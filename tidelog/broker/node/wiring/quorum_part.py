@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 
 from tidelog.base.randomness import new_uuid
@@ -53,7 +54,8 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     config = context.config
     channel = RequestChannel(config.queued_max_requests)
     await stages.start(Stage(name="controller requests", stop=[channel.close]))
-    acl_authorizer = standard_authorizer(config, lambda: raft.store.is_caught_up)
+    call_later = asyncio.get_running_loop().call_later
+    acl_authorizer = standard_authorizer(config, lambda: raft.store.is_caught_up, call_later)
     authorizer: Authorizer = AllowEverything() if acl_authorizer is None else acl_authorizer
     quotas = RequestQuotas(context.clock, config.quota_windows, EXEMPT_ON_CONTROLLERS)
     dispatcher = Dispatcher(

@@ -10,12 +10,17 @@ from typing import Final
 
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.request_context import NODE_PRINCIPAL
+from tidelog.broker.security.authorization.audit_log import AuditLog
 from tidelog.broker.security.authorization.standard_authorizer import StandardAuthorizer
 
 _SEPARATOR: Final = ";"
 
 
-def standard_authorizer(config: BrokerConfig, is_loaded: Callable[[], bool]) -> StandardAuthorizer | None:
+def standard_authorizer(
+    config: BrokerConfig,
+    is_loaded: Callable[[], bool],
+    call_later: Callable[[float, Callable[[], None]], object],
+) -> StandardAuthorizer | None:
     """Return the authorizer; None without authorizer.class.name.
 
     Requests of this node to itself are always allowed.
@@ -26,6 +31,7 @@ def standard_authorizer(config: BrokerConfig, is_loaded: Callable[[], bool]) -> 
         super_users(config.super_users) | {NODE_PRINCIPAL},
         allows_without_entry=config.allow_everyone_if_no_acl_found,
         is_loaded=is_loaded,
+        audit=AuditLog(call_later, config.max_audit_lines_per_principal),
     )
 
 

@@ -25,7 +25,7 @@ from uuid import UUID
 from tidelog.broker.network.addresses import comparable_host
 from tidelog.broker.observability.logging_setup import TRACE
 from tidelog.broker.security.authorization.acl_index import AclIndex, Requesters
-from tidelog.broker.security.authorization.audit_log import audit_logger, entry_text, log_decision
+from tidelog.broker.security.authorization.audit_log import AuditLog, audit_logger, entry_text
 from tidelog.broker.security.authorization.authorizer import Requester
 from tidelog.broker.security.authorization.supported_operations import SUPPORTED_OPERATIONS, operation_bits
 from tidelog.cluster.acls import WILDCARD_RESOURCE
@@ -81,8 +81,10 @@ class StandardAuthorizer:
         *,
         allows_without_entry: bool,
         is_loaded: Callable[[], bool],
+        audit: AuditLog,
     ) -> None:
         """`allows_without_entry` is allow.everyone.if.no.acl.found."""
+        self._audit = audit
         self._super_users = super_users
         self._default = DEFAULT_ALLOW if allows_without_entry else DEFAULT_DENY
         self._is_loaded = is_loaded
@@ -114,7 +116,7 @@ class StandardAuthorizer:
         decision = self._decision(requester, operation, resource_type, name)
         level = logging.DEBUG if decision.is_allowed else logging.INFO if logs_denial else TRACE
         if audit_logger.isEnabledFor(level):
-            log_decision(
+            self._audit.record(
                 requester,
                 operation,
                 (resource_type, name),

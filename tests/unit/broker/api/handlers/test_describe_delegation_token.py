@@ -8,9 +8,9 @@ import pytest
 
 from tests.support.messages.request_contexts import over_the_wire, request_context
 from tests.support.metadata.images import image_after_records, image_with_brokers
+from tests.support.security.authorizers import acl_authorizer
 from tidelog.broker.api.handlers.describe_delegation_token import DescribeDelegationTokenHandler
 from tidelog.broker.config.settings import BrokerSettings
-from tidelog.broker.security.authorization.standard_authorizer import StandardAuthorizer
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.describe_delegation_token import (
     DescribedDelegationTokenRenewer,
@@ -42,7 +42,7 @@ def described(
     image = image_after_records([OF_ALICE, OF_BOB], image_with_brokers(1))
     settings = {"node.id": "1", "listener.security.protocol.map": "SASL:SASL_SSL"}
     config = BrokerSettings(settings if key is None else {**settings, "delegation.token.secret.key": key})
-    authorizer = StandardAuthorizer(frozenset(), allows_without_entry=False, is_loaded=lambda: True)
+    authorizer = acl_authorizer()
     handler = DescribeDelegationTokenHandler(lambda: image, config, authorizer)
     requested = tuple(
         DescribeDelegationTokenOwner(principal_type="User", principal_name=owner) for owner in owners

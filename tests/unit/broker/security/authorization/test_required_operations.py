@@ -10,7 +10,7 @@ import pytest
 from tests.support.messages.access_control_entries import by_id, entry
 from tests.support.messages.request_contexts import request_context
 from tests.support.network.raw_client import served_versions
-from tests.support.security.authorizers import ALLOW_EVERYTHING
+from tests.support.security.authorizers import ALLOW_EVERYTHING, acl_authorizer
 from tidelog.broker.api.handlers.registry import FORWARDED
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.access import AUTHORIZATION_ERRORS
@@ -64,7 +64,7 @@ def call(authorizer: StandardAuthorizer, role: str, key: ApiKey, version: int) -
 def authorizer(
     *entries: AccessControlEntryRecord, super_users: frozenset[str] = frozenset()
 ) -> StandardAuthorizer:
-    created = StandardAuthorizer(super_users, allows_without_entry=False, is_loaded=lambda: True)
+    created = acl_authorizer(super_users)
     created.update(by_id(entries), by_id(entries))
     return created
 

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.messages.access_control_entries import Client, by_id, entry
+from tests.support.security.authorizers import acl_authorizer
 from tidelog.broker.security.authorization import standard_authorizer
 from tidelog.broker.security.authorization.standard_authorizer import StandardAuthorizer
 from tidelog.cluster.delta import MetadataDelta
@@ -24,11 +25,7 @@ PREFIXED = PatternType.PREFIXED
 
 
 def authorizer(*entries: AccessControlEntryRecord, **options: Any) -> StandardAuthorizer:
-    created = StandardAuthorizer(
-        options.pop("super_users", frozenset()),
-        allows_without_entry=options.pop("allows_without_entry", False),
-        is_loaded=options.pop("is_loaded", lambda: True),
-    )
+    created = acl_authorizer(**options)
     created.update(by_id(entries), by_id(entries))
     return created
 
