@@ -31,7 +31,7 @@ PUBLIC_METHOD_EXCEPTIONS = {
     # The methods of a client are its public API, as in Kafka: Admin delegates each to the class of its area.
     "tidelog.clients.admin.admin:Admin": 49,
     "tidelog.clients.consumer.consumer:Consumer": 25,
-    "tidelog.storage.log.partition_log:PartitionLog": 42,
+    "tidelog.storage.log.partition_log:PartitionLog": 35,
     "tidelog.storage.segment.segment:LogSegment": 30,
 }
 

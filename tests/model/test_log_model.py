@@ -172,8 +172,8 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def retain(self) -> None:
-        self.log.apply_retention(NOW_MS)
-        self.log.delete_expired_files(NOW_MS)
+        self.log.retention.apply(NOW_MS)
+        self.log.retention.delete_expired_files(NOW_MS)
         assert self.log.log_start_offset >= self.log_start
         assert self.log.log_start_offset in [self.log_start, *self.log.segments.base_offsets]
         assert self.log.size_bytes <= CONFIG.retention_bytes + CONFIG.segment_bytes

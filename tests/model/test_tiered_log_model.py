@@ -90,7 +90,7 @@ class TieredLogMachine(RuleBasedStateMachine):
     def retain(self) -> None:
         log, start = self.log, self.log.log_start_offset
         was_known, local_start = log.remote_border.is_remote_log_known, log.local_log_start_offset
-        log.apply_retention(NOW_MS)
+        log.retention.apply(NOW_MS)
         if self.is_tiered and not log.config.remote_log_copy_disable:
             assert log.log_start_offset == start, "local retention leaves the log start where it is"
             if not was_known:

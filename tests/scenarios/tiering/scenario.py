@@ -238,7 +238,7 @@ class TieredScenario(Scenario):
         update_copied_offset(broker.context, broker.replica)
         kept = sum(segment.size_bytes for segment in log.segments if segment.base_offset >= start)
         log.update_config(replace(log.config, local_retention_bytes=kept))
-        log.apply_retention(NOW_MS)
+        log.retention.apply(NOW_MS)
         assert log.local_log_start_offset == start, f"local log start: {log.local_log_start_offset}"
 
     def no_metadata(self, letter: str) -> None:

@@ -51,5 +51,5 @@ class FakeTier:
 def move_to_remote(log: PartitionLog, end_offset: Offset, now_ms: int) -> None:
     """Move everything below `end_offset`, which must be a segment end, to remote storage only."""
     log.remote_border.raise_highest_offset(end_offset - 1)
-    log.apply_retention(now_ms)
+    log.retention.apply(now_ms)
     assert log.local_log_start_offset == end_offset, f"the local log starts at {log.local_log_start_offset}"

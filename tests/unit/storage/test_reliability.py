@@ -70,7 +70,7 @@ def test_kip_101_followers_do_not_diverge_after_power_failures_of_both() -> None
     append(old_leader, "a", leader_epoch=0)
     replicate(old_leader, new_leader)
     append(old_leader, "never replicated", leader_epoch=0)
-    new_leader.note_leader_epoch(1, new_leader.log_end_offset)
+    new_leader.epoch_file.note(1, new_leader.log_end_offset)
     append(new_leader, "b", leader_epoch=1)
     truncate_by_epoch(old_leader, new_leader)
     replicate(new_leader, old_leader)
@@ -81,9 +81,9 @@ def test_kip_279_consecutive_elections_leave_no_divergence() -> None:
     follower, leader = open_log(CrashFileSystem()), open_log(CrashFileSystem())
     for log in (follower, leader):
         append(log, "a", leader_epoch=0)
-    follower.note_leader_epoch(1, 1)
+    follower.epoch_file.note(1, 1)
     append(follower, "only here", leader_epoch=1)
-    leader.note_leader_epoch(2, 1)
+    leader.epoch_file.note(2, 1)
     append(leader, "b", leader_epoch=2)
     truncate_by_epoch(follower, leader)
     replicate(leader, follower)
@@ -182,8 +182,8 @@ def test_kafka_7104_a_log_start_that_moves_between_read_and_response_is_handled(
     records = log.read(0, 1 << 20).records
     assert records is not None
     log.advance_log_start_offset(12)
-    log.apply_retention(NOW_MS)
-    log.delete_expired_files(NOW_MS)
+    log.retention.apply(NOW_MS)
+    log.retention.delete_expired_files(NOW_MS)
     assert next(iterate_headers(records.read()))[1].base_offset == 0
     with pytest.raises(KafkaError) as caught:
         log.read(0, 100)

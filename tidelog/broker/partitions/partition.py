@@ -107,7 +107,7 @@ class Partition:
 
     def _note_leader_epoch(self, leader_epoch: LeaderEpoch) -> None:
         """Write the start of a leader epoch to the log before the epoch has any record (KIP-279)."""
-        self.log.note_leader_epoch(leader_epoch, self.log.log_end_offset)
+        self.log.epoch_file.note(leader_epoch, self.log.log_end_offset)
 
     def make_follower(self, partition_image: PartitionImage) -> bool:
         """Follow `partition_image.leader`, if there is one; return whether a new leader epoch starts.

@@ -298,9 +298,9 @@ class MetadataLog:
             self._log.advance_log_start_offset(next_snapshot.end_offset)
             # Set first: earlier records cannot be read from now on, even if the files cannot be deleted.
             self._start = next_snapshot
-            self._log.apply_retention(self._clock.wall_ms())
+            self._log.retention.apply(self._clock.wall_ms())
             self.snapshots.remove_before(next_snapshot.end_offset)
-        self._log.delete_expired_files(self._clock.wall_ms())
+        self._log.retention.delete_expired_files(self._clock.wall_ms())
         return self._start != before
 
     def flush_plan(self) -> FlushPlan:

@@ -71,7 +71,7 @@ def _restart_from_remote(action: RestartFromRemote, log: PartitionLog, now_ms: i
     for epoch, start_offset in action.leader_epochs:
         if start_offset == action.offset:
             # This epoch has no record in the local log yet.
-            log.note_leader_epoch(epoch, start_offset)
+            log.epoch_file.note(epoch, start_offset)
 
 
 def _append(action: Append, log: PartitionLog, now_ms: int) -> bool:

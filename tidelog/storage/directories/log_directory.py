@@ -316,7 +316,7 @@ class LogDirectory:
         If no descriptor was available, it may run again.
         """
         for log in logs:
-            log.wait_until_retired()
+            log.epoch_file.wait_for_write()
         for topic_partition, path, _ in renames:
             if not self.fs.exists(path):
                 self.fs.rename(self._path_of(topic_partition), path)
@@ -334,7 +334,7 @@ class LogDirectory:
         """Return the expired paths of deleted partitions and segments, once; the caller removes them."""
         paths = self._deleted.take_due(now_ms)
         for log in self.logs.values():
-            paths += log.take_expired_files(now_ms)
+            paths += log.retention.take_expired_files(now_ms)
         return paths
 
     def put_back_expired(self, paths: Iterable[str], now_ms: int) -> None:

@@ -37,7 +37,7 @@ def apply_retention(directory: LogDirectory, now_ms: int) -> Steps[int]:
         if _is_in_use(directory, log):
             with _errors_reported(log):
                 log.maybe_roll(now_ms)
-                if found := log.expire_segments(now_ms):
+                if found := log.retention.expire_segments(now_ms):
                     expired.append((log, found))
         yield None
     if not expired:
@@ -64,7 +64,7 @@ def _remove(
         for segment in segments:
             if not _is_in_use(directory, log):
                 break
-            removed_count += log.remove_expired([segment], now_ms)
+            removed_count += log.retention.remove_expired([segment], now_ms)
             yield None
     return removed_count
 

@@ -9,9 +9,11 @@
 | RemoteBorder | what is known about the remote part |
 | Durability | the recovery point, when to flush, and what a flush syncs |
 | LogFailures | whether the files are in a known state, and interrupted changes |
+| LogAppender, LogStart, LogRetention, LogTruncation, SegmentReplacement | no state; they use several parts |
 
-Operations that concern several parts are methods of PartitionLog. For others, callers use the public parts:
-`segments`, `producers`, `durability`, `remote_border`, `failures`, `timestamps` and `replacement`.
+Appends, reads, truncations and the offsets that all callers need are methods of PartitionLog. For the rest,
+callers use the public parts: `segments`, `producers`, `durability`, `epoch_file`, `remote_border`,
+`retention`, `failures`, `timestamps` and `replacement`.
 
 One thread owns a log. Only `FlushPlan.run` and reads of a `FileSlice` run in other threads.
 
@@ -48,16 +50,17 @@ from tidelog.storage.log.failures import LogFailures
 from tidelog.storage.log.flush import FlushPlan
 from tidelog.storage.log.leader_epoch_file_cache import LeaderEpochFileCache
 from tidelog.storage.log.log_offsets import LogOffsets
+from tidelog.storage.log.log_retention import LogRetention
 from tidelog.storage.log.log_segments import LogSegments
+from tidelog.storage.log.log_start import LogStart
 from tidelog.storage.log.lookup import RecordPlace, TimestampLookup
 from tidelog.storage.log.observer import LogObserver, NoObserver, ReplaceableObserver
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
 from tidelog.storage.log.read import ReadResult
 from tidelog.storage.log.remote_border import RemoteBorder
-from tidelog.storage.log.retention import LogBounds, RetentionLimits, expired_segments
 from tidelog.storage.log.segment_replacement import SegmentReplacement
 from tidelog.storage.log.settings import LogSettings
-from tidelog.storage.log.tiered_retention import has_remote_part, local_retention
+from tidelog.storage.log.tiered_retention import has_remote_part
 from tidelog.storage.log.truncation import LogTruncation, RemoteState
 from tidelog.storage.log.validation import read_single_batch, validation
 from tidelog.storage.log.validation_rules import ValidatedBatch, ValidationRules
@@ -94,10 +97,10 @@ class PartitionLog:
         self.topic_id = location.topic_id
         self.segments: Segments = loaded.segments
         self.producers: ProducerStateManager = loaded.producers
-        self._settings = LogSettings(config)
-        self._observer = observer = ReplaceableObserver(observer)
-        self.failures = LogFailures(directory, observer)
-        self._offsets = LogOffsets(
+        settings = self._settings = LogSettings(config)
+        observer = self._observer = ReplaceableObserver(observer)
+        failures = self.failures = LogFailures(directory, observer)
+        offsets = self._offsets = LogOffsets(
             topic_partition,
             observer,
             loaded.producers,
@@ -106,36 +109,21 @@ class PartitionLog:
             log_end_offset=loaded.log_end_offset,
             first_dirty_offset=checkpointed.first_dirty_offset,
         )
-        self.remote_border = RemoteBorder(
-            topic_partition,
-            self._settings,
-            self._offsets,
-            is_system_enabled=options.remote_storage_system_enable,
+        border = self.remote_border = RemoteBorder(
+            topic_partition, settings, offsets, is_system_enabled=options.remote_storage_system_enable
         )
-        self.epoch_file = LeaderEpochFileCache(
-            loaded.leader_epochs, loaded.leader_epoch_checkpoint, self.remote_border
+        epochs = self.epoch_file = LeaderEpochFileCache(
+            loaded.leader_epochs, loaded.leader_epoch_checkpoint, border
         )
-        self.durability = Durability(
-            location, loaded, self._settings, observer, self.failures, self._offsets, self.epoch_file
+        self.durability = Durability(location, loaded, settings, observer, failures, offsets, epochs)
+        segments = self._log_segments = LogSegments(
+            fs, directory, settings, loaded.segments, loaded.producers, self.durability
         )
-        self._log_segments = LogSegments(
-            fs,
-            directory,
-            self._settings,
-            loaded.segments,
-            loaded.producers,
-            self.durability,
-        )
-        self.timestamps = TimestampLookup(loaded.segments, self._offsets, self.failures)
-        self.replacement = SegmentReplacement(self._log_segments, self.failures)
-        self._appender = LogAppender(
-            self._settings,
-            self.failures,
-            self._offsets,
-            self._log_segments,
-            self.epoch_file,
-            loaded.producers,
-        )
+        log_start = self._log_start = LogStart(offsets, border, epochs, loaded.producers)
+        self.timestamps = TimestampLookup(loaded.segments, offsets, failures)
+        self.replacement = SegmentReplacement(segments, failures)
+        self.retention = LogRetention(settings, failures, offsets, segments, border, epochs, log_start)
+        self._appender = LogAppender(settings, failures, offsets, segments, epochs, loaded.producers)
 
     @classmethod
     def open(
@@ -339,13 +327,6 @@ class PartitionLog:
                 )
         return self._appender.append(records, assigned.batches, now_ms, _RAFT)
 
-    def note_leader_epoch(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """Record that `epoch` starts at `start_offset`; the file gets it with its first record.
-
-        A leader does so when it is elected, so that the election of many leaders does not wait for the disk.
-        """
-        self.epoch_file.note(epoch, start_offset)
-
     def roll(self, now_ms: int, next_offset: Offset | None = None) -> LogSegment:
         """Seal the active segment and start another at the log end, or at `next_offset` above it.
 
@@ -427,14 +408,7 @@ class PartitionLog:
 
         Errors: KafkaError OFFSET_OUT_OF_RANGE above the high watermark.
         """
-        is_in_local_part = offset >= self._offsets.local_log_start_offset
-        if not self._offsets.advance_log_start(offset):
-            return False
-        self.remote_border.on_log_start_advanced(is_in_local_part=is_in_local_part)
-        self.epoch_file.truncate_from_start(offset)
-        self.producers.on_log_start_offset_incremented(offset)
-        self._offsets.update_first_unstable_offset()
-        return True
+        return self._log_start.advance(offset)
 
     def advance_log_start_offset_from_remote(self, offset: Offset) -> bool:
         """Raise the log start before records below `offset` are deleted from remote storage.
@@ -443,74 +417,6 @@ class PartitionLog:
         Errors: KafkaError OFFSET_OUT_OF_RANGE above the high watermark; nothing may be deleted then.
         """
         return self.remote_log_enabled and self.advance_log_start_offset(offset)
-
-    # -- retention
-
-    def apply_retention(self, now_ms: int) -> int:
-        """Delete the segments that are too old, too many or below the log start; return their number.
-
-        The new log start is made durable before any file is renamed, so that a crash in between never
-        leaves a log whose start is not in any segment (KAFKA-15352).
-        """
-        expired = self.expire_segments(now_ms)
-        if expired:
-            with self.failures.storage_errors("deletion of segments"):
-                self._offsets.checkpoint_log_start()
-            self.remove_expired(expired, now_ms)
-        return len(expired)
-
-    def expire_segments(self, now_ms: int) -> list[LogSegment]:
-        """Move the log start after the expired segments and return them: the first half of retention.
-
-        The caller makes the log start durable and then calls `remove_expired`.
-        """
-        self.failures.refuse_after_failure()
-        if len(self.segments) == 1 and not self.segments.active.size_bytes:
-            return []  # nodes have thousands of logs, and many are empty
-        offsets, segments = self._offsets, list(self.segments)
-        bounds = LogBounds(offsets.log_start_offset, offsets.high_watermark, offsets.log_end_offset)
-        if not self.remote_log_enabled:
-            expired = expired_segments(segments, RetentionLimits.of(self.config), bounds, now_ms)
-        else:
-            expired, rolls = local_retention(segments, self.config, bounds, self.remote_border.bounds, now_ms)
-            if rolls:
-                self.roll(now_ms)
-        if expired:
-            if len(expired) == len(self.segments):
-                self.roll(now_ms)
-            following = self.segments.higher(expired[-1].base_offset)
-            assert following is not None
-            self._start_at_segment(following)
-        return expired
-
-    def _start_at_segment(self, segment: LogSegment) -> None:
-        """Raise the start before the local segments that precede `segment` are removed."""
-        if self.remote_log_enabled and not self.config.remote_log_copy_disable:
-            self._offsets.advance_local_log_start(segment.base_offset)
-        elif segment.base_offset > self.local_log_start_offset:
-            self.advance_log_start_offset(segment.base_offset)
-
-    def remove_expired(self, expired: Sequence[LogSegment], now_ms: int) -> int:
-        """Remove expired segments, whose files are unlinked later: the second half of retention.
-
-        Segments that the log no longer has are skipped. Return the number of the others.
-        """
-        in_use = [each for each in expired if self.segments.floor(each.base_offset) is each]
-        with self.failures.storage_errors("deletion of segments"):
-            if self.remote_log_enabled:
-                # The log keeps the epochs of these records, and recovery could no longer find them.
-                self.epoch_file.write_if_outdated()
-            self._log_segments.remove_all(in_use, now_ms)
-        return len(in_use)
-
-    def delete_expired_files(self, now_ms: int) -> int:
-        """Unlink the files of segments that were deleted file.delete.delay.ms ago; return their number."""
-        with self.failures.storage_errors("unlinking of deleted files"):
-            return self._log_segments.deleted_files.remove_due(self.fs, now_ms)
-
-    def take_expired_files(self, now_ms: int) -> list[str]:
-        """Return the files that `delete_expired_files` would unlink; the caller unlinks them."""
-        return self._log_segments.deleted_files.take_due(now_ms)
 
     # -- compaction
 
@@ -605,7 +511,3 @@ class PartitionLog:
         """Open no file again, as the directory gets another name or is offline; readers keep open files."""
         self.segments.retire()
         self.epoch_file.retire()
-
-    def wait_until_retired(self) -> None:
-        """Wait until no thread writes a file by its path. I/O: blocks; call it from any thread."""
-        self.epoch_file.wait_for_write()

@@ -78,7 +78,7 @@ class TieredPair:
         append(log, "d", leader_epoch=3)
         log.advance_high_watermark(4)
         log.remote_border.raise_highest_offset(2)
-        log.apply_retention(NOW_MS)
+        log.retention.apply(NOW_MS)
         assert (log.log_start_offset, log.local_log_start_offset) == (0, 3)
 
     @property

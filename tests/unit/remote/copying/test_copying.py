@@ -415,13 +415,13 @@ def test_kafka_19952_segments_kept_during_an_outage_are_copied_once_and_deleted_
     for _ in range(3):
         with pytest.raises(RemoteStorageError):
             node.run_copy()
-        node.log.apply_retention(NOW_MS + 1)
+        node.log.retention.apply(NOW_MS + 1)
         assert node.log.local_log_start_offset == 0
     sealed_segments(node.log, 1)
     cluster.tier.faults.clear()
     node.run_copy()
     node.run_expiration()
-    node.log.apply_retention(NOW_MS + 1)
+    node.log.retention.apply(NOW_MS + 1)
     assert cluster.ranges() == [(first, first + 9, FINISHED) for first in range(0, 40, 10)]
     assert (node.log.log_start_offset, node.log.local_log_start_offset) == (0, 40)
     cluster.assert_nothing_dangles()

@@ -38,7 +38,7 @@ def copied(cluster: TierCluster, segments: int, *, locally: bool = False) -> Tie
     sealed_segments(node.log, segments)
     node.run_copy()
     if not locally:
-        node.log.apply_retention(NOW_MS + 1)
+        node.log.retention.apply(NOW_MS + 1)
         assert node.log.local_log_start_offset == segments * 10
     return node
 
@@ -102,7 +102,7 @@ def test_retention_bytes_counts_records_that_are_local_and_remote_once() -> None
     node = copied(cluster, 4, locally=True)
     size = node.log.segments.first.size_bytes
     produce(node.log, 10)  # only local
-    node.log.apply_retention(NOW_MS)
+    node.log.retention.apply(NOW_MS)
     cluster.configure(
         replace(TIERED, retention_bytes=5 * size, local_retention_bytes=-1, local_retention_ms=-1)
     )
@@ -126,7 +126,7 @@ def test_kafka_20732_a_new_leader_does_not_count_its_log_twice_before_its_first_
     assert not second.log.remote_border.is_remote_log_known
     # Its expiration runs before any copy: the four segments are both local and remote, and within bounds.
     second.run_expiration()
-    second.log.apply_retention(NOW_MS)
+    second.log.retention.apply(NOW_MS)
     assert second.log.log_start_offset == 0
     assert starts(cluster) == [0, 10, 20, 30]
 
@@ -238,7 +238,7 @@ def test_a_new_leader_finishes_the_deletion_of_the_former_one() -> None:
     new.log.roll(NOW_MS)
     cluster.configure(TIERED)  # retention has no limit any more
     new.run_copy()
-    new.log.apply_retention(NOW_MS + 1)
+    new.log.retention.apply(NOW_MS + 1)
     new.run_expiration()
     # The first segment is deleted; it is below the log start offset, which is readable.
     assert [each[:2] for each in cluster.ranges()] == [(10, 19), (20, 29)]
@@ -311,7 +311,7 @@ def test_kafka_15414_a_reassigned_leader_with_a_short_epoch_cache_keeps_referenc
         old.lead(epoch)
         sealed_segments(old.log, 1, epoch=epoch)
         old.run_copy()
-    old.log.apply_retention(NOW_MS + 1)
+    old.log.retention.apply(NOW_MS + 1)
     # The replica was built from the tier and has only the last epoch.
     new.log.restart_from_remote(
         RemoteState(
@@ -356,7 +356,7 @@ def test_a_copy_in_progress_is_deleted_only_when_its_records_are_in_another_segm
         run_to_end(expiring)
     assert cluster.ranges() == [(0, 9, FINISHED)]
     new.run_copy()
-    new.log.apply_retention(NOW_MS + 1)
+    new.log.retention.apply(NOW_MS + 1)
     assert new.log.local_log_start_offset == 10
     cluster.assert_nothing_dangles()
 

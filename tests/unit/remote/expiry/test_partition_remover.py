@@ -67,7 +67,7 @@ async def test_a_replica_notified_late_of_a_deletion_stops_relying_on_remote_seg
     await other.put_remote_partition_delete_metadata(step(MARKED))
     await eventually(lambda: log.highest_offset_in_remote_storage == -1)
     assert not log.remote_border.is_remote_log_known
-    assert log.apply_retention(NOW_MS) == 0
+    assert log.retention.apply(NOW_MS) == 0
     await site.close()
 
 

@@ -161,7 +161,7 @@ def test_the_next_leader_finishes_the_work_of_a_crashed_one(
     covered = {o for start, end, _ in cluster.ranges() for o in range(start, end + 1)}
     # All records that are not local are remote. (Records that are no longer remote have expired.)
     assert set(range(log.log_start_offset, log.local_log_start_offset)) <= covered
-    log.apply_retention(cluster.clock.now_ms + 1)
+    log.retention.apply(cluster.clock.now_ms + 1)
     run_tasks_to_completion(cluster, next_leader)
     assert set(range(log.log_start_offset, log.local_log_start_offset)) <= covered
     if scenario is expire:

@@ -292,7 +292,7 @@ async def test_disabling_and_enabling_remote_storage_starts_from_an_empty_tier()
     site.manager.on_leadership_change([replica(log)], [])
     await eventually(lambda: len(site.finished()) == 3)
     site.tier.faults.before = 1 << 30
-    log.apply_retention(NOW_MS + 1)
+    log.retention.apply(NOW_MS + 1)
     log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
     assert log.log_start_offset == 30
     site.manager.stop_partitions([PARTITION], deletes_remote=True)

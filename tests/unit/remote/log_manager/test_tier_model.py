@@ -202,7 +202,7 @@ class TieredPartition(RuleBasedStateMachine):
         self.notified, self.in_sync = {index}, {index}
         self.head.lead(self.epoch)
         log = self.head.log
-        log.note_leader_epoch(self.epoch, log.log_end_offset)
+        log.epoch_file.note(self.epoch, log.log_end_offset)
         self.batches = {first: kept for first, kept in self.batches.items() if first < log.log_end_offset}
         self.transactions = {
             pid: (first, None if marker is None or marker >= log.log_end_offset else marker)
@@ -281,7 +281,7 @@ class TieredPartition(RuleBasedStateMachine):
     @rule(index=nodes)
     def apply_local_retention(self, index: int) -> None:
         node = self.cluster.nodes[index]
-        node.log.apply_retention(self.cluster.clock.now_ms + 1)
+        node.log.retention.apply(self.cluster.clock.now_ms + 1)
         self._check_floor(node)
 
     @rule(duration_ms=st.integers(1, 500))
@@ -397,7 +397,7 @@ class TieredPartition(RuleBasedStateMachine):
         assert log.highest_offset_in_remote_storage == log.log_end_offset - 1
         self._check_remote(self.head, max(log.log_start_offset, self.floor), log.log_end_offset)
         self._check_contents()
-        log.apply_retention(cluster.clock.now_ms + 1)
+        log.retention.apply(cluster.clock.now_ms + 1)
         assert log.local_log_start_offset == log.log_end_offset
         assert self.head.context.in_progress == set()
         self.offsets_are_in_order()

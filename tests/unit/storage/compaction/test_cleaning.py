@@ -94,7 +94,7 @@ def test_replaced_segments_are_deleted_after_a_delay(disk: CrashFileSystem, log:
     roll(log)
     compact(log)
     assert [name for name in disk.listdir(DIRECTORY) if name.endswith(".deleted")]
-    log.delete_expired_files(NOW_MS + COMPACTED.file_delete_delay_ms)
+    log.retention.delete_expired_files(NOW_MS + COMPACTED.file_delete_delay_ms)
     left = disk.listdir(DIRECTORY)
     assert not [name for name in left if name.endswith((".deleted", ".cleaned", ".swap"))]
     assert "00000000000000000001.snapshot" not in left
@@ -107,7 +107,7 @@ def test_a_reader_of_a_replaced_segment_gets_its_bytes(log: PartitionLog) -> Non
     assert records is not None
     before = records.read()
     compact(log)
-    log.delete_expired_files(NOW_MS + COMPACTED.file_delete_delay_ms)
+    log.retention.delete_expired_files(NOW_MS + COMPACTED.file_delete_delay_ms)
     assert records.read() == before
 
 

@@ -63,7 +63,7 @@ def test_no_crash_during_segment_replacement_loses_or_restores_a_record() -> Non
         compact(log, io_buffer_bytes=150)
         log.set_first_dirty_offset(None)
         compact(log, io_buffer_bytes=150)
-        log.delete_expired_files(10**15)
+        log.retention.delete_expired_files(10**15)
 
     crash_point_count = 0
     for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(12))):

@@ -182,7 +182,7 @@ def test_segments_that_expire_during_the_copy_are_removed_from_the_copy() -> Non
     move = begin_move(manager, TOPIC_PARTITION, target_of(log))
     copy_all(move)
     log.advance_log_start_offset(log.segments.base_offsets[2])
-    assert log.apply_retention(NOW_MS) == 2
+    assert log.retention.apply(NOW_MS) == 2
     assert not move.future.is_almost_complete
     complete_move(move)
     names = disk.listdir(log.directory)

@@ -65,7 +65,7 @@ class Replica:
 
     def elect(self) -> None:
         self.latest_epoch += 1
-        self.log.note_leader_epoch(self.latest_epoch, self.log.log_end_offset)
+        self.log.epoch_file.note(self.latest_epoch, self.log.log_end_offset)
 
     def lead(self) -> None:
         self.log.append_as_leader(self.value(), self.latest_epoch, NOW_MS)
@@ -164,7 +164,7 @@ def test_epochs_of_a_tiered_log_are_checkpointed_before_local_records_are_delete
         append(log, "a", "b", leader_epoch=epoch)
         log.roll(NOW_MS)
     log.remote_border.raise_highest_offset(3)
-    assert log.apply_retention(NOW_MS) == 2
+    assert log.retention.apply(NOW_MS) == 2
     reopened_log = tiered_log(disk=disk.crash(Survival.KEEP_ALL))
     assert (reopened_log.log_start_offset, reopened_log.local_log_start_offset) == (0, 4)
     assert reopened_log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 2)]

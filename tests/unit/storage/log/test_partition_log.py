@@ -1,9 +1,8 @@
-"""Appends, rolls, deletions and offsets of a partition log."""
+"""Appends, rolls and offsets of a partition log."""
 
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +24,6 @@ from tests.support.logs.partition_logs import (
 )
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.record import read_records
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.leader_epoch import EpochEntry
@@ -125,7 +123,7 @@ class TestAppend:
         append(log, "a", leader_epoch=1)
         log.flush(NOW_MS)
         disk.operations.clear()
-        log.note_leader_epoch(2, 1)
+        log.epoch_file.note(2, 1)
         append(log, "b", leader_epoch=2)
         append(log, "c", leader_epoch=3)
         assert [each for each in disk.operations if not each.startswith("append")] == []
@@ -134,7 +132,7 @@ class TestAppend:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
         log.flush(NOW_MS)
-        log.note_leader_epoch(3, log.log_end_offset)
+        log.epoch_file.note(3, log.log_end_offset)
         assert log.leader_epochs.end_offset_for(1, log.log_end_offset) == (1, 1)
         log.flush(NOW_MS)
         assert disk.read(EPOCHS) == b"0\n1\n1 0\n"
@@ -149,8 +147,8 @@ class TestAppend:
     def test_an_epoch_without_records_is_checkpointed_with_the_next_ones(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
-        log.note_leader_epoch(3, 1)
-        log.note_leader_epoch(4, 1)
+        log.epoch_file.note(3, 1)
+        log.epoch_file.note(4, 1)
         append(log, "b", leader_epoch=4)
         log.flush(NOW_MS)
         assert log.leader_epochs.entries == [EpochEntry(1, 0), EpochEntry(4, 1)]
@@ -159,7 +157,7 @@ class TestAppend:
     def test_an_unwritten_epoch_is_removed_by_a_truncation(self, disk: CrashFileSystem) -> None:
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
-        log.note_leader_epoch(3, 1)
+        log.epoch_file.note(3, 1)
         log.truncate_to(1, NOW_MS)
         assert log.leader_epochs.entries == [EpochEntry(1, 0)]
         append(log, "b", leader_epoch=1)
@@ -422,75 +420,6 @@ class TestRoll:
         assert not log.maybe_roll(NOW_MS + 9_000)
 
 
-class TestDeletion:
-    """DeleteRecords and retention."""
-
-    def filled(self, disk: CrashFileSystem, **settings: Any) -> PartitionLog:
-        log = open_log(disk, replace(SMALL, **settings))
-        for index in range(12):
-            append(log, f"{index}" + "x" * 50, timestamps=NOW_MS + index)
-        return log
-
-    def test_deleted_records_are_not_readable_at_once(self, log: PartitionLog) -> None:
-        append(log, "a", "b", "c")
-        assert log.advance_log_start_offset(2)
-        assert not log.advance_log_start_offset(1)
-        assert values_of(log) == ["c"]
-        with pytest.raises(KafkaError) as caught:
-            log.read(1, 100)
-        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-
-    def test_the_log_start_never_passes_the_high_watermark(self, log: PartitionLog) -> None:
-        log.append_as_leader(batch(["a"]), 0, NOW_MS)
-        with pytest.raises(KafkaError) as caught:
-            log.advance_log_start_offset(1)
-        assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-
-    def test_segments_below_the_log_start_are_renamed_and_later_deleted(self, disk: CrashFileSystem) -> None:
-        log = self.filled(disk, file_delete_delay_ms=1_000)
-        second = log.segments.base_offsets[1]
-        log.advance_log_start_offset(second)
-        assert log.apply_retention(NOW_MS) == 1
-        renamed_files = sorted(name for name in disk.listdir(DIRECTORY) if name.startswith("0" * 20))
-        assert renamed_files == [f"{'0' * 20}{kind}.deleted" for kind in (".index", ".log", ".timeindex")]
-        assert log.delete_expired_files(NOW_MS + 999) == 0
-        assert log.delete_expired_files(NOW_MS + 1_000) == 3
-        assert not [name for name in disk.listdir(DIRECTORY) if ".deleted" in name]
-
-    def test_retention_bytes_deletes_the_oldest_segments_and_moves_the_log_start(
-        self, disk: CrashFileSystem
-    ) -> None:
-        log = self.filled(disk, retention_bytes=500)
-        assert log.apply_retention(NOW_MS) > 0
-        assert log.log_start_offset == log.segments.first.base_offset > 0
-        assert 500 <= log.size_bytes < 900
-        assert log.apply_retention(NOW_MS) == 0
-
-    def test_retention_ms_deletes_all_segments_and_leaves_an_empty_active_one(
-        self, disk: CrashFileSystem
-    ) -> None:
-        log = self.filled(disk, retention_ms=1_000)
-        assert log.apply_retention(NOW_MS + 1_000) == 0
-        assert log.apply_retention(NOW_MS + 5_000) > 2
-        assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (12, 12, 0)
-        assert log.segments.base_offsets == [12]
-        assert append(log, "next") == 12
-
-    def test_retention_is_ignored_without_the_delete_policy(self, disk: CrashFileSystem) -> None:
-        log = self.filled(disk, retention_ms=0, retention_bytes=0, cleanup_policy=("compact",))
-        assert log.apply_retention(NOW_MS + 10**9) == 0
-
-    def test_a_slice_stays_readable_after_retention(self, disk: CrashFileSystem) -> None:
-        log = self.filled(disk, retention_ms=1_000, file_delete_delay_ms=0)
-        records = log.read(0, 10_000).records
-        assert records is not None
-        before = records.read()
-        log.apply_retention(NOW_MS + 5_000)
-        log.delete_expired_files(NOW_MS + 5_000)
-        assert records.read() == before
-        assert len(read_records(before)) == 1
-
-
 class TestFailures:
     """A write that fails leaves the log as it was."""
 
@@ -563,7 +492,7 @@ class TestFailures:
         disk = FailingCreate()
         log = open_log(disk)
         append(log, "a", leader_epoch=1)
-        log.note_leader_epoch(5, 1)
+        log.epoch_file.note(5, 1)
         log.flush(NOW_MS)
         assert disk.read(EPOCHS) == b"0\n2\n1 0\n5 1\n"
         older = bytes(batch(["b"], base_offset=1, leader_epoch=3))
@@ -583,7 +512,7 @@ class TestFailures:
         with pytest.raises(StorageFailure):
             log.flush(NOW_MS)
         assert log.durability.recovery_point == 0
-        for write in (lambda: append(log, "b"), lambda: log.truncate_to(0), lambda: log.apply_retention(0)):
+        for write in (lambda: append(log, "b"), lambda: log.truncate_to(0), lambda: log.retention.apply(0)):
             with pytest.raises(KafkaError) as caught:
                 write()
             assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR

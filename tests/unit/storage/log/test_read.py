@@ -181,8 +181,8 @@ def test_a_slice_stays_readable_after_deletion_of_the_file_and_the_log(tmp_path:
     records = log.read(0, 1_000).records
     assert records is not None
     before = records.read()
-    log.apply_retention(NOW_MS + 1)
-    log.delete_expired_files(NOW_MS + 1)
+    log.retention.apply(NOW_MS + 1)
+    log.retention.delete_expired_files(NOW_MS + 1)
     del log
     assert not [name for name in (tmp_path / "events-0").iterdir() if "deleted" in name.name]
     assert records.read() == before

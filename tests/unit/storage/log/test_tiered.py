@@ -32,7 +32,7 @@ from tidelog.storage.log.truncation import RemoteState
 
 def test_an_offset_below_the_local_log_start_is_not_out_of_range() -> None:
     log = three_segments(highest_remote=3)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 4, 6)
     for offset, code in (
         (0, ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE),
@@ -65,10 +65,10 @@ def test_kafka_16073_no_offset_is_out_of_range_while_segments_are_tiered() -> No
         steps.append(log.local_log_start_offset)
 
     read_all_offsets()
-    expired = log.expire_segments(NOW_MS)
+    expired = log.retention.expire_segments(NOW_MS)
     read_all_offsets()
     for segment in expired:
-        log.remove_expired([segment], NOW_MS)
+        log.retention.remove_expired([segment], NOW_MS)
         read_all_offsets()
     assert steps == [0, 4, 4, 4]
 
@@ -86,16 +86,16 @@ def test_kafka_15352_segments_are_deleted_after_the_log_start_is_durable() -> No
     log = three_segments(highest_remote=3, observer=Observer())
     log.flush(NOW_MS)
     log.advance_log_start_offset(1)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert log_start_changes == [(1, 4)]
 
 
 def test_kafka_20732_a_new_leader_deletes_nothing_before_the_remote_end_is_known() -> None:
     log = three_segments(highest_remote=5)
     log.remote_border.forget()
-    assert log.apply_retention(NOW_MS) == 0
+    assert log.retention.apply(NOW_MS) == 0
     log.remote_border.raise_highest_offset(5)
-    assert log.apply_retention(NOW_MS) == 3
+    assert log.retention.apply(NOW_MS) == 3
 
 
 def test_the_highest_remote_offset_never_decreases() -> None:
@@ -118,7 +118,7 @@ def test_a_truncation_lowers_the_highest_remote_offset() -> None:
     assert log.highest_offset_in_remote_storage == log.log_end_offset - 1 == 1
     append(log, "other", leader_epoch=1)
     log.roll(NOW_MS)
-    assert [segment.base_offset for segment in log.expire_segments(NOW_MS)] == [0]
+    assert [segment.base_offset for segment in log.retention.expire_segments(NOW_MS)] == [0]
 
 
 def test_an_untiered_log_has_no_remote_offset_and_starts_at_its_local_log_start() -> None:
@@ -126,7 +126,7 @@ def test_an_untiered_log_has_no_remote_offset_and_starts_at_its_local_log_start(
     log.remote_border.raise_highest_offset(3)
     assert (log.highest_offset_in_remote_storage, log.remote_border.is_remote_log_known) == (-1, False)
     assert not log.advance_log_start_offset_from_remote(2)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert log.log_start_offset == log.local_log_start_offset == 6
 
 
@@ -146,11 +146,11 @@ def test_a_node_without_remote_storage_treats_the_topic_as_untiered() -> None:
 
 def test_a_log_start_beyond_the_local_log_start_moves_both() -> None:
     log = three_segments(highest_remote=1)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert log.local_log_start_offset == 2
     assert log.advance_log_start_offset_from_remote(5)
     assert (log.log_start_offset, log.local_log_start_offset) == (5, 5)
-    assert log.apply_retention(NOW_MS) == 1, (
+    assert log.retention.apply(NOW_MS) == 1, (
         "a segment below the log start is deleted although it was not copied"
     )
     assert (log.log_start_offset, log.local_log_start_offset) == (5, 5)
@@ -167,32 +167,32 @@ def test_kip_950_local_retention_moves_the_log_start_while_copying_is_disabled()
     log = three_segments(
         replace(TIERED, remote_log_copy_disable=True, retention_bytes=79, local_retention_bytes=-2)
     )
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert log.log_start_offset == log.local_log_start_offset == 4
 
 
 def test_disabling_tiering_keeps_the_local_log() -> None:
     log = three_segments(highest_remote=3)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     log.update_config(replace(TIERED, remote_storage_enable=False, remote_log_delete_on_disable=True))
     assert log.log_start_offset == log.local_log_start_offset == 4
     assert (log.highest_offset_in_remote_storage, log.remote_border.is_remote_log_known) == (-1, False)
     assert log.leader_epochs.entries == [EpochEntry(0, 4)]
     log.update_config(TIERED)
     assert log.remote_log_enabled
-    assert log.apply_retention(NOW_MS) == 0, "nothing is known to be remote"
+    assert log.retention.apply(NOW_MS) == 0, "nothing is known to be remote"
 
 
 def test_the_active_segment_is_rolled_by_time_for_copying() -> None:
     log = tiered_log(replace(TIERED, local_retention_ms=1_000, local_retention_bytes=-1))
     append(log, "a", timestamps=NOW_MS)
     log.remote_border.raise_highest_offset(-1)
-    assert log.apply_retention(NOW_MS + 1_000) == 0
+    assert log.retention.apply(NOW_MS + 1_000) == 0
     assert len(log.segments) == 1
-    assert log.apply_retention(NOW_MS + 1_001) == 0
+    assert log.retention.apply(NOW_MS + 1_001) == 0
     assert log.segments.base_offsets == [0, 1]
     log.remote_border.raise_highest_offset(0)
-    assert log.apply_retention(NOW_MS + 1_001) == 1
+    assert log.retention.apply(NOW_MS + 1_001) == 1
     assert (log.log_start_offset, log.local_log_start_offset) == (0, 1)
 
 
@@ -203,7 +203,7 @@ def test_reopening_keeps_log_start_and_epochs_of_remote_records() -> None:
         append(log, "a", "b", leader_epoch=epoch)
         log.roll(NOW_MS)
     log.remote_border.raise_highest_offset(3)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     log.advance_log_start_offset(1)
     log.close(clean=True, now_ms=NOW_MS)
     for clean in (True, False):
@@ -224,7 +224,7 @@ def test_a_truncation_below_the_local_log_start_keeps_the_log_start() -> None:
         append(log, "a", "b", leader_epoch=epoch)
         log.roll(NOW_MS)
     log.remote_border.raise_highest_offset(3)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     assert log.truncate_to(3, NOW_MS, below_high_watermark=True)
     assert (log.log_start_offset, log.local_log_start_offset, log.log_end_offset) == (0, 3, 3)
     assert log.leader_epochs.entries == [EpochEntry(0, 0), EpochEntry(1, 2)]
@@ -267,7 +267,7 @@ def test_a_follower_continues_after_the_remote_log() -> None:
 def test_a_restart_at_a_lower_offset_lowers_the_recovery_point() -> None:
     """Otherwise records written there again would count as durable."""
     log = three_segments(highest_remote=5)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     log.flush(NOW_MS)
     log.truncate_to(3, NOW_MS, below_high_watermark=True)
     assert log.durability.recovery_point == log.log_end_offset == 3
@@ -332,7 +332,7 @@ def test_local_timestamp_lookups_start_at_the_local_log_start() -> None:
         append(log, "a", "b", timestamps=[index * 10, index * 10 + 5])
         log.roll(NOW_MS)
     log.remote_border.raise_highest_offset(1)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     place = run_steps(log.timestamps.first_record_from(0))
     assert place is not None
     assert (place.offset, place.timestamp) == (2, 10)
@@ -340,7 +340,7 @@ def test_local_timestamp_lookups_start_at_the_local_log_start() -> None:
 
 def test_a_log_without_limits_keeps_kafkas_default() -> None:
     log = three_segments(log_config(remote_storage_enable=True), highest_remote=5)
-    assert log.apply_retention(NOW_MS) == 0
+    assert log.retention.apply(NOW_MS) == 0
 
 
 @pytest.mark.parametrize("damage", ["cut", "gone"])
@@ -354,7 +354,7 @@ def test_epochs_rebuilt_from_local_records_do_not_raise_the_log_start_at_later_s
         append(log, "a", "b", leader_epoch=epoch)
         log.roll(NOW_MS)
     log.remote_border.raise_highest_offset(3)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     log.close(clean=True, now_ms=NOW_MS)
     path = f"{log.directory}/leader-epoch-checkpoint"
     if damage == "gone":
@@ -378,7 +378,7 @@ def test_a_default_cleanup_policy_of_compact_deletes_nothing_of_a_tiered_log() -
         append(log, "a", "b")
         log.roll(NOW_MS)
     log.remote_border.raise_highest_offset(3)
-    log.apply_retention(NOW_MS)
+    log.retention.apply(NOW_MS)
     compacted = replace(TIERED, cleanup_policy=("compact",))
     log.update_config(compacted)
     assert not log.remote_log_enabled

@@ -77,7 +77,7 @@ def test_truncation_below_the_high_watermark_must_be_requested(disk: CrashFileSy
 
 def test_truncation_beyond_the_log_end_removes_only_epochs_without_records(disk: CrashFileSystem) -> None:
     log = filled(disk, count=2)
-    log.note_leader_epoch(7, 2)
+    log.epoch_file.note(7, 2)
     assert not log.truncate_to(99)
     assert log.leader_epochs.entries == [EpochEntry(0, 0)]
     assert disk.read(f"{DIRECTORY}/leader-epoch-checkpoint") == b"0\n1\n0 0\n"

@@ -408,7 +408,7 @@ async def test_a_follower_below_the_log_start_is_out_of_range() -> None:
 async def test_a_follower_with_an_epoch_that_diverges_below_the_local_log_start_gets_the_offset() -> None:
     broker = TieredBroker()
     log = broker.partition().log
-    log.note_leader_epoch(7, log.log_end_offset)
+    log.epoch_file.note(7, log.log_end_offset)
     append(log, "in epoch 7", leader_epoch=7)
     (answer,) = partitions_of(broker.fetch(1, replica_id=2, last_fetched_epoch=3))
     assert answer.error_code == 0

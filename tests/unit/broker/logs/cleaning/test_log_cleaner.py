@@ -251,7 +251,7 @@ async def test_results_are_discarded_after_retention_deleted_their_segments(
     fixture.cleaner.start()
     await eventually(lambda: fixture.thread.submission_count == 1)
     log.advance_log_start_offset(4)
-    log.apply_retention(0)
+    log.retention.apply(0)
     fixture.thread.free.set()
     await eventually(lambda: is_compacted(log))
     assert log.log_start_offset == 4
