@@ -11,7 +11,7 @@ from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.offset_choice import OffsetChoice, Start, parse_offset_choices
 from tidelog.cli.options import CONNECT_TIMEOUT_MS
-from tidelog.cli.reading import Bounds, start_at, topics_partitions
+from tidelog.cli.reading import Bounds, start_at, topics_partitions, wait_for_topics
 from tidelog.cli.record_format import DEFAULT_FORMAT, RecordFormatter, compile_format, json_line
 from tidelog.cli.running import run
 from tidelog.clients.config.client_config import ConsumerConfig
@@ -89,6 +89,8 @@ def consume(
 ) -> None:
     """Read records and print them, from the beginning or from the group's committed offsets.
 
+    Without -e, wait for topics that do not exist yet.
+
     Example: tidelog consume tides -o beginning -e -f '%p:%o %k=%s\\n'
     """
     group = group or cluster.group_id
@@ -111,9 +113,10 @@ def consume(
     bounds = Bounds(count=count, stop_at_timestamp=choice.stop_at_timestamp, at_end=exit_at_end)
     consumer = Consumer(cluster.bootstrap, **options)
     if group is not None:
-        run(_consume_in_group(consumer, topics, bounds, render))
+        work = _consume_in_group(consumer, topics, bounds, render)
     else:
-        run(_consume(consumer, topics, partition, choice, bounds, render))
+        work = _consume(consumer, topics, partition, choice, bounds, render)
+    run(work, prints_unreachable_brokers=True)
 
 
 def _check_options(group: str | None, partitions: list[int], choice: OffsetChoice) -> None:
@@ -137,6 +140,8 @@ async def _consume(
 ) -> None:
     """Print the records of the partitions, without a group."""
     async with consumer:
+        if not bounds.at_end:
+            await wait_for_topics(consumer, topics)
         assigned = await topics_partitions(consumer, topics, partitions)
         consumer.assign(assigned)
         await start_at(consumer, assigned, choice)
@@ -149,7 +154,10 @@ async def _consume_in_group(
 ) -> None:
     """Print the records of the assigned partitions, and commit the printed records."""
     async with consumer:
-        await topics_partitions(consumer, topics, [])
+        if bounds.at_end:
+            await topics_partitions(consumer, topics, [])
+        else:
+            await wait_for_topics(consumer, topics)
         consumer.subscribe(topics)
         await _print_until_done(consumer, bounds, render)
 

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from tidelog.base.counted import counted
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.escapes import unescape
@@ -133,7 +134,7 @@ def produce(
     except ValueError as error:
         raise UsageFailure(str(error)) from None
     target = Target(topic, partition, _headers(header), verbose)
-    run(_produce(producer, splitter, target))
+    run(_produce(producer, splitter, target), prints_unreachable_brokers=True)
 
 
 def _not_empty(text: str, option: str) -> bytes:
@@ -163,7 +164,7 @@ async def _produce(producer: Producer, splitter: RecordSplitter, target: Target)
             if target.partition not in partitions:
                 raise UsageFailure(
                     f"topic {target.topic!r} has no partition {target.partition}:"
-                    f" it has {len(partitions)} partitions"
+                    f" it has {counted(len(partitions), 'partition')}"
                 )
         if producer.config.transactional_id is not None:
             # Transaction markers for many partitions may take longer than the connection timeout.
@@ -253,13 +254,16 @@ class Deliveries:
             await producer.flush(timeout_ms)
         missing = self.sent - self.written
         if missing:
-            complain(f"{missing} of {self.sent} records that were read were not written")
+            verb = "was" if self.sent == 1 else "were"
+            complain(f"{missing} of {counted(self.sent, 'record')} that {verb} read {verb} not written")
 
     def raise_failure(self) -> None:
         """Raise the error of the first failed delivery, with the number of failed records."""
         error = self.failure
         if isinstance(error, KafkaError):
-            text = f"{self.failed} of {self.sent} records were not written: {kafka_error_text(error)}"
+            verb = "was" if self.sent == 1 else "were"
+            count = f"{self.failed} of {counted(self.sent, 'record')} {verb} not written"
+            text = f"{count}: {kafka_error_text(error)}"
             raise KafkaError(error.code, text)
         if error is not None:
             raise error

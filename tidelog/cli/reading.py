@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
-from tidelog.cli.failures import UsageFailure
+from tidelog.base.counted import counted
+from tidelog.cli.failures import UsageFailure, complain
 from tidelog.cli.offset_choice import OffsetChoice, Start
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition
+
+# Long enough for the metadata of a topic that was just created.
+EXISTENCE_TIMEOUT_MS: Final = 1_000
+
+
+async def wait_for_topics(consumer: Consumer, topics: Iterable[str]) -> None:
+    """Wait until all topics exist; print a line for each topic that does not exist yet."""
+    for topic in dict.fromkeys(topics):
+        is_reported = False
+        while not await _exists(consumer, topic):
+            if not is_reported:
+                complain(f"topic {topic!r} does not exist; waiting until it is created")
+            is_reported = True
+
+
+async def _exists(consumer: Consumer, topic: str) -> bool:
+    try:
+        await consumer.partitions_for(topic, EXISTENCE_TIMEOUT_MS)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            return False
+        if error.code is not ErrorCode.REQUEST_TIMED_OUT:
+            raise
+        # The brokers did not respond in this short time: they get the usual one.
+        await consumer.partitions_for(topic)
+    return True
 
 
 async def topics_partitions(
@@ -21,7 +50,7 @@ async def topics_partitions(
         for number in numbers:
             if number not in existing:
                 raise UsageFailure(
-                    f"topic {topic!r} has no partition {number}: it has {len(existing)} partitions"
+                    f"topic {topic!r} has no partition {number}: it has {counted(len(existing), 'partition')}"
                 )
         partitions += [TopicPartition(topic, number) for number in (sorted(set(numbers)) or existing)]
     return partitions
@@ -57,7 +86,7 @@ class Bounds:
     def __init__(self, *, count: int | None, stop_at_timestamp: int | None, at_end: bool) -> None:
         self._left = count
         self._stop_at_timestamp = stop_at_timestamp
-        self._at_end = at_end
+        self.at_end = at_end
         self._ends: dict[TopicPartition, Offset] = {}
         self._done: set[TopicPartition] = set()
         self._excess: dict[TopicPartition, Offset] = {}
@@ -65,7 +94,7 @@ class Bounds:
     async def fetch_ends(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
         """Fetch the end offsets of new partitions, at which reading stops."""
         new = [partition for partition in partitions if partition not in self._ends]
-        if self._at_end and new:
+        if self.at_end and new:
             self._ends |= await consumer.end_offsets(new)
 
     def records_left(self, most: int) -> int:

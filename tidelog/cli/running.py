@@ -22,9 +22,14 @@ T = TypeVar("T")
 LOG_LEVEL_VARIABLE: Final = "TIDELOG_LOG_LEVEL"
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run `work` and return its result. Errors: those of `work`; KeyboardInterrupt; Terminated."""
+def run(work: Coroutine[Any, Any, T], *, prints_unreachable_brokers: bool = False) -> T:
+    """Run `work` and return its result. Errors: those of `work`; KeyboardInterrupt; Terminated.
+
+    With `prints_unreachable_brokers`, a command that retries without end says which broker it cannot reach.
+    """
     set_up_logging()
+    if prints_unreachable_brokers:
+        _print_warnings_of("tidelog.clients.transport.network")
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_terminated(work))
 
@@ -70,6 +75,10 @@ def set_up_logging() -> None:
         logging.basicConfig(level=level.upper())
     elif not logging.getLogger().handlers:
         logging.getLogger().addHandler(logging.NullHandler())
-    metadata_log = logging.getLogger("tidelog.clients.metadata.cluster_metadata")
-    if not level and not metadata_log.handlers:
-        metadata_log.addHandler(_WarningHandler(logging.WARNING))
+    _print_warnings_of("tidelog.clients.metadata.cluster_metadata")
+
+
+def _print_warnings_of(name: str) -> None:
+    log = logging.getLogger(name)
+    if not os.environ.get(LOG_LEVEL_VARIABLE) and not log.handlers:
+        log.addHandler(_WarningHandler(logging.WARNING))

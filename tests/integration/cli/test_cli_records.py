@@ -130,7 +130,7 @@ def test_refused_records_fail_the_command(broker: EmbeddedCluster, topic: Topic)
         "topic", "alter", topic.name, "-c", "max.message.bytes=100", bootstrap=broker.bootstrap_servers
     )
     line = topic.failure("produce", stdin=b"x" * 500 + b"\n")
-    assert "1 of 1 records were not written: " in line
+    assert "1 of 1 record was not written: " in line
     assert line.endswith("[MESSAGE_TOO_LARGE]")
 
 
@@ -215,6 +215,6 @@ def test_a_read_error_is_one_line(ten: Topic) -> None:
     assert "offset 11 is after the end offset 10" in ten.failure("consume", "-o", "11", code=2)
     assert "has no partition 9: it has 3" in ten.failure("consume", "-p", "9", code=2)
     missing = tidelog_failure(
-        "consume", "missing", "-X", "default.api.timeout.ms=300", bootstrap=ten.bootstrap
+        "consume", "missing", "-e", "-X", "default.api.timeout.ms=300", bootstrap=ten.bootstrap
     )
     assert "[UNKNOWN_TOPIC_OR_PARTITION]" in missing

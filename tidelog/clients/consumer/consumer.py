@@ -235,10 +235,10 @@ class Consumer:
         """Return the subscribed topics, also those that match the pattern."""
         return frozenset() if self._subscription is None else self._subscription.topics
 
-    async def partitions_for(self, topic: str) -> tuple[int, ...]:
+    async def partitions_for(self, topic: str, timeout_ms: int | None = None) -> tuple[int, ...]:
         """Return the partitions of `topic`; wait for its metadata."""
         self._lifecycle.require_usable()
-        await self._client.updater.ensure_topic(topic, self._deadline_ms())
+        await self._client.updater.ensure_topic(topic, self._deadline_ms(timeout_ms))
         return tuple(self._client.metadata.topics[topic].partitions)
 
     # --- reading --------------------------------------------------------------------------

@@ -7,15 +7,17 @@ calls `expire` and `drain`, sends `produce_request`, and passes each result to `
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from tidelog.base.counted import counted
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.producer.accumulator import PartitionQueue, Readiness, RecordAccumulator
 from tidelog.clients.producer.producer_batch import ProducerBatch
 from tidelog.clients.producer.producer_identity import ProducerIdentity
 from tidelog.clients.transport.failures import STALE_METADATA, copy_of, failure, known_code
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 _log = logging.getLogger("tidelog.clients.producer.producer")
@@ -71,16 +73,21 @@ class ProduceCore:
                 self.accumulator.set_muted(batch.topic_partition, True)
         return batches
 
-    def expire(self, now_ms: int) -> int:
-        """Fail the queued and sent batches older than the delivery timeout; return their number."""
+    def expire(self, now_ms: int, connection_error: Callable[[TopicPartition], str] = lambda _: "") -> int:
+        """Fail the queued and sent batches older than the delivery timeout; return their number.
+
+        `connection_error` returns why a partition's batches cannot be sent now; '' if that is unknown.
+        """
         expired = self.accumulator.take_expired(now_ms)
         oldest_ms = now_ms - self._delivery_timeout_ms
         expired += [batch for batch in self._sent if batch.created_ms <= oldest_ms and not batch.is_done]
         for batch in expired:
             age_ms = now_ms - batch.created_ms
+            reason = connection_error(batch.topic_partition) or batch.last_error
             text = (
-                f"{batch.record_count} records for {batch.topic_partition} expired {age_ms} ms after batch"
-                f" creation; delivery_timeout_ms is {self._delivery_timeout_ms}"
+                f"{counted(batch.record_count, 'record')} for {batch.topic_partition} expired {age_ms} ms"
+                f" after batch creation; delivery_timeout_ms is {self._delivery_timeout_ms}"
+                f"{'; the last error: ' if reason else ''}{reason}"
             )
             batch.fail(KafkaError(ErrorCode.REQUEST_TIMED_OUT, text))
             self._release_expired(batch)
@@ -107,9 +114,10 @@ class ProduceCore:
                 batch.topic_partition,
                 batch.attempts,
             )
+            batch.last_error = f"{result.error_message or code.text} [{code.name}]"
             self.accumulator.reenqueue(batch, now_ms)
         else:
-            subject = f"{batch.record_count} records for {batch.topic_partition}"
+            subject = f"{counted(batch.record_count, 'record')} for {batch.topic_partition}"
             self._fail(batch, failure(result.error_code, subject, result.error_message))
         return code in STALE_METADATA
 
@@ -118,7 +126,7 @@ class ProduceCore:
         self.accumulator.take_all()
         lost = [batch for batch in self.accumulator.incomplete if not batch.is_done]
         for batch in lost:
-            text = f"{batch.record_count} records for {batch.topic_partition}: {error}"
+            text = f"{counted(batch.record_count, 'record')} for {batch.topic_partition}: {error}"
             batch.fail(KafkaError(error.code, text))
             self._release_expired(batch)
         _log_lost(lost, str(error))
@@ -201,4 +209,5 @@ def _log_lost(batches: Sequence[ProducerBatch], reason: str) -> None:
     if batches:
         records = sum(batch.record_count for batch in batches)
         partitions = ", ".join(sorted({str(batch.topic_partition) for batch in batches})[:5])
-        _log.warning("%d records in %d batches (%s) are lost: %s", records, len(batches), partitions, reason)
+        count = f"{counted(records, 'record')} in {counted(len(batches), 'batch', 'batches')}"
+        _log.warning("Lost %s (%s): %s", count, partitions, reason)

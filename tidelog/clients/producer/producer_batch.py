@@ -52,7 +52,8 @@ class ProducerBatch:
 
     It is open (records are appended), then closed (`payload` is built), then done. Producer id, epoch and
     sequence are written into the payload, so a retry sends the same bytes.
-    `serial` increases with every batch; the parts of a split batch keep its serial.
+    `serial` increases with every batch; the parts of a split batch keep its serial. `last_error` is the error
+    after which the batch was sent again.
     """
 
     __slots__ = (
@@ -62,6 +63,7 @@ class ProducerBatch:
         "created_ms",
         "deliveries",
         "is_done",
+        "last_error",
         "leader_epoch",
         "payload",
         "producer",
@@ -97,6 +99,7 @@ class ProducerBatch:
         self.base_sequence = NO_SEQUENCE
         self.sequence_was_reset = False
         self.is_done = False
+        self.last_error = ""
 
     @property
     def record_count(self) -> int:

@@ -113,7 +113,7 @@ class Sender:
     def _round(self, now_ms: int) -> int:
         """Send all batches that can be sent now; return the time until the next check in ms."""
         core = self._core
-        if core.expire(now_ms):
+        if core.expire(now_ms, self._connection_error):
             self._on_progress()
         readiness = core.ready(self._metadata, now_ms)
         identity = core.identity
@@ -127,6 +127,14 @@ class Sender:
         for node_id in readiness.nodes:
             self._send_to(node_id, readiness, now_ms)
         return max(1, wait_ms)
+
+    def _connection_error(self, topic_partition: TopicPartition) -> str:
+        """Return why batches of a partition cannot be sent now; '' if that is unknown."""
+        leader = self._metadata.leader(topic_partition)
+        if leader is not None:
+            return self._network.last_error(leader) or ""
+        error = self._metadata.topic_errors.get(topic_partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+        return str(failure(error, f"the leader of {topic_partition}"))
 
     def _send_to(self, node_id: BrokerId, readiness: Readiness, now_ms: int) -> None:
         connection = self._network.ready_connection(node_id)

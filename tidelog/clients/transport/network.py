@@ -8,9 +8,8 @@ group's heartbeats must not wait behind a fetch that the broker delays.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable
-from dataclasses import dataclass
+from socket import gaierror
 from typing import TypeVar
 
 from tidelog.base.backoff import ExponentialBackoff
@@ -21,12 +20,11 @@ from tidelog.clients.transport.api_versions import FinalizedFeatures
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
 from tidelog.clients.transport.connection import Authenticator, BrokerConnection
+from tidelog.clients.transport.connection_attempts import ConnectionAttempts
 from tidelog.clients.transport.failures import TlsAuthenticationError, is_tls_failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.schema import ApiMessage
-
-_log = logging.getLogger("tidelog.clients.transport.network")
 
 DATA = "data"
 """The purpose of connections for all requests except group membership."""
@@ -40,14 +38,6 @@ _AUTHENTICATION_ERRORS = frozenset(
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 _Key = tuple[BrokerId, str]
-
-
-@dataclass(slots=True)
-class _Attempts:
-    """The consecutive failed attempts to connect to one broker."""
-
-    failures: int = 0
-    not_before_ms: int = 0
 
 
 class Network:
@@ -65,7 +55,8 @@ class Network:
         self._environment = environment
         self._authenticator = authenticator
         self._tls = context_source(config)
-        self._backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+        backoff = ExponentialBackoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+        self._attempts = ConnectionAttempts(backoff, environment)
         self._bootstrap = {
             -1 - number: BrokerAddress(-1 - number, host, port)
             for number, (host, port) in enumerate(config.bootstrap_addresses)
@@ -73,7 +64,6 @@ class Network:
         self._brokers: dict[BrokerId, BrokerAddress] = {}
         self._connections: dict[_Key, BrokerConnection] = {}
         self._connecting: dict[_Key, asyncio.Task[BrokerConnection]] = {}
-        self._attempts: dict[BrokerId, _Attempts] = {}
         self._closed = False
         self.features = FinalizedFeatures()
 
@@ -85,8 +75,7 @@ class Network:
             is_known = key[0] in self._brokers or not self._brokers
             if not is_known and not len(connection.in_flight):
                 self._drop(key)
-        for node_id in [id_ for id_ in self._attempts if id_ >= 0 and id_ not in self._brokers]:
-            del self._attempts[node_id]
+        self._attempts.retain(self._brokers)
 
     def add_broker(self, broker: BrokerAddress) -> None:
         """Add a broker's address from a response other than metadata (a coordinator)."""
@@ -104,8 +93,11 @@ class Network:
 
     def retry_in_ms(self, node_id: BrokerId) -> int:
         """Return the time until the next attempt to connect to `node_id` is allowed."""
-        attempts = self._attempts.get(node_id)
-        return 0 if attempts is None else max(0, attempts.not_before_ms - self._environment.monotonic_ms())
+        return self._attempts.retry_in_ms(node_id)
+
+    def last_error(self, node_id: BrokerId) -> str | None:
+        """Return why the last attempt to connect to `node_id` failed; None if it did not."""
+        return self._attempts.last_error(node_id)
 
     def is_connecting(self, node_id: BrokerId, purpose: str = DATA) -> bool:
         """Return whether an attempt to connect to `node_id` is in progress."""
@@ -184,6 +176,7 @@ class Network:
     async def close(self) -> None:
         """Close all connections and stop all attempts to connect."""
         self._closed = True
+        self._attempts.close()
         tasks = list(self._connecting.values())
         for task in tasks:
             task.cancel()
@@ -201,31 +194,23 @@ class Network:
 
     async def _connect(self, key: _Key) -> BrokerConnection:
         node_id, _ = key
-        attempts = self._attempts.setdefault(node_id, _Attempts())
-        delay_ms = attempts.not_before_ms - self._environment.monotonic_ms()
+        delay_ms = self._attempts.retry_in_ms(node_id)
         if delay_ms > 0:
             await asyncio.sleep(delay_ms / 1000)
         address = self._brokers.get(node_id) or self._bootstrap.get(node_id)
         if address is None:
             # The caller retries with newer metadata, as after a lost connection.
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, f"the metadata has no address of broker {node_id}")
+        self._attempts.begin(address)
         try:
             connection = await self._open(address)
         except (OSError, TimeoutError, KafkaError) as error:
-            delay = self._backoff.delay_ms(attempts.failures, self._environment.rng)
-            attempts.failures += 1
-            attempts.not_before_ms = self._environment.monotonic_ms() + delay
-            if isinstance(error, KafkaError) and not error.code.retriable:
+            raised = _connection_error(error, address)
+            self._attempts.fail(node_id, str(raised))
+            if raised is error:
                 raise
-            reason = str(error) or type(error).__name__
-            name = f"broker {node_id} at " if node_id >= 0 else "bootstrap server "
-            name += f"{address.host}:{address.port}"
-            if is_tls_failure(error):
-                text = f"the TLS handshake with {name} failed: {reason}"
-                raise TlsAuthenticationError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
-            text = f"{name} cannot be reached: {reason}"
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, text) from error
-        attempts.failures = 0
+            raise raised from error
+        self._attempts.succeed(node_id)
         if connection.api_versions.features.epoch > self.features.epoch:
             self.features = connection.api_versions.features
         self._connections[key] = connection
@@ -250,3 +235,19 @@ def _is_authentication_error(error: BaseException) -> bool:
     if isinstance(error, TlsAuthenticationError):
         return True
     return isinstance(error, KafkaError) and error.code in _AUTHENTICATION_ERRORS
+
+
+def _connection_error(error: OSError | KafkaError, address: BrokerAddress) -> KafkaError:
+    """Return the error of an attempt to connect; it names the broker and its address."""
+    if isinstance(error, KafkaError) and not error.code.retriable:
+        return error
+    reason = str(error) or type(error).__name__
+    if isinstance(error, gaierror):
+        reason = f"the host name cannot be resolved ({error.strerror or error})"
+    name = f"broker {address.node_id} at " if address.node_id >= 0 else "bootstrap server "
+    name += f"{address.host}:{address.port}"
+    if is_tls_failure(error):
+        return TlsAuthenticationError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the TLS handshake with {name} failed: {reason}"
+        )
+    return KafkaError(ErrorCode.NETWORK_EXCEPTION, f"{name} cannot be reached: {reason}")

@@ -105,6 +105,18 @@ def test_records_expire_in_the_queue_and_in_flight() -> None:
     assert target.accumulator.memory_used == 0
 
 
+def test_an_expired_record_carries_the_error_of_a_full_disk() -> None:
+    target = core(delivery_timeout_ms=1_000)
+    outcome = must_put(target.accumulator, P0, b"a", now_ms=0)
+    (batch,) = drain(target, ONE, now_ms=10)
+    target.on_result(
+        batch, BatchResult(ErrorCode.KAFKA_STORAGE_ERROR, error_message="No space left on device"), 11
+    )
+    assert target.expire(1_000) == 1
+    assert isinstance(outcome.error, KafkaError)
+    assert "the last error: No space left on device [KAFKA_STORAGE_ERROR]" in str(outcome.error)
+
+
 def test_an_oversized_batch_is_split_without_counting_a_retry() -> None:
     target = core(batch_size=1_000)
     outcomes = [must_put(target.accumulator, P0, bytes([65 + n]) * 100) for n in range(6)]
@@ -151,7 +163,7 @@ def test_abort_fails_queued_and_in_flight_batches() -> None:
     target.fail_all(reason)
     for outcome in outcomes:
         assert outcome.error is not None
-        assert str(outcome.error).endswith(f"records for {P0}: end")
+        assert str(outcome.error).endswith(f"1 record for {P0}: end")
     assert not target.accumulator.incomplete
 
 

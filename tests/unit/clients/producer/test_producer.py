@@ -190,7 +190,7 @@ async def test_records_expire_when_no_broker_accepts_them() -> None:
         # A refusal that arrives at the deadline is itself reported as the reason.
         reasons = {
             ErrorCode.REQUEST_TIMED_OUT: "delivery_timeout_ms is 300",
-            ErrorCode.NOT_ENOUGH_REPLICAS: "1 records for tides-0",
+            ErrorCode.NOT_ENOUGH_REPLICAS: "1 record for tides-0",
         }
         assert reasons[ErrorCode(caught.value.code)] in str(caught.value)
 
