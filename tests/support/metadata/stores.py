@@ -173,7 +173,7 @@ def channel_of(store: MetadataStore, config: BrokerConfig | None = None) -> Cont
     controller = Controller(
         config or BrokerConfig({"node.id": "1"}),
         store,
-        Dispatcher(RequestChannel(100), RequestMetrics(), clock, slices),
+        Dispatcher(RequestChannel(100), RequestMetrics(), clock, slices, quotas=None, guard=None),
         clock=clock,
         randomness=SeededRandomness(),
         authorizer=ALLOW_EVERYTHING,

@@ -41,7 +41,9 @@ class FakeController:
         self.node_id = node_id
         self.active = active
         self.tasks = RequestChannel(100)
-        self.dispatcher = Dispatcher(self.tasks, RequestMetrics(), CLOCK, Slices(CLOCK))
+        self.dispatcher = Dispatcher(
+            self.tasks, RequestMetrics(), CLOCK, Slices(CLOCK), quotas=None, guard=None
+        )
         self.dispatcher.register(
             ApiKey.API_VERSIONS, ApiVersionsHandler(self.dispatcher.apis, lambda: Features())
         )

@@ -125,10 +125,11 @@ class Dispatcher:
         metrics: RequestMetrics,
         clock: Clock,
         slices: Slices,
-        quotas: Quotas | None = None,
-        guard: RequestGuard | None = None,
+        *,
+        quotas: Quotas | None,
+        guard: RequestGuard | None,
     ) -> None:
-        """Without `quotas` no client is throttled.
+        """`quotas` throttles clients; None throttles no client.
 
         `guard` checks whether clients may send requests to typed handlers; None allows all requests.
         """

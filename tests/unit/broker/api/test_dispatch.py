@@ -68,7 +68,9 @@ class Broker:
         self.channel = RequestChannel(limit)
         self.metrics = RequestMetrics()
         slices = counted_slices() if ticking else Slices(SystemClock())
-        self.dispatcher = Dispatcher(self.channel, self.metrics, SystemClock(), slices)
+        self.dispatcher = Dispatcher(
+            self.channel, self.metrics, SystemClock(), slices, quotas=None, guard=None
+        )
         self.served: RunningServer
 
     async def connect(self) -> Client:

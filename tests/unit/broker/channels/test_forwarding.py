@@ -69,7 +69,7 @@ async def broker_of(
     async with channel_to(quorum, local) as channel:
         slices = slices or Slices(CLOCK)
         forwarder = Forwarder(channel, tasks, slices, CLOCK, timeout_ms)
-        dispatcher = Dispatcher(tasks, RequestMetrics(), CLOCK, slices)
+        dispatcher = Dispatcher(tasks, RequestMetrics(), CLOCK, slices, quotas=None, guard=None)
         dispatcher.register_raw(ApiKey.CREATE_TOPICS, forwarder.handle)
         dispatcher.register_raw(ApiKey.ELECT_LEADERS, forwarder.handle)
         async with running_server(dispatcher.dispatch) as served:
@@ -339,7 +339,9 @@ async def test_the_time_of_a_forwarded_request_counts_for_its_client_at_the_cont
     clock = ManualClock()
     quotas = RequestQuotas(clock, Windows(11, 1_000), EXEMPT_ON_CONTROLLERS)
     quotas.update({(("user", "bob"),): {"request_percentage": 1.0}})
-    dispatcher = Dispatcher(RequestChannel(10), RequestMetrics(), clock, Slices(clock), quotas)
+    dispatcher = Dispatcher(
+        RequestChannel(10), RequestMetrics(), clock, Slices(clock), quotas=quotas, guard=None
+    )
 
     async def create_slowly(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
         clock.advance_ns(20 * NANOSECONDS_PER_PERCENT)

@@ -61,8 +61,8 @@ class BrokerNetwork:
             context.metrics.requests,
             context.clock,
             context.slices,
-            self.quotas,
-            RequestGuard(authorizer, BROKER_OPERATIONS),
+            quotas=self.quotas,
+            guard=RequestGuard(authorizer, BROKER_OPERATIONS),
         )
         self._authentication = ListenerAuthentication(context, image, self.dispatcher.dispatch)
 

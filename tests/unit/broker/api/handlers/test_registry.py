@@ -89,7 +89,9 @@ class Broker:
         )
         services.topic_access = lambda: TopicAccess(services.image, slices, ALLOW_EVERYTHING)
         self.channel = RequestChannel(limit=1)
-        self.dispatcher = Dispatcher(self.channel, RequestMetrics(), node.clock, slices)
+        self.dispatcher = Dispatcher(
+            self.channel, RequestMetrics(), node.clock, slices, quotas=None, guard=None
+        )
         _register_parts_of_transactions(self.dispatcher, cast(Services, services))
         _register_transactions(self.dispatcher, cast(Services, services))
 
