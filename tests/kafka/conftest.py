@@ -19,7 +19,12 @@ JARS = os.environ.get("TIDELOG_KAFKA_JARS")
 # `make test` does not collect these tests, and so does not report them as skipped.
 collect_ignore_glob = [] if JARS else ["test_*.py"]
 if not os.environ.get("TIDELOG_AIVEN_CLASSPATH"):
-    collect_ignore_glob += ["test_aiven_plugin.py", "test_mixed_tiering.py", "test_spark_on_kafka_tier.py"]
+    collect_ignore_glob += [
+        "test_aiven_plugin.py",
+        "test_mixed_tiering.py",
+        "test_restore_of_kafkas_bucket.py",
+        "test_spark_on_kafka_tier.py",
+    ]
 
 SETTINGS = {
     "offsets.topic.num.partitions": "4",

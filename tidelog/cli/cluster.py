@@ -41,6 +41,12 @@ def restore(
         int | None,
         typer.Option("--replication-factor", metavar="N", help="Of all topics; default: as in the backup."),
     ] = None,
+    topics_only: Annotated[
+        bool,
+        typer.Option(
+            "--topics-only", help="Accept that the cluster lacks users, access control entries or quotas."
+        ),
+    ] = False,
     location: Location = None,
     config: ConfigFile = None,
     storage: StorageValues = [],  # noqa: B006
@@ -57,6 +63,7 @@ def restore(
         executes=execute,
         accepts_gaps=accept_gaps,
         replication_factor=replication_factor,
+        topics_only=topics_only,
         as_json=as_json,
     )
     with open_bucket(storage_values(config, storage, location)) as bucket:

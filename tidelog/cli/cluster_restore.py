@@ -25,6 +25,7 @@ from tidelog.broker.backup.contents import (
     restored_offsets,
 )
 from tidelog.cli.admin import with_admin
+from tidelog.cli.cluster_restore_checks import missing_metadata
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE, complain, kafka_error_text
 from tidelog.cli.output import print_json, print_table
@@ -58,12 +59,17 @@ class ClusterRestoreOptions:
     executes: bool = False
     accepts_gaps: bool = False
     replication_factor: int | None = None
+    topics_only: bool = False
+    """Whether topics are restored even if the cluster lacks other metadata of the backup."""
     as_json: bool = False
 
 
 @dataclass(slots=True)
 class ClusterReport:
-    """The topics, and the offsets of groups: to commit, committed by this run, and rejected."""
+    """The topics, and the offsets of groups: to commit, committed by this run, and rejected.
+
+    `missing` is other metadata of the backup that the cluster lacks; then nothing is restored.
+    """
 
     backup: ClusterBackup
     topics: RestoreReport
@@ -71,11 +77,12 @@ class ClusterReport:
     committed: int = 0
     kept: int = 0
     group_errors: list[str] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
         """Whether nothing was rejected."""
-        return self.topics.is_complete and not self.group_errors
+        return self.topics.is_complete and not self.group_errors and not self.missing
 
 
 def run_cluster_restore(
@@ -87,14 +94,17 @@ def run_cluster_restore(
 ) -> None:
     """Check or restore the topics and offsets of a backup, print the report, and exit with its status."""
     backup = catalog.read(entry)
-    topics = backup_topics(backup_image(backup))
+    image = backup_image(backup)
+    topics = backup_topics(image)
     plans = _plans(bucket, topics, options)
     report = ClusterReport(backup, RestoreReport(plans))
     ends = {each.partition.topic_partition: each.end_offset for plan in plans for each in plan.partitions}
     report.groups = restored_offsets(backup, ends)
 
     async def work(admin: Admin) -> None:
-        if not options.executes:
+        if not options.topics_only:
+            report.missing = await missing_metadata(admin, image)
+        if not options.executes or report.missing:
             await apply_plans(admin, cluster, report.topics, executes=False)
             return
         cluster_id = (await admin.describe_cluster()).cluster_id or backup.cluster_id
@@ -204,15 +214,20 @@ def _print(report: ClusterReport, options: ClusterRestoreOptions) -> None:
     for group, name, one in clamped:
         print(f"clamped: group {group} {name} from {one.lost} to {one.committed.offset}")
     print_obstacles(report.topics)
-    for error in report.group_errors:
+    for error in (*report.group_errors, *report.missing):
         complain(error)
+    if report.missing:
+        complain(
+            "nothing was restored: format the directories of all nodes with tidelog storage format --backup, "
+            "or give --topics-only to restore topics and offsets alone"
+        )
     topic_count, group_count = len(report.topics.plans), len(report.groups)
-    if options.executes:
+    if options.executes and not report.missing:
         print(
             f"{len(report.topics.outcomes)} of {topic_count} topics restored, {report.committed} offsets of "
             f"{group_count} groups committed, {report.kept} kept"
         )
-    else:
+    elif not report.missing:
         print(f"dry run: {topic_count} topics, {group_count} groups; --execute restores them")
 
 
@@ -251,5 +266,5 @@ def _document(report: ClusterReport, partitions: list[PartitionPlan]) -> dict[st
         },
         "committed": report.committed,
         "kept": report.kept,
-        "errors": report.group_errors,
+        "errors": [*report.group_errors, *report.missing],
     }

@@ -18,13 +18,14 @@ from tidelog.broker.backup.catalog import BackupCatalog, BackupEntry
 from tidelog.broker.backup.collection import metadata_snapshot
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.ids import LeaderEpoch
+from tidelog.storage.disk.errors import CorruptFile
 
 logger = logging.getLogger(__name__)
 
 _RETRY_SHARE: Final = 10
 _RETRY_MIN_S: Final = 1.0
 
-Collect = Callable[[MetadataImage, bytes, int], Awaitable[ClusterBackup]]
+Collect = Callable[[MetadataImage, bytes, int, ClusterBackup | None], Awaitable[ClusterBackup]]
 
 
 class RestoreInProgress(Exception):
@@ -35,7 +36,8 @@ class RestoreInProgress(Exception):
 class BackupPorts:
     """The ports of backups: the current metadata, offsets of brokers, and the store.
 
-    `collect` returns the backup of an image with its snapshot and the time; `open_catalog` blocks.
+    `collect` returns the backup of an image with its snapshot, the time and the previous backup;
+    `open_catalog` blocks.
     """
 
     clock: Clock
@@ -91,7 +93,8 @@ class PeriodicBackup:
             )
         ports, image, now_ms = self._ports, self._ports.image(), self._ports.clock.wall_ms()
         metadata = await asyncio.to_thread(lambda: metadata_snapshot(image, now_ms))
-        backup = await ports.collect(image, metadata, now_ms)
+        previous = await asyncio.to_thread(self._previous)
+        backup = await ports.collect(image, metadata, now_ms, previous)
         entry = await asyncio.to_thread(lambda: self._open().write(backup))
         expired = await asyncio.to_thread(lambda: self._expire(backup))
         logger.info(
@@ -106,6 +109,15 @@ class PeriodicBackup:
 
     def _pending_restore(self) -> BackupEntry | None:
         return self._open().pending_restore(self._ports.image().cluster_id)
+
+    def _previous(self) -> ClusterBackup | None:
+        """Return the newest backup that can be read; None if there is none."""
+        for entry in reversed(self._entries()):
+            try:
+                return self._open().read(entry)
+            except CorruptFile as error:
+                logger.warning("Cannot read an earlier backup of the cluster: %s", error)
+        return None
 
     def _expire(self, backup: ClusterBackup) -> list[BackupEntry]:
         if self._retention_ms < 0:

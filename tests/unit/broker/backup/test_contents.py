@@ -24,6 +24,7 @@ from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
+from tidelog.protocol.metadata_records.delegation_token_record import DelegationTokenRecord
 from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.producer_ids_record import ProducerIdsRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
@@ -77,6 +78,13 @@ def backup_of(image: MetadataImage) -> ClusterBackup:
 
 def test_the_image_of_a_backup_is_that_of_the_cluster() -> None:
     assert replace(backup_image(backup_of(IMAGE)), cluster_id=IMAGE.cluster_id) == IMAGE
+
+
+def test_a_backup_has_no_delegation_tokens() -> None:
+    token = DelegationTokenRecord(owner="User:alice", requester="User:alice", token_id="t")
+    with_token = image_after_records([token], IMAGE)
+    assert with_token.delegation_tokens
+    assert not backup_image(backup_of(with_token)).delegation_tokens
 
 
 def test_a_damaged_snapshot_is_a_corrupt_file() -> None:

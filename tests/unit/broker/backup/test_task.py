@@ -30,6 +30,7 @@ class Controller:
         self.clock = ManualClock()
         self.failures = 0
         self.collected = 0
+        self.previous: ClusterBackup | None = None
         ports = BackupPorts(
             clock=self.clock,
             image=lambda: MetadataImage(cluster_id=CLUSTER, offset=1, epoch=1),
@@ -38,8 +39,11 @@ class Controller:
         )
         self.backup = PeriodicBackup(ports, interval_ms=interval_ms, retention_ms=retention_ms)
 
-    async def collect(self, image: MetadataImage, metadata: bytes, now_ms: int) -> ClusterBackup:
+    async def collect(
+        self, image: MetadataImage, metadata: bytes, now_ms: int, previous: ClusterBackup | None
+    ) -> ClusterBackup:
         self.collected += 1
+        self.previous = previous
         if self.collected <= self.failures:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no coordinator")
         return replace(BACKUP, metadata=metadata, created_ms=now_ms)
@@ -71,6 +75,22 @@ async def test_expired_backups_are_deleted_after_a_new_one(tmp_path: Path) -> No
     controller.backup.on_activation(1)
     await eventually(lambda: controller.times_ms == [NOW_MS - 5_000, NOW_MS])
     controller.backup.stop()
+
+
+async def test_a_backup_follows_the_newest_readable_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    controller = Controller(tmp_path)
+    controller.catalog.write(replace(BACKUP, created_ms=NOW_MS - 30_000, metadata_offset=30))
+    readable = replace(BACKUP, created_ms=NOW_MS - 20_000, metadata_offset=40)
+    controller.catalog.write(readable)
+    damaged = controller.catalog.write(replace(BACKUP, created_ms=NOW_MS - 10_000, metadata_offset=50))
+    (tmp_path / damaged.key).write_bytes(b"half of a backup")
+    controller.backup.on_activation(1)
+    await eventually(lambda: NOW_MS in controller.times_ms)
+    controller.backup.stop()
+    assert controller.previous == readable
+    assert f"Cannot read an earlier backup of the cluster: {damaged.key}" in caplog.text
 
 
 async def test_a_failed_backup_is_repeated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

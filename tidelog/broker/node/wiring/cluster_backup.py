@@ -24,7 +24,9 @@ def create_backup(context: NodeContext, quorum: QuorumPart) -> PeriodicBackup | 
     listener = config.inter_broker_listener
     security = context.security_of(listener)
 
-    async def collect_offsets(image: MetadataImage, metadata: bytes, now_ms: int) -> ClusterBackup:
+    async def collect_offsets(
+        image: MetadataImage, metadata: bytes, now_ms: int, previous: ClusterBackup | None
+    ) -> ClusterBackup:
         servers = [_address(endpoint.host, endpoint.port) for _, endpoint in image.alive_brokers(listener)]
         if not servers:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "no broker is unfenced")
@@ -35,7 +37,7 @@ def create_backup(context: NodeContext, quorum: QuorumPart) -> PeriodicBackup | 
             **_security_options(security),
         )
         async with admin:
-            return await collect(admin, image, metadata, now_ms)
+            return await collect(admin, image, metadata, now_ms, previous)
 
     def open_catalog() -> BackupCatalog:
         # Imported in a thread: libraries of object stores are large.

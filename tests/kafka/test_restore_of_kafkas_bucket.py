@@ -1,0 +1,62 @@
+"""Topics of a lost cluster of Apache Kafka are restored from the bucket that Aiven's plugin filled.
+
+Needs Aiven's plugin in TIDELOG_AIVEN_CLASSPATH.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import chain
+
+import pytest
+
+from tests.kafka.kafka_tier import SMALL_SEGMENTS, TRANSACTIONS, KafkaTier, consumed
+from tests.support.cli import tidelog_output
+from tidelog.testing.embedded import EmbeddedCluster
+
+COMPRESSED = "lz4"
+TOPICS = (COMPRESSED, TRANSACTIONS)
+
+
+@pytest.fixture(scope="module")
+def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTier]:
+    """Create topics of two leader epochs in an encrypted and compressed bucket."""
+    new_tier = KafkaTier(tmp_path_factory.mktemp("tier"))
+    try:
+        new_tier.cluster.format(new_tier.node)
+        for turn in range(2):
+            new_tier.start()
+            for topic in TOPICS if turn == 0 else ():
+                new_tier.clients.create_topic(topic, [[1]], **SMALL_SEGMENTS)
+            new_tier.write(COMPRESSED, 1500 * turn, 1500)
+            new_tier.write_transactions(10 + 5 * turn)
+            if turn == 0:
+                new_tier.cluster.stop(new_tier.node)
+        yield new_tier
+    finally:
+        new_tier.cluster.end()
+
+
+def test_topics_of_apache_kafka_are_restored_from_its_bucket(tier: KafkaTier) -> None:
+    ends = {topic: tier.wait_until_tiered(topic).tiered_end for topic in TOPICS}
+    before = {
+        (topic, isolation): tier.consumed(topic, isolation)
+        for topic in TOPICS
+        for isolation in ("read_uncommitted", "read_committed")
+    }
+    tier.cluster.kill(tier.node)
+    options = chain.from_iterable(
+        ("-C", f"{key.removeprefix('rsm.config.')}={value}") for key, value in tier.store.items()
+    )
+    with EmbeddedCluster(tiered=True, config=tier.store) as cluster:
+        servers = cluster.bootstrap_servers
+        text = tidelog_output("tier", "restore", "--all", "--execute", "--json", *options, bootstrap=servers)
+        documents = {each["topic"]: each for each in json.loads(text)}
+        assert {topic: each["partitions"][0]["log_end_offset"] for topic, each in documents.items()} == ends
+        for topic, isolation in before:
+            (partition,) = documents[topic]["partitions"]
+            undecided = [each["first_offset"] for each in partition["open_transactions"]]
+            end = min([ends[topic], *(undecided if isolation == "read_committed" else ())])
+            restored = [row for row in consumed(servers, topic, isolation) if row[0] < ends[topic]]
+            assert restored == [row for row in before[topic, isolation] if row[0] < end]
