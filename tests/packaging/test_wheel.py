@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from email.message import Message
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -66,11 +67,13 @@ def test_the_metadata_is_complete_for_a_package_index(metadata: Message) -> None
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Requires-Python"] == ">=3.11"
     assert "Typing :: Typed" in metadata.get_all("Classifier", [])
-    assert {text.partition(",")[0] for text in metadata.get_all("Project-URL", [])} >= {
-        "Documentation",
-        "Issues",
-    }
     assert metadata["Keywords"]
+
+
+def test_the_metadata_has_urls_and_none_of_them_is_a_placeholder(metadata: Message) -> None:
+    hosts = {urlsplit(text.partition(", ")[2]).hostname or "" for text in metadata.get_all("Project-URL", [])}
+    assert hosts
+    assert not [host for host in hosts if host.endswith(("example", "example.com", "example.org", "invalid"))]
 
 
 def test_no_requirement_has_an_upper_bound_or_an_exact_version(metadata: Message) -> None:

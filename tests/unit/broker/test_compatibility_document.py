@@ -1,12 +1,15 @@
-"""docs/compatibility.md lists the API versions that a running cluster serves."""
+"""docs/compatibility.md lists the API versions that a running cluster serves, and the keys without effect."""
 
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 from tests.support.network.raw_client import RawClient
 from tests.support.paths import ROOT
+from tidelog.broker.config.keys.key import Key
+from tidelog.broker.config.settings import BROKER_CONFIGS, BrokerSettings
 from tidelog.local_cluster.layout import read_layout
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.protocol.registry import APIS
@@ -14,6 +17,8 @@ from tidelog.testing.embedded import EmbeddedCluster
 
 ROW = re.compile(r"^\| (\d+) \| (\w+) \| ([\d-]+) \| ([\d-]+|no) \| ([\d-]+|no) \| .*\|$", re.MULTILINE)
 NOT_SERVED = "no"
+KEYS_WITHOUT_EFFECT = re.compile(r"^\| keys \| reason \|\n(.*?)\n\n", re.MULTILINE | re.DOTALL)
+NEW_GROUP_PROTOCOLS = re.compile(r"group\.(consumer|share|streams)\.|share\.coordinator\.")
 
 
 def test_the_table_of_apis_is_what_a_cluster_serves(tmp_path: Path) -> None:
@@ -43,3 +48,34 @@ def versions_of(host: str, port: int) -> dict[int, str]:
 
 def text_of(lowest: int, highest: int) -> str:
     return str(lowest) if lowest == highest else f"{lowest}-{highest}"
+
+
+def test_the_keys_without_effect_are_those_whose_documentation_says_so() -> None:
+    without_effect = {
+        key
+        for key, definition in BROKER_CONFIGS.items()
+        if "no effect" in definition.documentation or NEW_GROUP_PROTOCOLS.match(key)
+    }
+    assert listed_keys_without_effect() == without_effect
+
+
+def test_each_key_that_no_module_reads_is_listed() -> None:
+    attributes = {
+        value.definition.key: name
+        for owner in BrokerSettings.__mro__
+        for name, value in vars(owner).items()
+        if isinstance(value, Key)
+    }
+    words: set[str] = set()
+    for module in (ROOT / "tidelog").rglob("*.py"):
+        if "config/keys" not in module.as_posix():
+            words.update(re.findall(r"\w+|\"[\w.]+\"", module.read_text()))
+    unread = {key for key, name in attributes.items() if not words & {name, f'"{key}"'}}
+    assert unread <= listed_keys_without_effect()
+
+
+def listed_keys_without_effect() -> set[str]:
+    """Return the keys that the table of keys without effect lists."""
+    table = KEYS_WITHOUT_EFFECT.findall((ROOT / "docs" / "compatibility.md").read_text())[0]
+    patterns = [name for row in table.splitlines() for name in re.findall(r"`([\w.*]+)`", row.split("|")[1])]
+    return {key for key in BROKER_CONFIGS if any(fnmatch(key, pattern) for pattern in patterns)}

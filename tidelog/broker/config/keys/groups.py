@@ -16,7 +16,8 @@ class GroupKeys:
     group_coordinator_rebalance_protocols = text_list(
         "group.coordinator.rebalance.protocols",
         ("classic", "consumer", "streams"),
-        "The group protocols that this broker serves, as a comma-separated list.",
+        "The group protocols that this broker serves, as a comma-separated list. Has no effect: the classic "
+        "protocol is served.",
         valid_values=(
             "consumer",
             "classic",
@@ -25,12 +26,15 @@ class GroupKeys:
         ),
     )
     group_coordinator_threads = integer(
-        "group.coordinator.threads", 4, "The number of threads of the group coordinator.", minimum=1
+        "group.coordinator.threads",
+        4,
+        "The number of threads of the group coordinator. Has no effect.",
+        minimum=1,
     )
     group_coordinator_background_threads = integer(
         "group.coordinator.background.threads",
         2,
-        "The number of threads of the group coordinator for background tasks.",
+        "The number of threads of the group coordinator for background tasks. Has no effect.",
         minimum=1,
     )
     group_coordinator_append_linger_ms = integer(
