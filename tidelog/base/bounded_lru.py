@@ -53,6 +53,11 @@ class BoundedLru(Generic[K, V]):
         self._entries.move_to_end(key)
         return entry.value
 
+    def peek(self, key: K) -> V | None:
+        """Return the value of `key`, also if it has expired, and do not mark it as used."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.value
+
     def put(self, key: K, value: V, weight: int, now_ms: int) -> list[tuple[K, V]]:
         """Add `value` and return the evicted entries.
 

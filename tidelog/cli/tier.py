@@ -1,4 +1,4 @@
-"""`tidelog tier`: shows, verifies and restores the segments in remote storage."""
+"""`tidelog tier`: shows, verifies, repairs and restores the segments in remote storage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tidelog.cli.tier_sources import (
 )
 
 app = typer.Typer(
-    help="Show, verify and restore the segments in remote storage.",
+    help="Show, verify, repair and restore the segments in remote storage.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -167,6 +167,34 @@ def fsck(
                 as_json=as_json,
             ),
         )
+
+
+@app.command()
+@connects
+def repair(
+    cluster: ClusterConnection,
+    topics: FsckTopics = [],  # noqa: B006
+    everything: Annotated[bool, typer.Option("-a", "--all", help="All tiered topics.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Write the objects; without it, only report.")
+    ] = False,
+    config: ConfigFile = None,
+    storage: StorageValues = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Write damaged segments again from replicas that still have their records on a local disk.
+
+    Every byte in the bucket is read first, as by fsck --deep.
+
+    Exit codes: 0 success, 1 a segment cannot be repaired, 2 remote storage could not be checked.
+    """
+    from tidelog.cli.tier_fsck import exit_if_unchecked
+    from tidelog.cli.tier_repair import run_repair
+
+    if bool(topics) is everything:
+        raise UsageFailure("give topics, or --all")
+    with exit_if_unchecked(), open_bucket(storage_values(config, storage)) as bucket:
+        run_repair(bucket, cluster, topics, executes=execute, as_json=as_json)
 
 
 @app.command()

@@ -94,13 +94,14 @@ def exit_if_unchecked() -> Iterator[None]:
 
 def run_fsck(bucket: Bucket, options: FsckOptions) -> None:
     """Check remote storage, print the report and exit with its status."""
-    report = _check_offline(bucket, options) if options.is_offline else _check(bucket, options)
+    report = _check_offline(bucket, options) if options.is_offline else check(bucket, options)
     _print(report, options.as_json)
     if not report.is_clean:
         raise typer.Exit(EXIT_FAILURE)
 
 
-def _check(bucket: Bucket, options: FsckOptions) -> Report:
+def check(bucket: Bucket, options: FsckOptions) -> Report:
+    """Check remote storage with the brokers, and return the confirmed findings."""
     views, findings = _shallow(bucket, options)
     report = Report(findings, views)
     if options.is_deep:

@@ -55,8 +55,9 @@ _TIMESTAMP: Final = struct.Struct(">q")
 _LEADER_EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
 _MAGIC_AT: Final = 16
-_ATTRIBUTES_AT: Final = 21
-_LOW_ATTRIBUTES_AT: Final = _ATTRIBUTES_AT + 1
+ATTRIBUTES_AT: Final = 21
+"""The position of the first byte of a batch that its checksum covers."""
+_LOW_ATTRIBUTES_AT: Final = ATTRIBUTES_AT + 1
 _MAX_TIMESTAMP_AT: Final = 35
 
 _SEQUENCES: Final = 1 << 31
@@ -176,7 +177,7 @@ def crc_is_valid(buffer: BytesLike, position: int, header: BatchHeader) -> bool:
     if end > len(buffer):
         return False
     view = buffer if type(buffer) is memoryview else memoryview(buffer)
-    return bool(crc32c(view[position + _ATTRIBUTES_AT : end]) == header.crc)
+    return bool(crc32c(view[position + ATTRIBUTES_AT : end]) == header.crc)
 
 
 def iterate_headers(buffer: BytesLike) -> Iterator[tuple[int, BatchHeader]]:
@@ -217,7 +218,7 @@ def set_max_timestamp(
     attributes = header.attributes & ~ATTRIBUTE_LOG_APPEND_TIME
     if log_append_time:
         attributes |= ATTRIBUTE_LOG_APPEND_TIME
-    _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_AT, attributes)
+    _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, attributes)
     _TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_AT, max_timestamp)
     _update_crc(buffer, position, header.size_bytes)
 
@@ -250,5 +251,5 @@ def empty_batch(header: BatchHeader) -> bytearray:
 
 def _update_crc(buffer: bytearray | memoryview, position: int, size_bytes: int) -> None:
     with memoryview(buffer) as view:
-        crc = crc32c(view[position + _ATTRIBUTES_AT : position + size_bytes])
+        crc = crc32c(view[position + ATTRIBUTES_AT : position + size_bytes])
     _CRC.pack_into(buffer, position + _CRC_AT, crc)

@@ -54,6 +54,8 @@ class MeteredReader:
             # An offset that does not exist is an error of the client, not of the reader.
             if not isinstance(error, KafkaError) or error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 figures.fetch_errors += 1
+            if isinstance(error, KafkaError) and error.code is ErrorCode.CORRUPT_MESSAGE:
+                figures.fetch_damages += 1
             raise
         finally:
             self.reads += 1

@@ -53,6 +53,11 @@ def _report_topics(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
     counter("remotefetchrequests", "Reads of remote storage.", lambda topic: topic.fetch_requests)
     counter("remotefetcherrors", "Reads that failed.", lambda topic: topic.fetch_errors)
     counter(
+        "remotefetchdamages",
+        "Reads that failed because the stored bytes are damaged; not a metric of Kafka.",
+        lambda topic: topic.fetch_damages,
+    )
+    counter(
         "remotedeleterequests", "Requested deletions of remote segments.", lambda topic: topic.delete_requests
     )
     counter("remotedeleteerrors", "Deletions that failed.", lambda topic: topic.delete_errors)

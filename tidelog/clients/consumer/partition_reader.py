@@ -9,7 +9,8 @@ The next fetch is in flight while the application processes the last one. `fetch
 in the log, for callers that decode many records at once.
 
 With `client_rack`, the leader may name a nearer replica (KIP-392), which is then used. If that replica
-returns no data or an error, the rest is fetched from the leader, without the rack.
+returns no data or an error, the rest is fetched from the leader, without the rack. With `replica`, only this
+replica is used.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ class PartitionReader:
         *,
         start_offset: Offset | None = None,
         end_offset: Offset | None = None,
+        replica: BrokerId | None = None,
         environment: Environment | None = None,
         authenticator: Authenticator | None = None,
         **options: Any,
@@ -82,6 +84,7 @@ class PartitionReader:
         self._authenticator = authenticator
         self._next_fetch: asyncio.Task[PartitionData] | None = None
         self._rack = self.config.client_rack
+        self._replica = replica
         self._nearest_replica: BrokerId | None = None
 
     async def __aenter__(self) -> PartitionReader:
@@ -242,8 +245,12 @@ class PartitionReader:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{self.topic_partition} has no leader")
         request, highest_version = self._fetch_request(offset)
         nearest = self._nearest_replica
+        if self._replica is not None:
+            destination = self._replica
+        else:
+            destination = leader if nearest is None or nearest not in client.metadata.brokers else nearest
         response = await client.network.request(
-            leader if nearest is None or nearest not in client.metadata.brokers else nearest,
+            destination,
             request,
             FetchResponse,
             timeout_ms=config.request_timeout_ms + config.fetch_max_wait_ms,

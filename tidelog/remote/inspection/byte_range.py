@@ -58,7 +58,8 @@ def byte_range(bucket: Bucket, segment: RemoteLogSegmentMetadata, offset: Offset
             f"{keys.display_name(keys.indexes)}: the offset index has position {start}, beyond the log"
         )
     with closing(bucket.storage.fetch_log_segment(segment, start)) as stream:
-        batch = BatchStream(segment, stream, start, indexed_offset).first_reaching(offset, PIECE_BYTES)
+        batches = BatchStream(segment, stream, start, indexed_offset, lambda: keys.display_name(keys.log))
+        batch = batches.first_reaching(offset, PIECE_BYTES)
     if batch is None:
         raise RemoteStorageError(f"{keys.display_name(keys.log)}: no batch reaches offset {offset}")
     end = batch.position + batch.size_bytes

@@ -54,6 +54,7 @@ from tidelog.remote.objects.upload import (
 from tidelog.remote.objects.verification import Verification, verify_contents, verify_objects
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import (
+    DamagedSegment,
     IndexType,
     LogSegmentData,
     ReadableStream,
@@ -135,6 +136,15 @@ class ObjectStorageManager:
             raise RemoteStorageError(f"cannot copy {name}: {type(error).__name__}: {error}") from error
         return self._custom_metadata(keys, sum(sizes))
 
+    def replace_log_segment_data(self, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData) -> None:
+        """Write the objects of a finished segment again, because they are damaged.
+
+        A failed attempt leaves them damaged; nothing is deleted. Meanwhile, readers may get errors.
+        """
+        keys = self._keys(metadata)
+        self._put_objects(keys, metadata, segment)
+        self._forget(keys)
+
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> ReadableStream:
@@ -186,12 +196,35 @@ class ObjectStorageManager:
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
         """Delete a segment, as specified by RemoteStorageManager."""
         keys = self._keys(metadata)
+        self._forget(keys)
+        self._store.delete(keys.all)
+
+    def object_name(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """Return the name of the object with the segment's log, as logs may show it."""
+        keys = self._keys(metadata)
+        return keys.display_name(keys.log)
+
+    def discard_cached(self, metadata: RemoteLogSegmentMetadata, start: int, end: int) -> None:
+        """Remove the cached bytes that overlap the range, and the cached manifest and indexes."""
+        keys = self._keys(metadata)
+        manifest = self._manifests.peek(keys.manifest)
+        self._forget_small_files(keys)
+        if self._chunks is None or manifest is None:
+            return
+        segment = Segment(keys, manifest)
+        end = min(end, segment.size)
+        if start < end:
+            self._chunks.discard(segment, start, end)
+
+    def _forget(self, keys: SegmentKeys) -> None:
+        self._forget_small_files(keys)
+        if self._chunks is not None:
+            self._chunks.forget(keys.log)
+
+    def _forget_small_files(self, keys: SegmentKeys) -> None:
         self._manifests.forget(keys.manifest)
         for index_type in IndexType:
             self._indexes.forget((keys.indexes, index_type))
-        if self._chunks is not None:
-            self._chunks.forget(keys.log)
-        self._store.delete(keys.all)
 
     def close(self) -> None:
         """Release the threads, the chunk cache and the store."""
@@ -322,7 +355,9 @@ class ObjectStorageManager:
         """Return the result of `action`; convert errors of damaged data to errors of the object `key`."""
         try:
             return action()
-        except (DecodeError, DamagedChunk, ShortRead) as error:
+        except (DecodeError, DamagedChunk) as error:
+            raise DamagedSegment(f"{keys.display_name(key)}: {error}") from error
+        except ShortRead as error:
             raise RemoteStorageError(f"{keys.display_name(key)}: {error}") from error
 
     def _prefetch(

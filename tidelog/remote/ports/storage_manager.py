@@ -23,6 +23,10 @@ class RemoteResourceNotFound(RemoteStorageError):
     """The segment or the index does not exist."""
 
 
+class DamagedSegment(RemoteStorageError):
+    """The stored bytes of a segment are not those that were copied."""
+
+
 class IndexType(Enum):
     """The small files that are stored with a segment."""
 

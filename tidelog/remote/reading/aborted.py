@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tidelog.protocol.ids import Offset
 from tidelog.remote.index_cache.segment_indexes import SegmentIndexes
-from tidelog.remote.reading.batch_stream import DamagedSegment
+from tidelog.remote.ports.storage_manager import DamagedSegment
 from tidelog.remote.reading.lineage import SegmentPart
 from tidelog.storage.disk.errors import CorruptIndex
 from tidelog.storage.segment.txn_index import AbortedTransaction, AbortedTransactions, TransactionIndex

@@ -9,22 +9,23 @@ the segment does; RemoteStorageError.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from tidelog.protocol.batch import BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC
+from crc32c import crc32c
+
+from tidelog.protocol.batch import ATTRIBUTES_AT, BATCH_OVERHEAD, LOG_OVERHEAD, MAGIC
 from tidelog.protocol.ids import Offset
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.remote.ports.storage_manager import DamagedSegment, RemoteStorageError
 from tidelog.remote.ports.streams import Piece, PieceStream, read_up_to
 
 PIECE_BYTES: Final = 256 * 1024
 
 # Base offset, length, leader epoch, magic, CRC, attributes, last offset delta.
 _HEAD: Final = struct.Struct(">qiib4x2xi")
-
-
-class DamagedSegment(RemoteStorageError):
-    """The bytes of a remote segment, or its index, do not match the copied segment."""
+# Base offset, length, CRC.
+_CHECKSUM_HEAD: Final = struct.Struct(">qi5xI")
 
 
 class ShortSegment(RemoteStorageError):
@@ -45,6 +46,7 @@ class BatchStream:
 
     `indexed_offset` is the offset that an index has for this position, so that the batch must begin at or
     below it: otherwise records before the batch would be skipped. At the segment's start there may be none.
+    `name` returns the name of the segment in errors.
     """
 
     def __init__(
@@ -53,11 +55,13 @@ class BatchStream:
         stream: PieceStream[Piece],
         position: int,
         indexed_offset: Offset,
+        name: Callable[[], str],
     ) -> None:
         self._metadata = metadata
         self._stream = stream
         self._start = position
         self._indexed_offset = indexed_offset
+        self._name = name
         self._buffer: Piece = b""
         self._buffer_position = position
         self._next_position = position
@@ -100,8 +104,8 @@ class BatchStream:
         metadata = self._metadata
         if position == self._start > 0 and base_offset > self._indexed_offset:
             raise DamagedSegment(
-                f"{metadata.remote_log_segment_id}: the batch at byte {position} begins at offset "
-                f"{base_offset}, but the index has offset {self._indexed_offset}"
+                f"{self._name()}: the batch at byte {position} begins at offset {base_offset}, but the "
+                f"index has offset {self._indexed_offset}"
             )
         if (
             magic != MAGIC
@@ -112,7 +116,7 @@ class BatchStream:
             or span.last_offset > metadata.end_offset
         ):
             raise DamagedSegment(
-                f"{metadata.remote_log_segment_id}: not a batch of the segment at byte {position}: "
+                f"{self._name()}: not a batch of the segment at byte {position}: "
                 f"size {span.size_bytes}, magic {magic}, offsets {base_offset} to {span.last_offset}"
             )
         return span
@@ -135,6 +139,22 @@ class BatchStream:
             self._last_offset = span.last_offset
         return end, next_offset
 
+    def check(self, data: memoryview, position: int) -> None:
+        """Verify the checksums of the complete batches `data`, which are at `position` in the segment.
+
+        Errors: DamagedSegment for the first batch whose checksum is wrong.
+        """
+        start, total = 0, len(data)
+        while start < total:
+            base_offset, length, crc = _CHECKSUM_HEAD.unpack_from(data, start)
+            end = start + LOG_OVERHEAD + length
+            if crc32c(data[start + ATTRIBUTES_AT : end]) != crc:
+                raise DamagedSegment(
+                    f"{self._name()}: the checksum of the batch at byte {position + start}, which begins at "
+                    f"offset {base_offset}, is wrong"
+                )
+            start = end
+
     def _read_next_header(self, index: int, piece_bytes: int) -> bool:
         """Read until the next header, at `index`, is in the buffer; return False at the segment's end."""
         rest = self._buffer[index:]
@@ -154,7 +174,4 @@ class BatchStream:
         return False
 
     def _short_segment(self, position: int) -> ShortSegment:
-        return ShortSegment(
-            f"{self._metadata.remote_log_segment_id} ended at byte {position} of "
-            f"{self._metadata.segment_size_bytes}"
-        )
+        return ShortSegment(f"{self._name()} ended at byte {position} of {self._metadata.segment_size_bytes}")

@@ -13,29 +13,62 @@ Source: RemoteLogReader, DelayedRemoteFetch, RemotePartitionMetadataStore of Apa
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
+from tidelog.base.clock import Clock
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
-from tidelog.remote.ports.storage_manager import RemoteStorageError
-from tidelog.remote.reading.batch_stream import DamagedSegment
+from tidelog.remote.ports.storage_manager import DamagedSegment, RemoteStorageError
 from tidelog.storage.disk.errors import CorruptFile
+
+_REPEATED_AFTER_MS: Final = 60_000
+_DAMAGES_MAX: Final = 1000
 
 _log = logging.getLogger(__name__)
 
 
-@contextmanager
-def errors_for_clients(partition: TopicIdPartition, operation: str) -> Iterator[None]:
-    """Convert errors of remote storage and metadata to KafkaError, and log those that operators need."""
-    try:
-        yield
-    except RemoteMetadataNotReady as error:
-        raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition}: {error}") from error
-    except (DamagedSegment, CorruptFile) as error:
-        _log.error("Damaged data in remote storage, %s of %s: %s", operation, partition, error)
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{operation} of {partition}: {error}") from error
-    except (RemoteStorageError, RemoteMetadataError, OSError) as error:
-        _log.warning("Remote storage failed, %s of %s: %s", operation, partition, error)
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{operation} of {partition}: {error}") from error
+class ReadErrors:
+    """Converts errors of reads to the errors that clients receive, and logs those that operators need.
+
+    Clients retry soon. Therefore the same damage is logged once per minute.
+    Bounds: the times of the last 1,000 damages are kept.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._logged_ms: OrderedDict[str, int] = OrderedDict()
+
+    @contextmanager
+    def converted(self, partition: TopicIdPartition, operation: str) -> Iterator[None]:
+        """Convert errors of remote storage and metadata to KafkaError."""
+        try:
+            yield
+        except RemoteMetadataNotReady as error:
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{partition}: {error}") from error
+        except (DamagedSegment, CorruptFile) as error:
+            self._log_damage(partition, operation, str(error))
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{operation} of {partition}: {error}") from error
+        except (RemoteStorageError, RemoteMetadataError, OSError) as error:
+            _log.warning("Remote storage failed, %s of %s: %s", operation, partition, error)
+            text = f"{operation} of {partition}: {error}"
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
+
+    def _log_damage(self, partition: TopicIdPartition, operation: str, damage: str) -> None:
+        now_ms = self._clock.monotonic_ms()
+        logged_ms = self._logged_ms.get(damage)
+        if logged_ms is not None and now_ms - logged_ms < _REPEATED_AFTER_MS:
+            return
+        self._logged_ms[damage] = now_ms
+        self._logged_ms.move_to_end(damage)
+        if len(self._logged_ms) > _DAMAGES_MAX:
+            self._logged_ms.popitem(last=False)
+        _log.error(
+            "Damaged data in remote storage, %s of %s: %s; run tidelog tier repair",
+            operation,
+            partition,
+            damage,
+        )

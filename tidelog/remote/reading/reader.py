@@ -26,7 +26,7 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.remote.reading import aborted
 from tidelog.remote.reading.auxiliary import AuxiliaryState, fetch_auxiliary
-from tidelog.remote.reading.errors import errors_for_clients
+from tidelog.remote.reading.errors import ReadErrors
 from tidelog.remote.reading.lineage import (
     SegmentPart,
     part_at,
@@ -81,6 +81,7 @@ class RemoteLogReader:
         self._segments = SegmentReader(storage, index_cache)
         self._timestamps = TimestampReader(storage, index_cache, clock)
         self._sequential = SequentialReads()
+        self._errors = ReadErrors(clock)
 
     # -- batches by offset
 
@@ -90,7 +91,7 @@ class RemoteLogReader:
         If no batch contains it, the first batch follows it. If there are no records and `next_offset` is
         larger, remote storage has no records before it.
         """
-        with errors_for_clients(request.topic_id_partition, f"reading from offset {request.offset}"):
+        with self._errors.converted(request.topic_id_partition, f"reading from offset {request.offset}"):
             part = self._part_at(request, request.offset)
             if part is None:
                 epoch = request.log.leader_epochs.epoch_for_offset(request.offset)
@@ -231,7 +232,7 @@ class RemoteLogReader:
         None if there is none: then the local log must be searched.
         """
         log = search.log
-        with errors_for_clients(search.topic_id_partition, f"looking for timestamp {search.timestamp}"):
+        with self._errors.converted(search.topic_id_partition, f"looking for timestamp {search.timestamp}"):
             for part in parts_with_timestamp(
                 self._metadata,
                 search.topic_id_partition,
@@ -253,5 +254,5 @@ class RemoteLogReader:
 
     async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
         """Return the leader epochs and the producers at the end of a segment."""
-        with errors_for_clients(metadata.topic_id_partition, "fetching leader epochs and producers"):
+        with self._errors.converted(metadata.topic_id_partition, "fetching leader epochs and producers"):
             return await self._auxiliary_pool.run(fetch_auxiliary, self._storage, metadata)

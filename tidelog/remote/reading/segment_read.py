@@ -1,21 +1,24 @@
-"""One read from one remote segment: index cache, one ranged stream, complete batches.
+"""One read from one remote segment: index cache, one ranged stream, complete batches with valid checksums.
+
+The bytes of a cache are verified once, see `CachedStream`. If they are damaged, they are removed from the
+cache and read once more.
 
 I/O: blocks; called from reader threads. Errors: RemoteStorageError, also DamagedSegment and ShortSegment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
-from typing import Final, NamedTuple
+from types import TracebackType
+from typing import Final, NamedTuple, Self
 
 from tidelog.protocol.batch import BATCH_OVERHEAD
 from tidelog.protocol.ids import Offset
 from tidelog.remote.index_cache.cache import RemoteIndexCache
+from tidelog.remote.ports.cached_streams import CachedStream, CachingStorage
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
-from tidelog.remote.ports.storage_manager import ReadableStream, RemoteStorageManager
+from tidelog.remote.ports.storage_manager import DamagedSegment, ReadableStream, RemoteStorageManager
 from tidelog.remote.ports.streams import Piece
-from tidelog.remote.reading.batch_stream import PIECE_BYTES, BatchStream, DamagedSegment, ShortSegment
+from tidelog.remote.reading.batch_stream import PIECE_BYTES, BatchStream, ShortSegment
 from tidelog.remote.reading.lineage import SegmentPart
 from tidelog.storage.segment.offset_index import OffsetIndex
 
@@ -34,7 +37,7 @@ class SegmentReader:
     """Reads batches by offset through the index cache."""
 
     def __init__(self, storage: RemoteStorageManager, index_cache: RemoteIndexCache) -> None:
-        self._storage = storage
+        self._source = SegmentSource(storage)
         self._index_cache = index_cache
 
     def read(self, part: SegmentPart, max_bytes: int, at_least_one: bool) -> SegmentRead | None:
@@ -46,7 +49,7 @@ class SegmentReader:
         try:
             return self._read(part, max_bytes, at_least_one)
         except (DamagedSegment, ShortSegment):
-            # Only the cached index may be damaged, or the connection was lost: try once more.
+            # Only cached bytes or the cached index may be damaged, or the connection was lost: try once more.
             self._index_cache.forget(part.metadata)
             return self._read(part, max_bytes, at_least_one)
 
@@ -55,8 +58,8 @@ class SegmentReader:
         with self._index_cache.offset_index(metadata) as index:
             indexed_offset, start, latest = _range_of_batch(index, offset, metadata)
         requested_bytes = max(max_bytes, BATCH_OVERHEAD)
-        with closing(SegmentBytes(self._storage, metadata, start, latest + requested_bytes)) as stream:
-            batches = BatchStream(metadata, stream, start, indexed_offset)
+        with SegmentBytes(self._source, metadata, start, latest + requested_bytes) as stream:
+            batches = BatchStream(metadata, stream, start, indexed_offset, stream.name)
             first = batches.first_reaching(offset, min(latest - start, PIECE_BYTES) + requested_bytes)
             if first is None:
                 return None
@@ -65,11 +68,26 @@ class SegmentReader:
             data = batches.data_from(first.position, max(max_bytes, first.size_bytes))
             if len(data) < first.size_bytes:
                 raise ShortSegment(
-                    f"{metadata.remote_log_segment_id} ended at byte {first.position + len(data)}, in the "
-                    f"batch of {first.size_bytes} bytes at {first.position}"
+                    f"{stream.name()} ended at byte {first.position + len(data)}, in the batch of "
+                    f"{first.size_bytes} bytes at {first.position}"
                 )
             size, next_offset = batches.whole_batches(first, data, max_bytes, end_offset)
-            return SegmentRead(data[:size], next_offset, first.position + size)
+            records, end_position = data[:size], first.position + size
+            if not stream.are_checked(first.position, end_position):
+                batches.check(records, first.position)
+                stream.record_checked(first.position, end_position)
+            return SegmentRead(records, next_offset, end_position)
+
+
+class SegmentSource:
+    """A storage manager, and its optional interface."""
+
+    __slots__ = ("caching", "storage")
+
+    def __init__(self, storage: RemoteStorageManager) -> None:
+        self.storage = storage
+        # Checked once: isinstance with a protocol takes as long as reading some batches.
+        self.caching = storage if isinstance(storage, CachingStorage) else None
 
 
 class SegmentBytes:
@@ -77,17 +95,50 @@ class SegmentBytes:
 
     It is not enough if a batch is larger than the request, or if an index of an older Kafka has the position
     of the first of several batches with the offset of the last.
+
+    It is a context manager that removes the bytes that it has read from the cache if they are damaged.
     """
 
     def __init__(
-        self, storage: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, start: int, end: int
+        self, source: SegmentSource, metadata: RemoteLogSegmentMetadata, start: int, end: int
     ) -> None:
-        self._storage = storage
+        self._source = source
         self._metadata = metadata
-        self._position = start
+        self._start = self._position = start
         self._range_end = start
         self._stream: ReadableStream | None = None
+        self._cached: CachedStream | None = None
         self._open(end)
+        if isinstance(self._stream, CachedStream):
+            self._cached = self._stream
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
+    ) -> None:
+        self.close()
+        if isinstance(error, DamagedSegment) and self._source.caching is not None:
+            self._source.caching.discard_cached(self._metadata, self._start, self._position)
+
+    def name(self) -> str:
+        """Return the name of the segment in errors: that of its object if it is known."""
+        caching = self._source.caching
+        return (
+            str(self._metadata.remote_log_segment_id)
+            if caching is None
+            else caching.object_name(self._metadata)
+        )
+
+    def are_checked(self, start: int, end: int) -> bool:
+        """Return whether the checksums of these bytes were verified by an earlier read."""
+        return self._cached is not None and self._cached.are_checked(start, end)
+
+    def record_checked(self, start: int, end: int) -> None:
+        """Record that the checksums of these bytes are valid."""
+        if self._cached is not None:
+            self._cached.record_checked(start, end)
 
     def read(self, size: int, /) -> Piece:
         """Return at most `size` of the next bytes; empty at the end of the segment or of its object."""
@@ -107,12 +158,17 @@ class SegmentBytes:
     def _read(self, size: int) -> Piece:
         assert self._stream is not None and size >= 0, size
         # Streams of cached chunks need no copy.
-        read: Callable[[int], Piece] = getattr(self._stream, "read_view", self._stream.read)
-        return read(size)
+        return (
+            self._stream.read_view(size)
+            if isinstance(self._stream, CachedStream)
+            else self._stream.read(size)
+        )
 
     def _open(self, end: int) -> None:
         self._range_end = min(end, self._metadata.segment_size_bytes)
-        self._stream = self._storage.fetch_log_segment(self._metadata, self._position, self._range_end - 1)
+        self._stream = self._source.storage.fetch_log_segment(
+            self._metadata, self._position, self._range_end - 1
+        )
 
 
 def _range_of_batch(

@@ -10,7 +10,6 @@ Source: RemoteLogManager.lookupTimestamp of Apache Kafka 4.3; KIP-405, KIP-1075.
 from __future__ import annotations
 
 import time
-from contextlib import closing
 from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
@@ -19,16 +18,15 @@ from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
 from tidelog.protocol.steps import Steps
 from tidelog.remote.index_cache.segment_indexes import SegmentIndexes
-from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.ports.storage_manager import DamagedSegment, RemoteStorageManager
 from tidelog.remote.reading.batch_stream import (
     PIECE_BYTES,
     BatchSpan,
     BatchStream,
-    DamagedSegment,
     ShortSegment,
 )
 from tidelog.remote.reading.lineage import SegmentPart
-from tidelog.remote.reading.segment_read import SegmentBytes
+from tidelog.remote.reading.segment_read import SegmentBytes, SegmentSource
 from tidelog.storage.log.lookup import FoundBatch, RecordPlace, first_readable_place
 
 T = TypeVar("T")
@@ -41,7 +39,7 @@ class TimestampReader:
     """Searches timestamps through the index cache."""
 
     def __init__(self, storage: RemoteStorageManager, index_cache: SegmentIndexes, clock: Clock) -> None:
-        self._storage = storage
+        self._source = SegmentSource(storage)
         self._index_cache = index_cache
         self._clock = clock
 
@@ -60,8 +58,8 @@ class TimestampReader:
         offset = max(indexed_offset, start_offset)
         with self._index_cache.offset_index(metadata) as index:
             found_offset, position = index.lookup(offset)
-        with closing(SegmentBytes(self._storage, metadata, position, position + PIECE_BYTES)) as stream:
-            batches = BatchStream(metadata, stream, position, found_offset)
+        with SegmentBytes(self._source, metadata, position, position + PIECE_BYTES) as stream:
+            batches = BatchStream(metadata, stream, position, found_offset, stream.name)
             while True:
                 span = batches.first_reaching(offset, PIECE_BYTES)
                 if span is None or span.base_offset >= end_offset:
@@ -87,6 +85,7 @@ class TimestampReader:
                 f"the batch of {span.size_bytes} bytes at byte {span.position} of a remote segment ended "
                 f"after {len(data)} bytes"
             )
+        batches.check(data, span.position)
         try:
             return _with_pauses(
                 self._clock, first_readable_place(FoundBatch(header, data), timestamp, from_offset)

@@ -21,6 +21,8 @@ class TopicFigures:
     fetch_bytes: int = 0
     fetch_requests: int = 0
     fetch_errors: int = 0
+    fetch_damages: int = 0
+    """Reads that failed because the stored bytes were damaged, after a second attempt."""
     delete_requests: int = 0
     delete_errors: int = 0
 

@@ -60,3 +60,12 @@ async def test_reads_are_refused_while_the_quota_is_exceeded() -> None:
     assert (figures.fetch_throttle_time_ms, figures.fetch_throttle_count) == (wait_ms, 1)
     clock.now_ms += 60_000
     assert reader.fetch_throttle_time_ms() == 0
+
+
+async def test_damaged_bytes_are_counted_by_topic() -> None:
+    reader, inner, figures, _ = metered()
+    inner.outcome = KafkaError(ErrorCode.CORRUPT_MESSAGE)
+    with pytest.raises(KafkaError):
+        await reader.read(REQUEST)
+    topic = figures.topic(PARTITION.topic)
+    assert (topic.fetch_damages, topic.fetch_errors) == (1, 1)

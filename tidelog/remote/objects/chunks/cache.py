@@ -10,13 +10,17 @@ Invariant: cached chunks and those in progress for read-ahead have at most `size
 were fetched ahead and not read yet have at most half of it, so that many readers do not evict each other's
 chunks. Chunks that readers wait for are additional: one chunk or run for each reader. A GET that fails
 passes its error to all waiting readers, and its remaining chunks are not cached.
+
+Batches are cut at the ends of chunks, so that the cache cannot verify their checksums. Readers do so, and
+report the verified range of each chunk: one range, which grows with adjoining ones. A reader reports only
+chunks that were cached before it began to read, because another one may have replaced them since.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
@@ -52,6 +56,22 @@ class _Load:
     chunks: dict[int, Future[Pieces]] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _CachedChunk:
+    """A cached chunk, its number in the order of storing, and its verified range within the chunk."""
+
+    handle: Handle
+    number: int
+    checked_start: int = 0
+    checked_end: int = 0
+
+    def add_checked(self, start: int, end: int) -> None:
+        """Extend the verified range by an adjoining one; replace it by one that does not adjoin."""
+        if start <= self.checked_end and end >= self.checked_start:
+            start, end = min(start, self.checked_start), max(end, self.checked_end)
+        self.checked_start, self.checked_end = start, end
+
+
 class ChunkCache:
     """Chunks of segments, shared by all readers.
 
@@ -73,7 +93,9 @@ class ChunkCache:
         self._settings = settings
         self._now_ms = now_ms or SystemClock().monotonic_ms
         self._lock = threading.Lock()
-        self._cached: BoundedLru[ChunkKey, Handle] = BoundedLru(settings.size, settings.retention_ms)
+        self._cached: BoundedLru[ChunkKey, _CachedChunk] = BoundedLru(settings.size, settings.retention_ms)
+        self.stored_chunks = 0
+        """The number of chunks that were cached so far."""
         self._loading: dict[ChunkKey, _Load] = {}
         self._loading_bytes = 0
         self._unread: dict[ChunkKey, int] = {}
@@ -91,16 +113,16 @@ class ChunkCache:
         key = ChunkKey(segment.keys.log, index)
         while True:
             with self._lock:
-                handle = self._cached.get(key, self._now_ms())
-                if handle is None:
+                cached = self._cached.get(key, self._now_ms())
+                if cached is None:
                     load, must_run = self._join(segment, key)
                 self._count_as_read(key)
-            if handle is None:
+            if cached is None:
                 break
-            if (data := handle.slice(start, end)) is not None:
+            if (data := cached.handle.slice(start, end)) is not None:
                 return data
             with self._lock:
-                if self._cached.get(key, self._now_ms()) is handle:
+                if self._cached.get(key, self._now_ms()) is cached:
                     self._cached.remove(key)
         future = load.chunks[index]
         if must_run:
@@ -132,6 +154,51 @@ class ChunkCache:
             except RuntimeError as error:  # the pool was closed meanwhile
                 self._on_failure(load, RemoteStorageError(f"the chunk cache is closed: {error}"))
 
+    def are_checked(self, segment: Segment, start: int, end: int, stored_before: int) -> bool:
+        """Return whether all of the range is verified, in chunks that were among the first `stored_before`.
+
+        Positions are those of the log file.
+        """
+        with self._lock:
+            return all(
+                cached is not None and cached.checked_start <= first and last <= cached.checked_end
+                for cached, first, last in self._cached_parts(segment, start, end, stored_before)
+            )
+
+    def record_checked(self, segment: Segment, start: int, end: int, stored_before: int) -> None:
+        """Record that the range is verified, for chunks that were among the first `stored_before`."""
+        with self._lock:
+            for cached, first, last in self._cached_parts(segment, start, end, stored_before):
+                if cached is not None:
+                    cached.add_checked(first, last)
+
+    def discard(self, segment: Segment, start: int, end: int) -> None:
+        """Remove the chunks that overlap the range, because readers found damaged bytes in it."""
+        with self._lock:
+            numbers = range(segment.index.index_at(start), segment.index.index_at(end - 1) + 1)
+            dropped = []
+            for key in (ChunkKey(segment.keys.log, number) for number in numbers):
+                dropped += self._drop(key)
+                load = self._loading.get(key)
+                if load is not None and load.chunks[key.number].done():
+                    self._end_load(load, key.number)
+        _drop_all(dropped)
+
+    def _cached_parts(
+        self, segment: Segment, start: int, end: int, stored_before: int
+    ) -> Iterator[tuple[_CachedChunk | None, int, int]]:
+        """Return the chunks of the range, each with the part that is in the range, relative to the chunk."""
+        for number in range(segment.index.index_at(start), segment.index.index_at(end - 1) + 1):
+            cached = self._cached.peek(ChunkKey(segment.keys.log, number))
+            chunk = segment.index.chunk(number)
+            first, last = max(start, chunk.original_position), min(end, chunk.original_end)
+            is_earlier = cached is not None and cached.number <= stored_before
+            yield (
+                cached if is_earlier else None,
+                first - chunk.original_position,
+                last - chunk.original_position,
+            )
+
     def forget(self, object_key: str) -> None:
         """Remove the cached chunks of a deleted segment."""
         with self._lock:
@@ -144,7 +211,7 @@ class ChunkCache:
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._lock:
             waiting = {id(load): load for load in self._loading.values() if not load.is_started}
-            dropped = [handle for _, handle in self._cached.shrink(0, self._now_ms())]
+            dropped = [cached.handle for _, cached in self._cached.shrink(0, self._now_ms())]
         for load in waiting.values():
             self._on_failure(load, RemoteStorageError("the chunk cache is closed"))
         _drop_all(dropped)
@@ -177,32 +244,41 @@ class ChunkCache:
         try:
             for chunk, data in fetch_chunks(self._store, load.segment, load.first, load.last):
                 load.chunks[chunk.number].set_result(data)
-                self._store_chunk(ChunkKey(load.segment.keys.log, chunk.number), data)
+                self._store_chunk(load, chunk.number, data)
         except BaseException as error:
             self._on_failure(load, error)
 
-    def _store_chunk(self, key: ChunkKey, data: Pieces) -> None:
+    def _store_chunk(self, load: _Load, number: int, data: Pieces) -> None:
+        key = ChunkKey(load.segment.keys.log, number)
         handle = self._storage.store(key, data)
         with self._lock:
-            self._loading.pop(key, None)
-            self._loading_bytes -= len(data)
-            if handle is None:
+            is_discarded = not self._end_load(load, number)
+            if handle is None or is_discarded:
                 self._count_as_read(key)
-                return
-            dropped = self._make_room(len(data))
-            for evicted, evicted_handle in self._cached.put(key, handle, len(data), self._now_ms()):
-                self._count_as_read(evicted)
-                dropped.append(evicted_handle)
+                dropped = [] if handle is None else [handle]
+            else:
+                dropped = self._make_room(len(data))
+                self.stored_chunks += 1
+                cached = _CachedChunk(handle, self.stored_chunks)
+                for evicted, evicted_chunk in self._cached.put(key, cached, len(data), self._now_ms()):
+                    self._count_as_read(evicted)
+                    dropped.append(evicted_chunk.handle)
         _drop_all(dropped)
+
+    def _end_load(self, load: _Load, number: int) -> bool:
+        """Return whether `load` was still in progress for the chunk; it is not from now on."""
+        key = ChunkKey(load.segment.keys.log, number)
+        if self._loading.get(key) is not load:
+            return False
+        del self._loading[key]
+        self._loading_bytes -= self._bytes_of(load.segment, number, number)
+        return True
 
     def _on_failure(self, load: _Load, error: BaseException) -> None:
         with self._lock:
             for number in load.chunks:
-                key = ChunkKey(load.segment.keys.log, number)
-                if self._loading.get(key) is load:
-                    del self._loading[key]
-                    self._loading_bytes -= self._bytes_of(load.segment, number, number)
-                    self._count_as_read(key)
+                if self._end_load(load, number):
+                    self._count_as_read(ChunkKey(load.segment.keys.log, number))
         for future in load.chunks.values():
             if not future.done():
                 future.set_exception(error)
@@ -225,11 +301,11 @@ class ChunkCache:
         evicted = self._cached.shrink(weight, self._now_ms())
         for key, _ in evicted:
             self._count_as_read(key)
-        return [handle for _, handle in evicted]
+        return [cached.handle for _, cached in evicted]
 
     def _drop(self, key: ChunkKey) -> list[Handle]:
         self._count_as_read(key)
-        return [handle for _, handle in self._cached.remove(key)]
+        return [cached.handle for _, cached in self._cached.remove(key)]
 
     def _count_as_read(self, key: ChunkKey) -> None:
         """Stop counting the chunk as fetched ahead: it was read or evicted, or its GET failed."""

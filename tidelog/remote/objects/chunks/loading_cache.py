@@ -44,6 +44,11 @@ class LoadingCache(Generic[K, V]):
             future, is_first = self._loads.join(key)
         return self._load(key, load, future) if is_first else self._wait(future, key)
 
+    def peek(self, key: K) -> V | None:
+        """Return the value of `key` if it is cached, without loading it."""
+        with self._lock:
+            return self._values.peek(key)
+
     def put(self, key: K, value: V) -> None:
         """Cache `value`, which was loaded together with another one."""
         with self._lock:

@@ -12,7 +12,7 @@ from tidelog.remote.objects.layout.object_keys import SegmentKeys
 from tidelog.remote.objects.layout.pieces import Pieces, read_pieces
 from tidelog.remote.objects.layout.transform import DamagedChunk
 from tidelog.remote.objects.stores.port import ObjectStore
-from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.remote.ports.storage_manager import DamagedSegment, RemoteStorageError
 from tidelog.remote.ports.streams import ShortRead, read_exactly
 
 
@@ -39,8 +39,8 @@ def fetch_chunks(
 ) -> Iterator[tuple[Chunk, Pieces]]:
     """Return chunks `first` to `last`, both inclusive, from one GET.
 
-    Errors: RemoteStorageError that names the object if it is short or damaged, or if the store fails;
-    RemoteResourceNotFound.
+    Errors: RemoteStorageError that names the object if it is short, or if the store fails; DamagedSegment if
+    a chunk cannot be decoded; RemoteResourceNotFound.
     """
     index, keys = segment.index, segment.keys
     begin, end = index.chunk(first).transformed_position, index.chunk(last).transformed_end
@@ -57,6 +57,7 @@ def fetch_chunks(
                     stored = read_exactly(stream, chunk.transformed_size)
                     yield chunk, Pieces([transform.undo(stored, chunk.original_size)])
             except (ShortRead, DamagedChunk) as error:
-                raise RemoteStorageError(
+                kind = DamagedSegment if isinstance(error, DamagedChunk) else RemoteStorageError
+                raise kind(
                     f"{keys.display_name(keys.log)}: chunk {number} at {chunk.transformed_position}: {error}"
                 ) from error

@@ -10,6 +10,7 @@ from tidelog.remote.objects.chunks.segment_chunks import Segment, fetch_chunks
 from tidelog.remote.objects.layout.chunk_index import Chunk
 from tidelog.remote.objects.layout.pieces import Buffer, Pieces
 from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.ports.cached_streams import CachedStream
 from tidelog.remote.ports.storage_manager import ReadableStream, RemoteStorageError
 
 
@@ -34,6 +35,11 @@ class _ChunkedStream:
             # A view of a whole bytes object needs no copy.
             return whole if isinstance(whole, bytes) and len(whole) == len(views[0]) else bytes(views[0])
         return b"".join(views)
+
+    def read_view(self, size: int = -1, /) -> Buffer:
+        """Return the same bytes as `read`, without a copy if they are in one chunk."""
+        views = list(self.views(size))
+        return views[0] if len(views) == 1 else b"".join(views)
 
     def views(self, size: int = -1) -> Iterator[memoryview]:
         """Return the same bytes as `read` without a copy: views of chunks, in order."""
@@ -65,17 +71,26 @@ class _ChunkedStream:
         self._piece = memoryview(b"")
 
 
-class CachedSegmentStream(_ChunkedStream):
+class CachedSegmentStream(_ChunkedStream, CachedStream):
     """A stream that reads through a cache with read-ahead."""
 
     def __init__(self, cache: ChunkCache, segment: Segment, start: int, end: int) -> None:
         super().__init__(segment, start, end)
         self._cache = cache
+        self._stored_before = cache.stored_chunks
 
     def _next(self, needed_end: int) -> Buffer:
         chunk = self._segment.index.chunk(self._segment.index.index_at(self._position))
         self._cache.read_ahead(self._segment, chunk.number, needed_end)
         return self._cache.slice(self._segment, chunk.number, *self._in_chunk(chunk))
+
+    def are_checked(self, start: int, end: int) -> bool:
+        """Return whether the bytes were cached before the stream was opened, and are checked."""
+        return self._cache.are_checked(self._segment, start, end, self._stored_before)
+
+    def record_checked(self, start: int, end: int) -> None:
+        """Record that the checksums of the bytes are valid, as far as they came from the cache."""
+        self._cache.record_checked(self._segment, start, end, self._stored_before)
 
 
 class DirectSegmentStream(_ChunkedStream):

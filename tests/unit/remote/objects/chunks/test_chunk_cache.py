@@ -15,6 +15,8 @@ from tests.support.waiting import wait_until
 from tests.unit.remote.objects.chunks.cached_segments import make_cache, put_segment
 from tidelog.remote.objects.chunks import cache as chunk_cache_module
 from tidelog.remote.objects.chunks.segment_stream import CachedSegmentStream
+from tidelog.remote.objects.chunks.storage import ChunkKey, Handle, MemoryStorage
+from tidelog.remote.objects.layout.pieces import Pieces
 from tidelog.remote.ports.storage_manager import RemoteResourceNotFound, RemoteStorageError
 
 LOG = compressible(10_000)
@@ -298,3 +300,50 @@ def test_random_reads_return_correct_bytes_or_an_error_within_bounds(
             one.result(30)
     cache.close()
     assert cache.cached_bytes == cache._loading_bytes == 0
+
+
+def test_a_chunk_that_is_discarded_before_it_is_stored_is_fetched_again() -> None:
+    """A reader finds damage in bytes that it got while the fetching thread still writes them to the disk."""
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    storing, may_store = threading.Event(), threading.Event()
+
+    class SlowStorage(MemoryStorage):
+        def store(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
+            storing.set()
+            assert may_store.wait(30)
+            return super().store(key, chunk)
+
+    cache = make_cache(store, storage=SlowStorage())
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(cache.slice, segment, 2, 0, 10)
+        assert storing.wait(30)
+        cache.discard(segment, 2500, 2600)
+        may_store.set()
+        assert bytes(first.result(30)) == LOG[2000:2010]
+    assert cache.cached_bytes == cache._loading_bytes == 0
+    assert bytes(cache.slice(segment, 2, 0, 10)) == LOG[2000:2010]
+    assert len(store.gets()) == 2
+    assert cache.cached_bytes == 1000
+    cache.close()
+
+
+def test_a_verified_range_counts_only_for_the_chunk_that_was_read() -> None:
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store)
+    for number in range(3):
+        cache.slice(segment, number, 0, 1000)
+    stored_count = cache.stored_chunks
+    cache.record_checked(segment, 500, 1700, stored_count)
+    cache.record_checked(segment, 1700, 2100, stored_count)
+    assert cache.are_checked(segment, 500, 2100, stored_count)
+    assert not cache.are_checked(segment, 499, 2100, stored_count)
+    assert not cache.are_checked(segment, 500, 2101, stored_count)
+    cache.discard(segment, 1000, 1001)
+    cache.slice(segment, 1, 0, 1000)
+    assert not cache.are_checked(segment, 1000, 1700, cache.stored_chunks)
+    cache.record_checked(segment, 1000, 1700, stored_count)  # by a reader of the discarded bytes
+    assert not cache.are_checked(segment, 1000, 1700, cache.stored_chunks)
+    assert cache.are_checked(segment, 500, 1000, stored_count)
+    cache.close()
