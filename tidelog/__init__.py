@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tidelog.local_cluster.security import Security
     from tidelog.testing.embedded import EmbeddedCluster
 
+__version__: str
+
 __all__ = [
     "AbortableTransactionError",
     "Admin",
@@ -34,6 +36,17 @@ __all__ = [
     "Security",
     "TlsAuthenticationError",
 ]
+
+
+def _version() -> str:
+    """Return the version of the installed package; "unknown" if only its files are in the path."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("tidelog")
+    except PackageNotFoundError:
+        return "unknown"
+
 
 _HOMES = {
     "AbortableTransactionError": "tidelog.clients.transactions.transaction_errors",
@@ -49,6 +62,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        return _version()
     if name not in _HOMES:
         raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
+from tidelog.base.similar_names import did_you_mean
+
 ConfigValue: TypeAlias = "bool | int | float | str | tuple[str, ...] | None"
 """A parsed value; a list is a tuple of texts, None means "not set"."""
 
@@ -280,5 +282,8 @@ def reject_unknown_keys(definitions: Mapping[str, ConfigDefinition], values: Map
     for key in values:
         if key not in definitions:
             raise ConfigError(
-                key, "[not shown]", f"the key is unknown; allowed is one of: {', '.join(definitions)}"
+                key,
+                "[not shown]",
+                f"the key is unknown{did_you_mean(key, definitions)};"
+                f" allowed is one of: {', '.join(definitions)}",
             )

@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+import tidelog
+from tidelog.base.similar_names import did_you_mean
 from tidelog.cli.failures import exit_codes_for_failures, exit_for_usage
 
 
@@ -81,6 +82,12 @@ class LazyGroup(TyperGroup):
         subcommand.name = cmd_name
         return subcommand
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, command and other arguments; the error for an unknown name has similar names."""
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}{did_you_mean(args[0], COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
@@ -110,7 +117,7 @@ app = typer.Typer(
     cls=LazyGroup,
     name="tidelog",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -120,15 +127,12 @@ app = typer.Typer(
 def _print_version(wanted: bool) -> None:
     if not wanted:
         return
-    try:
-        print(f"tidelog {version('tidelog')}")
-    except PackageNotFoundError:
-        print("tidelog (not installed)")
+    print(f"tidelog {tidelog.__version__}")
     raise typer.Exit
 
 
 @app.callback()
-def tidelog(
+def root(
     show_version: Annotated[
         bool,
         typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),

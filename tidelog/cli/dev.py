@@ -11,6 +11,7 @@ import typer
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.process import Addresses, run
 from tidelog.broker.observability.logging_setup import configure_logging
+from tidelog.cli.broker_overrides import broker_overrides
 from tidelog.cli.development_security import (
     CLIENT_FILE,
     LIBRDKAFKA_FILE,
@@ -21,7 +22,6 @@ from tidelog.cli.options import (
     BOOTSTRAP_VARIABLE,
     COMMAND_CONFIG_VARIABLE,
     DEFAULT_BOOTSTRAP,
-    key_values,
 )
 from tidelog.local_cluster.layout import CLIENT_LISTENER
 from tidelog.local_cluster.security import SECURE_LISTENER, ClusterSecurity
@@ -78,7 +78,7 @@ def dev(
         configure_logging(level=log_level.upper())
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--log-level") from None
-    own_settings = key_values(override, "--override")
+    own_settings = broker_overrides(override)
     security = open_or_create_security(_security_folder(data)) if secure else None
     settings = {
         **DEV_SETTINGS,

@@ -113,8 +113,9 @@ def exit_for_usage() -> Iterator[None]:
             print(text, file=sys.stderr)
         else:
             command = context.command_path if context is not None else "tidelog"
-            sentence = " ".join(text.split()).rstrip(".")
-            print(f"{command}: {sentence}. Try '{command} --help'.", file=sys.stderr)
+            sentence = " ".join(text.split()).rstrip(".").replace(". Did you", "; did you")
+            end = "" if sentence.endswith("?") else "."
+            print(f"{command}: {sentence}{end} Try '{command} --help'.", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

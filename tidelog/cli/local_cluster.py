@@ -10,9 +10,10 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
+from tidelog.cli.broker_overrides import broker_overrides
 from tidelog.cli.development_security import CLIENT_FILE, development_security, write_client_files
 from tidelog.cli.failures import UsageFailure, complain
-from tidelog.cli.options import BOOTSTRAP_VARIABLE, COMMAND_CONFIG_VARIABLE, AsJson, key_values
+from tidelog.cli.options import BOOTSTRAP_VARIABLE, COMMAND_CONFIG_VARIABLE, AsJson
 from tidelog.cli.output import print_json, print_table
 from tidelog.local_cluster.cluster import ClusterFailure, LocalCluster
 from tidelog.local_cluster.layout import CLUSTER_FILE
@@ -88,7 +89,7 @@ def start(
 
     If the cluster exists, start its stopped nodes.
     """
-    settings = key_values(override, "--override")
+    settings = broker_overrides(override)
     if (folder / CLUSTER_FILE).exists():
         cluster = _open(folder)
         _check_same_options(cluster, nodes, port, settings, tiered, secure)

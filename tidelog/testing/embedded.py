@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
+from tidelog.broker.config.known_keys import require_known_keys
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
 from tidelog.local_cluster.client_settings import ClientSettings
@@ -65,12 +66,13 @@ CLUSTER_DEFAULTS: Mapping[str, str] = {**EMBEDDED_DEFAULTS, **QUICK_TIMEOUTS}
 class EmbeddedCluster:
     """A cluster of `nodes` brokers in a `with` block, or between `start()` and `stop()`.
 
-    `config` has Kafka's keys, which override the defaults above. Data in `data_dir` remains after `stop()`;
-    without `data_dir` a temporary folder is used and removed. If there is more than one node, each is broker
-    and controller, and topics have up to three replicas. Each node has `directories` log directories, and a
-    rack of its own with `has_racks`. `tiered` enables tiered storage in the folder `tier` of the data, with
-    short intervals; a topic uses it with remote.storage.enable. With `security`, all listeners are secured;
-    `client_settings` has what clients need, and the folder `security` of the data has the certificates.
+    `config` has Kafka's keys, which override the defaults above; an unknown key is a ConfigError. Data in
+    `data_dir` remains after `stop()`; without `data_dir` a temporary folder is used and removed. If there is
+    more than one node, each is broker and controller, and topics have up to three replicas. Each node has
+    `directories` log directories, and a rack of its own with `has_racks`. `tiered` enables tiered storage in
+    the folder `tier` of the data, with short intervals; a topic uses it with remote.storage.enable. With
+    `security`, all listeners are secured; `client_settings` has what clients need, and the folder `security`
+    of the data has the certificates.
     """
 
     def __init__(
@@ -180,6 +182,7 @@ class EmbeddedCluster:
     # ---- parts of a start and an end
 
     def _prepare(self) -> None:
+        require_known_keys(self._own_config)
         if self._tiered:
             quick = {**QUICK_TIERING, **self._own_config}
             self._own_config = tiered_settings(self.data_dir, self._count, quick)

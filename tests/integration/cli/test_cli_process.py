@@ -153,7 +153,10 @@ def test_a_producer_stopped_while_the_broker_is_unavailable_reports_lost_records
             producer.stdin.flush()
             assert producer.stderr.readline().startswith(b"tidelog: Metadata refresh failed")
             producer.send_signal(signal.SIGINT)
-            assert producer.stderr.read() == b"tidelog: 2 of 3 records that were read were not written\n"
+            # The line before it may report that the broker cannot be reached.
+            assert producer.stderr.read().endswith(
+                b"tidelog: 2 of 3 records that were read were not written\n"
+            )
             assert producer.wait(DEADLINE_S) == 130
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
+import tidelog
 from tidelog.base.config_definition import ConfigError
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -19,6 +21,7 @@ from tidelog.testing.embedded import EmbeddedCluster
     [
         ({"log.retention.ms": "soon"}, "log.retention.ms=soon"),
         ({"process.roles": "broker"}, "process.roles"),
+        ({"log.retention.hour": "3"}, "the key is unknown; did you mean log.retention.hours"),
     ],
 )
 def test_a_cluster_that_cannot_start_reports_the_reason_and_is_removed(
@@ -35,6 +38,12 @@ def test_a_given_data_directory_is_kept_when_a_cluster_cannot_start(tmp_path: Pa
     with pytest.raises(ConfigError):
         EmbeddedCluster(config={"log.retention.ms": "soon"}, data_dir=tmp_path).start()
     assert tmp_path.exists()
+
+
+def test_the_package_has_its_version() -> None:
+    assert tidelog.__version__ == version("tidelog")
+    with pytest.raises(AttributeError):
+        tidelog.__versions__  # noqa: B018
 
 
 def test_importing_the_package_imports_neither_clients_nor_broker() -> None:

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Mapping
 
 from tidelog.base.properties import parse_properties
+from tidelog.base.similar_names import did_you_mean
 from tidelog.broker.config.checks import check_config, check_listeners
 from tidelog.broker.config.dynamic_keys import DYNAMIC_KEYS
 from tidelog.broker.config.environment import configs_from_environment
@@ -53,7 +54,9 @@ class BrokerConfig(BrokerSettings):
         for key in config.unknown_keys:
             # Without the value, because the key may be a misspelt password.
             logger.warning(
-                "Ignoring unknown config %s; allowed are the keys of Apache Kafka 4.3 and Tidelog's own", key
+                "Ignoring unknown config %s; allowed are the keys of Apache Kafka 4.3 and Tidelog's own%s",
+                key,
+                did_you_mean(key, BROKER_CONFIGS),
             )
         return config
 

@@ -12,7 +12,13 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
-from tidelog.base.config_definition import ConfigDefinition, ConfigValue, Synonym, table, value_text
+from tidelog.base.config_definition import (
+    ConfigDefinition,
+    ConfigValue,
+    Synonym,
+    table,
+    value_text,
+)
 from tidelog.base.sampled_rate import Windows
 from tidelog.broker.config.keys.backup import BackupKeys
 from tidelog.broker.config.keys.coordinators import CoordinatorKeys

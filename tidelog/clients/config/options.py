@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 
+from tidelog.base.similar_names import similar_names
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
@@ -29,9 +29,8 @@ def unknown_option(option: str, value: object, known: Iterable[str]) -> ConfigEr
 def similar_options(option: str, names: Sequence[str]) -> str:
     """Return a hint with the `names` that are similar to `option`; with all of them if none is similar."""
     normalized = option.replace(".", "_").replace("-", "_").lower()
-    near = [name for name in names if name.startswith(normalized)]
-    near += [name for name in get_close_matches(normalized, names) if name not in near]
-    return f"did you mean {' or '.join(near[:3])}?" if near else f"expected one of {', '.join(names)}"
+    near = similar_names(normalized, names)
+    return f"did you mean {' or '.join(near)}?" if near else f"expected one of {', '.join(names)}"
 
 
 def require_between(option: str, value: int, lowest: int, highest: int | None = None) -> None:

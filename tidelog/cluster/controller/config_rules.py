@@ -16,7 +16,7 @@ from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.cluster.topic_names import check_name
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.config.log_config import LogConfig
-from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from, unknown_topic_config
 
 _FOLLOW_TOTAL_RETENTION = -2
 _NO_LIMIT = -1
@@ -56,7 +56,7 @@ def _check_topic(
         for key, text in configs.items():
             definition = TOPIC_CONFIGS.get(key)
             if definition is None:
-                raise ConfigError(key, text, "there is no topic config of this name")
+                raise unknown_topic_config(key, text)
             definition.parse(text)
         config = log_config_from(_effective(image, settings, configs))
     except ConfigError as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, Final
+
+from tidelog.base.similar_names import similar_names
 
 CLIENT_PREFIX: Final = "kafka."
 INT64_MAX: Final = 2**63 - 1
@@ -38,7 +39,7 @@ def require_supported(options: Iterable[str], supported: Iterable[str]) -> None:
         lower = option.lower()
         if lower in by_lower or lower.startswith(CLIENT_PREFIX):
             continue
-        similar = [by_lower[name] for name in get_close_matches(lower, by_lower, n=2)]
+        similar = [by_lower[name] for name in similar_names(lower, by_lower)]
         choices = ", ".join(by_lower.values())
         hint = f"did you mean {' or '.join(similar)}?" if similar else f"expected kafka.* or one of {choices}"
         raise OptionError(f"Unknown option: {option!r}; {hint}")

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
 
+from tidelog.base.similar_names import similar_names
 from tidelog.protocol.ids import uuid_from_text
 from tidelog.spark_connector.planning.option_values import (
     OptionError,
@@ -107,7 +107,7 @@ def read_storage_values(values: Mapping[str, str], requiring_option: str) -> dic
             f"Missing option: {STORAGE_PREFIX}{_BACKEND}; it is required with {requiring_option}: {allowed}"
         )
     for key in unknown_keys(values_by_key):
-        similar = get_close_matches(key, CONFIGS, n=2) or [*CONFIGS]
+        similar = similar_names(key, CONFIGS) or [*CONFIGS]
         raise OptionError(
             f"Unknown option: {STORAGE_PREFIX}{key}; expected rsm.config.storage.* or one of "
             f"{', '.join(STORAGE_PREFIX + name for name in similar)}"

@@ -20,6 +20,7 @@ from tidelog.base.config_definition import (
     Synonym,
     table,
 )
+from tidelog.base.similar_names import did_you_mean
 from tidelog.storage.config.log_config import LogConfig
 
 _HOUR_MS: Final = 3_600_000
@@ -410,10 +411,15 @@ def usable_log_config(
     return _with_fields(defaults, parsed), errors
 
 
+def unknown_topic_config(key: str, text: str) -> ConfigError:
+    """Return the error for an unknown key, with similar keys."""
+    return ConfigError(key, text, f"there is no topic config of this name{did_you_mean(key, TOPIC_CONFIGS)}")
+
+
 def _parsed(key: str, text: str) -> tuple[str, ConfigValue]:
     definition = TOPIC_CONFIGS.get(key)
     if definition is None:
-        raise ConfigError(key, text, "there is no topic config of this name")
+        raise unknown_topic_config(key, text)
     return definition.field_name, definition.parse(text)
 
 

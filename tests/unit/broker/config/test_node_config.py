@@ -103,7 +103,8 @@ def test_unknown_keys_are_reported_once_each_by_name(caplog: pytest.LogCaptureFi
     assert loaded.unknown_keys == ("zookeeper.connect", "num.partition")
     messages = [record.getMessage() for record in caplog.records]
     assert [message for message in messages if "num.partition" in message] == [
-        "Ignoring unknown config num.partition; allowed are the keys of Apache Kafka 4.3 and Tidelog's own"
+        "Ignoring unknown config num.partition; allowed are the keys of Apache Kafka 4.3 and Tidelog's own;"
+        " did you mean num.partitions or offsets.topic.num.partitions?"
     ]
     assert len(messages) == 2
 
