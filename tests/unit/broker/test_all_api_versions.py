@@ -1,6 +1,6 @@
-"""Every API in every version it is advertised in, asked sensibly of a running broker.
+"""A valid request of every API in every advertised version, to a running broker.
 
-What an old client may ask must be answerable in the old client's words: a field that a
+The response of an older version has only the fields of that version: a field that a
 handler sets and the version lacks would surface here as UNKNOWN_SERVER_ERROR.
 """
 
@@ -196,7 +196,7 @@ class ClusterFixture:
     member_id: str
 
     def client(self) -> RawClient:
-        """A new connection."""
+        """Open a connection."""
         host, port = self.cluster.bootstrap_servers.split(":")
         return RawClient(host, int(port))
 
@@ -237,26 +237,26 @@ def commit_offset(client: RawClient, topic_id: UUID) -> None:
 
 
 def await_coordinator(client: RawClient) -> None:
-    """The first question for a coordinator creates the topic of the offsets."""
+    """Create the topic of offsets by a FindCoordinator, and wait until its coordinator is found."""
     request = FindCoordinatorRequest(coordinator_keys=(GROUP,))
     wait_until(lambda: not client.ask(request, 4, FindCoordinatorResponse).coordinators[0].error_code)
 
 
-def joined(client: RawClient) -> JoinGroupResponse:
-    """The answer of the coordinator, once its partition is made."""
-    answers: list[JoinGroupResponse] = []
+def join_when_loaded(client: RawClient) -> JoinGroupResponse:
+    """Join the group when the partition of its coordinator is loaded; return the response."""
+    responses: list[JoinGroupResponse] = []
 
-    def is_answered() -> bool:
-        answers.append(client.ask(join_request(GROUP), 3, JoinGroupResponse))
-        return not answers[-1].error_code
+    def has_joined() -> bool:
+        responses.append(client.ask(join_request(GROUP), 3, JoinGroupResponse))
+        return not responses[-1].error_code
 
-    wait_until(is_answered)
-    return answers[-1]
+    wait_until(has_joined)
+    return responses[-1]
 
 
 @contextmanager
 def open_cluster() -> Iterator[ClusterFixture]:
-    """A broker with an authorizer. Clients without authentication are super users."""
+    """Start a broker with an authorizer; clients without authentication are super users."""
     authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     config = {"authorizer.class.name": authorizer, "super.users": "User:ANONYMOUS"}
     with EmbeddedCluster(config=config) as cluster:
@@ -273,7 +273,7 @@ def open_cluster() -> Iterator[ClusterFixture]:
             for _ in range(3):
                 client.ask(produce_request(topic_id), 13, ProduceResponse)
             await_coordinator(client)
-            member_id = joined(client).member_id
+            member_id = join_when_loaded(client).member_id
             commit_offset(client, topic_id)
         yield ClusterFixture(cluster, topic_id, member_id)
 
@@ -573,7 +573,7 @@ CASES = [
 
 
 def error_codes(value: Any) -> Iterator[int]:
-    """Every error code anywhere in a response."""
+    """Return the error codes in all parts of a response."""
     if isinstance(value, tuple):
         for one in value:
             yield from error_codes(one)

@@ -151,7 +151,7 @@ def remove_entries(admin: RawClient) -> None:
 
 
 def requirements(key: ApiKey) -> Requirements:
-    """What the broker requires, and what the controller requires of a forwarded request."""
+    """Return the requirements of the broker, and those of the controller for a forwarded request."""
     of_broker = BROKER_OPERATIONS.get(key, ())
     is_forwarded = key in FORWARDED or key in (ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
     return (*of_broker, *CONTROLLER_OPERATIONS[key]) if is_forwarded else of_broker

@@ -22,7 +22,7 @@ KEY = "max.connections.per.ip.overrides"
 
 
 class SlowNameServer:
-    """Answers no query before `release` is set; `queries` has the hosts."""
+    """Responds to no query before `release` is set; `queries` has the hosts."""
 
     def __init__(self) -> None:
         self.release = threading.Event()

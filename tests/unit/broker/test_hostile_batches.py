@@ -1,7 +1,7 @@
-"""Batches that lie, and batches that are bombs, produced over the wire to topics that must look into them.
+"""Inconsistent batches and decompression bombs, produced over the wire to topics that must validate records.
 
-Each gets the error code that Kafka gives, the broker's memory stays bounded, and a neighbour on another
-connection is answered all the while: nothing here may hold up the event loop for long.
+Each gets the error code of Kafka, the memory of the broker stays bounded, and a second client gets responses
+all the time: no batch may block the event loop for long.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ TOPICS = {
     "log-append-time": {"message.timestamp.type": "LogAppendTime"},
     "limited-age": {"message.timestamp.before.max.ms": "3600000"},
 }
-LOOKING = ("gzip", "lz4", "uncompressed", "compact", "limited-age")
-"""Topics whose batches have to be expanded and looked into."""
+VALIDATING = ("gzip", "lz4", "uncompressed", "compact", "limited-age")
+"""Topics whose batches must be decompressed and validated."""
 
 BOMB_MEBIBYTES = 256
 GROWTH_BYTES_MAX = 96 * 1024 * 1024
 SILENCE_S_MAX = 10.0
-"""A bound for broken machines; what is meant is one second, and benchmarks are where that is measured."""
+"""A bound for slow machines; the goal is one second, which benchmarks measure."""
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
 
-Lie = Callable[[bytearray], None]
+Change = Callable[[bytearray], None]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def client() -> Iterator[RawClient]:
 
 
 class Watch:
-    """A neighbour that asks without end; `silence_s` is the longest it waited for an answer."""
+    """A second client that sends requests all the time; `silence_s` is its longest wait for a response."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._client = RawClient(*address)
@@ -126,8 +126,8 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
-def changed(**fields: int) -> Lie:
-    """Other header fields, under a checksum that holds."""
+def with_fields(**fields: int) -> Change:
+    """Return a function that sets header fields of a batch and its checksum."""
     return lambda records: write_header(records, 0, read_header(records)._replace(**fields))
 
 
@@ -147,47 +147,51 @@ def offset_at(client: RawClient, topic: str, timestamp: int) -> tuple[ErrorCode,
     return ErrorCode(answer.error_code), answer.offset
 
 
-def poke(at: int, data: bytes) -> Lie:
-    """Other bytes, under a checksum that does not hold any more if it covers them."""
+def with_bytes(at: int, data: bytes) -> Change:
+    """Return a function that replaces bytes of a batch; a checksum that covers them is invalid."""
 
-    def lie(records: bytearray) -> None:
+    def change(records: bytearray) -> None:
         records[at : at + len(data)] = data
 
-    return lie
+    return change
 
 
-LIES: list[tuple[str, ErrorCode, Lie]] = [
-    ("a count of one more", ErrorCode.INVALID_RECORD, changed(record_count=4)),
-    ("a count of one less", ErrorCode.INVALID_RECORD, changed(record_count=2)),
-    ("no records", ErrorCode.INVALID_RECORD, changed(record_count=0)),
-    ("a negative count", ErrorCode.INVALID_RECORD, changed(record_count=-1)),
+INCONSISTENT: list[tuple[str, ErrorCode, Change]] = [
+    ("a count of one more", ErrorCode.INVALID_RECORD, with_fields(record_count=4)),
+    ("a count of one less", ErrorCode.INVALID_RECORD, with_fields(record_count=2)),
+    ("no records", ErrorCode.INVALID_RECORD, with_fields(record_count=0)),
+    ("a negative count", ErrorCode.INVALID_RECORD, with_fields(record_count=-1)),
     (
         "the largest count",
         ErrorCode.INVALID_RECORD,
-        changed(record_count=2**31 - 1, last_offset_delta=2**31 - 2),
+        with_fields(record_count=2**31 - 1, last_offset_delta=2**31 - 2),
     ),
-    ("a last offset ahead", ErrorCode.INVALID_RECORD, changed(last_offset_delta=9)),
-    ("a negative last offset", ErrorCode.INVALID_RECORD, changed(last_offset_delta=-1)),
-    ("a base offset", ErrorCode.INVALID_RECORD, changed(base_offset=5)),
-    ("a control batch", ErrorCode.INVALID_RECORD, changed(attributes=0x20)),
-    ("an unknown codec", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, changed(attributes=5)),
-    ("a producer without a sequence", ErrorCode.INVALID_RECORD, changed(producer_id=7, producer_epoch=0)),
-    ("a checksum that is wrong", ErrorCode.CORRUPT_MESSAGE, poke(17, b"\0\0\0\0")),
-    ("a bit flipped in a record", ErrorCode.CORRUPT_MESSAGE, poke(70, b"\xff")),
-    ("magic 1", ErrorCode.INVALID_RECORD, poke(16, b"\x01")),
-    ("magic 9", ErrorCode.CORRUPT_MESSAGE, poke(16, b"\x09")),
-    ("a negative length", ErrorCode.CORRUPT_MESSAGE, poke(8, b"\xff\xff\xff\xff")),
-    ("the largest length", ErrorCode.INVALID_RECORD, poke(8, b"\x7f\xff\xff\xff")),
-    ("a length of nothing", ErrorCode.CORRUPT_MESSAGE, poke(8, b"\0\0\0\0")),
-    ("the end of time", ErrorCode.INVALID_TIMESTAMP, changed(max_timestamp=2**63 - 1)),
+    ("a last offset ahead", ErrorCode.INVALID_RECORD, with_fields(last_offset_delta=9)),
+    ("a negative last offset", ErrorCode.INVALID_RECORD, with_fields(last_offset_delta=-1)),
+    ("a base offset", ErrorCode.INVALID_RECORD, with_fields(base_offset=5)),
+    ("a control batch", ErrorCode.INVALID_RECORD, with_fields(attributes=0x20)),
+    ("an unknown codec", ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, with_fields(attributes=5)),
+    ("a producer without a sequence", ErrorCode.INVALID_RECORD, with_fields(producer_id=7, producer_epoch=0)),
+    ("a checksum that is wrong", ErrorCode.CORRUPT_MESSAGE, with_bytes(17, b"\0\0\0\0")),
+    ("a bit flipped in a record", ErrorCode.CORRUPT_MESSAGE, with_bytes(70, b"\xff")),
+    ("magic 1", ErrorCode.INVALID_RECORD, with_bytes(16, b"\x01")),
+    ("magic 9", ErrorCode.CORRUPT_MESSAGE, with_bytes(16, b"\x09")),
+    ("a negative length", ErrorCode.CORRUPT_MESSAGE, with_bytes(8, b"\xff\xff\xff\xff")),
+    ("the largest length", ErrorCode.INVALID_RECORD, with_bytes(8, b"\x7f\xff\xff\xff")),
+    ("a length of 0", ErrorCode.CORRUPT_MESSAGE, with_bytes(8, b"\0\0\0\0")),
+    ("the largest timestamp", ErrorCode.INVALID_TIMESTAMP, with_fields(max_timestamp=2**63 - 1)),
 ]
 
 
 @pytest.mark.parametrize("topic", list(TOPICS))
-@pytest.mark.parametrize(("code", "lie"), [case[1:] for case in LIES], ids=[case[0] for case in LIES])
-def test_an_inconsistent_batch_is_refused(client: RawClient, topic: str, code: ErrorCode, lie: Lie) -> None:
+@pytest.mark.parametrize(
+    ("code", "change"), [case[1:] for case in INCONSISTENT], ids=[case[0] for case in INCONSISTENT]
+)
+def test_an_inconsistent_batch_is_refused(
+    client: RawClient, topic: str, code: ErrorCode, change: Change
+) -> None:
     records = valid_batch()
-    lie(records)
+    change(records)
     if code is ErrorCode.INVALID_TIMESTAMP and "LogAppendTime" in TOPICS[topic].values():
         code = ErrorCode.NONE
     assert produce(client, topic, records) is code
@@ -204,7 +208,7 @@ def test_an_empty_batch_is_refused(client: RawClient) -> None:
         assert produce(client, topic, BatchBuilder().build()) is ErrorCode.INVALID_RECORD
 
 
-@pytest.mark.parametrize("topic", LOOKING)
+@pytest.mark.parametrize("topic", VALIDATING)
 @pytest.mark.parametrize(
     "payload",
     [
@@ -213,12 +217,12 @@ def test_an_empty_batch_is_refused(client: RawClient) -> None:
         b"\x80" * 12,
         b"\xff\xff\xff\xff\x0f\0\0\0\1\1\0",
         struct.pack(">q", -1),
-        # A record whose timestamp leaves 64 bits: the largest delta on top of now.
+        # A record whose timestamp exceeds 64 bits: the current time plus the largest delta.
         b"\x1e\0\xfe\xff\xff\xff\xff\xff\xff\xff\xff\x01\0\2k\1\0",
         # The largest count of headers.
         b"\x14\0\0\0\2k\1\xfe\xff\xff\xff\x0f",
     ],
-    ids=["nothing", "cut off", "varint", "length", "negative", "timestamp", "headers"],
+    ids=["empty", "truncated", "varint", "length", "negative", "timestamp", "headers"],
 )
 def test_invalid_records_are_refused_where_they_are_parsed(
     client: RawClient, topic: str, payload: bytes
@@ -229,7 +233,7 @@ def test_invalid_records_are_refused_where_they_are_parsed(
 
 
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name.lower())
-@pytest.mark.parametrize("topic", LOOKING)
+@pytest.mark.parametrize("topic", VALIDATING)
 def test_a_decompression_bomb_is_refused_in_bounded_memory(
     client: RawClient, topic: str, codec: Compression
 ) -> None:
@@ -245,12 +249,12 @@ def test_a_decompression_bomb_is_refused_in_bounded_memory(
 
 @pytest.mark.parametrize("size", [2**31, 2**32 - 1])
 def test_a_size_declared_by_a_codec_is_not_allocated(client: RawClient, size: int) -> None:
-    lies = {
+    payloads = {
         Compression.ZSTD: zstd_frame_that_declares(size),
         Compression.SNAPPY: snappy_block_that_declares(size),
     }
     with Watch(client.address):
-        for codec, payload in lies.items():
+        for codec, payload in payloads.items():
             assert produce(client, "compact", batch_with_payload(payload, codec)) is ErrorCode.INVALID_RECORD
 
 
@@ -267,9 +271,9 @@ def test_a_stored_decompression_bomb_is_refused_by_a_timestamp_lookup(client: Ra
 
 @pytest.mark.parametrize("topic", list(TOPICS))
 def test_a_batch_of_a_million_records_does_not_delay_others(client: RawClient, topic: str) -> None:
-    """A record of the least size compresses to nothing, so that a million fit into a small request."""
+    """Records of the smallest size compress well, so that a million fit into a small request."""
     records = batch_of_least_records(1_000_000)
     with Watch(client.address):
-        expected = ErrorCode.INVALID_RECORD if topic in LOOKING else ErrorCode.NONE
+        expected = ErrorCode.INVALID_RECORD if topic in VALIDATING else ErrorCode.NONE
         assert produce(client, topic, records) is expected
         assert offset_at(client, topic, now_ms() - 3_600_000)[0] is ErrorCode.NONE

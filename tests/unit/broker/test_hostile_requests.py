@@ -78,7 +78,7 @@ def address(cluster: EmbeddedCluster) -> tuple[str, int]:
 
 @pytest.fixture(scope="module")
 def topic_id(address: tuple[str, int]) -> UUID:
-    """The id of a topic that exists; the texts of random messages name it."""
+    """Create the topics that random messages name; return the id of the first."""
     with RawClient(*address) as client:
         topics = tuple(
             CreatableTopic(name=name, num_partitions=2, replication_factor=1)
@@ -91,7 +91,7 @@ def topic_id(address: tuple[str, int]) -> UUID:
 
 @pytest.fixture
 def no_failures(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Nothing that went wrong in the broker stays silent."""
+    """Check that the broker has logged no failure of its own."""
     caplog.set_level(logging.WARNING)
     yield
     failures = [record for record in caplog.records if record.exc_info or record.levelno >= logging.ERROR]
@@ -130,7 +130,7 @@ class Neighbour:
         try:
             is_last = False
             while not is_last:
-                # A last round comes after the end. The pause is for the processors that all tests share.
+                # A last round follows after the end. The pause leaves CPU time to other tests.
                 is_last = self._stop.wait(0.01)
                 written = self._client.ask(produce, 9, ProduceResponse)
                 assert written.responses[0].partition_responses[0].error_code == 0
@@ -142,12 +142,12 @@ class Neighbour:
 
 
 def resident_bytes() -> int:
-    """Memory of this process, in which broker and client live both."""
+    """Return the memory of this process, which contains broker and clients."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def id_fields(cls: type[Struct]) -> Iterator[tuple[type[Struct], str]]:
-    """Every field of `cls`, at any depth, that holds a topic id."""
+    """Yield every field of `cls`, at any depth, that has a topic id."""
     for field in declared_fields(cls):
         if isinstance(field.kind, Uuid):
             yield cls, field.name
@@ -157,7 +157,7 @@ def id_fields(cls: type[Struct]) -> Iterator[tuple[type[Struct], str]]:
 
 
 def domain_of(cls: type[Message], topic_id: UUID) -> Domain:
-    """Ids that sometimes exist, and no wish to wait for anything."""
+    """Return values with ids that sometimes exist, and without waiting times."""
     domain: dict[tuple[type[Struct], str], Any] = {
         key: lambda random: random.choice((topic_id, topic_id, UUID(int=9))) for key in id_fields(cls)
     }
@@ -177,7 +177,7 @@ def header_of(key: int, version: int) -> bytes:
 
 
 def hostile_frames(key: ApiKey, version: int, topic_id: UUID) -> Iterator[bytes]:
-    """Frames with a right size prefix and anything but the right content."""
+    """Yield frames with a correct size prefix and invalid contents."""
     random = Random(f"{key} {version}")
     cls = request_type(key)
     shapes = (Shape.FULL, Shape.MIXED, Shape.EMPTY, Shape.HIGHEST)
@@ -201,7 +201,7 @@ def hostile_frames(key: ApiKey, version: int, topic_id: UUID) -> Iterator[bytes]
 
 
 class Attacker:
-    """Sends frames, on a new connection whenever the last one was closed."""
+    """Sends frames; opens a connection when the previous one was closed."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -209,7 +209,7 @@ class Attacker:
         self.answered = self.closed = 0
 
     def send(self, frame: bytes) -> list[bytes] | None:
-        """What was answered; None if the connection was closed."""
+        """Send a frame; return the responses, or None if the connection was closed."""
         if self._client.closed:
             self._client.close()
             self._client = RawClient(*self._address)
@@ -270,7 +270,7 @@ def test_an_invalid_frame_size_closes_only_its_connection(
 
 
 def error_codes(value: Any) -> Iterator[int]:
-    """Every error code in a response, at any depth."""
+    """Return the error codes in all parts of a response."""
     if isinstance(value, tuple):
         for item in value:
             yield from error_codes(item)

@@ -12,7 +12,7 @@ LOADED = "import sys, tidelog.broker.node.process; print(*sys.modules, sep='\\n'
 
 @pytest.fixture(scope="module")
 def loaded() -> set[str]:
-    """The modules of a process that is about to start a broker."""
+    """Return the modules that a process has imported before it starts a broker."""
     done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -27,7 +27,7 @@ def loaded() -> set[str]:
         "rich",
         "tidelog.cli",
         "tidelog.testing",
-        # What only a node with remote storage needs.
+        # Only a node with remote storage needs these.
         "tidelog.broker.tier",
         "tidelog.remote.log_manager",
         "tidelog.remote.index_cache",

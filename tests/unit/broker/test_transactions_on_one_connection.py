@@ -59,7 +59,7 @@ class Producer:
         return not response.error_code
 
     def frame(self, sequence: int) -> bytes:
-        """A Produce of one record."""
+        """Return a Produce request with one record."""
         records = batch(
             [str(sequence)],
             producer_id=self.producer_id,
@@ -77,7 +77,7 @@ class Producer:
         return encode_request(ApiKey.PRODUCE, PRODUCE_VERSION, sequence, "raw", request)
 
     def send(self, *sequences: int) -> list[PartitionProduceResponse]:
-        """Send all at once; what came of each, in the order of the answers."""
+        """Send all at once; return the outcomes in the order of the responses."""
         answers = self.client.answers_to(b"".join(self.frame(sequence) for sequence in sequences))
         assert answers is not None
         responses = [
@@ -87,7 +87,7 @@ class Producer:
         return [response.responses[0].partition_responses[0] for response in responses]
 
     def end(self, *, commit: bool) -> None:
-        """End the transaction; the next one has the epoch that comes with the answer."""
+        """End the transaction; the next one has the epoch of the response."""
         response: EndTxnResponse | None = None
 
         def ended() -> bool:

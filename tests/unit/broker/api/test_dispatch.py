@@ -580,7 +580,7 @@ async def test_a_large_request_yields_to_others() -> None:
 async def test_a_response_above_the_clients_limit_is_replaced_by_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Before, a request of some bytes could have the broker build a response of gigabytes."""
+    """Before, the broker could build a response of gigabytes for a request of some bytes."""
     monkeypatch.setattr("tidelog.protocol.framing.RESPONSE_BYTES_MAX", 1_000_000)
     member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
 
@@ -752,7 +752,7 @@ async def test_a_disconnect_cancels_only_handlers_that_wait(
 async def test_the_number_of_large_responses_in_progress_is_limited(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A hundred connections that each asked for 36 MB had a hundred of them grow at once."""
+    """A hundred requests for 36 MB each were encoded at the same time."""
     monkeypatch.setattr("tidelog.protocol.framing.HEAVY_RESPONSE_BYTES", 10_000)
     member = DescribedGroupMember(member_id="m", member_metadata=bytes(1_000))
 

@@ -29,7 +29,7 @@ from tidelog.protocol.schema import ApiMessage, Struct
 
 CODE = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
-# Their items cannot be repeated one to one; a failure of the whole request ends the connection.
+# The response cannot repeat their items; a failure of the whole request closes the connection.
 WITHOUT = {ApiKey.ALTER_REPLICA_LOG_DIRS, ApiKey.ALTER_CLIENT_QUOTAS}
 
 

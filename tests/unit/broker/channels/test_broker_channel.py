@@ -25,7 +25,7 @@ REQUEST = EndTxnRequest(transactional_id="tides", producer_id=4, producer_epoch=
 
 
 class Brokers:
-    """Broker 1 is asked in process, the others listen; `addresses` is what is known of them."""
+    """Broker 1 is called in the process, the others over sockets; `addresses` has their current addresses."""
 
     def __init__(self, own: FakeController, others: list[FakeController]) -> None:
         self.own = own
@@ -63,14 +63,14 @@ async def brokers(request_timeout_ms: int = 5_000) -> AsyncIterator[Brokers]:
 
 
 def image(brokers: Brokers, fenced: tuple[int, ...]) -> Any:
-    """The metadata, as far as a channel looks at it."""
+    """Return the part of a metadata image that a channel reads."""
     return SimpleNamespace(
         brokers={each: SimpleNamespace(fenced=each in fenced) for each in brokers.addresses}
     )
 
 
-def answers(broker: FakeController, handler: Callable[[], Any] | None = None) -> list[Any]:
-    """Have a broker answer EndTxn with its own id; the requests that it has seen."""
+def respond_with_id(broker: FakeController, handler: Callable[[], Any] | None = None) -> list[Any]:
+    """Let a broker respond to EndTxn with its own id; return the list of its requests."""
     requests: list[Any] = []
 
     async def answer(context: Any, request: EndTxnRequest) -> EndTxnResponse:
@@ -86,8 +86,8 @@ def answers(broker: FakeController, handler: Callable[[], Any] | None = None) ->
 async def test_requests_are_sent_to_the_listener_of_a_broker_and_locally_to_this_one() -> None:
     async with brokers() as fixture:
         for each in fixture.others:
-            answers(each)
-        requests = answers(fixture.own)
+            respond_with_id(each)
+        requests = respond_with_id(fixture.own)
         assert [(await fixture.ask(broker_id)).producer_id for broker_id in (1, 2, 9)] == [1, 2, 9]
         assert requests[0][1] is REQUEST
 
@@ -104,7 +104,7 @@ async def test_an_unknown_or_unavailable_broker_did_not_receive_the_request() ->
 async def test_a_changed_address_of_a_broker_is_used() -> None:
     async with brokers() as fixture:
         for each in fixture.others:
-            answers(each)
+            respond_with_id(each)
         assert (await fixture.ask(1)).producer_id == 1
         fixture.addresses[1] = fixture.addresses[2]
         assert (await fixture.ask(1)).producer_id == 2
@@ -118,7 +118,7 @@ async def test_a_lost_connection_fails_requests_in_flight_and_is_opened_again() 
             if len(requests) == 1:
                 raise asyncio.CancelledError
 
-        requests = answers(broker, is_cancelled_once)
+        requests = respond_with_id(broker, is_cancelled_once)
         with pytest.raises(KafkaError) as error:
             await fixture.ask(1)
         assert error.value.code is ErrorCode.NETWORK_EXCEPTION
@@ -127,7 +127,7 @@ async def test_a_lost_connection_fails_requests_in_flight_and_is_opened_again() 
 
 async def test_a_missing_response_is_a_timeout() -> None:
     async with brokers(request_timeout_ms=30) as fixture:
-        answers(fixture.others[0], asyncio.Event().wait)
+        respond_with_id(fixture.others[0], asyncio.Event().wait)
         with pytest.raises(KafkaError) as error:
             await fixture.ask(1)
         assert error.value.code is ErrorCode.REQUEST_TIMED_OUT
@@ -135,7 +135,7 @@ async def test_a_missing_response_is_a_timeout() -> None:
 
 async def test_requests_beyond_the_window_wait() -> None:
     async with brokers() as fixture:
-        answers(fixture.others[0])
+        respond_with_id(fixture.others[0])
         responses = await asyncio.gather(*(fixture.ask(1) for _ in range(5 * CONNECTIONS_MAX)))
         assert len(responses) == 5 * CONNECTIONS_MAX
 
@@ -149,7 +149,7 @@ async def test_a_slow_request_does_not_delay_others() -> None:
             if len(requests) == 1:
                 await gate.wait()
 
-        requests = answers(fixture.others[0], first_waits)
+        requests = respond_with_id(fixture.others[0], first_waits)
         slow = asyncio.ensure_future(fixture.ask(1))
         await eventually(lambda: requests)
         assert (await fixture.ask(1)).producer_id == 1
@@ -160,7 +160,7 @@ async def test_a_slow_request_does_not_delay_others() -> None:
 
 async def test_sequential_requests_share_one_connection() -> None:
     async with brokers() as fixture:
-        requests = answers(fixture.others[0])
+        requests = respond_with_id(fixture.others[0])
         for _ in range(3):
             await fixture.ask(1)
         assert len({context.peer for context, _ in requests}) == 1
@@ -168,10 +168,10 @@ async def test_sequential_requests_share_one_connection() -> None:
 
 @pytest.mark.parametrize("change", ["fenced", "gone", "moved"])
 async def test_requests_to_a_fenced_broker_fail_at_once(change: str) -> None:
-    """Else markers and verifications wait for the request timeout, and nothing goes to the new leader."""
+    """Otherwise markers and verifications wait for the request timeout, and the new leader gets none."""
     async with brokers(request_timeout_ms=60_000) as fixture:
         broker = fixture.others[0]
-        requests = answers(broker, asyncio.Event().wait)
+        requests = respond_with_id(broker, asyncio.Event().wait)
         waiting = [asyncio.ensure_future(fixture.ask(1)) for _ in range(CONNECTIONS_MAX + 1)]
         await eventually(lambda: len(requests) == CONNECTIONS_MAX)
         fixture.channel.on_metadata_changed(image(fixture, fenced=()))
@@ -194,7 +194,7 @@ async def test_a_request_cancelled_by_its_caller_is_not_reported_as_failed() -> 
             if len(requests) == 1:
                 await asyncio.Event().wait()
 
-        requests = answers(fixture.others[0], first_waits)
+        requests = respond_with_id(fixture.others[0], first_waits)
         waiting = asyncio.ensure_future(fixture.ask(1))
         await eventually(lambda: requests)
         waiting.cancel()
@@ -205,7 +205,7 @@ async def test_a_request_cancelled_by_its_caller_is_not_reported_as_failed() -> 
 
 async def test_a_closed_channel_sends_no_request() -> None:
     async with brokers() as fixture:
-        requests = answers(fixture.own)
+        requests = respond_with_id(fixture.own)
         await fixture.channel.close()
         with pytest.raises(KafkaError) as error:
             await fixture.ask(9)

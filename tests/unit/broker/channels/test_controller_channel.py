@@ -31,7 +31,7 @@ REQUEST = AllocateProducerIdsRequest(broker_id=1, broker_epoch=5)
 
 
 def answers_its_id(controller: FakeController) -> list[Any]:
-    """Have it answer AllocateProducerIds with its own id; the requests it has seen."""
+    """Let it respond to AllocateProducerIds with its own id; return the list of its requests."""
     requests: list[Any] = []
 
     def handler(context: Any, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
@@ -179,7 +179,7 @@ async def test_a_connection_attempt_to_a_former_controller_is_cancelled() -> Non
 
 
 class Unreachable(SystemEnvironment):
-    """A network that swallows whatever is sent to one port."""
+    """A network that drops all data that is sent to one port."""
 
     def __init__(self, port: int) -> None:
         super().__init__()

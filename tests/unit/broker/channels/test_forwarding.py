@@ -139,7 +139,7 @@ async def test_a_request_during_a_controller_change_is_answered_once_by_the_new_
         go.set()
         answer = await asking
         assert answer.topics[0].num_partitions == 2
-        # The next answer on this connection is that of the next request: nothing came twice.
+        # The next response on this connection belongs to the next request: none was sent twice.
         assert (await ask(client, CREATE, 7, 10)).topics[0].num_partitions == 2
 
 
@@ -238,7 +238,7 @@ async def test_a_large_request_is_copied_in_slices() -> None:
 
 
 async def test_a_message_of_very_many_topics_is_encoded_and_its_response_decoded_in_slices() -> None:
-    """To pass on 40,000 resources of IncrementalAlterConfigs in one piece held the event loop for 50 ms."""
+    """40,000 resources that were forwarded in one step blocked the event loop for 50 ms."""
     many = 1_000
     topics = tuple(CreatableTopic(name=f"t{number}", num_partitions=1) for number in range(many))
     request = CreateTopicsRequest(topics=topics)
@@ -263,7 +263,7 @@ async def test_a_broker_advertises_only_versions_the_controller_supports() -> No
         assert broker.forwarder.supported_apis(offered) == [replace(create, highest=5), metadata]
 
 
-# ---- the controller's side
+# ---- on the controller
 
 
 async def envelope_answer(controller: FakeController, request: EnvelopeRequest) -> EnvelopeResponse:

@@ -33,8 +33,8 @@ BASE = {
 
 
 @pytest.fixture(autouse=True)
-def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The URL is allowed."""
+def allow_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allow the URL."""
     monkeypatch.setenv(ALLOWED_URLS_VARIABLE, f"https://other.example/,{URL}")
 
 

@@ -26,7 +26,7 @@ PARTITION = TopicPartition(TRANSACTION_STATE_TOPIC, 0)
 
 @pytest.fixture
 async def pair() -> AsyncIterator[ReplicaPair]:
-    """A topic of which the follower, which is in sync, has not fetched anything."""
+    """Create a topic whose in-sync follower has not fetched anything."""
     pair = ReplicaPair()
     pair.create(TRANSACTION_STATE_TOPIC)
     yield pair
@@ -47,7 +47,7 @@ def log_of(pair: ReplicaPair, *, loads_committed: bool) -> TopicStateLog:
 
 
 async def values(log: TopicStateLog) -> list[bytes | None]:
-    """What a coordinator knows when it has loaded the partition."""
+    """Return the values that a coordinator has loaded from the partition."""
     values_read: list[bytes | None] = []
     end_offset = 0
     async for batches in log.read(0):
@@ -77,7 +77,7 @@ async def test_an_append_is_committed_when_it_is_replicated(pair: ReplicaPair) -
 async def test_a_transaction_coordinator_is_loaded_when_the_records_it_read_are_committed(
     pair: ReplicaPair,
 ) -> None:
-    """A decision of the former leader that the followers lack may be lost with this one, too."""
+    """A decision of the former leader that the followers lack may also be lost with this leader."""
     pair.append(PARTITION, "prepared")
     log = log_of(pair, loads_committed=True)
     loading = asyncio.create_task(values(log))

@@ -234,7 +234,7 @@ def test_a_full_fetch_beyond_the_partition_limit_creates_no_session(cache: Fetch
 
 @pytest.mark.parametrize("by", [1, SESSION_PARTITIONS_MAX + 1])
 def test_a_session_that_grows_beyond_the_limit_is_closed(cache: FetchSessionCache, by: int) -> None:
-    """Partitions that do not exist were added without end, and then 45 bytes had all of them read."""
+    """Before, partitions without a topic were added without limit, and 45 bytes had all of them read."""
     session = cache.context(request(many(SESSION_PARTITIONS_MAX)), VERSION, 0)
     more = request(many(by, topic="u"), session.session_id, 1)
     assert failure(cache, more) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -277,7 +277,7 @@ def test_as_many_idle_sessions_as_needed_are_evicted() -> None:
 
 
 def test_the_garbage_collector_visits_one_object_per_session_partition() -> None:
-    """A collection of 100,000 partitions with two objects each held the event loop for 24 ms."""
+    """A collection of 100,000 partitions with two objects each blocked the event loop for 24 ms."""
     cache = FetchSessionCache(1000, count(1).__next__)
     gc.collect()
     before = len(gc.get_objects())

@@ -24,7 +24,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 
 
 class HousekeepingFixture:
-    """Housekeeping over real logs, on a clock that the test turns."""
+    """Housekeeping over real logs, on a clock that the test advances."""
 
     def __init__(self, executor: ThreadPoolExecutor, **configs: str) -> None:
         values = {key.replace("_", "."): value for key, value in configs.items()}

@@ -30,7 +30,7 @@ SETTINGS = controller_settings(node_id=1)
 
 
 def count_up(key: str, steps: int = 0) -> Callable[[MetadataImage], Steps[ControllerResult[int]]]:
-    """A command that writes one more than the value that it reads before its steps."""
+    """Return a command that reads a value, executes its steps and then writes the value plus 1."""
 
     def command(image: MetadataImage) -> Steps[ControllerResult[int]]:
         value = int(image.cluster_configs().get(key, "0")) + 1

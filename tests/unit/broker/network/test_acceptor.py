@@ -20,8 +20,8 @@ from tidelog.broker.network import acceptor
 from tidelog.broker.network.acceptor import BATCH, Acceptor, accept_queue_size
 
 
-def connected_at_once(served: RunningServer, count: int) -> list[socket.socket]:
-    """Connections that are all made while the loop does not run, so nothing is accepted meanwhile."""
+def open_connections(served: RunningServer, count: int) -> list[socket.socket]:
+    """Open connections while the loop does not run, so that none is accepted meanwhile."""
     sockets = []
     with selectors.DefaultSelector() as selector:
         for _ in range(count):
@@ -56,7 +56,7 @@ async def test_a_burst_of_connections_waits_in_the_accept_queue_and_none_is_lost
     raise_open_file_limit()
     async with running_server() as served:
         count = min(1_000, accept_queue_size(-1))
-        sockets = connected_at_once(served, count)
+        sockets = open_connections(served, count)
         assert await answers_of(sockets) == [frame(b"hello")] * count
         for one in sockets:
             one.close()
@@ -74,7 +74,7 @@ async def test_a_bounded_number_of_connections_is_accepted_per_loop_iteration() 
             if accepted[-1] < len(sockets):
                 loop.call_soon(note)
 
-        sockets = connected_at_once(served, min(6 * BATCH, accept_queue_size(-1)))
+        sockets = open_connections(served, min(6 * BATCH, accept_queue_size(-1)))
         note()
         await eventually(lambda: accepted[-1] == len(sockets))
         steps = [after - before for before, after in pairwise(accepted)]

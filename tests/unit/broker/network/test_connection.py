@@ -15,7 +15,7 @@ from tidelog.broker.network.request import Request
 
 
 class Parking:
-    """A handler that keeps requests until the test answers them."""
+    """A handler that keeps requests until the test responds to them."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []

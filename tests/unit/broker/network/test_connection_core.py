@@ -34,7 +34,7 @@ LEGAL = {
 
 
 class Peer:
-    """A connection core with the client that sends to it, and what became of the requests."""
+    """A connection core with the client that sends to it, and the outcomes of the requests."""
 
     def __init__(self, memory: RequestMemory | None = None) -> None:
         self.memory = memory or RequestMemory(10_000)
@@ -372,7 +372,7 @@ def test_received_and_sent_bytes_end_the_idle_time() -> None:
 
 
 class ConnectionModel(RuleBasedStateMachine):
-    """Compares a core with lists: the requests sent, in hand, parked, and ended in one way or another."""
+    """Compares a core with lists: requests that are sent, current, parked, and ended."""
 
     PARKED_MAX = 3
 
@@ -400,7 +400,7 @@ class ConnectionModel(RuleBasedStateMachine):
 
     @initialize(open_steps=st.integers(0, 50))
     def start(self, open_steps: int) -> None:
-        """Nothing ends the connection for `open_steps` steps, so that there is something to end."""
+        """Keep the connection open for `open_steps` steps, so that there are requests to end."""
         self.open_steps = open_steps
         assert self.core.state is State.READING
 
@@ -661,7 +661,7 @@ class ConnectionModel(RuleBasedStateMachine):
     def sweep(self) -> None:
         assert self.core.on_sweep(0, 0) == 0
 
-    # ---- what always holds
+    # ---- invariants
 
     @invariant()
     def the_state_says_what_lacks_a_response(self) -> None:

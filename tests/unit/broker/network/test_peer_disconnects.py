@@ -20,7 +20,7 @@ PRODUCE = b"\0\0"
 
 
 class Handler:
-    """Requests with P are parked, those with W are being worked on, others are answered at once."""
+    """Requests with P are parked, those with W are in progress, others get a response at once."""
 
     def __init__(self) -> None:
         self.parked: list[bytes] = []

@@ -16,7 +16,7 @@ FETCH = b"\0\1"
 
 
 class Parking:
-    """Parks every Produce until the test answers it, and answers anything else at once."""
+    """Parks every Produce until the test responds to it, and responds to other requests at once."""
 
     def __init__(self) -> None:
         self.parked: list[tuple[Request, bytes]] = []

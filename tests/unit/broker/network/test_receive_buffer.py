@@ -30,7 +30,7 @@ def buffer_of(frame_bytes_max: int = 100 * MEBIBYTE, spare_bytes: int = 0) -> Re
 
 
 def feed(buffer: ReceiveBuffer, data: bytes) -> int:
-    """Give what fits of `data`; how much that was."""
+    """Receive the part of `data` that fits; return its length."""
     room = buffer.writable()
     count = min(len(room), len(data))
     room[:count] = data[:count]
@@ -69,7 +69,7 @@ def test_frames_are_received_in_any_chunks(sizes: list[int], piece: int, spare: 
 
 
 def test_large_frame_at_the_end_of_a_full_buffer_is_received_without_spare_memory() -> None:
-    """No memory may be taken for the frame, so only the handled frames before it make room."""
+    """No memory may be allocated for the frame, so only handled frames before it free space."""
     buffer = buffer_of(spare_bytes=200_000)
     bodies = [bytes(size) for size in (92_432, 866, 5_733, 7_281, 222_516)]
     stream = b"".join(framed(body) for body in bodies)

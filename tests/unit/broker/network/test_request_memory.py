@@ -26,7 +26,7 @@ PRODUCE = struct.pack(">h", ApiKey.PRODUCE)
 
 
 def produce(size: int) -> bytes:
-    """A frame of `size` bytes that the network layer takes for a Produce."""
+    """Return a frame of `size` bytes that begins like a Produce."""
     return frame(PRODUCE + bytes(size - 2))
 
 

@@ -16,8 +16,8 @@ def large_or_small(request: Request) -> None:
     request.respond((frame(bytes(size)),))
 
 
-async def unread(served: RunningServer, size: int) -> Client:
-    """A client that asks for `size` bytes and does not read them."""
+async def connect_without_reading(served: RunningServer, size: int) -> Client:
+    """Connect a client that requests `size` bytes and does not read them."""
     client = await served.connect(receive_buffer_bytes=4_096)
     client.writer.transport.pause_reading()  # type: ignore[attr-defined]
     await client.send(frame(size.to_bytes(4, "big")))
@@ -29,10 +29,10 @@ async def test_above_the_limit_connections_with_the_largest_unread_responses_are
     config = network_config(max_unsent_response_bytes=16 * MIB, socket_send_buffer_bytes=4_096)
     async with running_server(large_or_small, config) as served:
         memory = served.server.response_memory
-        small = [await unread(served, MIB) for _ in range(4)]
+        small = [await connect_without_reading(served, MIB) for _ in range(4)]
         await eventually(lambda: len(memory._connections) == 4)
         for _ in range(10):
-            await unread(served, 7 * MIB)
+            await connect_without_reading(served, 7 * MIB)
         await eventually(lambda: served.server.counters.connections_closed == 9)
         assert served.server.quota.count == 5
         assert memory.used_bytes <= 16 * MIB
@@ -59,7 +59,7 @@ async def test_read_responses_release_their_memory() -> None:
 async def test_an_unread_response_of_a_disconnected_client_releases_its_memory() -> None:
     config = network_config(socket_send_buffer_bytes=4_096)
     async with running_server(large_or_small, config) as served:
-        client = await unread(served, 6 * MIB)
+        client = await connect_without_reading(served, 6 * MIB)
         await eventually(lambda: served.server.response_memory.used_bytes > 5 * MIB)
         client.reset()
         await eventually(lambda: served.server.response_memory.used_bytes == 0)

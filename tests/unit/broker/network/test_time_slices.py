@@ -35,14 +35,14 @@ class Loop:
         self.called.append(callback)
 
     def run(self) -> None:
-        """One turn of the loop."""
+        """Run one turn of the loop."""
         called, self.called = self.called, []
         for callback in called:
             callback()
 
 
 class Worker:
-    """Takes the whole of each turn, and comes again as long as it has work."""
+    """Uses the whole of each turn, and is scheduled again as long as it has work."""
 
     def __init__(self, name: str, loop: Loop, turns: Turns, served: list[str], turns_left: int = 1) -> None:
         self.name, self._loop, self._turns, self._served = name, loop, turns, served

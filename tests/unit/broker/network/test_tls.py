@@ -140,7 +140,7 @@ async def test_an_untrusted_client_certificate_is_refused(kind: str) -> None:
         "expired": AUTHORITY.issue("alice", lifetime=-datetime.timedelta(hours=1)),
     }[kind]
     async with running_server(tell_principal, tls=tls_server(ssl_client_auth="required")) as served:
-        # With TLS 1.3 the client learns of the refusal only after its own part of the handshake.
+        # With TLS 1.3 the client is notified of the refusal only after its own part of the handshake.
         try:
             client = await served.connect(tls=trusting(identity))
         except (ssl.SSLError, ConnectionError):
@@ -238,7 +238,7 @@ async def test_a_handshake_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def client_hello() -> bytes:
-    """The first bytes of a client that uses TLS."""
+    """Return the first bytes of a client that uses TLS."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     side = trusting().wrap_bio(incoming, outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):

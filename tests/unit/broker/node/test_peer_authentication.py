@@ -54,7 +54,7 @@ async def authenticate(peers: PeerAuthentication, listener: str, connection: Any
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[IdentityProvider]:
-    """A provider whose URLs are allowed."""
+    """Run an identity provider and allow its URLs."""
     with running_provider() as running:
         monkeypatch.setenv(ALLOWED_URLS_VARIABLE, f"{running.url}{KEYS_PATH},{running.url}{TOKEN_PATH}")
         yield running

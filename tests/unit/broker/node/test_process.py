@@ -32,7 +32,7 @@ async def cluster_id_and_no_handlers_left(monkeypatch: pytest.MonkeyPatch) -> As
 
 
 def broker_without_quorum(folder: Path) -> BrokerConfig:
-    """Return the configuration of a broker whose only controller does not answer."""
+    """Return the configuration of a broker whose only controller does not respond."""
     return BrokerConfig(
         {
             "process.roles": "broker",

@@ -58,7 +58,7 @@ class Node:
         (self.listener,) = (one for one in config.broker_listeners if one.name == "SSL")
 
     async def presented(self) -> int:
-        """The serial number of the certificate of a new connection."""
+        """Return the serial number of the certificate that a new connection receives."""
         trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": AUTHORITY.pem()}
         client = await self.served.connect(tls=client_context(parse_tls_settings(trusted)))
         tls = client.writer.get_extra_info("ssl_object")

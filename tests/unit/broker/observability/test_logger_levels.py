@@ -15,7 +15,7 @@ SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 
 
 def loggers() -> tuple[logging.Manager, LoggerLevels]:
-    """Loggers of their own, so that the test's are left alone."""
+    """Yield separate loggers, so that those of the test do not change."""
     manager = logging.Manager(logging.RootLogger(logging.INFO))
     for name in (
         "tidelog.broker.network.listener",

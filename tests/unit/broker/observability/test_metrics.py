@@ -26,7 +26,7 @@ from tidelog.protocol.steps import Heavy, Steps
 
 
 def samples(metrics: BrokerMetrics, accept: str = "") -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    """Name and labels to value, out of the exposition text."""
+    """Return the values of an exposition text by name and labels."""
     text, _ = Exposition(metrics).text(accept)
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -114,10 +114,10 @@ def test_traffic_purgatories_and_channel_are_reported() -> None:
             return False
 
         def on_complete(self) -> None:
-            """Nothing."""
+            """Do nothing."""
 
         def release(self) -> None:
-            """Nothing."""
+            """Do nothing."""
 
     now = [0]
     timers = Timers(lambda: now[0])

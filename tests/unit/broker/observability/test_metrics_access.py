@@ -38,7 +38,7 @@ async def serving(access: MetricsAccess, reason: str | None = None) -> AsyncIter
 async def get(
     endpoint: MetricsEndpoint, path: str, *fields: str, context: ssl.SSLContext | None = None
 ) -> bytes:
-    """Everything the server sends until it closes."""
+    """Return all bytes that the server sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port, ssl=context)
     writer.write("\r\n".join([f"GET {path} HTTP/1.1", *fields, "", ""]).encode())
     try:

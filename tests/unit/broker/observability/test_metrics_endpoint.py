@@ -25,7 +25,7 @@ async def serving(reason: str | None = None) -> AsyncIterator[MetricsEndpoint]:
 
 
 async def get(endpoint: MetricsEndpoint, request: bytes) -> bytes:
-    """Everything the server sends until it closes."""
+    """Return all bytes that the server sends until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", endpoint.port)
     writer.write(request)
     try:

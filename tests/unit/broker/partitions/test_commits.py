@@ -10,7 +10,7 @@ from tidelog.protocol.ids import TopicPartition
 
 
 class FakePartition:
-    """Committed up to `high_watermark`, as long as it is led."""
+    """A partition that is committed up to `high_watermark` while this node is its leader."""
 
     topic_partition = TopicPartition("t", 0)
 

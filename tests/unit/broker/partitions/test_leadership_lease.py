@@ -62,7 +62,7 @@ async def test_a_recent_heartbeat_confirms_leadership_at_once() -> None:
 
 
 async def test_without_heartbeats_a_follower_must_fetch_after_the_request() -> None:
-    """A fetch before it proves nothing: the session may have been over since."""
+    """A fetch before that does not count: the session may have ended since."""
     lease, clock = lease_at(100_000, confirmed_ms=95_499)
     partition = Followed(100_000)
     waiting = asyncio.ensure_future(lease.confirm(cast(Partition, partition)))

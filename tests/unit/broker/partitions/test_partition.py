@@ -20,7 +20,7 @@ LAG_MS = 30_000
 
 
 class Shared:
-    """Topic `t` with one partition on three brokers, led here."""
+    """Topic `t` with one partition on three brokers, whose leader is this node."""
 
     def __init__(self, *, isr: tuple[int, ...] = (1, 2, 3), min_isr: int = 1, leader: int = NODE) -> None:
         self.replicas = Replicas()

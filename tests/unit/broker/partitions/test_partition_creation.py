@@ -258,7 +258,7 @@ def test_a_topic_that_is_created_before_its_predecessor_is_retired_gets_new_logs
 
 @pytest.fixture
 def planning(replicas: Replicas, log_work: ManualLogWork) -> ManualLogWork:
-    """Log work that is planned when the test says so, on a node that has started."""
+    """Log work that is planned when the test requests it, on a node that has started."""
     replicas.register(NODE)
     log_work.plans_at_once = False
     return log_work

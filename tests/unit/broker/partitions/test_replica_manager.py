@@ -121,7 +121,7 @@ def test_a_partition_of_an_offline_disk_is_not_recreated_on_another_at_a_restart
     before.manager.partition(TopicPartition("t", 0)).append(batch(["promised"]), 1, NOW_MS)
     before.logs.shutdown(NOW_MS)
     fs.rename("/old", "/away")
-    fs.open("/old", create=True)  # a disk that does not answer
+    fs.open("/old", create=True)  # a disk that does not respond
     after = Replicas(fs, "/old", "/new")
     after.create("t")
     assert code_of(after, "t") is ErrorCode.KAFKA_STORAGE_ERROR

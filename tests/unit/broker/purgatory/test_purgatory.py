@@ -17,7 +17,7 @@ from tidelog.broker.purgatory.timers import Timers
 
 
 class Operation(DelayedOperation):
-    """Completable once `ready` is set; counts what is called."""
+    """An operation that can complete when `ready` is set; counts its calls."""
 
     def __init__(self, delay_ms: int = 1_000, size_bytes: int = OPERATION_BYTES) -> None:
         super().__init__(delay_ms, size_bytes)
@@ -166,7 +166,7 @@ def test_a_repeated_key_is_watched_and_checked_once(purgatory: Purgatory) -> Non
     purgatory.try_complete_else_watch(operation, ["a"] * 1_000 + ["b"])
     assert purgatory.watched_count == 2
     purgatory.check_and_complete("a")
-    assert operation.tries == 2, "once when it came, once for the event"
+    assert operation.tries == 2, "once when it was added, once for the event"
 
 
 @pytest.mark.parametrize("end", ["complete", "cancel", "expire", "fail"])
@@ -281,7 +281,7 @@ def test_shutdown_completes_all_operations(purgatory: Purgatory, timers: Timers)
 
 
 class PurgatoryMachine(RuleBasedStateMachine):
-    """Whatever happens in whatever order, each operation completes at most once and counts add up."""
+    """In any order of events each operation completes at most once, and the counts are consistent."""
 
     def __init__(self) -> None:
         super().__init__()

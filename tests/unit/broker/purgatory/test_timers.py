@@ -92,7 +92,7 @@ async def test_the_driver_wakes_for_each_timer_in_order() -> None:
 
 
 class CountingTimers(Timers):
-    """Timers that know how often they were advanced."""
+    """Timers that count how often they were advanced."""
 
     advances = 0
 

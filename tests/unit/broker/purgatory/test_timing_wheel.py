@@ -16,7 +16,7 @@ def is_pending(entry: TimerEntry) -> bool:
 
 
 def nothing() -> None:
-    """A callback."""
+    """Do nothing."""
 
 
 class WheelAgainstSortedList(RuleBasedStateMachine):
@@ -63,7 +63,7 @@ class WheelAgainstSortedList(RuleBasedStateMachine):
 
     @rule()
     def advance_to_the_next_deadline(self) -> None:
-        """Going only where the wheel says, nothing is missed or late."""
+        """Advance to the deadline that the wheel reports: no timer is missed or late."""
         next_ms = self.wheel.next_deadline_ms()
         if next_ms is not None:
             self.advance(max(0, next_ms - self.now_ms))

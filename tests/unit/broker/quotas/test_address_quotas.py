@@ -27,7 +27,7 @@ def quotas(*names: str) -> ClientQuotas:
 
 @pytest.fixture
 def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
-    """A thread in which the names of ADDRESSES can be resolved, and no others."""
+    """Yield a thread in which only the names of ADDRESSES can be resolved."""
 
     def resolve(host: str, *_: Any, **__: Any) -> list[Any]:
         if host not in ADDRESSES:

@@ -19,7 +19,7 @@ FIRST_STRICT = 6
 
 
 class MutationQuotasFixture:
-    """Quotas of the user alice with a clock that the test moves; 11 windows of a second."""
+    """Quotas of the user alice with a clock that the test advances; 11 windows of a second."""
 
     def __init__(self, limit: float) -> None:
         self.clock = ManualClock()

@@ -52,7 +52,7 @@ class QuotaBroker(Broker):
         self.quotas.update(self._image.client_quotas)
 
     def request(self, message: ApiMessage, version: int) -> FakeRequest:
-        """A request as the dispatcher passes it to a handler."""
+        """Return a request as the dispatcher passes it to a handler."""
         request = FakeRequest(message, version)
         if self.quotas.is_enabled:
             request.quota = self.quotas.of(request)

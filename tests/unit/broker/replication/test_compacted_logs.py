@@ -1,4 +1,4 @@
-"""Followers of logs with the gaps that compaction leaves, each replica being compacted by itself."""
+"""Followers of logs with gaps by compaction; each replica compacts its own log."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def compact_all(log: PartitionLog) -> None:
 
 
 async def followed(pair: ReplicaPair) -> tuple[PartitionLog, PartitionLog]:
-    """Both logs, once the follower has all and the leader knows."""
+    """Return both logs when the follower has all records and the leader has received its position."""
     leader, follower = pair.logs(T0)
     await eventually(lambda: follower.high_watermark == leader.log_end_offset == leader.high_watermark)
     return leader, follower
 
 
 def _goes_on(pair: ReplicaPair) -> bool:
-    """Whether the follower has another connection; until then its time passes."""
+    """Advance the time of the follower; return whether it has another connection."""
     pair.follower.clock.now_ms += 20
     return len(pair.connections) == 2
 

@@ -28,7 +28,7 @@ FIRST, SECOND = UUID(int=9_001), UUID(int=9_002)
 
 
 class FakeChannel:
-    """Answers at once; the first `failures` requests fail."""
+    """Responds at once; the first `failures` requests fail."""
 
     def __init__(self, failures: int = 0) -> None:
         self.requests: list[AssignReplicasToDirsRequest] = []
@@ -86,7 +86,7 @@ async def test_an_error_during_reporting_does_not_lose_assignments(fault: Except
 
 
 async def test_a_replica_whose_disk_failed_before_its_creation_is_reported_as_offline() -> None:
-    """Of a replica in no directory that it knows the controller would have this node lead for ever."""
+    """Otherwise this node would remain leader of a replica without a directory that the controller knows."""
     replicas, channel, assignments = assignments_fixture()
     log_work = replicas.defer_log_work()
     replicas.create("t", 1, replicas=(NODE, 2), isr=(NODE, 2))

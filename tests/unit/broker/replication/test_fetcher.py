@@ -37,7 +37,7 @@ async def pair() -> AsyncIterator[ReplicaPair]:
 
 
 def moved_to(pair: ReplicaPair, leader: int, epoch: int) -> PartitionChangeRecord:
-    """`leader` leads from now on; the epoch follows by itself."""
+    """Make `leader` the leader; the epoch is incremented."""
     topic_id = pair.leader.image.topics_by_name["t"].id
     assert pair.leader.image.topics_by_name["t"].partitions[0].leader_epoch == epoch - 1
     return PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=leader)
@@ -137,7 +137,7 @@ async def test_a_diverging_follower_truncates_to_the_end_of_the_common_epoch(ver
 async def test_heartbeats_are_sent_during_the_truncation_of_many_logs(
     pair: ReplicaPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each cut syncs: all in one turn of the loop they would take longer than a broker's session."""
+    """Each truncation syncs: all in one turn of the loop would take longer than the session of a broker."""
     turn = 0
     cut_in: list[int] = []
 
@@ -221,7 +221,7 @@ async def test_a_deleted_topic_is_no_longer_fetched(pair: ReplicaPair) -> None:
 
 
 async def test_a_stopped_fetcher_follows_no_later_leader(pair: ReplicaPair) -> None:
-    """Else records would come into logs that are closed, behind the marker of a clean shutdown."""
+    """Otherwise records would be appended to closed logs, after the marker of a clean shutdown."""
     pair.create("t")
     pair.begin()
     await eventually(lambda: pair.connections)
@@ -292,7 +292,7 @@ async def test_a_failed_log_is_abandoned_and_others_continue(
 
 
 async def test_a_follower_continues_after_a_full_disk(pair: ReplicaPair) -> None:
-    """Given up, it would stay out of the ISR until another is elected, or until a restart."""
+    """Without retries, it would stay out of the ISR until the next election or restart."""
     pair.create("t")
     pair.begin()
     pair.append(T0, "a")

@@ -36,7 +36,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Reader:
-    """Gives the same of every segment, once `is_open` is set; fails `failures` times before."""
+    """Returns the same for every segment when `is_open` is set; fails `failures` times before."""
 
     def __init__(self) -> None:
         self.is_open = asyncio.Event()
@@ -90,7 +90,7 @@ class TieredPair:
         return self.pair.logs(T0)[1]
 
     async def publish(self) -> None:
-        """The metadata of the segment with offsets 0 to 2 is there."""
+        """Add the metadata of a remote segment with the offsets 0 to 2."""
         topic_id = self.pair.leader.image.topics_by_name["t"].id
         partition = TopicIdPartition(topic_id, *T0)
         self.metadata.on_partition_leadership_changes((partition,), ())
@@ -105,7 +105,7 @@ class TieredPair:
         )
 
     async def until_equal(self) -> None:
-        """Time goes by until the follower has what the leader has."""
+        """Advance the time until the follower has all records of the leader."""
 
         async def advance() -> None:
             while not self.pair.are_equal(T0):

@@ -67,7 +67,7 @@ def follower() -> Following:
 
 @pytest.fixture
 def behind_the_tier() -> Following:
-    """Offsets 0 to 3 are in the tier, of epochs 0 and 2; what comes next is of epoch 5."""
+    """Offsets 0 to 3 are in the tier, of epochs 0 and 2; the next records have epoch 5."""
     log = tiered_log()
     append(log, "what the leader does not have any more on its disk", leader_epoch=0)
     fetcher = FollowerFetcher(SETTINGS)

@@ -67,7 +67,7 @@ class FakeChannel:
         return [p.partition_index for topic in self.requests[request].topics for p in topic.partitions]
 
     def commit(self, request: int, *, code: ErrorCode = ErrorCode.NONE, without: int | None = None) -> None:
-        """Answer as a controller that makes the change, or that refuses each partition with `code`."""
+        """Respond as a controller that makes the change, or that refuses each partition with `code`."""
         message = self.requests[request]
         self.futures[request].set_result(
             AlterPartitionResponse(

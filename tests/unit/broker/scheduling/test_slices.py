@@ -50,7 +50,7 @@ async def test_long_work_yields_between_its_slices() -> None:
 async def test_one_loop_iteration_runs_one_slice() -> None:
     turns, many = IterationCounter(), counted_slices()
     await asyncio.gather(*(many.complete(numbers(100)) for _ in range(20)))
-    # The first slices run where the work comes from.
+    # The first slices run in the caller of the work.
     assert turns.count >= many.slice_count - 20 - 2
     turns.stop()
 

@@ -19,7 +19,7 @@ REQUEST = RemoteReadRequest(PARTITION, 0, 1000, True, 10, False, cast(LocalLog, 
 
 
 class Reader:
-    """Gives what the test says."""
+    """Returns the results that the test defines."""
 
     outcome: RemoteRead | Exception = RemoteRead(bytes(700), 5)
 

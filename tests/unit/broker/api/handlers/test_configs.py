@@ -503,7 +503,7 @@ async def test_the_loggers_of_the_node_are_described_and_altered() -> None:
         }
         assert await node.change(8, "1", ("tidelog.broker.network", DELETE, None)) is ErrorCode.NONE
         assert node.entry(8, "1", "tidelog.broker.network.listener").value == "FATAL"
-        # Not a record of it: levels are the process's own.
+        # No record is written: levels of loggers belong to the process.
         assert node.store.image is before
 
 

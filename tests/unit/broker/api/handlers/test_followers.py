@@ -78,7 +78,7 @@ ME = TopicPartition("t", 0)
 
 
 class Cluster:
-    """Topic `t` on brokers 1, 2 and 3, seen from broker 1; brokers are in racks of their own."""
+    """Topic `t` on brokers 1, 2 and 3, as broker 1 serves it; each broker has its own rack."""
 
     def __init__(
         self,
@@ -507,7 +507,7 @@ def test_replica_selectors_have_kafkas_class_names() -> None:
         find_selector("com.example.Mine")
 
 
-# -- the other questions
+# -- other requests
 
 
 def list_latest(cluster: Cluster, *, replica_id: int = -1, version: int = 7) -> tuple[int, int]:

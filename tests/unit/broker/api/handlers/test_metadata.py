@@ -39,7 +39,7 @@ ORDERS = IMAGE.topics_by_name["orders"].id
 
 
 class RecordedCreation:
-    """Remembers which topics it was asked to create."""
+    """Records the topics whose creation is requested."""
 
     def __init__(self) -> None:
         self.requested_names: list[str] = []

@@ -117,7 +117,7 @@ def test_a_special_timestamp_is_refused_before_its_version(
 
 
 def test_the_response_for_very_many_topics_is_built_in_steps(replicas: Replicas) -> None:
-    """To build 40,000 topics in one piece held the event loop for 28 ms."""
+    """40,000 topics that were built in one step blocked the event loop for 28 ms."""
     many = 1_000
     requested = (ListOffsetsPartition(partition_index=0, timestamp=LATEST),)
     topics = tuple(ListOffsetsTopic(name=f"unknown-{number}", partitions=requested) for number in range(many))

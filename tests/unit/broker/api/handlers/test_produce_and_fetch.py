@@ -49,7 +49,7 @@ def batch(*values: bytes, timestamp: int = NOW_MS) -> bytes:
 
 
 class Broker:
-    """The two handlers over partitions, with a clock that the test turns."""
+    """The two handlers over partitions, with a clock that the test advances."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -361,7 +361,7 @@ def test_a_parked_fetch_holds_no_frame_and_is_removed_at_its_end(broker: Broker,
 def test_a_parked_fetch_with_a_repeated_partition_is_checked_once_per_produce(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each produce once checked a thousand operations over a thousand partitions."""
+    """Before, each Produce checked a thousand operations over a thousand partitions."""
     checks: list[int] = []
     upper_bound = Partition.upper_bound
 
@@ -446,7 +446,7 @@ def test_a_fetch_does_not_wait_when_a_partition_has_an_error(broker: Broker) -> 
 def test_an_error_in_one_partition_does_not_affect_fetches_of_others(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a follower that copies a thousand partitions would copy none of them because of one."""
+    """Otherwise one partition would stop the replication of a thousand partitions."""
     waiting = broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500, min_bytes=10_000)
     broker.produce(batch(b"a"), partition=1)
     upper_bound = Partition.upper_bound
@@ -536,7 +536,7 @@ def test_a_fetch_with_a_diverging_last_epoch_gets_the_end_of_the_epoch(broker: B
 
 
 def test_a_client_that_sends_a_replica_id_is_refused(broker: Broker) -> None:
-    """CVE-2018-1288: a replica id must not open what lies above the high watermark."""
+    """CVE-2018-1288: a replica id gives no access to records above the high watermark."""
     broker.produce(batch(b"a"))
     (partition,) = fetched(broker.fetch(at(0), replica_id=5))
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -243,7 +243,7 @@ async def test_concurrent_appends_during_validation_are_kept(broker: Broker) -> 
 async def test_a_sequence_appended_by_another_connection_during_validation_is_a_duplicate(
     broker: Broker,
 ) -> None:
-    """A client that lost its connection sends again what is still being looked into for the first one."""
+    """A client that lost its connection sends records again whose first request is still being validated."""
     broker.replicas.create("t", cleanup_policy="compact")
     records = batch(MANY, producer=BatchProducer(producer_id=9, producer_epoch=0, base_sequence=0))
     first, again = broker.produce(("t", 0, records)), broker.produce(("t", 0, records))

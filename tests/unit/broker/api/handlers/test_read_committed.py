@@ -37,7 +37,7 @@ def offsets(answer: PartitionData) -> list[int]:
 
 
 def stable_end(node: TransactionalNode) -> int:
-    """What ListOffsets says is the end for read_committed."""
+    """Return the end offset that ListOffsets reports for read_committed."""
     requested = ListOffsetsPartition(partition_index=0, timestamp=LATEST)
     request = ListOffsetsRequest(
         replica_id=-1, isolation_level=1, topics=(ListOffsetsTopic(name="t", partitions=(requested,)),)

@@ -99,7 +99,7 @@ class Broker:
         return PRODUCER_ID
 
     async def begin(self) -> None:
-        """A transaction is under way."""
+        """Start a transaction."""
         self.transactions.start()
         self.transactions.on_leadership(0)
         await eventually(
@@ -144,7 +144,7 @@ async def test_two_brokers_with_mutually_waiting_offset_commits_make_progress() 
         coordinator.gate = asyncio.Event()
         await send(one, TxnOffsetCommitRequest(**NAMED, group_id="g", topics=(topic,)), 5)
         await eventually(lambda: bool(coordinator.requests))
-        # The other broker is in the same position, and asks us.
+        # The other broker is in the same state, and sends its request to this one.
         assert await is_answered(other, added(verify_only=True), 5)
         coordinator.gate.set()
         assert await one.receive()

@@ -36,7 +36,7 @@ from tidelog.storage.log.read import ReadResult
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 SMALL = 90
-"""Bytes that no batch fits in."""
+"""Fewer bytes than any batch has."""
 
 
 class TieredBroker:
@@ -185,11 +185,13 @@ async def test_local_partitions_of_a_remote_fetch_are_read_once(
     for _, outcome in broker.tier.reader.reads:
         outcome.set_result(remote_read("0", "1"))
     await loop_iterations(5)
-    assert offsets_read == [(2, 4)], "offsets in remote storage are not read from the log, not even in vain"
+    assert offsets_read == [(2, 4)], "offsets in remote storage are not read from the log"
     answers = partitions_of(request)
     assert [len(bytes(answer.records or b"")) > 0 for answer in answers] == [True, True, True]
     assert answers[2].high_watermark == 6, "the result is the one of the moment of the request, as in Kafka"
-    assert partitions_of(broker.fetch(6, 6, 6))[2].records, "the next fetch returns what came meanwhile"
+    assert partitions_of(broker.fetch(6, 6, 6))[2].records, (
+        "the next fetch returns the records that were appended meanwhile"
+    )
 
 
 async def test_an_unknown_topic_does_not_end_remote_reads_of_other_partitions() -> None:
@@ -292,7 +294,7 @@ async def test_a_disconnected_client_cancels_the_remote_read() -> None:
 
 @pytest.mark.parametrize("end", ["read", "gone", "late"])
 async def test_memory_of_a_remote_read_is_released_when_the_fetch_ends(end: str) -> None:
-    """Completed fetches once kept their data until a thousand of them had completed."""
+    """Before, completed fetches kept their data until a thousand of them had completed."""
     broker = TieredBroker()
     request = broker.fetch(0, 0)
     (_, first), (_, second) = broker.tier.reader.reads
@@ -354,7 +356,7 @@ async def test_a_fetch_of_only_throttled_partitions_waits_for_local_records() ->
 
 
 async def test_a_fetch_that_waited_starts_no_remote_read_at_its_end() -> None:
-    """It has waited long enough; the client's next fetch does."""
+    """The request has waited long enough; the next fetch of the client returns the data."""
     broker = TieredBroker()
     broker.tier.reader.throttle_time_ms = 40
     waiting = broker.fetch(0, max_wait_ms=1_000)
@@ -473,7 +475,7 @@ async def test_without_remote_storage_on_this_node_the_offset_is_out_of_range() 
 async def test_kafka_15388_a_fetch_in_a_gap_at_the_remote_end_continues_locally(
     isolation_level: int,
 ) -> None:
-    """The topic was compacted before it was tiered: its last remote segment ends with offsets that went."""
+    """The topic was compacted before it was tiered: its last remote offsets have no records."""
     broker = TieredBroker()
     request = broker.fetch(3, isolation_level=isolation_level)
     ((_, outcome),) = broker.tier.reader.reads

@@ -197,7 +197,7 @@ async def test_a_segment_tiered_during_the_lookup_is_searched_again() -> None:
 
 
 async def test_a_record_deleted_during_the_lookup_is_not_returned() -> None:
-    """A reader that goes there would be out of range, and be reset to wherever its policy says."""
+    """A consumer that reads from there would be out of range, and would be reset by auto.offset.reset."""
     border = Border()
     response = border.ask(5)
     ((_, first),) = await searched(border)

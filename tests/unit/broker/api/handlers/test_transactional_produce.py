@@ -33,7 +33,7 @@ from tidelog.protocol.metadata_records.partition_change_record import PartitionC
 
 
 def outcome(request: FakeRequest) -> ErrorCode:
-    """What came of the only partition of a Produce."""
+    """Return the error code of the only partition of a Produce."""
     (answer,) = cast(ProduceResponse, request.response).responses[0].partition_responses
     return ErrorCode(answer.error_code)
 
@@ -105,7 +105,7 @@ async def test_verification_errors_are_mapped_to_codes_of_the_producer(
     [
         (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS),
-        # It cannot verify, so that nothing is verified.
+        # The broker cannot verify, so no transaction is verified.
         (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.NONE),
     ],
 )
@@ -213,7 +213,7 @@ async def test_a_partition_that_changes_its_leader_during_verification_is_refuse
 async def test_a_topic_created_during_verification_is_not_verified(
     node: TransactionalNode,
 ) -> None:
-    # INVALID_TXN_STATE would end the producer for good, which only knew of the topic before we did.
+    # INVALID_TXN_STATE would be fatal for the producer, which received the topic before this broker did.
     t_id, new_id = node.replicas.image.topics_by_name["t"].id, UUID(int=1_003)
     records = batch(["a"], producer_id=PRODUCER, producer_epoch=0, base_sequence=0, is_transactional=True)
     data = (PartitionProduceData(index=0, records=bytes(records)),)
@@ -240,7 +240,7 @@ async def test_kafka_14402_a_late_batch_does_not_start_a_hanging_transaction(
     node.coordinator.gate = asyncio.Event()
     late = node.send()
     await loop_iterations()
-    # The coordinator aborts by its time-out, after it has said yes.
+    # The coordinator aborts by its timeout after it has confirmed the verification.
     assert await node.end(T0, commit=False, epoch=0) == {T0: ErrorCode.NONE}
     node.coordinator.gate.set()
     await run_until_response(late)
@@ -283,7 +283,7 @@ async def test_a_marker_without_transaction_version_makes_the_producer_retry(
 async def test_a_verification_from_before_a_leader_change_is_not_used(
     node: TransactionalNode,
 ) -> None:
-    # Of the markers that the other leader wrote it does not know the transaction.version.
+    # The transaction.version of the markers that the other leader wrote is unknown.
     node.coordinator.gate = asyncio.Event()
     request = node.send(version=ADDS_PARTITIONS_VERSION, epoch=1)
     await loop_iterations()

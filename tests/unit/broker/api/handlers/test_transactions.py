@@ -296,8 +296,8 @@ async def test_unknown_states_in_the_filter_are_returned(fixture: TransactionHan
 async def test_add_offsets_waits_until_the_offsets_partition_is_known(
     fixture: TransactionHandlersFixture,
 ) -> None:
-    # A partition that is not in the metadata is taken for a deleted one, which gets no marker: offsets that
-    # its leader has taken meanwhile would be pending for ever.
+    # A partition that is not in the metadata counts as deleted and gets no marker: offsets that
+    # its leader has accepted meanwhile would be pending forever.
     await fixture.init()
     partition_count = fixture.topics.pop(GROUP_METADATA_TOPIC)
     request = AddOffsetsToTxnRequest(transactional_id=ID, producer_id=100, producer_epoch=0, group_id="g")

@@ -47,8 +47,8 @@ async def two_replicas() -> TransactionalNode:
     return await TransactionalNode(isr=(1, 2), min_insync_replicas="2").start()
 
 
-def followed(node: TransactionalNode, topic_partition: TopicPartition) -> None:
-    """The follower fetches all that is in the log, and then asks for more."""
+def fetch_as_follower(node: TransactionalNode, topic_partition: TopicPartition) -> None:
+    """Let the follower fetch the whole log, and acknowledge it with its next fetch."""
     partition = node.partition(topic_partition)
     partition.record_follower_fetch(2, partition.log.log_end_offset, 0, 102)
 
@@ -77,7 +77,7 @@ async def test_a_repeated_marker_has_no_effect(node: TransactionalNode) -> None:
     await node.produce_one()
     assert await node.end(T0) == await node.end(T0) == {T0: DONE}
     assert node.last_stable_offset() == 3
-    # Nor does a later coordinator of the same transaction.
+    # A later coordinator of the same transaction does not, either.
     assert await node.end(T0, coordinator_epoch=4) == {T0: DONE}
 
 
@@ -136,7 +136,7 @@ async def test_the_response_waits_for_the_replication_of_the_marker() -> None:
     ending = asyncio.ensure_future(node.end(T0))
     await loop_iterations()
     assert not ending.done() and node.last_stable_offset() == 0
-    followed(node, T0)
+    fetch_as_follower(node, T0)
     assert await ending == {T0: DONE}
     await node.stop()
 
@@ -157,9 +157,9 @@ async def test_markers_of_many_producers_in_a_partition_wait_together(
     ending = asyncio.ensure_future(node.write_markers(*markers))
     await loop_iterations()
     assert waiting == [2], "one for each partition"
-    followed(node, T0)
+    fetch_as_follower(node, T0)
     assert not ending.done()
-    followed(node, T1)
+    fetch_as_follower(node, T1)
     assert await ending == {T0: DONE, T1: DONE}
     await node.stop()
 
@@ -186,7 +186,7 @@ async def test_no_marker_is_written_below_min_insync_replicas() -> None:
 async def test_describe_producers_shows_a_hanging_transaction_that_can_be_aborted(
     node: TransactionalNode,
 ) -> None:
-    """As `kafka-transactions abort` does: what DescribeProducers says goes into a marker of version 1."""
+    """As `kafka-transactions abort` does: a marker of version 1 has the values of DescribeProducers."""
     await node.end(T0, coordinator_epoch=6)
     await node.produce_one()
     handler = DescribeProducersHandler(node.replicas.manager, ALLOW_EVERYTHING)
@@ -254,12 +254,12 @@ async def test_kafka_15784_the_effect_of_a_marker_is_visible_after_its_replicati
     node = await two_replicas()
     committing = asyncio.ensure_future(node.commit_offset(5))
     await loop_iterations()
-    followed(node, OFFSETS)
+    fetch_as_follower(node, OFFSETS)
     assert await committing is DONE
     ending = asyncio.ensure_future(node.end(OFFSETS))
     await loop_iterations()
     assert await node.offset(require_stable=False) == (-1, DONE)
-    followed(node, OFFSETS)
+    fetch_as_follower(node, OFFSETS)
     assert await ending == {OFFSETS: DONE}
     assert await node.offset() == (5, DONE)
     await node.stop()

@@ -79,7 +79,7 @@ def test_a_controller_does_not_describe_brokers_nor_a_broker_controllers(three: 
 
 @pytest.fixture
 def quota(three: ThreeNodes) -> Iterator[Callable[[str, float], None]]:
-    """Sets a quota of the raw clients, which is removed at the end."""
+    """Yield a function that sets a quota of the raw clients; remove the quotas at the end."""
     names: set[str] = set()
 
     def alter(name: str, value: float) -> None:

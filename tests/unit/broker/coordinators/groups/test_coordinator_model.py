@@ -1,9 +1,9 @@
 """Random clients against the coordinator on virtual time: joins, crashes, commits, failing appends, reloads.
 
 Invariants after every step
-- a generation has at most one leader that is asked for an assignment;
+- a generation has at most one leader, which must send the assignment;
 - in a stable group every member has the assignment of that generation;
-- committed offsets are what was last committed, no more and no less;
+- the committed offsets are the last ones that were committed;
 - another coordinator that reads the log has the same groups and offsets;
 - bookkeeping agrees with itself.
 At the end, when time has passed, every request has been answered.
@@ -41,7 +41,7 @@ group_ids = st.sampled_from(["g", "h"])
 
 @dataclass
 class Client:
-    """A consumer: what it believes, and the request it waits on."""
+    """A consumer: its view of the group, and its pending request."""
 
     group_id: str
     instance: str | None
@@ -56,7 +56,7 @@ class Client:
 
 
 class CoordinatorMachine(RuleBasedStateMachine):
-    """Clients that do what clients do, at random moments."""
+    """Clients that act at random times."""
 
     @initialize(count=st.integers(0, 3), instances=st.booleans())
     def begin(self, count: int, instances: bool) -> None:
@@ -72,7 +72,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.a_client_starts("g", "ijk"[index] if instances else None, 9, PROTOCOLS[index])
         self.clients_live_on(8, False)
 
-    # What clients do
+    # -- clients
 
     @rule(
         group_id=group_ids,
@@ -216,7 +216,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.changed({(group_id, topic, 0): offset})
 
     def changed(self, offsets: dict[tuple[str, str, int], int]) -> None:
-        """Offsets change in the log; -1 stands for gone."""
+        """Change offsets by records of the log; -1 stands for a deletion."""
         self.held.append(offsets)
         if not self.fixture.holds_commits:
             self.apply_held()
@@ -241,7 +241,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
                     self.send_join(client)
             self.fixture.pass_time(1_000)
 
-    # What happens to them
+    # -- failures
 
     @rule(duration_ms=st.sampled_from([1, 1_000, 3_000, 6_000, 9_000, 61_000]))
     def time_passes(self, duration_ms: int) -> None:
@@ -286,7 +286,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert all(not waiting.is_waiting for waiting in self.all_waiting)
         self.fixture = successor
 
-    # What must hold
+    # -- invariants
 
     def latest_offsets(self) -> dict[tuple[str, str, int], int]:
         table = self.fixture.coordinator._offsets.latest

@@ -91,7 +91,7 @@ def topic(name: str, topic_id: UUID, partitions: int, leader: int = 1) -> list[M
 
 
 class Broker:
-    """All group handlers over one service, asked through encoded requests and answers."""
+    """All group handlers over one service, with encoded requests and responses."""
 
     def __init__(self) -> None:
         self.image: MetadataImage = image_after_records(
@@ -137,11 +137,11 @@ class Broker:
         }
 
     def ensure(self, topic: str) -> None:
-        """InternalTopics: note what is to be created."""
+        """Record the topic whose creation is requested."""
         self.created.append(topic)
 
     async def ask(self, request: ApiMessage, version: int) -> Any:
-        """Send a request over the wire and read the answer from it."""
+        """Encode a request, let its handler respond, and return the decoded response."""
         arrived = decode(type(request), encode(request, version), version)
         context = RequestContext(
             header=RequestHeader(request.api_key, version, 1, "me"),
@@ -182,20 +182,20 @@ def join_request(version: int, member_id: str = "", instance: str | None = None)
 
 
 async def join(broker: Broker, version: int, instance: str | None = None) -> Any:
-    answer = await joined(broker, join_request(version, instance=instance), version)
+    answer = await join_after_delay(broker, join_request(version, instance=instance), version)
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-        answer = await joined(broker, join_request(version, answer.member_id, instance), version)
+        answer = await join_after_delay(broker, join_request(version, answer.member_id, instance), version)
     assert answer.error_code == 0
     return answer
 
 
-async def joined(broker: Broker, request: JoinGroupRequest, version: int) -> Any:
-    """A join must be under way before its delay can pass."""
-    asking = asyncio.ensure_future(broker.ask(request, version))
+async def join_after_delay(broker: Broker, request: JoinGroupRequest, version: int) -> Any:
+    """Send a join, and let its delay pass when the join is parked; return the response."""
+    pending = asyncio.ensure_future(broker.ask(request, version))
     for _ in range(5):
         await asyncio.sleep(0)
         broker.time.pass_time(1)
-    return await asking
+    return await pending
 
 
 @pytest.mark.parametrize("version", range(10))

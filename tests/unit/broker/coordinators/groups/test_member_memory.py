@@ -21,7 +21,7 @@ def metadata(size: int) -> tuple[tuple[str, bytes]]:
 
 
 def test_joins_with_large_metadata_stay_within_the_memory_limit() -> None:
-    """400 JoinGroups of 1 MB once kept 810 MB until their sessions ended."""
+    """Before, 400 JoinGroups of 1 MB used 810 MB until their sessions ended."""
     fixture = fixture_with_limit()
     joins = [fixture.join(f"g{number}", version=3, protocols=metadata(MIB)) for number in range(400)]
     waiting = [join for join in joins if join.is_waiting]
@@ -79,7 +79,7 @@ def test_a_coordinator_that_resigns_releases_all_memory() -> None:
 
 
 def test_members_with_many_small_protocols_stay_within_the_limit() -> None:
-    """A protocol without metadata takes 250 bytes; 100,000 of them once raised memory by 190 MiB."""
+    """A protocol without metadata takes 250 bytes; before, 100,000 of them used 190 MiB."""
     fixture = fixture_with_limit()
     protocols = tuple((f"protocol-{number}", b"x") for number in range(PROTOCOLS_MAX))
     count = 2 * LIMIT // (PROTOCOLS_MAX * PROTOCOL_BYTES)

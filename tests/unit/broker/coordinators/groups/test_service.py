@@ -57,7 +57,7 @@ from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.protocol.steps import run_steps
 
 CONFIG = group_config(offsets_commit_timeout_ms=40)
-GROUP = "c"  # kept in partition 0 of 3, "a" in partition 1
+GROUP = "c"  # it is stored in partition 0 of 3, "a" in partition 1
 CLIENT = Client("c", "/127.0.0.1")
 
 
@@ -578,7 +578,7 @@ async def test_a_coordinator_with_a_possible_successor_serves_nothing_from_memor
 
 
 async def test_a_coordinator_with_a_failed_disk_returns_not_coordinator(fixture: GroupServiceFixture) -> None:
-    """The log is lost before the controller has moved the leadership; clients take other errors for fatal."""
+    """The log is lost before the controller has moved the leadership; other errors are fatal for clients."""
     assert await fixture.commit(7) is ErrorCode.NONE
     member = await fixture.stable_member()
     fixture.log.lost = ErrorCode.KAFKA_STORAGE_ERROR
@@ -606,7 +606,7 @@ async def test_a_disk_failure_completes_waiting_joins_at_once(fixture: GroupServ
 
 
 async def test_a_new_member_that_disconnects_during_its_join_is_removed() -> None:
-    """What it says about itself once stayed in memory until its session ended."""
+    """Before, its metadata stayed in memory until its session ended."""
     fixture = await GroupServiceFixture().serving(0)
     disconnected, remaining = asyncio.ensure_future(fixture.join()), asyncio.ensure_future(fixture.join())
     await fixture.settle()

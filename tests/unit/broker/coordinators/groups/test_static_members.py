@@ -6,8 +6,8 @@ from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.protocol.errors import ErrorCode
 
 
-def stable(fixture: GroupCoordinatorFixture, *instances: str, **options: object) -> dict[str, str]:
-    """A stable group of static members; the first leads. Member ids by instance."""
+def form_group(fixture: GroupCoordinatorFixture, *instances: str, **options: object) -> dict[str, str]:
+    """Form a stable group of static members, the first of which leads it; return member ids by instance."""
     joins = [fixture.join(instance=instance, **options) for instance in instances]  # type: ignore[arg-type]
     fixture.pass_time(6_000)
     members = [join.reply.member_id for join in joins]
@@ -25,7 +25,7 @@ def test_a_static_member_joins_with_one_request() -> None:
 
 def test_a_restarted_static_follower_gets_its_assignment_without_a_rebalance() -> None:
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b")
+    ids = form_group(fixture, "a", "b")
     back = fixture.join(instance="b")
     assert back.error is ErrorCode.NONE
     assert (back.reply.generation_id, back.reply.leader, back.reply.members) == (1, ids["a"], ())
@@ -38,7 +38,7 @@ def test_a_restarted_static_follower_gets_its_assignment_without_a_rebalance() -
 
 def test_a_restarted_static_leader_gets_skip_assignment() -> None:
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b")
+    ids = form_group(fixture, "a", "b")
     back = fixture.join(instance="a", version=9)
     assert back.reply.skip_assignment
     assert back.reply.leader == back.reply.member_id
@@ -47,7 +47,7 @@ def test_a_restarted_static_leader_gets_skip_assignment() -> None:
 
 def test_a_restarted_static_leader_of_an_older_version_gets_its_previous_id_as_leader() -> None:
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b")
+    ids = form_group(fixture, "a", "b")
     back = fixture.join(instance="a", version=8)
     assert (back.reply.leader, back.reply.members, back.reply.skip_assignment) == (ids["a"], (), False)
     assert fixture.sync(back.reply.member_id, 1, instance="a").reply.assignment == ids["a"].encode()
@@ -55,7 +55,7 @@ def test_a_restarted_static_leader_of_an_older_version_gets_its_previous_id_as_l
 
 def test_the_new_member_id_survives_a_reload() -> None:
     fixture = GroupCoordinatorFixture()
-    stable(fixture, "a")
+    form_group(fixture, "a")
     back = fixture.join(instance="a").reply.member_id
     other = fixture.reload()
     assert other.heartbeat(back, 1, instance="a") is ErrorCode.NONE
@@ -63,7 +63,7 @@ def test_the_new_member_id_survives_a_reload() -> None:
 
 def test_the_previous_incarnation_is_fenced() -> None:
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b")
+    ids = form_group(fixture, "a", "b")
     fixture.join(instance="b")
     old = ids["b"]
     assert fixture.heartbeat(old, 1, instance="b") is ErrorCode.FENCED_INSTANCE_ID
@@ -93,7 +93,7 @@ def test_waiting_requests_of_the_previous_incarnation_are_fenced() -> None:
 
 def test_a_restarted_static_member_with_the_same_selected_protocol_causes_no_rebalance() -> None:
     fixture = GroupCoordinatorFixture()
-    stable(fixture, "a", "b")
+    form_group(fixture, "a", "b")
     assert fixture.join(instance="b", protocols=[("range", b"other topics")]).error is ErrorCode.NONE
     assert fixture.state() == "Stable"
 
@@ -101,7 +101,7 @@ def test_a_restarted_static_member_with_the_same_selected_protocol_causes_no_reb
 def test_a_restarted_static_member_with_another_selected_protocol_causes_a_rebalance() -> None:
     fixture = GroupCoordinatorFixture()
     both = [("range", b""), ("sticky", b"")]
-    stable(fixture, "a", protocols=both)
+    form_group(fixture, "a", protocols=both)
     back = fixture.join(instance="a", protocols=[("sticky", b""), ("range", b"")])
     assert (back.reply.generation_id, back.reply.protocol_name) == (2, "sticky")
 
@@ -125,7 +125,7 @@ def test_an_unknown_instance_is_an_unknown_member() -> None:
 
 def test_a_static_member_that_does_not_rejoin_stays_until_its_session_expires() -> None:
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b", session_ms=30_000, rebalance_ms=10_000)
+    ids = form_group(fixture, "a", "b", session_ms=30_000, rebalance_ms=10_000)
     options = {"session_ms": 30_000, "rebalance_ms": 10_000}
     again = fixture.join(member_id=ids["a"], instance="a", **options)  # type: ignore[arg-type]
     fixture.pass_time(10_000)
@@ -137,7 +137,7 @@ def test_a_static_member_that_does_not_rejoin_stays_until_its_session_expires() 
 
 def test_a_rebalance_without_joins_is_extended_while_static_members_have_sessions() -> None:
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b", session_ms=60_000, rebalance_ms=10_000)
+    ids = form_group(fixture, "a", "b", session_ms=60_000, rebalance_ms=10_000)
     newcomer, join = fixture.join_as_new_member(session_ms=6_000, rebalance_ms=10_000)
     fixture.leave((newcomer, None))
     assert join.error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -150,7 +150,7 @@ def test_a_rebalance_without_joins_is_extended_while_static_members_have_session
 
 def test_remove_members_removes_a_static_member_by_its_instance_id() -> None:
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b")
+    ids = form_group(fixture, "a", "b")
     answer = fixture.leave(("", "b"))
     assert (answer.members[0].member_id, answer.members[0].group_instance_id) == ("", "b")
     assert answer.members[0].error_code == 0
@@ -160,7 +160,7 @@ def test_remove_members_removes_a_static_member_by_its_instance_id() -> None:
 
 def test_a_failed_write_of_a_new_member_id_keeps_the_previous_one() -> None:
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b")
+    ids = form_group(fixture, "a", "b")
     fixture.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     refused = fixture.join(instance="b", protocols=[("range", b"new")])
     assert (refused.error, refused.reply.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
@@ -172,7 +172,7 @@ def test_a_failed_write_of_a_new_member_id_keeps_the_previous_one() -> None:
 
 def test_a_static_member_whose_new_id_is_being_written_joins_a_new_rebalance() -> None:
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b")
+    ids = form_group(fixture, "a", "b")
     fixture.holds_commits = True
     back = fixture.join(instance="b")
     fixture.join(member_id=ids["a"], instance="a")
@@ -182,9 +182,9 @@ def test_a_static_member_whose_new_id_is_being_written_joins_a_new_rebalance() -
 
 
 def test_the_session_of_a_restarted_static_member_starts_at_its_response() -> None:
-    """Its deadline had passed while it waited for us; if it dies now its partitions must go to others."""
+    """Its deadline had passed while it waited; if it fails now, others must get its partitions."""
     fixture = GroupCoordinatorFixture()
-    ids = stable(fixture, "a", "b")
+    ids = form_group(fixture, "a", "b")
     fixture.holds_commits = True
     back = fixture.join(instance="b")
     for _ in range(3):

@@ -27,7 +27,7 @@ TOPIC_ID = UUID(int=9)
 
 
 class Transactions(GroupCoordinatorFixture):
-    """A bench that also replays what producers commit in transactions."""
+    """A fixture that also replays the offsets that producers commit in transactions."""
 
     def in_transaction(self, producer_id: int, partition: int, offset: int) -> None:
         record = offset_commit(
@@ -45,7 +45,7 @@ class Transactions(GroupCoordinatorFixture):
         instance: str | None = None,
         metadata: str | None = None,
     ) -> ErrorCode:
-        """A TxnOffsetCommit request; the error of its partition, or of the whole."""
+        """Send a TxnOffsetCommit request; return the error of its partition or of the request."""
         partition = TxnOffsetCommitRequestPartition(
             partition_index=0, committed_offset=offset, committed_metadata=metadata
         )
@@ -73,7 +73,7 @@ class Transactions(GroupCoordinatorFixture):
         self.replicate()
 
     def append_end(self, producer_id: int, *, commit: bool) -> None:
-        """The marker is in the leader's log, and nowhere else."""
+        """Append a marker to the log of the leader; no follower has it."""
         self.coordinator.replay_transaction_end(producer_id, commit, len(self.log))
         self.log.append((b"", None))
 
@@ -197,7 +197,7 @@ def test_kip_447_a_commit_with_a_stale_generation_is_refused() -> None:
     rejoined = fixture.join(member_id=other)
     assert rejoined.error is ErrorCode.NONE
     assert fixture.commit_in_transaction(member_id=other, generation=1) is ErrorCode.ILLEGAL_GENERATION
-    # Not even while the group awaits an assignment is the present generation refused.
+    # The current generation is accepted also while the group waits for an assignment.
     assert fixture.commit_in_transaction(member_id=other, generation=2) is ErrorCode.NONE
 
 

@@ -75,7 +75,7 @@ def view_of(coordinator: GroupCoordinator) -> View:
 
 
 async def one_step(node: TransactionalNode, model: Model, chance: random.Random, number: int) -> None:
-    """Something that producers, coordinators of transactions or administrators do."""
+    """Perform one action of a producer, a transaction coordinator or an administrator."""
     partition, producer_id = chance.choice(PARTITIONS), chance.choice(PRODUCERS)
     match chance.choice(
         ["transactional", "transactional", "plain", "end", "end", "fenced", "delete", "load"]
@@ -94,7 +94,7 @@ async def one_step(node: TransactionalNode, model: Model, chance: random.Random,
         case "fenced":
             commit = chance.random() < 0.5
             answer = await node.end(OFFSETS, commit=commit, producer_id=producer_id, coordinator_epoch=0)
-            # Until a coordinator has shown a higher epoch, this one is the newest.
+            # This epoch is the newest until a coordinator has used a higher one.
             if answer == {OFFSETS: ErrorCode.NONE}:
                 model.end(producer_id, commit=commit)
             else:
@@ -128,7 +128,7 @@ async def test_transactional_offsets_equal_a_reference_model_after_every_reload(
         assert await view_over_requests(node) == model.view(), f"seed {seed}, step {number}"
     await node.stop()
 
-    # Another coordinator that loads the log sees at each of its offsets what this one saw there.
+    # Another coordinator that loads the log has the same state at each offset.
     records = log.read(0, 1 << 20, at_least_one=True).records
     assert records is not None
     loading = GroupCoordinator(group_config(), lambda: "x")

@@ -1,6 +1,6 @@
-"""Where a group is kept: Java's string hash, also for what UTF-16 splits in two and for the lowest int.
+"""The partition of a group: Java's string hash, also for surrogate pairs and the smallest int.
 
-The expected numbers are those that Kafka 4.3.1's own classes give.
+The expected numbers were computed with the classes of Kafka 4.3.1.
 """
 
 from __future__ import annotations

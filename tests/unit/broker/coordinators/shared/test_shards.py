@@ -22,7 +22,7 @@ LAST = PARTITIONS - 1
 
 
 class Idle:
-    """A coordinator that keeps nothing."""
+    """A coordinator without state."""
 
     def replay(self, record: object, record_offset: int) -> None: ...
 
@@ -41,7 +41,7 @@ class Idle:
 
 
 class ShardsFixture:
-    """One partition more than are read at once."""
+    """One partition more than are read concurrently."""
 
     def __init__(self) -> None:
         self.log = MemoryStateLog(PARTITIONS)

@@ -90,7 +90,7 @@ def test_another_producer_id_is_not_verified() -> None:
 
 
 def test_a_partition_is_not_verified_before_its_addition_is_committed() -> None:
-    """A new coordinator might not know of it, and no marker would ever end what was written."""
+    """A new coordinator might not have the partition, and no marker would end the transaction there."""
     fixture = fixture_in(TransactionState.ONGOING, partitions=frozenset({A}))
     fixture.holds_commits = True
     fixture.add((7, 3), B)
@@ -100,7 +100,7 @@ def test_a_partition_is_not_verified_before_its_addition_is_committed() -> None:
 
 
 def test_a_delayed_produce_after_the_abort_is_not_verified() -> None:
-    """KAFKA-14402: the records would hold the last stable offset for ever."""
+    """KAFKA-14402: the records would hold the last stable offset forever."""
     fixture = fixture_in(TransactionState.ONGOING, partitions=frozenset({A}))
     fixture.end((7, 3), is_commit=False, version=0)
     fixture.mark()

@@ -84,7 +84,7 @@ def test_markers_of_an_earlier_transaction_do_not_complete_the_next() -> None:
 
 
 def test_a_failed_write_of_the_completion_is_retried() -> None:
-    """KAFKA-16352: the transaction stayed prepared, and its producers waited for ever."""
+    """KAFKA-16352: the transaction stayed prepared, and its producers waited forever."""
     fixture = ongoing()
     fixture.end((7, 3), True)
     fixture.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -119,7 +119,7 @@ def test_a_new_coordinator_completes_prepared_transactions(is_commit: bool) -> N
 
 
 def test_a_new_coordinator_loads_ongoing_transactions_with_their_partitions() -> None:
-    """redpanda#6018: one that had forgotten it committed the offsets alone."""
+    """redpanda#6018: a coordinator that had lost it committed only the offsets."""
     fixture = TransactionCoordinatorFixture().start()
     producer = fixture.init()
     fixture.add(producer, A)
@@ -138,7 +138,7 @@ def test_a_new_coordinator_completes_prepared_transactions_without_partitions() 
 
 
 def test_a_commit_without_response_is_answered_by_the_new_coordinator() -> None:
-    """redpanda#3501: a transaction that was committed was answered as if it had failed."""
+    """redpanda#3501: the response for a committed transaction was an error."""
     fixture = ongoing()
     fixture.end((7, 3), True)
     fixture.fail_over(epoch=2)

@@ -24,7 +24,7 @@ def fixture_in(state: TransactionState, **fields: object) -> TransactionCoordina
 
 
 def outcome(fixture: TransactionCoordinatorFixture, epoch: int, is_commit: bool, version: int) -> object:
-    """The error, the state that was decided, or DONE when nothing had to be decided."""
+    """End a transaction; return the error, the decided state, or DONE if no decision was necessary."""
     written = len(fixture.log)
     try:
         fixture.end((7, epoch), is_commit, version)
@@ -108,7 +108,7 @@ def test_from_version_2_every_end_returns_the_next_epoch() -> None:
 
 
 def test_a_delayed_commit_does_not_end_the_next_transaction() -> None:
-    """KAFKA-17754: up to version 1 it did, and half of that transaction was torn off."""
+    """KAFKA-17754: up to version 1 it did, and ended only a part of that transaction."""
     fixture = fixture_in(S.ONGOING)
     fixture.end((7, 3), True)
     fixture.mark()

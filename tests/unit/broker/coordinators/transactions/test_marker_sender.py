@@ -33,7 +33,7 @@ T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u",
 
 
 class Brokers:
-    """Stands for the channel and the metadata: `leaders` of partitions, `errors` that they answer."""
+    """A double of channel and metadata: `leaders` of partitions, and the `errors` of their responses."""
 
     def __init__(self) -> None:
         self.leaders: dict[TopicPartition, int] = {T0: 1, T1: 2, U0: 1}
@@ -109,7 +109,7 @@ class MarkerSenderFixture:
         return {partition for _, partitions in self.marked for partition in partitions}
 
     async def fill(self, partition: TopicPartition) -> None:
-        """Have as many requests in flight to its leader as may be; `release` lets them end."""
+        """Send as many requests to its leader as are allowed in flight; `release` completes them."""
         self.brokers.gate = asyncio.Event()
         for number in range(REQUESTS_IN_FLIGHT):
             self.send(partition, producer_id=100 + number)
@@ -309,7 +309,7 @@ async def test_markers_for_an_unavailable_broker_are_sent_to_the_new_leaders(
 async def test_markers_that_fail_for_hours_are_logged_in_one_line_per_request(
     fixture: MarkerSenderFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Every 50 ms a line for each of thousands of transactions would take all of the node's time.
+    # A line for each of thousands of transactions every 50 ms would use all CPU time of the node.
     caplog.set_level("INFO")
     fixture.brokers.errors = {T0: ErrorCode.NOT_ENOUGH_REPLICAS}
     for producer_id in range(100):

@@ -63,7 +63,7 @@ class TransactionServiceFixture:
         return await self.service.init_producer(ID, TIMEOUT_MS, None)
 
     async def prepare(self) -> None:
-        """A transaction of one partition whose commit is decided."""
+        """Decide the commit of a transaction of one partition."""
         producer = await self.init()
         await self.service.add_partitions(ID, producer, [A], 2)
         await self.service.end_transaction(ID, producer, True, 2)
@@ -82,7 +82,7 @@ async def fixture() -> AsyncIterator[TransactionServiceFixture]:
 
 @pytest.fixture
 async def patient() -> AsyncIterator[TransactionServiceFixture]:
-    """One whose requests do not time out."""
+    """Return a service whose requests do not time out."""
     fixture = TransactionServiceFixture(replace(CONFIG, request_timeout_ms=30_000))
     fixture.service.start()
     yield fixture
@@ -251,7 +251,7 @@ async def test_timeouts_and_expiration_are_checked_at_their_intervals(
 async def test_matching_transactional_ids_by_pattern_yields_to_others(
     fixture: TransactionServiceFixture,
 ) -> None:
-    """Thousands of ids with a long pattern would hold the loop for seconds."""
+    """Thousands of ids with a long pattern would block the event loop for seconds."""
     await fixture.lead()
     for number in range(100):
         await fixture.service.init_producer(f"id-{number}", TIMEOUT_MS, None)

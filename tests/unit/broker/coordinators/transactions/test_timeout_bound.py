@@ -114,7 +114,7 @@ terms = st.builds(Term, steps, st.integers(1, FAILOVER_MS // STEP_MS).map(lambda
 phases = st.lists(st.integers(0, INTERVAL_MS), min_size=NODES, max_size=NODES)
 
 
-# As was seen: a kill every 15 s, and 9 s of them until the next coordinator serves.
+# As observed: a kill every 15 s, and 9 s until the next coordinator serves.
 @example([0, 1_000, 1_000], [Term(6_000, 9_000)] * 10)
 @given(phases, st.lists(terms, min_size=150, max_size=150))
 @settings(max_examples=25, deadline=None)

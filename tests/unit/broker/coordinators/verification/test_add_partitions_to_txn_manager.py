@@ -31,14 +31,14 @@ TRANSACTION = ProducerTransaction("tx", 7, 0, ClientSupport.ABORTABLE)
 
 
 class UnresponsiveCoordinator:
-    """A coordinator whose answers lack the transactions that were asked about."""
+    """A coordinator whose responses lack the transactions of the request."""
 
     async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
         return cast(ResponseT, AddPartitionsToTxnResponse())
 
 
 class LeavesOut:
-    """A coordinator whose answers have the transaction, and none of its partitions."""
+    """A coordinator whose responses have the transaction, and none of its partitions."""
 
     async def request(self, broker_id: BrokerId, message: ApiMessage, response: type[ResponseT]) -> ResponseT:
         result = AddPartitionsToTxnResult(transactional_id=TRANSACTION.transactional_id)
@@ -62,12 +62,12 @@ def manager_of(
 
 
 def transaction(name: str, epoch: int = 0) -> ProducerTransaction:
-    """A transaction by its transactional id."""
+    """Return a transaction with this transactional id."""
     return TRANSACTION._replace(transactional_id=name, producer_epoch=epoch)
 
 
-def requested(coordinator: ScriptedCoordinator) -> list[list[str]]:
-    """The transactional ids of each request."""
+def requested_ids(coordinator: ScriptedCoordinator) -> list[list[str]]:
+    """Return the transactional ids of each request."""
     return [[one.transactional_id for one in request.transactions] for _, request in coordinator.requests]
 
 
@@ -80,18 +80,18 @@ async def test_several_requests_are_in_flight_and_the_next_has_all_that_waits() 
         verifications.append(asyncio.ensure_future(manager.add_or_verify(transaction(f"id-{number}"), [T0])))
         await loop_iterations()
     in_flight = [[f"id-{number}"] for number in range(REQUESTS_IN_FLIGHT)]
-    assert requested(coordinator) == in_flight
+    assert requested_ids(coordinator) == in_flight
     coordinator.gate.set()
     assert await asyncio.gather(*verifications) == [{}] * len(verifications)
     waited = [f"id-{REQUESTS_IN_FLIGHT + number}" for number in range(3)]
-    assert requested(coordinator) == [*in_flight, waited]
+    assert requested_ids(coordinator) == [*in_flight, waited]
 
 
 async def test_verifications_of_one_loop_iteration_share_a_request() -> None:
     coordinator = ScriptedCoordinator()
     manager = manager_of(coordinator)
     await asyncio.gather(*(manager.add_or_verify(transaction(name), [T0]) for name in ("a", "b", "c")))
-    assert requested(coordinator) == [["a", "b", "c"]]
+    assert requested_ids(coordinator) == [["a", "b", "c"]]
 
 
 async def test_verifications_of_a_transactional_id_are_sequential_and_merged() -> None:
@@ -106,7 +106,7 @@ async def test_verifications_of_a_transactional_id_are_sequential_and_merged() -
             asyncio.ensure_future(manager.add_or_verify(transaction("tx", epoch), [partition]))
         )
         await loop_iterations()
-    assert requested(coordinator) == [["tx"]]
+    assert requested_ids(coordinator) == [["tx"]]
     coordinator.gate.set()
     assert await asyncio.gather(*verifications) == [{}, {T1: ErrorCode.TRANSACTION_ABORTABLE}, {}, {}]
     partitions = [
@@ -148,7 +148,7 @@ async def test_a_waiting_request_gets_a_retriable_error_when_the_node_stops() ->
 async def test_a_request_not_started_when_the_node_stops_does_not_delay_others() -> None:
     manager = manager_of(ScriptedCoordinator())
     verifications = asyncio.ensure_future(manager.add_or_verify(TRANSACTION, [T0]))
-    # The question is lined up, then its request is scheduled; it would begin in the next turn.
+    # The verification is queued, then its request is scheduled; it would begin in the next turn.
     await loop_iterations(2)
     await manager.close()
     assert await asyncio.wait_for(verifications, 5) == {T0: ErrorCode.NETWORK_EXCEPTION}
@@ -168,7 +168,7 @@ async def test_invalid_responses_verify_nothing(
 ) -> None:
     manager = manager_of(brokers)
     assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: expected}
-    # And it does not keep others from being asked about.
+    # Verifications of other transactions are not delayed.
     assert await manager.add_or_verify(TRANSACTION, [T0]) == {T0: expected}
     assert manager.failures == 2
 

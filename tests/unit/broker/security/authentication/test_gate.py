@@ -147,7 +147,7 @@ async def gated(
     connections_per_address: int = UNLIMITED,
     validate_token: TokenValidation | None = None,
 ) -> AsyncIterator[Gated]:
-    """A listener with a gate, and a client that is connected to it."""
+    """Start a listener with a gate, and connect a client to it."""
     clock, served, with_token = ManualClock(), list[tuple[int, str]](), list[bool]()
 
     def on_request(request: Request) -> None:
@@ -205,7 +205,7 @@ async def test_api_versions_is_served_before_authentication() -> None:
 
 
 async def test_api_versions_is_served_once_before_authentication() -> None:
-    """Otherwise a client without credentials could have the node encode responses all the time."""
+    """Otherwise the node would encode responses for clients without credentials all the time."""
     async with gated() as gate:
         for version in (APIS[ApiKey.API_VERSIONS].highest, 0):
             await gate.send(

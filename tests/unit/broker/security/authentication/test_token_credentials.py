@@ -23,7 +23,7 @@ SHA_256 = ScramMechanism.SCRAM_SHA_256
 
 
 def record(token_id: str, max_ms: int = 50, expiration_ms: int = 20) -> DelegationTokenRecord:
-    """A token that expires so many milliseconds after the start of the test."""
+    """Return the record of a token; its times are in milliseconds after the start of the test."""
     return DelegationTokenRecord(
         token_id=token_id,
         owner="User:a:b",
@@ -46,7 +46,7 @@ def credentials(
 def is_password(
     credentials_of_image: TokenCredentials, token_id: str, mechanism: ScramMechanism = SHA_256
 ) -> bool:
-    """Whether the HMAC of the token is its password."""
+    """Return whether the HMAC of the token is its password."""
     credential = credentials_of_image.find(token_id, mechanism).credential
     password = token_password(token_hmac(KEY, token_id))
     salted = salt_password(mechanism, password, credential.salt, credential.iterations)

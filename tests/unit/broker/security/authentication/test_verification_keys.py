@@ -34,7 +34,7 @@ OLD, NEW = SigningKey(), SigningKey("key-2", number=2)
 
 @pytest.fixture
 def provider() -> Iterator[IdentityProvider]:
-    """A running provider with one key."""
+    """Run an identity provider with one key."""
     with running_provider() as running:
         yield running
 
@@ -43,7 +43,7 @@ def provider() -> Iterator[IdentityProvider]:
 async def started(
     url: str, path: str | None = None, *, refresh_ms: int = 3_600_000
 ) -> AsyncIterator[VerificationKeys]:
-    """Keys that are kept up to date."""
+    """Start a refresh of the keys and yield them."""
     config = SignedTokenConfig(
         rules=TokenRules(expected_audiences=frozenset({AUDIENCE})),
         endpoint=Endpoint(url, path),

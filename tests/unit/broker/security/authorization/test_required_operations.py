@@ -143,7 +143,7 @@ def test_every_served_api_is_in_the_table(tmp_path: Path) -> None:
 
 
 def _without_handler(served: set[ApiKey]) -> set[ApiKey]:
-    """The APIs of authentication, which a node without SASL need not serve."""
+    """Return the APIs of authentication that a node without SASL does not serve."""
     return {ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE} - served
 
 
