@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka clean
+.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -122,6 +122,10 @@ test-spark-kafka: $(STAMP) .cache/spark-kafka ## compare rows and offsets with t
 bench-spark-kafka: $(STAMP) .cache/spark-kafka ## run the Spark benchmarks, compared with Spark's own Kafka source; needs Maven
 	$(SPARK_KAFKA) $(BIN)/python -m benchmarks spark
 
+# `make release DOCUMENTS=https://host/path` lets the links of README lead to files at this address.
+release: $(STAMP) ## build wheel, source distribution and release notes in dist, with checked metadata
+	$(BIN)/python -m tests.packaging.release dist $(if $(DOCUMENTS),--documents $(DOCUMENTS))
+
 quotas: $(STAMP) ## measure the rates of librdkafka under quotas for a minute each; they must be within 10 %
 	$(BIN)/python -m tests.harness.quotas
 
@@ -132,4 +136,4 @@ soak-tier: $(STAMP) ## tier 5 GB to an S3 server that fails, is slow or is unava
 	$(BIN)/python -m tests.harness.tier_soak
 
 clean: ## remove the files of the other targets
-	rm -rf $(VENV) build *.egg-info tidelog-data benchmarks/results .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist *.egg-info tidelog-data benchmarks/results .mypy_cache .ruff_cache .pytest_cache
