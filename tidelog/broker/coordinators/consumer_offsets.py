@@ -62,7 +62,10 @@ class TransactionalOffsetsLog:
         batch = FirstBatch(topic_partition, NO_SEQUENCE)
         verification = (await self._verifier.verify_with_retries(transaction, (batch,)))[topic_partition]
         if isinstance(verification, KafkaError):
-            raise verification
+            try:
+                raise verification
+            finally:
+                del verification  # Its traceback refers to this frame, which would be a reference cycle.
         return TransactionalProducer(request.producer_id, request.producer_epoch, verification)
 
     def append_in_transaction(

@@ -52,6 +52,10 @@ class SubmittedCommand:
     def fail(self, error: Exception) -> None:
         """Complete the future with an error, if the caller still waits."""
         if not self.reply_future.done():
+            if isinstance(error, KafkaError):
+                # The traceback of a refusal is not needed. Its frames refer to this command, and the command
+                # to the error: a reference cycle, which would keep the whole request.
+                error = error.with_traceback(None)
             self.reply_future.set_exception(error)
             # A cancelled caller does not retrieve the error.
             self.reply_future.exception()

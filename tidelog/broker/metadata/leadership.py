@@ -114,7 +114,10 @@ class ControllerLeadership:
         submitted = SubmittedCommand(command, asyncio.get_running_loop().create_future())
         await self._pending_commands.put(submitted)
         self._schedule()
-        reply: ReplyT = await asyncio.shield(submitted.reply_future)
+        try:
+            reply: ReplyT = await asyncio.shield(submitted.reply_future)
+        finally:
+            del submitted  # The traceback of its error refers to this frame: a reference cycle.
         return reply
 
     def upgrade_voters(self, *, validate_only: bool) -> None:

@@ -58,6 +58,7 @@ class EventLoopTime:
         try:
             return run()
         finally:
+            del run  # It may refer to an error, whose traceback refers to this frame: a reference cycle.
             self._is_in_coroutine = False
             self.elapsed_ns += self._now_ns() - began_ns
 
@@ -84,8 +85,11 @@ class _MeasuredCoroutine(Awaitable[T]):
                     waiting = run(partial(coroutine.throw, error))
             except StopIteration as end:
                 return cast(T, end.value)
-            error = None
+            finally:
+                error = None
             try:
                 yield waiting
             except BaseException as raised:
                 error = raised
+            finally:
+                del waiting

@@ -19,7 +19,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from tidelog.base.clock import Clock
 from tidelog.protocol.steps import Heavy, Step, Steps
@@ -130,6 +130,8 @@ class Slices:
         finally:
             if work is not None:
                 work.cancel()
+            # The traceback of its error refers to this frame, which would be a reference cycle.
+            result = cast("asyncio.Future[T]", None)
 
     def close(self) -> None:
         """Cancel all work."""
@@ -191,6 +193,8 @@ class Slices:
     def _end(self, work: Work, on_end: Callable[[Any], None], outcome: Any) -> None:
         """End work whose steps have ended; call `on_end` with the result or error, if not cancelled."""
         was_cancelled, work.is_ended = work.is_ended, True
+        # The traceback of an error refers to the work, and what is called refers to the error.
+        work.on_completed = work.on_failed = _ignore
         self._end_heavy_part(work)
         if not was_cancelled:
             on_end(outcome)
@@ -249,3 +253,7 @@ class Slices:
             self._schedule()
 
         running.add_done_callback(on_returned)
+
+
+def _ignore(_: object) -> None:
+    pass

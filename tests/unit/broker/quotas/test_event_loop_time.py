@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from contextlib import suppress
 
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
+from tests.support.waiting import eventually
 from tidelog.broker.quotas.event_loop_time import EventLoopTime
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.steps import Steps
@@ -86,3 +90,32 @@ async def test_errors_and_cancellation_reach_a_measured_coroutine() -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_the_error_of_a_measured_coroutine_is_in_no_reference_cycle() -> None:
+    class Refusal(Exception):
+        pass
+
+    refusals: list[weakref.ref[Refusal]] = []
+
+    def refuse(future: asyncio.Future[None]) -> None:
+        refusal = Refusal()
+        refusals.append(weakref.ref(refusal))
+        future.set_exception(refusal)
+
+    def refused_later() -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        loop.call_soon(refuse, future)
+        return future
+
+    async def work() -> None:
+        await refused_later()
+
+    gc.disable()
+    try:
+        with suppress(Refusal):
+            await EventLoopTime(ManualClock().monotonic_ns).of_coroutine(work())
+        await eventually(lambda: refusals[0]() is None)
+    finally:
+        gc.enable()

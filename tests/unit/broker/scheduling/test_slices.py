@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import cast
 
 import pytest
@@ -156,6 +157,31 @@ async def test_an_error_of_a_thread_is_freed_without_the_garbage_collector() -> 
     finally:
         gc.enable()
     assert failed == ["in a thread"]
+
+
+@pytest.mark.parametrize("step_count", [1, 10 * STEPS_PER_SLICE], ids=["one slice", "many slices"])
+async def test_the_error_of_failed_steps_is_in_no_reference_cycle(step_count: int) -> None:
+    class Refusal(Exception):
+        pass
+
+    refusals: list[weakref.ref[Refusal]] = []
+
+    def steps() -> Steps[None]:
+        yield from numbers(step_count)
+        error = Refusal()
+        refusals.append(weakref.ref(error))
+        try:
+            raise error
+        finally:
+            del error
+
+    gc.disable()
+    try:
+        with suppress(Refusal):
+            await counted_slices().complete(steps())
+        await eventually(lambda: refusals[0]() is None)
+    finally:
+        gc.enable()
 
 
 @on_both_loops
