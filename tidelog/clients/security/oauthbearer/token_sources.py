@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from ssl import SSLContext
 from typing import Final, Protocol
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.config_definition import ConfigError
 from tidelog.clients.config.client_config import TokenProvider
 from tidelog.clients.config.environment import Environment
@@ -123,17 +124,18 @@ class EndpointRetriever:
     async def retrieve(self) -> BearerToken:
         """Return a new token; repeat failed requests with growing delays. Errors: TokenRetrievalError."""
         source, monotonic_ms = self._source, self._environment.monotonic_ms
-        deadline_ms, backoff_ms = monotonic_ms() + source.retry_max_ms, source.retry_backoff_ms
+        deadline_ms = monotonic_ms() + source.retry_max_ms
+        backoff, failures = ExponentialBackoff(source.retry_backoff_ms, source.retry_max_ms), 0
         while True:
             try:
                 return _checked(await self._request(), self._settings)
             except TokenRetrievalError as error:
-                delay_ms = min(backoff_ms, deadline_ms - monotonic_ms())
+                delay_ms = min(backoff.base_delay_ms(failures), deadline_ms - monotonic_ms())
                 if not error.is_retriable or delay_ms <= 0:
                     text = f"cannot obtain a token from {source.url}: {error}"
                     raise TokenRetrievalError(text, is_retriable=error.is_retriable) from None
             await asyncio.sleep(delay_ms / 1000)
-            backoff_ms *= 2
+            failures += 1
 
     async def _request(self) -> str:
         source, assertion = self._source, ""

@@ -25,14 +25,14 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.remote.objects.stores.port import StorePorts, one_line
 from tidelog.remote.objects.stores.s3_deadlines import Deadlines, Watch
 from tidelog.remote.objects.stores.s3_settings import S3Settings
 
 _Result = TypeVar("_Result")
 
-_FIRST_PAUSE_S: Final = 0.05
-_LONGEST_PAUSE_S: Final = 5.0
+_BACKOFF: Final = ExponentialBackoff(initial_ms=100, max_ms=5_000)
 _TEMPORARY_STATUS: Final = frozenset({408, 429})
 TEMPORARY_CODES: Final = frozenset(
     {
@@ -154,8 +154,11 @@ class S3Calls:
         self._closed.wait(self._pause_s(attempt))
 
     def _pause_s(self, attempt: int) -> float:
-        """Return the pause in seconds after an attempt; `attempt` counts from 1."""
-        return self._ports.randomness.uniform(0, min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt))
+        """Return the pause in seconds after an attempt; `attempt` counts from 1.
+
+        It is random, from 0 to the backoff, so that callers of an overloaded store do not retry together.
+        """
+        return self._ports.randomness.uniform(0, _BACKOFF.base_delay_ms(attempt - 1) / 1000)
 
     def close(self) -> None:
         """End pauses and attempts in progress."""

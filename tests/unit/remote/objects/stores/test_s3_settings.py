@@ -73,7 +73,10 @@ def test_a_custom_endpoint_needs_no_region() -> None:
             "only one of aws.access.key.id and aws.credentials.file may be set",
         ),
         ({"aws.credentials.provider.class": "com.example.Own"}, "allowed is DefaultCredentialsProvider or"),
-        ({"s3.buckt.name": SECRET}, "s3.buckt.name=[not shown]; the key is unknown; allowed is one of: s3."),
+        (
+            {"s3.buckt.name": SECRET},
+            "s3.buckt.name=[not shown]; the key is unknown; did you mean s3.bucket.name?; allowed is one of: s3.",
+        ),
     ],
 )
 def test_an_invalid_value_is_reported_in_one_line_without_secrets(changes: dict[str, Any], text: str) -> None:
