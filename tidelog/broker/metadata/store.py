@@ -61,6 +61,8 @@ class MetadataStore:
         self.image = MetadataImage(cluster_id=cluster_id)
         self.leadership = leadership
         self.snapshots_loaded = 0
+        self.has_caught_up = False
+        """Whether the image has had all records that this node knew to be committed, once since the start."""
         self._log = log
         self._quorum = quorum
         self._snapshotter = snapshotter
@@ -70,6 +72,8 @@ class MetadataStore:
         self._position: Offset = 0
         self._high_watermark: Offset = 0
         """As last reported while this node is the leader of the log."""
+        self._has_high_watermark = False
+        """Whether a leader has reported the high watermark; that of the log can be of an old snapshot."""
         self._is_publishing = False
         """Whether a later turn of the event loop publishes further batches."""
         self._subscribers: list[Subscriber] = []
@@ -89,12 +93,6 @@ class MetadataStore:
     def leader(self) -> BrokerId | None:
         """The node that is the active controller; None if it is unknown."""
         return self.leadership.leader
-
-    @property
-    def is_caught_up(self) -> bool:
-        """Whether the image has all records that are known to be committed, and a leader is known."""
-        has_records = self.image.offset >= 0 and self._position >= self._log.high_watermark
-        return has_records and self.leader is not None
 
     @property
     def active_epoch(self) -> LeaderEpoch | None:
@@ -163,6 +161,7 @@ class MetadataStore:
 
     def on_committed(self, offset: Offset) -> None:
         """Apply the records up to the high watermark `offset`, now if this node has written them."""
+        self._has_high_watermark = True
         if self.leadership.is_log_leader:
             self._high_watermark = offset
             if not self._is_publishing:
@@ -193,6 +192,7 @@ class MetadataStore:
                 while not self.leadership.is_log_leader and self._position < self._log.high_watermark:
                     await self._replay_piece()
                     await asyncio.sleep(0)
+                self._check_progress()
                 if self.leadership.can_activate(self._position):
                     self._quorum.schedule(lambda: self.leadership.activate(self._loader.fork()))
                 self._work_event.clear()
@@ -235,10 +235,17 @@ class MetadataStore:
                 each.submitted.complete()
         if written:
             self.leadership.on_published()
+        self._check_progress()
         self._offer_snapshot()
         self._is_publishing = self.leadership.has_committed(self._high_watermark)
         if self._is_publishing:
             asyncio.get_running_loop().call_soon(self._publish_written)
+
+    def _check_progress(self) -> None:
+        """Record that the image has caught up. It stays so without a leader, and when new records arrive."""
+        has_records = self.image.offset >= 0 and self._position >= self._log.high_watermark
+        if (self._has_high_watermark and has_records) or self.active_epoch is not None:
+            self.has_caught_up = True
 
     def _publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.image = image

@@ -502,3 +502,26 @@ async def test_a_leader_that_cannot_write_its_first_records_resigns() -> None:
     assert store.active_epoch is None
     store.on_leader_changed(1, None)
     await store.close()
+
+
+@on_both_loops
+async def test_a_follower_has_caught_up_when_it_has_applied_what_the_leader_has_committed() -> None:
+    store = store_over(FullLog())
+    append(store._log, list(bootstrap_records(1)))
+    store.start()
+    store.on_leader_changed(1, 2)
+    # The high watermark of the log is that of the last snapshot: committed records may be missing.
+    await loop_iterations(5)
+    assert not store.has_caught_up
+    store._log.advance_high_watermark(store._log.end_offset)
+    store.on_committed(store._log.end_offset)
+    await eventually(lambda: store.has_caught_up)
+    store.on_leader_changed(2, None)
+    assert store.has_caught_up
+    await store.close()
+
+
+@on_both_loops
+async def test_an_active_controller_has_caught_up() -> None:
+    async with running_store() as store:
+        assert store.has_caught_up

@@ -55,7 +55,7 @@ async def start_quorum(context: NodeContext, stages: Stages) -> QuorumPart:
     channel = RequestChannel(config.queued_max_requests)
     await stages.start(Stage(name="controller requests", stop=[channel.close]))
     call_later = asyncio.get_running_loop().call_later
-    acl_authorizer = standard_authorizer(config, lambda: raft.store.is_caught_up, call_later)
+    acl_authorizer = standard_authorizer(config, lambda: raft.store.has_caught_up, call_later)
     authorizer: Authorizer = AllowEverything() if acl_authorizer is None else acl_authorizer
     quotas = RequestQuotas(context.clock, config.quota_windows, EXEMPT_ON_CONTROLLERS)
     dispatcher = Dispatcher(
