@@ -118,7 +118,7 @@ def test_internal_topics_are_listed_on_request(run: Command, topic: str) -> None
 def test_a_group_is_listed_with_its_lag_and_deleted(run: Command, fail: Any, topic: str) -> None:
     run("produce", topic, "-p", "0", stdin="a\nb\nc\n")
     run("consume", topic, "-g", "harbour", "-n", "1")
-    assert ["harbour", "Empty", "Classic", "consumer"] in words(run("group", "list"))
+    assert ["harbour", "Empty", "classic", "consumer"] in words(run("group", "list"))
     described = run("group", "describe", "harbour")
     assert "total lag    2\n" in described
     row = next(row for row in words(described) if row[:2] == [topic, "0"])

@@ -239,8 +239,8 @@ def test_a_client_cannot_fetch_as_a_replica_cve_2018_1288(
         topics=(FetchTopic(topic_id=cluster.topic_id, partitions=(partition,)),),
     )
     response = alice.ask(request, 17, FetchResponse)
-    assert [each.error_code for each in response.responses[0].partitions] == [
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert [(each.error_code, each.aborted_transactions) for each in response.responses[0].partitions] == [
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ())
     ]
 
 

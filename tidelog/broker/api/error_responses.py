@@ -25,7 +25,8 @@ class _Mirror:
 
     `response_array` repeats `request_array`, or several arrays whose names are separated by spaces. `copied`
     maps fields of the response's items to those of the request's items; "" is the item itself if the request
-    has plain values. `inner` mirrors the next level; `fixed` has the values that mean "unknown".
+    has plain values. `inner` mirrors the next level; `fixed` has the values that mean "unknown". Versions
+    above `highest` have no array.
     """
 
     response_array: str
@@ -34,6 +35,7 @@ class _Mirror:
     inner: _Mirror | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict)
     error: str = "error_code"
+    highest: int = 2**15 - 1
 
 
 def _same_names(*names: str) -> dict[str, str]:
@@ -72,6 +74,7 @@ _MIRRORS: Final[Mapping[int, tuple[_Mirror, ...]]] = {
             _Mirror(
                 "partitions", "partitions", {"partition_index": "partition"}, fixed={"high_watermark": -1}
             ),
+            highest=12,
         ),
     ),
     ApiKey.LIST_OFFSETS: (_TOPICS,),
@@ -214,6 +217,8 @@ def error_response_in_steps(
     values |= {name: value for name, value in fixed.items() if _exists(response, name, version)}
     for mirror in _MIRRORS.get(request.api_key, ()):
         names = mirror.request_array.split()
+        if version > mirror.highest:
+            continue
         if _exists(type(request), names[0], version) and _exists(response, mirror.response_array, version):
             requested = [item for name in names for item in getattr(request, name) or ()]
             values[mirror.response_array] = yield from _reflect(

@@ -33,6 +33,15 @@ logger = logging.getLogger(__name__)
 PARTITIONS_PER_STEP: Final = 100
 """Reading this many takes about 0.5 ms. A fetch of more partitions is read in steps."""
 
+_ERRORS_BEFORE_READING: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    }
+)
+"""Errors with an empty list of aborted transactions in Kafka's responses; others have null."""
+
 PreferredReplica: TypeAlias = Callable[[Partition, Offset], BrokerId | None]
 """Returns the replica from which a client should read an offset; None for this one (KIP-392)."""
 
@@ -119,6 +128,8 @@ def read_partitions(
                     result = outcome
         except KafkaError as error:
             result = FetchPartitionResult(error_code=error.code)
+            if error.code in _ERRORS_BEFORE_READING:
+                result.aborted_transactions = ()
         except Exception:
             # One failing partition must not prevent a follower from fetching the others.
             logger.exception("Cannot read partition %d of %s", each.partition, each.topic or each.topic_id)

@@ -77,6 +77,10 @@ def test_a_failed_fetch_names_its_partitions() -> None:
         (4, CODE, -1),
         (6, CODE, -1),
     ]
+    # From version 13 on there is only the error of the whole response, as in Kafka.
+    response = error_response_of(FetchRequest(topics=topics), 13, CODE, "")
+    assert isinstance(response, FetchResponse)
+    assert (response.error_code, response.responses) == (CODE, ())
 
 
 @pytest.mark.parametrize("version", [1, 2, 7, 8, 10])

@@ -21,7 +21,7 @@ from tidelog.protocol.messages.describe_groups import DescribedGroup, DescribedG
 from tidelog.protocol.messages.list_groups import ListedGroup
 from tidelog.protocol.steps import Steps, map_items
 
-CLASSIC_GROUP_TYPE = "Classic"
+CLASSIC_GROUP_TYPE = "classic"
 NOT_FOUND_FROM_VERSION = 6
 
 
@@ -36,7 +36,7 @@ class Administration:
         self, state_filter: Collection[str], type_filter: Collection[str]
     ) -> Steps[list[ListedGroup]]:
         """Return the groups that both filters select; `filter_of` returns a filter."""
-        if type_filter and CLASSIC_GROUP_TYPE.lower() not in type_filter:
+        if type_filter and CLASSIC_GROUP_TYPE not in type_filter:
             return []
         groups = []
         for group in list(self._groups):

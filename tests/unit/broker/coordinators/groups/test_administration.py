@@ -34,7 +34,7 @@ def test_groups_are_listed_with_state_and_type() -> None:
     by_id = {
         group.group_id: group for group in run_steps(fixture.coordinator.administration.list_groups((), ()))
     }
-    assert {group.group_type for group in by_id.values()} == {"Classic"}
+    assert {group.group_type for group in by_id.values()} == {"classic"}
     assert (by_id["g"].protocol_type, by_id["simple"].protocol_type) == ("consumer", "")
 
 

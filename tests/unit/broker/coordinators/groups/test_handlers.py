@@ -479,7 +479,7 @@ async def test_groups_are_listed_in_every_version(broker: Broker, version: int) 
     (group,) = (await broker.ask(request, version)).groups
     assert (group.group_id, group.protocol_type) == ("g", "consumer")
     assert group.group_state == ("CompletingRebalance" if version >= 4 else "")
-    assert group.group_type == ("Classic" if version >= 5 else "")
+    assert group.group_type == ("classic" if version >= 5 else "")
 
 
 @pytest.mark.parametrize("version", range(7))
