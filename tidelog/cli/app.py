@@ -37,7 +37,9 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "topic": LazyCommand("tidelog.cli.topic", "Create, list, describe, alter, reassign and delete topics."),
     "produce": LazyCommand("tidelog.cli.produce", "Write records from standard input to a topic."),
     "consume": LazyCommand("tidelog.cli.consume", "Read records from topics and print them."),
-    "group": LazyCommand("tidelog.cli.group", "List, describe and delete consumer groups."),
+    "group": LazyCommand(
+        "tidelog.cli.group", "List, describe and delete consumer groups; reset their offsets."
+    ),
     "transactions": LazyCommand(
         "tidelog.cli.transactions", "List, describe and abort transactions; find hanging transactions."
     ),

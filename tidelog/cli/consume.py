@@ -45,12 +45,16 @@ OffsetOption = Annotated[
         help="beginning, end, stored, N, -N, s@MS (start at a time), e@MS (stop at a time).",
     ),
 ]
+FromBeginningOption = Annotated[
+    bool, typer.Option("--from-beginning", help="The same as -o beginning, as in kafka-console-consumer.")
+]
 GroupOption = Annotated[
     str | None,
     typer.Option("-g", "--group", metavar="GROUP", help="Read as a member of this consumer group."),
 ]
 CountOption = Annotated[
-    int | None, typer.Option("-n", "--count", metavar="N", min=1, help="Stop after N records.")
+    int | None,
+    typer.Option("-n", "--count", "--max-messages", metavar="N", min=1, help="Stop after N records."),
 ]
 ExitOption = Annotated[
     bool, typer.Option("-e", "--exit", help="Stop at the end offsets of the time when reading starts.")
@@ -79,6 +83,7 @@ def consume(
     cluster: ClusterConnection,
     format_text: FormatOption = DEFAULT_FORMAT,
     offset: OffsetOption = [],  # noqa: B006
+    from_beginning: FromBeginningOption = False,
     group: GroupOption = None,
     count: CountOption = None,
     exit_at_end: ExitOption = False,
@@ -95,7 +100,8 @@ def consume(
     """
     group = group or cluster.group_id
     try:
-        choice = parse_offset_choices(offset, default=Start.BEGINNING if group is None else Start.STORED)
+        offsets = [*offset, *(["beginning"] if from_beginning else [])]
+        choice = parse_offset_choices(offsets, default=Start.BEGINNING if group is None else Start.STORED)
         render = json_line if as_json else compile_format(format_text, null=b"NULL" if null else b"")
     except ValueError as error:
         raise UsageFailure(str(error)) from None

@@ -1,4 +1,4 @@
-"""`tidelog group`: list, describe and delete consumer groups."""
+"""`tidelog group`: list, describe and delete consumer groups, and reset their offsets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidelog.cli import group_offsets
 from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.options import AsJson
@@ -16,11 +17,13 @@ from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.protocol.ids import Offset, TopicPartition
 
 app = typer.Typer(
-    help="List, describe and delete consumer groups.",
+    help="List, describe and delete consumer groups; reset their offsets.",
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+group_offsets.register(app)
 
 Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The ids of the groups.")]
 

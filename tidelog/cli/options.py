@@ -21,6 +21,7 @@ Bootstrap = Annotated[
     typer.Option(
         "-b",
         "--bootstrap",
+        "--bootstrap-server",
         envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT",
         show_default=DEFAULT_BOOTSTRAP,

@@ -1,4 +1,4 @@
-"""`tidelog topic`: creates, lists, describes, alters and deletes topics."""
+"""`tidelog topic`: creates, lists, describes, alters, trims and deletes topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.cli import topic_log_dirs, topic_moves
+from tidelog.cli import topic_log_dirs, topic_moves, topic_trim
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
@@ -39,6 +39,7 @@ app = typer.Typer(
 
 topic_moves.register(app)
 topic_log_dirs.register(app)
+topic_trim.register(app)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The names of the topics.")]
 Settings = Annotated[
@@ -67,7 +68,11 @@ def create(
     replicas: Annotated[
         int,
         typer.Option(
-            "-r", "--replicas", metavar="N", help="The replication factor; -1 means the cluster's default."
+            "-r",
+            "--replicas",
+            "--replication-factor",
+            metavar="N",
+            help="The replication factor; -1 means the cluster's default.",
         ),
     ] = -1,
     config: Settings = [],  # noqa: B006
