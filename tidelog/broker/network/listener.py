@@ -194,10 +194,10 @@ class Listener:
         authentications = self._resources.counters.authentications[self.name]
         try:
             if (certificate := connection.peer_certificate) is not None:
-                connection.principal = tls.principal(certificate)
+                connection.principal = tls.principal(certificate, self._resources.clock.wall_ms())
         except ValueError as error:
             authentications.on_failure(is_reauthentication=False)
-            return f"its certificate has no principal: {error}"
+            return f"its certificate cannot be used: {error}"
         if self._config.unauthenticated_frame_bytes_max is None:
             # The handshake is all: without SASL, a client cannot authenticate again.
             authentications.on_success(can_reauthenticate=False)

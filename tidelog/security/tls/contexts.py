@@ -44,6 +44,9 @@ def server_context(settings: TlsSettings) -> tuple[ssl.SSLContext, x509.Certific
     context = _configured(AlertingContext(ssl.PROTOCOL_TLS_SERVER), settings)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     context.verify_mode = _VERIFY_MODES[settings.client_auth]
+    if settings.client_auth is not ClientAuth.NONE:
+        # A client that resumes a session would not be verified again, even after its certificate has expired.
+        context.num_tickets = 0
     if settings.trust_store is not None:
         _load_trust_store(context, settings)
     elif settings.client_auth is not ClientAuth.NONE:

@@ -42,14 +42,6 @@ class _Value(NamedTuple):
     encoded: bytes
 
 
-def subject_name(certificate_der: bytes) -> str:
-    """Return the distinguished name of the subject. Errors: ValueError for an invalid certificate."""
-    # Imported here: a node without TLS starts without the library for certificates.
-    from cryptography import x509
-
-    return distinguished_name(x509.load_der_x509_certificate(certificate_der).subject.public_bytes())
-
-
 def distinguished_name(name_der: bytes) -> str:
     """Return the text of an encoded name. Errors: ValueError for an invalid encoding."""
     (name,) = _values(name_der)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.security.tls.distinguished_name import subject_name
+from tidelog.security.tls.distinguished_name import distinguished_name
 from tidelog.security.tls.file_versions import FileVersion, file_versions
 from tidelog.security.tls.principal_mapping import PrincipalMapper
 from tidelog.security.tls.settings import TlsSettings
@@ -46,9 +46,17 @@ class TlsServer:
         """The context for the next connection."""
         return self.identity.context
 
-    def principal(self, certificate: bytes) -> str:
+    def principal(self, certificate: bytes, now_ms: int) -> str:
         """Return the principal of a client from its certificate in DER encoding.
 
-        Errors: ValueError if the certificate cannot be decoded or no mapping rule matches.
+        Errors: ValueError if the certificate cannot be decoded or has expired, or no mapping rule matches.
         """
-        return f"User:{self._mapper.principal_name(subject_name(certificate))}"
+        # Imported here: a node without TLS starts without the library for certificates.
+        from cryptography import x509
+
+        decoded = x509.load_der_x509_certificate(certificate)
+        # In a resumed session of TLS 1.2, the certificate was verified at the first handshake only.
+        if decoded.not_valid_after_utc.timestamp() * 1000 < now_ms:
+            raise ValueError("it has expired")
+        name = distinguished_name(decoded.subject.public_bytes())
+        return f"User:{self._mapper.principal_name(name)}"

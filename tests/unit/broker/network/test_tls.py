@@ -8,15 +8,18 @@ import logging
 import re
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.python_calls import count_python_calls
 from tests.support.network.loopback_server import Client, RunningServer, frame, running_server
 from tests.support.waiting import eventually
+from tidelog.base.clock import SYSTEM_CLOCK
 from tidelog.base.log_limit import LINES_MAX
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import tls_handshakes
@@ -147,6 +150,42 @@ async def test_an_untrusted_client_certificate_is_refused(kind: str) -> None:
             pass
         else:
             assert await is_refused(client)
+        await eventually(lambda: failures(served) == 1)
+
+
+def resumed_connection(port: int, context: ssl.SSLContext, wait: Callable[[], None]) -> bytes:
+    """Connect twice with one session, and call `wait` in between; return the response of the second one."""
+    session: ssl.SSLSession | None = None
+    response = b""
+    for number in range(2):
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+            context.wrap_socket(plain, server_hostname="localhost", session=session) as client,
+        ):
+            assert client.session_reused == bool(number)
+            session = client.session
+            client.sendall(frame(b""))
+            response = client.recv(100)
+        if not number:
+            wait()
+    return response
+
+
+@on_both_loops
+async def test_a_client_whose_certificate_has_expired_cannot_resume_its_session() -> None:
+    lifetime = datetime.timedelta(hours=1)
+    context = trusting(AUTHORITY.issue("alice", lifetime=lifetime))
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    clock = ManualClock(SYSTEM_CLOCK.wall_ms())
+    async with running_server(
+        tell_principal, tls=tls_server(ssl_client_auth="required"), clock=clock
+    ) as served:
+        assert await asyncio.to_thread(resumed_connection, served.port, context, lambda: None)
+
+        def expire() -> None:
+            clock.now_ms += 7_200_000
+
+        assert await asyncio.to_thread(resumed_connection, served.port, context, expire) == b""
         await eventually(lambda: failures(served) == 1)
 
 

@@ -8,13 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, pkcs12
 
 from tests.support.security.handshakes import handshake
 from tidelog.base.config_definition import ConfigError
 from tidelog.security.certificate_authority import Authority, Identity
 from tidelog.security.tls.contexts import client_context, server_context
-from tidelog.security.tls.distinguished_name import subject_name
 from tidelog.security.tls.settings import KeyNames, parse_tls_settings
 
 AUTHORITY = Authority.create()
@@ -298,18 +297,31 @@ def resumable(
     return accepting, connecting
 
 
-@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
-def test_a_resumed_session_has_the_certificate_of_its_client_and_is_unknown_to_other_listeners(
-    version: str,
-) -> None:
+def test_a_client_with_a_certificate_cannot_resume_a_session_of_tls_1_3() -> None:
+    """Without a new handshake, its certificate would not be verified again."""
+    first = server({**inline(SERVER), **trusting(AUTHORITY), "ssl.client.auth": "required"})
+    with_certificate = client({**inline(CLIENT), **trusting(AUTHORITY)})
+    _, connection = resumable(first, with_certificate)
+    _, again = resumable(first, with_certificate, connection.session)
+    assert not again.session_reused
+
+
+def test_a_client_without_a_certificate_resumes_its_session() -> None:
+    first = server(inline(SERVER))
+    without_certificate = client(trusting(AUTHORITY))
+    _, connection = resumable(first, without_certificate)
+    _, again = resumable(first, without_certificate, connection.session)
+    assert again.session_reused
+
+
+def test_a_resumed_session_has_the_certificate_of_its_client_and_is_unknown_to_other_listeners() -> None:
     """Another listener, or one with replaced certificates, must verify the client again."""
     texts = {**inline(SERVER), **trusting(AUTHORITY), "ssl.client.auth": "required"}
-    first, other = (server({**texts, "ssl.enabled.protocols": version}) for _ in range(2))
+    first, other = (server({**texts, "ssl.enabled.protocols": "TLSv1.2"}) for _ in range(2))
     with_certificate = client({**inline(CLIENT), **trusting(AUTHORITY)})
     _, connection = resumable(first, with_certificate)
     accepted, resumed = resumable(first, with_certificate, connection.session)
     assert resumed.session_reused
-    certificate = accepted.getpeercert(binary_form=True)
-    assert certificate is not None and subject_name(certificate) == "CN=alice"
+    assert accepted.getpeercert(binary_form=True) == CLIENT.certificate.public_bytes(Encoding.DER)
     _, verified_again = resumable(other, with_certificate, connection.session)
     assert not verified_again.session_reused
