@@ -78,7 +78,7 @@ DIRECT_READS = {
     # The password of a private key in a temporary file.
     "tidelog.security.tls.contexts": {"secrets.token_hex"},
     # Values from a fixed seed: each run writes the same records.
-    "tidelog.cli.perf": {"random.Random"},
+    "tidelog.cli.records.perf": {"random.Random"},
 }
 """The modules that read a clock or draw a random number themselves; all others are passed a port."""
 

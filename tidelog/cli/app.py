@@ -21,50 +21,42 @@ from tidelog.cli.failures import exit_codes_for_failures, exit_for_usage
 
 
 class LazyCommand(NamedTuple):
-    """The module of a command and the summary in the help."""
+    """The module of a command in `tidelog.cli`, and the summary in the help."""
 
     module: str
     summary: str
 
 
 COMMANDS: Final[dict[str, LazyCommand]] = {
-    "dev": LazyCommand(
-        "tidelog.cli.dev", "Start a broker for development; its data is in a local directory."
-    ),
+    "dev": LazyCommand("local.dev", "Start a broker for development; its data is in a local directory."),
     "broker": LazyCommand(
-        "tidelog.cli.broker", "Run a broker with a server.properties file; list and unregister brokers."
+        "local.broker", "Run a broker with a server.properties file; list and unregister brokers."
     ),
-    "topic": LazyCommand("tidelog.cli.topic", "Create, list, describe, alter, reassign and delete topics."),
-    "produce": LazyCommand("tidelog.cli.produce", "Write records from standard input to a topic."),
-    "consume": LazyCommand("tidelog.cli.consume", "Read records from topics and print them."),
-    "group": LazyCommand(
-        "tidelog.cli.group", "List, describe and delete consumer groups; reset their offsets."
-    ),
+    "topic": LazyCommand("topics.topic", "Create, list, describe, alter, reassign and delete topics."),
+    "produce": LazyCommand("records.produce", "Write records from standard input to a topic."),
+    "consume": LazyCommand("records.consume", "Read records from topics and print them."),
+    "group": LazyCommand("groups.group", "List, describe and delete consumer groups; reset their offsets."),
     "transactions": LazyCommand(
-        "tidelog.cli.transactions", "List, describe and abort transactions; find hanging transactions."
+        "transactions.transactions", "List, describe and abort transactions; find hanging transactions."
     ),
     "cluster": LazyCommand(
-        "tidelog.cli.cluster",
+        "cluster.cluster",
         "Show the health of a cluster; restore one; start and stop a local cluster.",
     ),
-    "user": LazyCommand("tidelog.cli.user", "List, create, alter and delete users of SCRAM."),
-    "acl": LazyCommand("tidelog.cli.acl", "List, add and remove access control entries."),
-    "quota": LazyCommand("tidelog.cli.quota", "Describe, alter and remove client quotas."),
+    "user": LazyCommand("security.user", "List, create, alter and delete users of SCRAM."),
+    "acl": LazyCommand("security.acl", "List, add and remove access control entries."),
+    "quota": LazyCommand("security.quota", "Describe, alter and remove client quotas."),
     "config": LazyCommand(
-        "tidelog.cli.config", "Describe and change configurations of topics, brokers and groups."
+        "cluster.config", "Describe and change configurations of topics, brokers and groups."
     ),
-    "token": LazyCommand("tidelog.cli.token", "Create, renew, expire and describe delegation tokens."),
-    "quorum": LazyCommand(
-        "tidelog.cli.quorum", "Describe the controller quorum; add and remove controllers."
-    ),
-    "storage": LazyCommand("tidelog.cli.storage", "Format the log directories of a node."),
-    "log": LazyCommand("tidelog.cli.log", "Print and verify the files of a log directory."),
-    "tier": LazyCommand("tidelog.cli.tier", "Show, verify and restore the segments in remote storage."),
-    "backup": LazyCommand("tidelog.cli.backup", "List, show and delete backups of clusters in the bucket."),
-    "spark": LazyCommand(
-        "tidelog.cli.spark", "Run Spark jobs over topics: archive, verify, transform, stats."
-    ),
-    "perf": LazyCommand("tidelog.cli.perf", "Measure the throughput of a cluster."),
+    "token": LazyCommand("security.token", "Create, renew, expire and describe delegation tokens."),
+    "quorum": LazyCommand("cluster.quorum", "Describe the controller quorum; add and remove controllers."),
+    "storage": LazyCommand("local.storage", "Format the log directories of a node."),
+    "log": LazyCommand("log_dump.log", "Print and verify the files of a log directory."),
+    "tier": LazyCommand("tier.tier", "Show, verify and restore the segments in remote storage."),
+    "backup": LazyCommand("cluster.backup", "List, show and delete backups of clusters in the bucket."),
+    "spark": LazyCommand("spark.spark", "Run Spark jobs over topics: archive, verify, transform, stats."),
+    "perf": LazyCommand("records.perf", "Measure the throughput of a cluster."),
 }
 
 
@@ -80,7 +72,7 @@ class LazyGroup(TyperGroup):
         command = COMMANDS.get(cmd_name)
         if command is None:
             return None
-        subcommand = get_command(import_module(command.module).app)
+        subcommand = get_command(import_module(f"tidelog.cli.{command.module}").app)
         subcommand.name = cmd_name
         return subcommand
 

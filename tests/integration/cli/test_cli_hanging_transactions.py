@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tidelog.base.clock import SystemClock
-from tidelog.cli.hanging_transactions import find_hanging
+from tidelog.cli.transactions.hanging import find_hanging
 from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
 from tidelog.clients.admin.transactions import TransactionListing
 from tidelog.clients.admin.types import TopicDescription

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-import tidelog.cli.produce
+import tidelog.cli.records.produce
 from tests.support.network.scripted_broker import responses_in_order
 from tests.support.network.scripted_coordinators import TransactionalBrokers, transactional_brokers
 from tests.support.transactions.producers import end_txn_response
-from tidelog.cli.input_records import RecordSplitter
-from tidelog.cli.produce import Target, _produce
+from tidelog.cli.records.input_records import RecordSplitter
+from tidelog.cli.records.produce import Target, _produce
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.registry import ApiKey
 
@@ -29,7 +29,7 @@ async def one_line() -> AsyncIterator[bytes]:
 async def test_a_commit_longer_than_the_request_timeout_is_awaited(
     cluster: TransactionalBrokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tidelog.cli.produce, "read_input", one_line)
+    monkeypatch.setattr(tidelog.cli.records.produce, "read_input", one_line)
     busy = end_txn_response(ErrorCode.CONCURRENT_TRANSACTIONS)
     cluster.coordinator.handlers[ApiKey.END_TXN] = responses_in_order(*[busy] * 100, end_txn_response())
     splitter = RecordSplitter(

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.cli.connection import open_connection
-from tidelog.cli.escapes import unescape
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.input_records import InputRecord, RecordSplitter
-from tidelog.cli.latency import LatencyHistogram
-from tidelog.cli.offset_choice import OffsetChoice, Start, parse_offset_choices
 from tidelog.cli.options import key_values
 from tidelog.cli.output import json_text, print_table
-from tidelog.cli.record_format import DEFAULT_FORMAT, compile_format, json_line
+from tidelog.cli.records.escapes import unescape
+from tidelog.cli.records.input_records import InputRecord, RecordSplitter
+from tidelog.cli.records.latency import LatencyHistogram
+from tidelog.cli.records.offset_choice import OffsetChoice, Start, parse_offset_choices
+from tidelog.cli.records.record_format import DEFAULT_FORMAT, compile_format, json_line
 from tidelog.clients.config.client_config import AdminConfig, ConsumerConfig, ProducerConfig
 from tidelog.clients.config.options import ConfigError
 from tidelog.clients.consumer.consumer_types import ConsumerRecord, TimestampType

@@ -19,7 +19,7 @@ from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.cli.connection import ClusterConnection
-from tidelog.cli.tier_sources import gather
+from tidelog.cli.tier.sources import gather
 from tidelog.protocol.ids import BrokerId
 from tidelog.remote.inspection.views import finished_segments
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.waiting import wait_until
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.cli.dev import DEV_SETTINGS
+from tidelog.cli.local.dev import DEV_SETTINGS
 from tidelog.local_cluster.layout import new_layout
 from tidelog.local_cluster.tiering import metadata_topic_settings, tiered_settings
 from tidelog.remote.metadata.config import METADATA_TOPIC

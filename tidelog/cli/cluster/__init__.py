@@ -1,0 +1,1 @@
+"""`tidelog cluster`, `quorum`, `config` and `backup`: the nodes of a cluster, its configs and backups."""

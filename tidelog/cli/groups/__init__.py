@@ -1,0 +1,1 @@
+"""`tidelog group`: consumer groups and their offsets."""

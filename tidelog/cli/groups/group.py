@@ -1,0 +1,180 @@
+"""`tidelog group`: list, describe and delete consumer groups, and reset their offsets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
+from tidelog.cli.connection import ClusterConnection, connects
+from tidelog.cli.groups import offsets
+from tidelog.cli.options import AsJson
+from tidelog.cli.output import print_json, print_table
+from tidelog.clients.admin.admin import Admin, GroupDescription, GroupMember, ListedOffset, OffsetSpec
+from tidelog.clients.groups.group_offsets import OffsetAndMetadata
+from tidelog.protocol.ids import Offset, TopicPartition
+
+app = typer.Typer(
+    help="List, describe and delete consumer groups; reset their offsets.",
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+offsets.register(app)
+
+Groups = Annotated[list[str], typer.Argument(metavar="GROUP...", help="The ids of the groups.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionLag:
+    """A group's position in one partition; unknown values are None."""
+
+    topic: str
+    partition: int
+    committed_offset: Offset | None
+    log_end_offset: Offset | None
+    lag: int | None
+    member_id: str | None
+    client_id: str | None
+    client_host: str | None
+
+
+@app.command("list")
+@connects
+def list_groups(
+    cluster: ClusterConnection,
+    state: Annotated[
+        list[str],
+        typer.Option(
+            "-s", "--state", metavar="STATE", help="Only groups in this state, such as Stable or Empty."
+        ),
+    ] = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """List consumer groups."""
+    groups_by_name = with_admin(cluster, lambda admin: admin.list_groups(states=state))
+    groups = [groups_by_name[name] for name in sorted(groups_by_name)]
+    if as_json:
+        print_json(groups)
+        return
+    rows = [(group.group_id, group.state, group.group_type, group.protocol_type) for group in groups]
+    print_table(("group", "state", "type", "protocol"), rows)
+
+
+@app.command()
+@connects
+def describe(names: Groups, cluster: ClusterConnection, as_json: AsJson = False) -> None:
+    """Show groups with their members and their lag in each partition."""
+    descriptions = with_admin(cluster, lambda admin: _describe(admin, names))
+    if as_json:
+        print_json([_as_document(group, lags) for group, lags in descriptions])
+    else:
+        for index, (group, lags) in enumerate(descriptions):
+            if index:
+                print()
+            _print_group(group, lags)
+    fail_unless_all(len(names), len(descriptions))
+
+
+async def _describe(admin: Admin, names: list[str]) -> list[tuple[GroupDescription, list[PartitionLag]]]:
+    groups = succeeded(await admin.describe_groups(names))
+    return [(group, await _lags(admin, group)) for group in groups.values()]
+
+
+async def _lags(admin: Admin, group: GroupDescription) -> list[PartitionLag]:
+    committed = await admin.list_group_offsets(group.group_id)
+    owners = {
+        partition: member
+        for member in group.members
+        if member.assignment is not None
+        for partition in member.assignment.partitions
+    }
+    partitions = sorted(committed.keys() | owners.keys())
+    ends = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)) if partitions else {}
+    lags = []
+    for partition in partitions:
+        end = ends.get(partition)
+        end_offset = end.offset if isinstance(end, ListedOffset) else None
+        lags.append(_lag(partition, committed.get(partition), end_offset, owners.get(partition)))
+    return lags
+
+
+def _lag(
+    partition: TopicPartition,
+    committed_offset: OffsetAndMetadata | None,
+    end_offset: Offset | None,
+    owner: GroupMember | None,
+) -> PartitionLag:
+    lag = None
+    if committed_offset is not None and end_offset is not None:
+        lag = max(0, end_offset - committed_offset.offset)
+    return PartitionLag(
+        topic=partition.topic,
+        partition=partition.partition,
+        committed_offset=None if committed_offset is None else committed_offset.offset,
+        log_end_offset=end_offset,
+        lag=lag,
+        member_id=None if owner is None else owner.member_id,
+        client_id=None if owner is None else owner.client_id,
+        client_host=None if owner is None else owner.client_host,
+    )
+
+
+def _print_group(group: GroupDescription, lags: list[PartitionLag]) -> None:
+    print(f"group        {group.group_id}")
+    print(f"state        {group.state}")
+    print(f"assignor     {group.protocol or '-'}")
+    print(f"coordinator  {group.coordinator_id}")
+    print(f"members      {len(group.members)}")
+    print(f"total lag    {sum(entry.lag or 0 for entry in lags)}")
+    if lags:
+        print()
+        print_table(
+            ("topic", "partition", "committed", "end", "lag", "member", "client", "host"),
+            [
+                (
+                    entry.topic,
+                    entry.partition,
+                    entry.committed_offset,
+                    entry.log_end_offset,
+                    entry.lag,
+                    entry.member_id,
+                    entry.client_id,
+                    entry.client_host,
+                )
+                for entry in lags
+            ],
+        )
+
+
+def _as_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, object]:
+    return {
+        "group_id": group.group_id,
+        "state": group.state,
+        "assignor": group.protocol,
+        "coordinator_id": group.coordinator_id,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.group_instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+            }
+            for member in group.members
+        ],
+        "total_lag": sum(entry.lag or 0 for entry in lags),
+        "partitions": lags,
+    }
+
+
+@app.command()
+@connects
+def delete(names: Groups, cluster: ClusterConnection) -> None:
+    """Delete groups without members, and their offsets."""
+    deleted_groups = succeeded(with_admin(cluster, lambda admin: admin.delete_groups(names)))
+    for name in deleted_groups:
+        print(f"deleted {name}")
+    fail_unless_all(len(names), len(deleted_groups))

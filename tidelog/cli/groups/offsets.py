@@ -1,0 +1,203 @@
+"""`tidelog group reset-offsets`: sets the committed offsets of a group that has no members."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from inspect import Parameter
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from tidelog.base.clock import SystemClock
+from tidelog.base.counted import counted
+from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
+from tidelog.cli.connection import ClusterConnection, connects
+from tidelog.cli.failures import UsageFailure, complain
+from tidelog.cli.offset_reset import (
+    TIME_WAYS,
+    OffsetReset,
+    ResetWay,
+    offsets_text,
+    parse_datetime,
+    parse_duration,
+    read_offsets,
+)
+from tidelog.cli.option_groups import with_options
+from tidelog.cli.options import AsJson
+from tidelog.cli.output import print_json, print_table
+from tidelog.cli.partition_offsets import listed_offsets
+from tidelog.cli.topics.moves import partitions_of
+from tidelog.clients.admin.admin import Admin, OffsetSpec
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import Offset, TopicPartition
+
+INACTIVE_STATES = ("Empty", "Dead")
+
+Topics = Annotated[
+    list[str],
+    typer.Option("--topic", metavar="TOPIC[:N,N]", help="A topic, or partitions of it; may be repeated."),
+]
+AllTopics = Annotated[
+    bool, typer.Option("--all-topics", help="All topics with committed offsets of the group.")
+]
+Execute = Annotated[
+    bool, typer.Option("--execute", help="Set the offsets. Without it, only print what would change.")
+]
+Export = Annotated[bool, typer.Option("--export", help="Print CSV for --from-file.")]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOffset:
+    """The new offset of one partition."""
+
+    topic: str
+    partition: int
+    committed_offset: Offset | None
+    new_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedReset:
+    """A way, and the value of its option."""
+
+    way: ResetWay
+    value: object
+
+    def resolve(self, group: str) -> OffsetReset:
+        """Parse the value; read the file. Errors: UsageFailure; OSError."""
+        match self.way, self.value:
+            case ResetWay.TO_DATETIME, str(text):
+                return OffsetReset(self.way, parse_datetime(text))
+            case ResetWay.BY_DURATION, str(text):
+                return OffsetReset(self.way, SystemClock().wall_ms() - parse_duration(text))
+            case ResetWay.FROM_FILE, Path() as path:
+                return OffsetReset(self.way, offsets=read_offsets(path.read_text(), group, str(path)))
+            case _, int(number):
+                return OffsetReset(self.way, number)
+        raise AssertionError(f"{self.way}={self.value!r}")
+
+
+def _way(name: str, kind: Any, text: str, **options: Any) -> Parameter:
+    option = typer.Option(f"--{name.replace('_', '-')}", help=text, **options)
+    default = False if kind is bool else None
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+_WAYS: Final = (
+    _way("to_earliest", bool, "To the first offset."),
+    _way("to_latest", bool, "To the end of the log."),
+    _way("to_current", bool, "To the committed offset; to the end of the log if there is none."),
+    _way("to_offset", int | None, "To this offset.", metavar="N", min=0),
+    _way("shift_by", int | None, "By N records; back if N is negative.", metavar="N"),
+    _way("to_datetime", str | None, "To a time in UTC: YYYY-MM-DDTHH:mm:SS[.sss].", metavar="TIME"),
+    _way("by_duration", str | None, "To the time this long ago, such as PT2H.", metavar="DURATION"),
+    _way("from_file", Path | None, "To the offsets in a CSV file.", metavar="FILE"),
+)
+
+
+def _requested_reset(**values: object) -> RequestedReset:
+    """Return the only way that is given. Errors: UsageFailure."""
+    given = [(name, value) for name, value in values.items() if value is not None and value is not False]
+    if len(given) != 1:
+        raise UsageFailure(f"give one of {', '.join(way.value for way in ResetWay)}")
+    ((name, value),) = given
+    return RequestedReset(ResetWay[name.upper()], value)
+
+
+def reset_offsets(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The id of the group.")],
+    cluster: ClusterConnection,
+    requested: RequestedReset,
+    topic: Topics = [],  # noqa: B006
+    all_topics: AllTopics = False,
+    execute: Execute = False,
+    export: Export = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reset the committed offsets of a group without members; a dry run without --execute.
+
+    Example: tidelog group reset-offsets harbour --topic tides --to-datetime 2026-11-28T09:14:00 --execute
+    """
+    reset = requested.resolve(group)
+    if bool(topic) + all_topics + (reset.way is ResetWay.FROM_FILE) != 1:
+        raise UsageFailure("give --topic, --all-topics or --from-file")
+
+    async def work(admin: Admin) -> tuple[list[PlannedOffset], dict[TopicPartition, KafkaError | None]]:
+        await _require_inactive(admin, group)
+        plan = await _plan(admin, group, topic, reset)
+        if not execute:
+            return plan, {}
+        offsets = {TopicPartition(entry.topic, entry.partition): entry.new_offset for entry in plan}
+        return plan, await admin.alter_group_offsets(group, offsets, timeout_ms=OPERATION_TIMEOUT_MS)
+
+    plan, results = with_admin(cluster, work)
+    written = succeeded(results)
+    _print_plan(plan, export, as_json)
+    if not execute:
+        complain(f"dry run: --execute resets {counted(len(plan), 'offset')} of group {group!r}")
+    fail_unless_all(len(results), len(written))
+
+
+async def _require_inactive(admin: Admin, group: str) -> None:
+    """Raise UsageFailure if the group has members: they would overwrite the offsets."""
+    description = (await admin.describe_groups([group]))[group]
+    if isinstance(description, KafkaError):
+        # The first commit creates a group, as with Kafka's tool.
+        if description.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise description
+    elif description.state not in INACTIVE_STATES:
+        raise UsageFailure(
+            f"offsets can only be reset if the group {group!r} is inactive;"
+            f" it is {description.state} and has {counted(len(description.members), 'member')}"
+        )
+
+
+async def _plan(admin: Admin, group: str, topics: list[str], reset: OffsetReset) -> list[PlannedOffset]:
+    committed = {
+        partition: found.offset for partition, found in (await admin.list_group_offsets(group)).items()
+    }
+    if reset.way is ResetWay.FROM_FILE:
+        partitions = sorted(reset.offsets)
+    elif topics:
+        partitions = sorted(await partitions_of(admin, topics))
+    else:
+        partitions = sorted(committed)
+        if not partitions:
+            raise UsageFailure(f"--all-topics: group {group!r} has no committed offsets")
+    beginnings = await listed_offsets(admin, partitions, OffsetSpec.EARLIEST)
+    ends = await listed_offsets(admin, partitions, OffsetSpec.LATEST)
+    at_times = await listed_offsets(admin, partitions, reset.number) if reset.way in TIME_WAYS else {}
+    return [
+        PlannedOffset(
+            *partition,
+            committed.get(partition),
+            reset.new_offset(
+                partition,
+                committed=committed.get(partition),
+                beginning=beginnings[partition],
+                end=ends[partition],
+                at_time=offset if (offset := at_times.get(partition, -1)) >= 0 else None,
+            ),
+        )
+        for partition in partitions
+    ]
+
+
+def _print_plan(plan: list[PlannedOffset], export: bool, as_json: bool) -> None:
+    if export:
+        offsets = {TopicPartition(entry.topic, entry.partition): entry.new_offset for entry in plan}
+        print(offsets_text(offsets), end="")
+    elif as_json:
+        print_json([asdict(entry) for entry in plan])
+    else:
+        print_table(
+            ("topic", "partition", "committed", "new offset"),
+            [(entry.topic, entry.partition, entry.committed_offset, entry.new_offset) for entry in plan],
+        )
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to `tidelog group`."""
+    command = with_options(reset_offsets, RequestedReset, _WAYS, _requested_reset)
+    app.command("reset-offsets")(connects(command))

@@ -1,0 +1,1 @@
+"""`tidelog dev`, `broker`, `storage` and local clusters: processes and directories of this machine."""

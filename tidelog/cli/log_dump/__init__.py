@@ -1,0 +1,1 @@
+"""`tidelog log dump`: the files of a log directory."""

@@ -1,0 +1,1 @@
+"""`tidelog produce`, `consume` and `perf`: records on the command line."""

@@ -1,0 +1,1 @@
+"""`tidelog user`, `acl`, `token` and `quota`: credentials, permissions and limits of clients."""

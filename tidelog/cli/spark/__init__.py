@@ -1,0 +1,1 @@
+"""`tidelog spark`: Spark jobs over topics."""

@@ -1,0 +1,1 @@
+"""`tidelog tier`: the segments of topics in remote storage."""

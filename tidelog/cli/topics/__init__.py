@@ -1,0 +1,1 @@
+"""`tidelog topic`: topics, their replicas and log directories."""

@@ -1,0 +1,1 @@
+"""`tidelog transactions`: open and hanging transactions."""
