@@ -136,16 +136,8 @@ class StructPlan:
         return sum(field.least_bytes for field in self.ordinary) + self.flexible
 
     @property
-    def has_arrays(self) -> bool:
-        """Whether this struct, or a struct inside it, has an array and thus no maximum size."""
-        return any(
-            isinstance(field.kind, Array) or (field.struct is not None and field.struct.has_arrays)
-            for field in (*self.ordinary, *self.tagged)
-        )
-
-    @property
     def has_steps(self) -> bool:
-        """Whether this struct, or one inside it, has an array or bytes, which are decoded in steps."""
+        """Whether this struct, or one inside it, has an array or bytes, and is coded in steps."""
         return any(
             isinstance(field.kind, Array)
             or field.is_copied

@@ -15,7 +15,7 @@ from tidelog.protocol.primitives import (
     skip_tagged_fields,
     write_unsigned_varint,
 )
-from tidelog.protocol.steps import copied
+from tidelog.protocol.steps import append_in_steps, copied
 
 SMALL_ARRAY: Final = 32
 """Shorter arrays of numbers have precompiled layouts."""
@@ -77,6 +77,7 @@ read_uuid = lru_cache(_CACHED_UUIDS_MAX)(lambda data: UUID(bytes=data))
 
 NAMES: Final = {
     "DecodeError": DecodeError,
+    "append_in_steps": append_in_steps,
     "copied": copied,
     "count_error": count_error,
     "null_error": null_error,

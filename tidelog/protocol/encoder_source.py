@@ -9,9 +9,9 @@ the beginning of a generated function (MetadataResponseBroker, version 12):
         n = len(v)
         ...
 
-In steps. `compile_encoder_in_steps` generates generator functions for structs with arrays, for large
-messages. They yield after every few elements (`tidelog.protocol.steps`). Tagged fields are encoded in one
-step.
+In steps. `compile_encoder_in_steps` generates generator functions for structs with arrays or bytes, for
+large messages. They yield after every few elements, and copy long bytes in steps (`tidelog.protocol.steps`).
+Tagged fields are encoded in one step.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from tidelog.protocol.codec_plan import UUID_CODE, FieldPlan, StructPlan
 from tidelog.protocol.codec_runtime import NAMES, SMALL_ARRAY, array_packers
 from tidelog.protocol.schema import Array, Nested, String
 from tidelog.protocol.source_writer import SourceWriter
+from tidelog.protocol.steps import BYTES_PER_STEP
 
 Encoder = Callable[[Any, bytearray], None]
 EncoderInSteps = Callable[[Any, bytearray], Generator[None, None, None]]
@@ -51,9 +52,9 @@ def compile_encoder_in_steps(plan: StructPlan) -> EncoderInSteps:
     source = SourceWriter(f"encoder in steps of {plan.name} version {plan.version}", dict(NAMES))
     tagged = {part.cls for outer in plan.nested() for field in outer.tagged for part in _structs(field)}
     for part in plan.nested():
-        if part.cls in tagged or not (part.has_arrays or part is plan):
+        if part.cls in tagged or not (part.has_steps or part is plan):
             _StructEncoder(source, part).write()
-        if part.has_arrays or part is plan:
+        if part.has_steps or part is plan:
             _StructEncoder(source, part, in_steps=True).write()
     return source.compile(f"steps_of_{plan.name}")
 
@@ -161,7 +162,7 @@ class _StructEncoder:
 
     def _call(self, struct: StructPlan, value: str) -> str:
         """Return the source of a statement that appends `value`."""
-        if self._in_steps and struct.has_arrays:
+        if self._in_steps and struct.has_steps:
             return f"yield from steps_of_{struct.name}({value}, {self._out})"
         return f"encode_{struct.name}({value}, {self._out})"
 
@@ -180,7 +181,13 @@ class _StructEncoder:
             self._source.line(f"v = m.{field.name}{encoded}")
             self._source.line("n = len(v)")
         self._length(field, "n")
-        self._source.line(f"{self._out} += v")
+        if self._in_steps and field.is_copied:
+            with self._source.block(f"if n > {BYTES_PER_STEP}:"):
+                self._source.line(f"yield from append_in_steps({self._out}, v)")
+            with self._source.block("else:"):
+                self._source.line(f"{self._out} += v")
+        else:
+            self._source.line(f"{self._out} += v")
 
     def _length(self, field: FieldPlan, length: str) -> None:
         """Write a length, -1 for null; a length of fixed width is packed with the collected fields."""
@@ -210,7 +217,7 @@ class _StructEncoder:
         self._length(field, "n")
         code = field.element_code
         if field.struct is not None:
-            with self._elements(has_steps=field.struct.has_arrays):
+            with self._elements(has_steps=field.struct.has_steps):
                 self._source.line(self._call(field.struct, "item"))
         elif code == UUID_CODE:
             with self._elements():

@@ -28,6 +28,10 @@ ResultT = TypeVar("ResultT")
 
 
 _SORTED_AT_ONCE: Final = 1000
+_RELEASED_PER_STEP: Final = 200
+
+LONG_ARRAY: Final = 500
+"""The number of elements from which an array is released in steps."""
 
 BYTES_PER_STEP: Final = 1 << 20
 """The number of bytes that are copied at once; this takes about 0.5 ms."""
@@ -96,6 +100,22 @@ def copied(buffer: memoryview) -> Steps[bytes]:
         yield None
     # The result is the memory that was written to, not another copy.
     return copy.getvalue()
+
+
+def append_in_steps(out: bytearray, data: bytes) -> Steps[None]:
+    """Append `data` to `out` in steps."""
+    view = memoryview(data)
+    for position in range(0, len(view), BYTES_PER_STEP):
+        out += view[position : position + BYTES_PER_STEP]
+        yield None
+
+
+def release_in_steps(*arrays: list[Any]) -> Steps[None]:
+    """Remove the elements of `arrays`, a few in each step: to release 100,000 at once takes 10 ms."""
+    for array in arrays:
+        while array:
+            del array[-_RELEASED_PER_STEP:]
+            yield None
 
 
 def in_thread(work: Callable[[], T]) -> Steps[T]:

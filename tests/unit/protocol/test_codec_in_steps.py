@@ -107,6 +107,7 @@ def test_a_long_field_of_bytes_is_copied_in_steps(version: int) -> None:
     assignment = SyncGroupRequestAssignment(member_id="m", assignment=bytes(pieces * BYTES_PER_STEP - 1))
     message = SyncGroupRequest(group_id="g", assignments=(assignment,))
     data = encode(message, version)
+    assert steps_of(encode_in_steps(message, version, bytearray())) >= pieces
     assert steps_of(decode_in_steps(SyncGroupRequest, data, version)) >= pieces
     assert run_steps(decode_in_steps(SyncGroupRequest, data, version)) == message
     with pytest.raises(DecodeError):

@@ -12,17 +12,13 @@ from __future__ import annotations
 import asyncio
 import weakref
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from tidelog.broker.network.request import Request
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.protocol.codec import long_arrays
 from tidelog.protocol.schema import ApiMessage
-from tidelog.protocol.steps import Steps
-
-LONG_ARRAY: Final = 500
-"""The number of elements from which an array is released in steps."""
-_ELEMENTS_PER_STEP: Final = 200
+from tidelog.protocol.steps import LONG_ARRAY, release_in_steps
 
 
 class ElementRelease:
@@ -50,13 +46,4 @@ class ElementRelease:
             loop.call_soon_threadsafe(self._release, arrays)
 
     def _release(self, arrays: list[list[Any]]) -> None:
-        self._slices.start(_released(arrays), lambda _: None, lambda _: None)
-
-
-def _released(arrays: list[list[Any]]) -> Steps[None]:
-    """Remove the elements of `arrays`, a few in each step."""
-    while arrays:
-        del arrays[-1][-_ELEMENTS_PER_STEP:]
-        if not arrays[-1]:
-            arrays.pop()
-        yield None
+        self._slices.start(release_in_steps(*arrays), lambda _: None, lambda _: None)

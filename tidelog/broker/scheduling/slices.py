@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Executor
 from typing import Any, Final, TypeVar, cast
 
 from tidelog.base.clock import Clock
-from tidelog.protocol.steps import Heavy, Step, Steps
+from tidelog.protocol.steps import LONG_ARRAY, Heavy, Step, Steps, release_in_steps
 
 T = TypeVar("T")
 
@@ -132,6 +132,16 @@ class Slices:
                 work.cancel()
             # The traceback of its error refers to this frame, which would be a reference cycle.
             result = cast("asyncio.Future[T]", None)
+
+    def release_later(self, *arrays: Collection[Any]) -> None:
+        """Release the elements of long `arrays` in slices, when the caller has returned.
+
+        For a caller that refers to the arrays until then: it would release all elements at once.
+        """
+        long_arrays = [list(array) for array in arrays if len(array) >= LONG_ARRAY]
+        if long_arrays:
+            steps = release_in_steps(*long_arrays)
+            asyncio.get_running_loop().call_soon(self.start, steps, _ignore, _ignore)
 
     def close(self) -> None:
         """Cancel all work."""

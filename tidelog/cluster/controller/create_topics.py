@@ -6,6 +6,7 @@ Source: ReplicationControlManager and ControllerApis of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -36,8 +37,8 @@ from tidelog.protocol.metadata_records.producer_ids_record import ProducerIdsRec
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.schema import MetadataRecord
 from tidelog.protocol.steps import Steps
-from tidelog.storage.config.restored_topic import RESTORE_PREFIX, RestoredTopic
-from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
+from tidelog.storage.config.restored_topic import RESTORE_KEYS, RESTORE_PREFIX, RestoredTopic
+from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, unknown_topic_config
 
 _DEFAULT: Final = -1
 _NO_BROKER: Final = -1
@@ -86,6 +87,30 @@ def create_topics(
     return ControllerResult(records, CreateTopicsResponse(topics=tuple(results)))
 
 
+def _config_values(topic: CreatableTopic) -> Steps[dict[str, str]]:
+    """Return the configs of a new topic by name; they are few, because each of them is known.
+
+    Errors: KafkaError INVALID_CONFIG if a config has no value, or is no config of a topic.
+    """
+    values: dict[str, str] = {}
+    missing: list[str] = []
+    unknown: ConfigError | None = None
+    for config in topic.configs:
+        yield None
+        if config.value is None:
+            missing.append(config.name)
+        elif config.name in TOPIC_CONFIGS or config.name in RESTORE_KEYS:
+            values[config.name] = config.value
+        elif unknown is None:
+            unknown = unknown_topic_config(config.name, config.value)
+    if missing:
+        text = f"Null value not supported for topic configs: {', '.join(missing)}"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    if unknown is not None:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(unknown))
+    return values
+
+
 def _partition_count(settings: ControllerSettings, topic: CreatableTopic) -> int:
     if topic.assignments:
         return len(topic.assignments)
@@ -114,8 +139,9 @@ class _Creation:
     def create(self, topic: CreatableTopic) -> Steps[CreatableTopicResult]:
         """Add the records of `topic`, or raise KafkaError if it cannot be created."""
         self._check_name(topic.name)
-        restored = self._restored(topic)
-        configs = self._config_records(topic)
+        values = yield from _config_values(topic)
+        restored = self._restored(topic, values)
+        configs = self._config_records(topic, values)
         partitions = yield from self._partitions(topic)
         self._limit.add_replicas(topic.name, (each.replicas for each in partitions))
         self._charge(len(partitions))
@@ -151,10 +177,10 @@ class _Creation:
             )
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
-    def _restored(self, topic: CreatableTopic) -> RestoredTopic | None:
+    def _restored(self, topic: CreatableTopic, values: Mapping[str, str]) -> RestoredTopic | None:
         """Return the identity of a topic that is restored, None for a new topic."""
         try:
-            restored = RestoredTopic.of({config.name: config.value or "" for config in topic.configs})
+            restored = RestoredTopic.of(values)
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
         if restored is None:
@@ -180,18 +206,10 @@ class _Creation:
                 )
             )
 
-    def _config_records(self, topic: CreatableTopic) -> list[ConfigRecord]:
-        missing = [config.name for config in topic.configs if config.value is None]
-        if missing:
-            text = f"Null value not supported for topic configs: {', '.join(missing)}"
-            raise KafkaError(ErrorCode.INVALID_CONFIG, text)
-        values = {
-            config.name: config.value
-            for config in topic.configs
-            if not config.name.startswith(RESTORE_PREFIX)
-        }
+    def _config_records(self, topic: CreatableTopic, values: Mapping[str, str]) -> list[ConfigRecord]:
         resource = (int(ResourceType.TOPIC), topic.name)
-        return change_records(self._image, self._settings, resource, values, is_new=True)
+        stored = {key: value for key, value in values.items() if not key.startswith(RESTORE_PREFIX)}
+        return change_records(self._image, self._settings, resource, stored, is_new=True)
 
     def _partitions(self, topic: CreatableTopic) -> Steps[list[PartitionImage]]:
         if topic.assignments:

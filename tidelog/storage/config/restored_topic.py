@@ -26,6 +26,7 @@ RESTORE_PREFIX: Final = "tidelog.restore."
 TOPIC_ID_KEY: Final = f"{RESTORE_PREFIX}topic.id"
 LEADER_EPOCH_KEY: Final = f"{RESTORE_PREFIX}leader.epoch"
 NEXT_PRODUCER_ID_KEY: Final = f"{RESTORE_PREFIX}next.producer.id"
+RESTORE_KEYS: Final = frozenset({TOPIC_ID_KEY, LEADER_EPOCH_KEY, NEXT_PRODUCER_ID_KEY})
 
 _RESERVED_ID_MAX: Final = 1
 _EPOCH_MAX: Final = 2**31 - 2
@@ -59,7 +60,7 @@ class RestoredTopic:
         if not own:
             return None
         for key, text in own.items():
-            if key not in (TOPIC_ID_KEY, LEADER_EPOCH_KEY, NEXT_PRODUCER_ID_KEY):
+            if key not in RESTORE_KEYS:
                 raise ConfigError(key, text, "there is no topic config of this name")
         return cls(
             topic_id=_topic_id(own.get(TOPIC_ID_KEY, "")),

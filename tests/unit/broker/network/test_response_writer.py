@@ -21,7 +21,7 @@ from tests.support.network.loopback_server import echo, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.network.request import Request, ResponsePart
-from tidelog.broker.network.response_writer import SENDFILE_BYTES, TURN_BYTES, ResponseWriter
+from tidelog.broker.network.response_writer import COPY_BYTES, SENDFILE_BYTES, TURN_BYTES, ResponseWriter
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
@@ -101,6 +101,39 @@ async def test_a_slow_reader_gets_every_byte_while_others_are_served(file: File,
             assert await good.ask(b"good") == b"good"
         body = b"head" + content[: 3 * MEBIBYTE] + b"tail"
         assert digest(bytes(received)) == digest(frame(body) + frame(b"after"))
+
+
+@on_both_loops
+async def test_large_bytes_are_copied_to_the_socket_in_pieces_of_one_mebibyte(content: bytes) -> None:
+    sizes: list[int] = []
+
+    class RecordingSocket(socket.socket):
+        def send(self, data: memoryview, flags: int = 0) -> int:  # type: ignore[override]
+            sizes.append(len(data))
+            return super().send(data, flags)
+
+    own, peer = socket.socketpair()
+    recording = RecordingSocket(own.family, own.type, own.proto, own.detach())
+    recording.setblocking(False)
+    transport = RecordingTransport(uses_tls=False)
+    watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
+    writer = ResponseWriter(
+        transport, recording, watcher, SharedDescriptors(), lambda: None, lambda error: None
+    )
+    transport.writer = writer
+    writer.write([b"head", content])
+    received = bytearray()
+    loop = asyncio.get_running_loop()
+    peer.setblocking(False)
+    while len(received) < 4 + len(content):
+        received += await loop.sock_recv(peer, 300_000)
+    assert digest(bytes(received)) == digest(b"head" + content)
+    assert max(sizes) == COPY_BYTES and not transport.sent
+    await eventually(lambda: not writer.is_blocked)
+    writer.close()
+    watcher.close()
+    recording.close()
+    peer.close()
 
 
 @on_both_loops
@@ -310,11 +343,11 @@ async def test_a_file_without_a_descriptor_is_read(file: File) -> None:
         assert await client.ask(b"fetch") == (bytes(range(256)) * 1_000)[256:200_256]
 
 
-class TlsTransport(asyncio.Transport):
-    """Records the written bytes; it appears to be encrypted, and drains only when the test calls it."""
+class RecordingTransport(asyncio.Transport):
+    """Records the written bytes, and drains only when the test calls it; it may appear to be encrypted."""
 
-    def __init__(self) -> None:
-        super().__init__({"ssl_object": object()})
+    def __init__(self, *, uses_tls: bool = True) -> None:
+        super().__init__({"ssl_object": object() if uses_tls else None})
         self.sent = bytearray()
         self.held = 0
         self.high = 0
@@ -347,7 +380,7 @@ class TlsTransport(asyncio.Transport):
 async def test_with_tls_file_slices_are_read_in_parts_as_the_transport_drains(
     file: File, content: bytes
 ) -> None:
-    transport = TlsTransport()
+    transport = RecordingTransport()
     ready: list[bool] = []
     watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
     writer = ResponseWriter(
@@ -375,13 +408,16 @@ async def test_with_tls_file_slices_are_read_in_parts_as_the_transport_drains(
 
 
 @on_both_loops
-async def test_with_tls_the_work_per_loop_iteration_is_bounded(file: File, content: bytes) -> None:
-    transport = TlsTransport()
+@pytest.mark.parametrize("is_in_memory", [False, True], ids=["file slice", "bytes"])
+async def test_with_tls_the_work_per_loop_iteration_is_bounded(
+    file: File, content: bytes, is_in_memory: bool
+) -> None:
+    transport = RecordingTransport()
     watcher = SocketWatcher(asyncio.get_running_loop(), SystemClock())
     own, peer = socket.socketpair()
     writer = ResponseWriter(transport, own, watcher, SharedDescriptors(), lambda: None, lambda error: None)
     transport.writer, transport.high = writer, 2**40
-    writer.write([FileSlice(file, 0, 4 * MEBIBYTE)])
+    writer.write([content[: 4 * MEBIBYTE] if is_in_memory else FileSlice(file, 0, 4 * MEBIBYTE)])
     assert writer.is_blocked and len(transport.sent) == TURN_BYTES
     await eventually(lambda: not writer.is_blocked)
     assert digest(bytes(transport.sent)) == digest(content[: 4 * MEBIBYTE])

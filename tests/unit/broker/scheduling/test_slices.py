@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import pairwise
 from typing import cast
 
 import pytest
@@ -182,6 +183,26 @@ async def test_the_error_of_failed_steps_is_in_no_reference_cycle(step_count: in
         await eventually(lambda: refusals[0]() is None)
     finally:
         gc.enable()
+
+
+@on_both_loops
+async def test_the_elements_of_a_long_array_are_released_in_slices_after_its_owner() -> None:
+    class Element:
+        pass
+
+    def owner(slices: Slices) -> weakref.WeakSet[Element]:
+        elements = [Element() for _ in range(20_000)]
+        slices.release_later(elements, elements[:10])
+        return weakref.WeakSet(elements)
+
+    many = counted_slices()
+    alive = owner(many)
+    assert len(alive) == 20_000
+    counts = []
+    while alive:
+        await asyncio.sleep(0)
+        counts.append(len(alive))
+    assert max(before - after for before, after in pairwise(counts)) <= 200 * (STEPS_PER_SLICE + 1)
 
 
 @on_both_loops

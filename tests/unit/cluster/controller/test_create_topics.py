@@ -236,5 +236,14 @@ def test_the_last_value_of_a_duplicate_config_is_used() -> None:
     assert with_topics(IMAGE, topic).topic_configs("t") == {"retention.ms": "20"}
 
 
+def test_thousands_of_configs_of_a_topic_are_read_in_steps() -> None:
+    topic = creatable("t", configs={f"unknown.{number}": "1" for number in range(5_000)})
+    request = CreateTopicsRequest(topics=(topic,))
+    assert sum(1 for _ in create_topics(IMAGE, SETTINGS, request, SeededRandomness())) >= 5_000
+    result = outcome(topic)
+    assert result.error_code == ErrorCode.INVALID_CONFIG
+    assert "unknown.0" in str(result.error_message)
+
+
 def test_an_internal_topic_may_be_created_by_a_client() -> None:
     assert outcome(creatable("__consumer_offsets", 50)).error_code == 0

@@ -27,9 +27,9 @@ class DescribeClientQuotasHandler:
         self, context: RequestContext, request: DescribeClientQuotasRequest
     ) -> Steps[DescribeClientQuotasResponse]:
         """Return the quotas of the selected entities. Raise INVALID_REQUEST, UNSUPPORTED_VERSION."""
-        components = [
+        components = (
             FilterComponent(each.entity_type, each.match_type, each.match) for each in request.components
-        ]
+        )
         quotas = yield from matching_quotas(self._image(), components, strict=request.strict)
         entries = yield from map_items(_entry, quotas)
         return DescribeClientQuotasResponse(error_message=None, entries=entries)

@@ -52,9 +52,11 @@ class OffsetCommitHandler:
                 committed = await self._groups.commit_offsets(accepted, version)
             except KafkaError as error:
                 coordinator_error = error.code
-        return await slices.complete(
+        response = await slices.complete(
             _response(image, request, version, committed, coordinator_error, readable)
         )
+        slices.release_later(accepted.topics, committed.topics)
+        return response
 
 
 def _without_unknown_partitions(

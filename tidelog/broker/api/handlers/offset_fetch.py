@@ -42,7 +42,7 @@ from tidelog.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from tidelog.protocol.schema import ZERO_UUID
-from tidelog.protocol.steps import Steps, map_items, map_steps
+from tidelog.protocol.steps import Steps, map_items, map_steps, release_in_steps
 
 GROUP_ERROR_FROM_VERSION = 2
 GROUPS_FROM_VERSION = 8
@@ -84,6 +84,7 @@ class OffsetFetchHandler:
         else:
             results = await slices.complete(_results(allowed, fetched, image, by_id))
         responses = await slices.complete(self._with_denied(context, access, results))
+        slices.release_later(groups, access, requested, fetched, results)
         if version < GROUPS_FROM_VERSION:
             return await slices.complete(_as_single(groups[0], responses[0], version))
         return OffsetFetchResponse(groups=responses)
@@ -258,6 +259,9 @@ def _each_once(groups: Iterable[OffsetFetchRequestGroup]) -> Steps[tuple[OffsetF
             if topics or is_new:
                 found.append(replace(group, topics=topics))
         yield None
+    unused = list(requested.values())
+    requested.clear()
+    yield from release_in_steps(unused)
     return tuple(found)
 
 

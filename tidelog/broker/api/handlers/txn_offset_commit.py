@@ -56,7 +56,9 @@ class TxnOffsetCommitHandler:
                     and version < LOAD_IN_PROGRESS_FROM_VERSION
                 ):
                     coordinator_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return await slices.complete(_response(request, committed, coordinator_error, readable))
+        response = await slices.complete(_response(request, committed, coordinator_error, readable))
+        slices.release_later(existing.topics, committed.topics)
+        return response
 
 
 def _without_unknown_partitions(

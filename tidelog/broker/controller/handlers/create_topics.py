@@ -53,7 +53,7 @@ class CreateTopicsHandler:
     ) -> Steps[tuple[CreateTopicsRequest, tuple[CreatableTopicResult, ...]]]:
         """Return the request without topics that the client may not create, and the results of these."""
         create = AclOperation.CREATE
-        request, rejected = self._without_forbidden_restores(context, request)
+        request, rejected = yield from self._without_forbidden_restores(context, request)
         if may_access_cluster(self._services.authorizer, context, create, logs_denial=False):
             return request, rejected
         # No client may create this topic; the command has its error.
@@ -73,12 +73,16 @@ class CreateTopicsHandler:
 
     def _without_forbidden_restores(
         self, context: RequestContext, request: CreateTopicsRequest
-    ) -> tuple[CreateTopicsRequest, tuple[CreatableTopicResult, ...]]:
+    ) -> Steps[tuple[CreateTopicsRequest, tuple[CreatableTopicResult, ...]]]:
         """Return the request without topics to restore, and their results, if the client may not do this.
 
         Restored topics have a given id and raise the next producer id: this requires ALTER on the cluster.
         """
-        restores = {topic.name: None for topic in request.topics if _is_restore(topic)}
+        restores: dict[str, None] = {}
+        for topic in request.topics:
+            if (yield from _is_restore(topic)):
+                restores[topic.name] = None
+            yield None
         if not restores or may_access_cluster(self._services.authorizer, context, AclOperation.ALTER):
             return request, ()
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -105,8 +109,12 @@ class CreateTopicsHandler:
         )
 
 
-def _is_restore(topic: CreatableTopic) -> bool:
-    return any(config.name.startswith(RESTORE_PREFIX) for config in topic.configs)
+def _is_restore(topic: CreatableTopic) -> Steps[bool]:
+    for config in topic.configs:
+        if config.name.startswith(RESTORE_PREFIX):
+            return True
+        yield None
+    return False
 
 
 def _without_configs(topic: CreatableTopicResult) -> CreatableTopicResult:

@@ -187,11 +187,14 @@ class GroupService:
         """Commit offsets; topics have names and ids. Errors of the whole request raise KafkaError."""
         shard = self._shards.active_shard(request.group_id)
         prepared = await self._slices.complete(shard.coordinator.offsets.prepare(request, shard.now()))
-        # The group may have moved, and its members may have changed: from here on, all is one step.
-        shard = self._shards.active_shard(request.group_id)
-        outcome = shard.coordinator.offsets.commit(request, version, shard.now(), prepared)
-        await self._shards.write(shard, outcome.writes)
-        return outcome.reply
+        try:
+            # The group may have moved, and its members may have changed: from here on, all is one step.
+            shard = self._shards.active_shard(request.group_id)
+            outcome = shard.coordinator.offsets.commit(request, version, shard.now(), prepared)
+            await self._shards.write(shard, outcome.writes)
+            return outcome.reply
+        finally:
+            self._slices.release_later(prepared.writes.records, prepared.writes.encoded or ())
 
     async def fetch_offsets(
         self, groups: Sequence[OffsetFetchRequestGroup], require_stable: bool

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.transactional_offsets import PreparedTransactionalCommit
 from tidelog.broker.coordinators.shared.outcome import error_of_append
 from tidelog.broker.coordinators.shared.shard import Shard, ShardState
 from tidelog.broker.coordinators.shared.shards import Shards, write_and_wait
@@ -91,6 +92,19 @@ class GroupTransactions:
         shard = self._require_shard(request.group_id)
         partition, offsets = shard.partition, shard.coordinator.transactional_offsets
         prepared = await self._slices.complete(offsets.prepare(request, topic_ids, shard.now()))
+        try:
+            return await self._commit(request, version, partition, prepared)
+        finally:
+            self._slices.release_later(prepared.writes.records, prepared.writes.encoded or ())
+
+    async def _commit(
+        self,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        partition: int,
+        prepared: PreparedTransactionalCommit,
+    ) -> TxnOffsetCommitResponse:
+        """Verify the producer, and commit what has been prepared."""
         try:
             producer = await self._log.verify_producer(partition, request, version)
         except KafkaError as error:
