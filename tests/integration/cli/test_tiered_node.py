@@ -115,6 +115,13 @@ def test_metrics_have_kafkas_names(
     for name in ("remotecopylagbytes", "remotelogsizebytes", "remotelogmetadatacount"):
         assert f"kafka_server_brokertopicmetrics_{name}{label}" in values
     assert values["kafka_log_remote_remotelogmanager_remotelogreadertaskqueuesize"] == "0.0"
+    for kind in ("PUT", "GET"):
+        store_label = f'{{kind="{kind}",topic="{topic}"}}'
+        assert float(values[f"tidelog_tier_store_requests_total{store_label}"]) > 0
+        assert float(values[f"tidelog_tier_store_bytes_total{store_label}"]) > 1_000_000
+    assert values['tidelog_tier_store_failures{kind="PUT"}'] == "0.0"
+    reads = [float(values[f"tidelog_tier_chunk_cache_{name}_total"]) for name in ("hits", "misses")]
+    assert sum(reads) > 0
 
 
 def test_a_tiered_node_reports_each_metric_once(cluster: EmbeddedCluster) -> None:

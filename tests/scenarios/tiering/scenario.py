@@ -64,6 +64,7 @@ from tidelog.remote.reading.reader import RemoteLogReader
 from tidelog.remote.reading.requests import RemoteReadRequest
 from tidelog.remote.tasks.byte_rate import UNLIMITED, ByteRate
 from tidelog.remote.tasks.context import RemoteLogContext
+from tidelog.remote.tasks.outages import StoreOutages
 from tidelog.remote.tasks.remote_state import update_copied_offset
 from tidelog.remote.tasks.replica import Role, TieredReplica
 from tidelog.storage.disk.checkpoints import decode_leader_epochs
@@ -177,6 +178,9 @@ class TieredBroker(ScenarioBroker):
             run_copy=inline,
             run_deletion=inline,
             copy_quota=ByteRate(UNLIMITED, 11, 1),
+            outages=StoreOutages.create(
+                remote_settings(), self.running_replicas.clock, random.Random(self.epoch)
+            ),
         )
 
     def apply_metadata(self, steps: int) -> None:

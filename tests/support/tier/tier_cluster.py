@@ -38,10 +38,12 @@ from tidelog.remote.ports.storage_manager import (
     ReadableStream,
     RemoteResourceNotFound,
     RemoteStorageError,
+    StoreUnavailable,
 )
 from tidelog.remote.tasks.byte_rate import UNLIMITED, ByteRate
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
+from tidelog.remote.tasks.outages import StoreOutages
 from tidelog.remote.tasks.replica import Role, TieredReplica
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
@@ -75,9 +77,11 @@ class StoreFaults:
         """The call has a part of its effect."""
         self.answer_lost = 0
         """The call has its full effect, but the caller gets an error."""
+        self.unavailable = 0
+        """A copy has a part of its effect, and the error is that of an outage."""
 
     def clear(self) -> None:
-        self.before = self.half_way = self.answer_lost = 0
+        self.before = self.half_way = self.answer_lost = self.unavailable = 0
 
     def take(self, kind: str) -> bool:
         left: int = getattr(self, kind)
@@ -119,6 +123,8 @@ class CopyingTier:
         self.copies[metadata.remote_log_segment_id.id] = copy
         if self.faults.take("half_way"):
             raise RemoteStorageError("remote storage went away")
+        if self.faults.take("unavailable"):
+            raise StoreUnavailable("remote storage refuses all requests")
         for path in (segment.offset_index, segment.time_index):
             assert self._fs.exists(path)
         copy.producer_snapshot = self._fs.read(segment.producer_snapshot)
@@ -262,6 +268,7 @@ class TierNode:
             run_copy=_stepped,
             run_deletion=_stepped,
             copy_quota=ByteRate(UNLIMITED, 11, 1),
+            outages=StoreOutages.create(cluster.settings, cluster.clock, cluster.random),
             faults=faults,
             pause=self._pause,
         )

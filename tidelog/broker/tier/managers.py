@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.base.clock import Clock
 from tidelog.base.config_definition import ConfigError
@@ -25,8 +25,11 @@ from tidelog.remote.metadata.config import MetadataTopicConfig
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.metadata.topic_clients import TopicClients
-from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.tasks.outages import StoreOutages
 from tidelog.storage.disk.files import FileSystem
+
+if TYPE_CHECKING:
+    from tidelog.remote.objects.manager import ObjectStorageManager
 
 _SNAPSHOT_WRITERS: Final = 8
 """Each writer calls fsync three times per partition. A node that stops has 5 s to write all partitions."""
@@ -49,16 +52,19 @@ class ManagerPorts:
 
 
 def create_storage_manager(
-    config: BrokerConfig, clock: Clock, randomness: Randomness
-) -> RemoteStorageManager:
-    """Return the configured storage manager, which has no connection yet.
+    config: BrokerConfig, clock: Clock, randomness: Randomness, outages: StoreOutages
+) -> ObjectStorageManager:
+    """Return the configured storage manager, which has no connection yet and reports to `outages`.
 
     I/O: imports modules, which blocks; call it in a thread.
     """
     from tidelog.remote.objects.config import storage_manager_from_config
+    from tidelog.remote.objects.stores.activity import StoreActivity
     from tidelog.remote.objects.stores.port import StorePorts
 
-    return storage_manager_from_config(storage_manager_values(config), StorePorts(clock, randomness))
+    activity = StoreActivity(outages.copies, outages.reads, outages.deletions)
+    ports = StorePorts(clock, randomness)
+    return storage_manager_from_config(storage_manager_values(config), ports, activity)
 
 
 def create_metadata_manager(config: BrokerConfig, ports: ManagerPorts) -> TopicBasedRemoteLogMetadataManager:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from tidelog.broker.observability.metrics import BrokerMetrics, Reading
 from tidelog.broker.tier.metered_reader import MeteredReader
@@ -15,7 +16,12 @@ from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.log_manager.manager import RemoteLogManager
 from tidelog.remote.tasks.figures import PartitionFigures, RemoteFigures, TopicFigures
 
+if TYPE_CHECKING:
+    from tidelog.remote.objects.manager import ObjectStorageManager
+
 _TOPICS = "kafka_server_brokertopicmetrics_"
+_STORE = "tidelog_tier_store_"
+_CHUNKS = "tidelog_tier_chunk_cache_"
 _MANAGER = "kafka_log_remote_remotelogmanager_"
 
 
@@ -24,12 +30,14 @@ def report_remote(
     manager: RemoteLogManager,
     reader: MeteredReader,
     index_cache: RemoteIndexCache,
+    storage: ObjectStorageManager,
 ) -> None:
     """Register the metrics of copies, reads, deletions, lags, pools and quotas."""
     _report_topics(metrics, manager.figures)
     _report_partitions(metrics, manager.figures)
     _report_pools(metrics, manager, reader)
     _report_quotas(metrics, manager.figures)
+    _report_store(metrics, storage)
     metrics.gauge(
         "kafka_log_remote_remoteindexcache_size",
         "Bytes of cached indexes of remote segments.",
@@ -110,6 +118,43 @@ def _report_pools(metrics: BrokerMetrics, manager: RemoteLogManager, reader: Met
     prefix = _MANAGER + "remotelogreaderfetchrateandtimems_"
     metrics.counter(prefix + "count", "Reads that ended.", lambda: reader.reads)
     metrics.counter(prefix + "sum", "Milliseconds that reads took.", lambda: reader.read_time_ms)
+
+
+def _report_store(metrics: BrokerMetrics, storage: ObjectStorageManager) -> None:
+    """Register the requests to the object store and the cache of chunks, which Kafka does not have."""
+    activity, cache = storage.activity, storage.chunk_cache
+    if activity is not None:
+
+        def requests() -> Reading:
+            return {
+                (topic, kind.value): traffic.requests for (topic, kind), traffic in activity.traffic().items()
+            }
+
+        def size_bytes() -> Reading:
+            return {
+                (topic, kind.value): traffic.size_bytes
+                for (topic, kind), traffic in activity.traffic().items()
+            }
+
+        labels = ("topic", "kind")
+        metrics.counter(_STORE + "requests", "Requests to the object store.", requests, labels)
+        metrics.counter(_STORE + "bytes", "Bytes of objects that were sent or received.", size_bytes, labels)
+        metrics.gauge(
+            _STORE + "failures",
+            "Failed attempts of the outage that continues; 0 if there is none.",
+            lambda: {(kind.value,): failures for kind, failures in activity.failures().items()},
+            ("kind",),
+        )
+    if cache is not None:
+        figures = cache.figures
+        for name, documentation, read in (
+            ("hits", "Reads of cached chunks.", lambda: figures.hits),
+            ("misses", "Reads of chunks that were not cached yet.", lambda: figures.misses),
+            ("evictions", "Chunks that were removed to make room.", lambda: figures.evictions),
+            ("prefetches", "Chunks that were fetched ahead.", lambda: figures.prefetches),
+        ):
+            metrics.counter(_CHUNKS + name, documentation, read)
+        metrics.gauge(_CHUNKS + "bytes", "Bytes of cached chunks.", lambda: cache.cached_bytes)
 
 
 def _report_quotas(metrics: BrokerMetrics, figures: RemoteFigures) -> None:

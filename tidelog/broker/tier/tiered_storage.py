@@ -14,7 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from tidelog.base.backoff import ExponentialBackoff
@@ -47,10 +47,14 @@ from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.log_manager.manager import RemoteLogManager
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
-from tidelog.remote.ports.storage_manager import RemoteStorageManager
+from tidelog.remote.ports.storage_manager import RemoteStorageError, StoreUnavailable
 from tidelog.remote.reading.reader import RemoteLogReader
 from tidelog.remote.tasks.context import NodeServices
+from tidelog.remote.tasks.outages import StoreOutages
 from tidelog.storage.disk.files import FileSystem
+
+if TYPE_CHECKING:
+    from tidelog.remote.objects.manager import ObjectStorageManager
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
@@ -88,9 +92,10 @@ class TieredStorage:
     def __init__(
         self,
         ports: TieredStoragePorts,
-        storage: RemoteStorageManager,
+        storage: ObjectStorageManager,
         metadata: TopicBasedRemoteLogMetadataManager,
         index_cache: RemoteIndexCache,
+        outages: StoreOutages,
     ) -> None:
         self._ports = ports
         self._config = config = ports.config()
@@ -107,6 +112,7 @@ class TieredStorage:
                 clock=ports.clock,
                 randomness=ports.environment.rng,
                 is_confirmed=ports.is_confirmed,
+                outages=outages,
             ),
         )
         self._auxiliary_pool = BoundedPool(
@@ -157,9 +163,10 @@ class TieredStorage:
     async def create(cls, ports: TieredStoragePorts) -> TieredStorage:
         """Create the configured managers. Errors: ConfigError."""
         config = ports.config()
+        outages = StoreOutages.create(log_manager_settings(config), ports.clock, ports.environment.rng)
 
-        def create_in_thread() -> tuple[RemoteStorageManager, RemoteIndexCache]:
-            storage = create_storage_manager(config, ports.clock, ports.environment.rng)
+        def create_in_thread() -> tuple[ObjectStorageManager, RemoteIndexCache]:
+            storage = create_storage_manager(config, ports.clock, ports.environment.rng, outages)
             cache = RemoteIndexCache(
                 ports.fs,
                 ports.directory,
@@ -185,7 +192,7 @@ class TieredStorage:
             advertised=ports.advertised,
             on_failure=ports.on_failure,
         )
-        return cls(ports, storage, create_metadata_manager(config, manager_ports), cache)
+        return cls(ports, storage, create_metadata_manager(config, manager_ports), cache, outages)
 
     def subscribe(self, image: MetadataImage) -> None:
         """Add the partitions of this node, and listen to role changes from now on."""
@@ -210,10 +217,20 @@ class TieredStorage:
 
     def start(self) -> None:
         """Start the managers, after the listeners of the node have begun to accept connections."""
-        report_remote(self._ports.metrics, self.manager, self.reader, self.index_cache)
+        report_remote(self._ports.metrics, self.manager, self.reader, self.index_cache, self.storage)
         self._ports.metrics.add_purgatories(self.access.fetches, self.access.list_offsets)
         self.metadata.start()
         self.manager.start()
+        self._ports.executor.submit(self._probe)
+
+    def _probe(self) -> None:
+        """Log one line if the store cannot be used; an outage is logged by its observer."""
+        try:
+            self.storage.probe()
+        except StoreUnavailable:
+            pass
+        except RemoteStorageError as error:
+            logger.warning("Cannot use remote storage: %s", error)
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         """Apply role changes; complete requests for partitions of which this node is no longer the leader."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -157,7 +157,11 @@ def print_segments(views: Iterable[PartitionView], bucket: Bucket | None) -> Non
 
 
 def explain_document(
-    view: PartitionView, place: OffsetLocation | None, where: ByteRange | None, count: int
+    view: PartitionView,
+    place: OffsetLocation | None,
+    where: ByteRange | None,
+    reasons: Sequence[UploadReason],
+    count: int,
 ) -> dict[str, Any]:
     """Return the output of `explain` for JSON."""
     return {
@@ -166,7 +170,7 @@ def explain_document(
         "offset": None if place is None else _place_document(place, where),
         "not_tiered": [
             {"obstacle": reason.obstacle, "meaning": reason.obstacle.value, "detail": reason.detail}
-            for reason in not_tiered(view, place)
+            for reason in reasons
         ],
         "departures": [
             {
@@ -182,16 +186,22 @@ def explain_document(
     }
 
 
-def not_tiered(view: PartitionView, place: OffsetLocation | None) -> list[UploadReason]:
+def not_tiered(
+    view: PartitionView, place: OffsetLocation | None, store_problem: str | None
+) -> list[UploadReason]:
     """Return why the requested offset, or the next pending one, is not in remote storage; empty if it is."""
     if place is not None:
-        return list(upload_reasons(view, place.offset)) if place.place is Place.LOCAL else []
+        return upload_reasons(view, place.offset, store_problem) if place.place is Place.LOCAL else []
     first = pending_offset(view)
-    return list(upload_reasons(view, first)) if first < view.offsets.high_watermark else []
+    return upload_reasons(view, first, store_problem) if first < view.offsets.high_watermark else []
 
 
 def print_explanation(
-    view: PartitionView, place: OffsetLocation | None, where: ByteRange | None, count: int
+    view: PartitionView,
+    place: OffsetLocation | None,
+    where: ByteRange | None,
+    reasons: Sequence[UploadReason],
+    count: int,
 ) -> None:
     """Print the output of `explain`."""
     print_partitions([view])
@@ -201,7 +211,6 @@ def print_explanation(
     if place is not None:
         print()
         _print_place(place, where)
-    reasons = not_tiered(view, place)
     if reasons:
         subject = f"offset {pending_offset(view) if place is None else place.offset}"
         print(f"\n{subject} is not in remote storage:")

@@ -108,7 +108,8 @@ def explain(
 
     Also show the leader epochs, what is not tiered and why, and which segments expire next.
 
-    With the settings of the bucket, also show the object and the bytes with the offset.
+    With the settings of the bucket, also show the object and the bytes with the offset, and whether the
+    store responds.
     """
     from tidelog.cli.tier import output
     from tidelog.remote.inspection.byte_range import byte_range
@@ -120,14 +121,17 @@ def explain(
     values = storage_values(config, storage)
     view = gather_one(cluster, topic, number).partitions[0]
     place = None if offset is None else locate(view, offset)
-    where = None
-    if values and place is not None and place.segment is not None:
+    where = problem = None
+    if values:
         with open_bucket(values) as bucket:
-            where = byte_range(bucket, place.segment, place.offset)
+            problem = bucket.problem()
+            if problem is None and place is not None and place.segment is not None:
+                where = byte_range(bucket, place.segment, place.offset)
+    reasons = output.not_tiered(view, place, problem)
     if as_json:
-        print_json(output.explain_document(view, place, where, count))
+        print_json(output.explain_document(view, place, where, reasons, count))
     else:
-        output.print_explanation(view, place, where, count)
+        output.print_explanation(view, place, where, reasons, count)
 
 
 @app.command()

@@ -3,6 +3,7 @@
     failure or end               what remains                       cleaned up by
     before STARTED is confirmed  perhaps a record                   the leader: a dangling copy
     while objects are written    a record, perhaps objects          this node at once, else the leader
+    the store is not available   the same                           not at all: the next attempt continues
     leadership lost meanwhile    the same                           the same
     before FINISHED is confirmed perhaps a segment in use: not deleted; this leader publishes it again
 
@@ -21,7 +22,7 @@ from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from tidelog.remote.ports.storage_manager import LogSegmentData
+from tidelog.remote.ports.storage_manager import LogSegmentData, StoreUnavailable
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.remote.tasks.local_segments import LocalSegment
@@ -103,7 +104,8 @@ def _files_of(log: PartitionLog, segment: LogSegment, end_offset: Offset) -> Log
 class SegmentCopy:
     """One attempt to copy one segment.
 
-    Call `store` once, then `publish` until it succeeds or the copy is abandoned.
+    Call `begin` once, `store` until the store is available, then `publish` until it succeeds or the copy is
+    abandoned.
     """
 
     __slots__ = ("_context", "_data", "_role", "metadata")
@@ -121,21 +123,40 @@ class SegmentCopy:
         """The id of this attempt."""
         return self.metadata.remote_log_segment_id
 
-    async def store(self) -> None:
-        """Publish the start of the copy, and write the objects.
+    def is_copy_of(self, planned: LocalSegment) -> bool:
+        """Return whether this is a copy of the segment `planned`."""
+        metadata = self.metadata
+        return (metadata.start_offset, metadata.end_offset + 1, metadata.segment_size_bytes) == (
+            planned.base_offset,
+            planned.end_offset,
+            planned.size_bytes,
+        )
 
-        Errors: RemoteMetadataError; LeadershipLost, CustomMetadataTooLarge and errors of the storage manager,
-        after the written objects were discarded.
+    async def begin(self) -> None:
+        """Publish the start of the copy.
+
+        Errors: RemoteMetadataError; LeadershipLost after the copy was discarded.
+        """
+        self._context.faults(FaultPoint.BEFORE_COPY_STARTED)
+        await self._context.metadata.add_remote_log_segment_metadata(self.metadata)
+        self._context.faults(FaultPoint.AFTER_COPY_STARTED)
+        await self._stop_unless_leader()
+
+    async def store(self) -> None:
+        """Write the objects.
+
+        Errors: StoreUnavailable, after which the caller may repeat the call; LeadershipLost,
+        CustomMetadataTooLarge and other errors of the storage manager, after the written objects were
+        discarded.
         """
         context, faults = self._context, self._context.faults
-        faults(FaultPoint.BEFORE_COPY_STARTED)
-        await context.metadata.add_remote_log_segment_metadata(self.metadata)
-        faults(FaultPoint.AFTER_COPY_STARTED)
-        await self._stop_unless_leader()
         counters = context.figures.topic(self.id.topic_id_partition.topic)
         counters.copy_requests += 1
         try:
             custom = await context.run_copy(context.storage.copy_log_segment_data, self.metadata, self._data)
+        except StoreUnavailable:
+            await self._stop_unless_leader()
+            raise
         except Exception:
             await discard_copy(context, self.metadata)
             raise

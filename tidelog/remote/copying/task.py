@@ -11,6 +11,7 @@ from tidelog.remote.copying.segment_copy import CustomMetadataTooLarge, Leadersh
 from tidelog.remote.expiry.segment_deletion import discard_copy
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentState
+from tidelog.remote.ports.storage_manager import StoreUnavailable
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.remote.tasks.local_segments import LocalSegment, find_segment, local_segments
@@ -30,12 +31,14 @@ class CopyTask:
 
     Invariant: at most one copy of the partition is in progress. A copy whose end may not be published
     (`_unfinished`) is finished before another one begins, so that a lost response does not cause a second
-    copy.
+    copy. A copy that the store did not accept because it is not available (`_waiting`) is repeated with the
+    same id, so that an outage leaves one record.
     """
 
     def __init__(self, context: RemoteLogContext, role: Role) -> None:
         self._context = context
         self._role = role
+        self._waiting: SegmentCopy | None = None
         self._unfinished: SegmentCopy | None = None
         self._is_disabled = False
 
@@ -52,9 +55,13 @@ class CopyTask:
             if log.config.remote_log_copy_disable:
                 self._clear_lag()
                 update_copied_offset(self._context, role.replica)
+                await self._discard_waiting()
                 return
-            for planned in self._plan():
-                if not await self._copy(planned):
+            plan = self._plan()
+            if not plan:
+                await self._discard_waiting()
+            for planned in plan:
+                if not self._context.outages.copies.allows_attempt() or not await self._copy(planned):
                     return
         except LeadershipLost as error:
             _log.info("Stopped a copy because this node is no longer leader: %s", error)
@@ -75,6 +82,9 @@ class CopyTask:
         If another node has deleted the copy, this node keeps it for deletion: no other node knows of its
         objects.
         """
+        if self._waiting is not None:
+            self._context.in_progress.discard(self._waiting.id.id)
+            self._waiting = None
         copy = self._unfinished
         if copy is None:
             return
@@ -108,10 +118,16 @@ class CopyTask:
             return False
         if planned.end_offset <= log.log_start_offset:
             return True  # deleted meanwhile, for example by DeleteRecords
-        copy = SegmentCopy(context, role, segment, planned)
+        copy = self._waiting
+        is_begun = copy is not None and self._is_needed(copy, planned)
+        if copy is None or not is_begun:
+            await self._discard_waiting()
+            copy = SegmentCopy(context, role, segment, planned)
         context.in_progress.add(copy.id.id)
         try:
-            await copy.store()
+            if not is_begun:
+                await copy.begin()
+            await self._store(copy)
             self._unfinished = copy
             await self._publish_or_discard(copy)
         except OSError as error:
@@ -120,9 +136,29 @@ class CopyTask:
             _log.info("Segment %s was removed from the log during its copy: %s", copy.id, error)
             return False
         finally:
-            if self._unfinished is None:
+            if self._unfinished is None and self._waiting is None:
                 context.in_progress.discard(copy.id.id)
         return True
+
+    async def _store(self, copy: SegmentCopy) -> None:
+        """Write the objects; if the store is not available, the copy waits for the next run."""
+        self._waiting = None
+        try:
+            await copy.store()
+        except StoreUnavailable:
+            self._waiting = copy
+            raise
+
+    def _is_needed(self, copy: SegmentCopy, planned: LocalSegment) -> bool:
+        """Return whether the waiting `copy` is one of `planned`, and no node has deleted it."""
+        is_started = self._state_of(copy) is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        return copy.is_copy_of(planned) and is_started
+
+    async def _discard_waiting(self) -> None:
+        copy, self._waiting = self._waiting, None
+        if copy is not None:
+            await discard_copy(self._context, copy.metadata)
+            self._context.in_progress.discard(copy.id.id)
 
     async def _publish_or_discard(self, copy: SegmentCopy) -> None:
         try:

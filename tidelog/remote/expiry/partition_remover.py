@@ -36,6 +36,7 @@ from tidelog.remote.ports.segment_metadata import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
+from tidelog.remote.ports.storage_manager import StoreUnavailable
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.remote.tasks.slots import TaskSlots
@@ -262,7 +263,8 @@ class RemotePartitionRemover:
                     await remove_partition(context, partition, may_begin=may_begin)
                 break
             except Exception as error:
-                level = logging.DEBUG if isinstance(error, RemoteMetadataNotReady) else logging.WARNING
+                is_quiet = attempt > 0 or isinstance(error, (RemoteMetadataNotReady, StoreUnavailable))
+                level = logging.DEBUG if is_quiet else logging.WARNING
                 _log.log(level, "Cannot delete %s from remote storage yet; retrying: %s", partition, error)
             await context.pause(self._backoff.delay_ms(attempt, context.randomness))
             attempt += 1

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tidelog.remote.ports.storage_manager import StoreUnavailable
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoint
 
@@ -60,19 +61,22 @@ async def discard_copy(context: RemoteLogContext, segment: RemoteLogSegmentMetad
             context.faults(FaultPoint.AFTER_DELETE_FINISHED)
     except Exception as error:
         context.undeleted_copies[segment_id.id] = segment
-        _log.warning("Cannot delete the unfinished copy %s; retrying later: %s", segment_id, error)
+        _log.log(_level(error), "Cannot delete the unfinished copy %s; retrying later: %s", segment_id, error)
 
 
 async def delete_undeleted_copies(context: RemoteLogContext) -> None:
     """Retry the deletion of the objects of unfinished copies of this node.
 
-    After the first failure, the others wait for the next call.
+    After the first failure, the others wait for the next call, and during an outage for its backoff.
     """
+    if context.undeleted_copies and not context.outages.deletions.allows_attempt():
+        return
     for segment_id, segment in list(context.undeleted_copies.items()):
         try:
             await _delete_objects(context, segment)
         except Exception as error:
-            _log.warning(
+            _log.log(
+                _level(error),
                 "Cannot delete the objects of the unfinished copy %s; retrying later: %s",
                 segment.remote_log_segment_id,
                 error,
@@ -81,6 +85,11 @@ async def delete_undeleted_copies(context: RemoteLogContext) -> None:
             context.undeleted_copies[segment_id] = context.undeleted_copies.pop(segment_id)
             return
         context.undeleted_copies.pop(segment_id, None)
+
+
+def _level(error: Exception) -> int:
+    """Return the level of the message about a failed deletion: an outage is reported by its observer."""
+    return logging.DEBUG if isinstance(error, StoreUnavailable) else logging.WARNING
 
 
 async def _delete_objects(context: RemoteLogContext, segment: RemoteLogSegmentMetadata) -> None:

@@ -18,6 +18,7 @@ from tidelog.remote.expiry.plan import (
 )
 from tidelog.remote.expiry.segment_deletion import delete_segment, is_unchanged
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.storage_manager import StoreUnavailable
 from tidelog.remote.tasks.context import RemoteLogContext
 from tidelog.remote.tasks.fault_points import FaultPoint
 from tidelog.remote.tasks.local_segments import local_only_bytes, local_segments
@@ -138,13 +139,15 @@ class ExpirationTask:
                 return
             if failures_in_a_row == FAILURES_IN_A_ROW_MAX:
                 break
+            if not self._context.outages.deletions.allows_attempt():
+                break
             try:
                 await self._delete_one(deletion)
             except Exception as error:
                 failures_in_a_row, last_error = failures_in_a_row + 1, error
-                _log.warning(
-                    "Cannot delete remote segment %s: %s", deletion.segment.remote_log_segment_id, error
-                )
+                level = logging.DEBUG if isinstance(error, StoreUnavailable) else logging.WARNING
+                segment_id = deletion.segment.remote_log_segment_id
+                _log.log(level, "Cannot delete remote segment %s: %s", segment_id, error)
             else:
                 failures_in_a_row = 0
                 remaining -= 1

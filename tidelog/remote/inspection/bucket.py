@@ -54,6 +54,14 @@ class Bucket:
         store_values = {key: text for key, text in values.items() if not key.startswith(_CHUNK_CACHE)}
         return cls(storage_manager_from_config({**store_values, f"{_CHUNK_CACHE}class": "none"}))
 
+    def problem(self) -> str | None:
+        """Return the error of a request to the store; None if the store responds."""
+        try:
+            self.storage.probe()
+        except RemoteStorageError as error:
+            return str(error)
+        return None
+
     @property
     def prefix(self) -> str:
         """The common prefix of all keys."""

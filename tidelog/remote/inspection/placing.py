@@ -10,6 +10,7 @@ Source: KIP-405; RemoteLogManager.RLMCopyTask of Apache Kafka 4.3; KIP-950, KIP-
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.inspection.findings import offsets_text, segment_name
 from tidelog.remote.inspection.scheduled_deletions import local_only_bytes
-from tidelog.remote.inspection.states import copy_in_progress, dangling_copies
+from tidelog.remote.inspection.states import copy_in_progress, dangling_copies, since_text
 from tidelog.remote.inspection.views import PartitionView
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 
@@ -50,7 +51,8 @@ class Obstacle(Enum):
     TOPIC_NOT_TIERED = "remote.storage.enable is false"
     COPY_DISABLED = "remote.log.copy.disable is true (KIP-950)"
     NOT_STABLE = "not below the last stable offset: a transaction is open, or it is not replicated yet"
-    COPYING = "a copy is in progress"
+    STORE_FAILS = "the store does not respond, or refuses requests"
+    COPYING = "a copy is in progress, or waits for the store"
     FAILED_COPY = "a copy was started and not finished: see the leader's log for errors"
     BACKLOG = "more than the active segment is waiting: copies are slow, throttled, or fail"
     EARLIER_FIRST = "segments are copied in order, and earlier ones are waiting"
@@ -88,8 +90,22 @@ def pending_offset(view: PartitionView) -> Offset:
     return first if reported is None or reported < first else reported
 
 
-def upload_reasons(view: PartitionView, offset: Offset) -> Iterator[UploadReason]:
-    """Return why `offset`, which is only local, is not in remote storage; certain reasons first."""
+def upload_reasons(
+    view: PartitionView, offset: Offset, store_problem: str | None = None
+) -> list[UploadReason]:
+    """Return why `offset`, which is only local, is not in remote storage; certain reasons first.
+
+    `store_problem` is the error of a request to the store, if it failed. Equal reasons are returned once,
+    with their number.
+    """
+    reasons = Counter(_upload_reasons(view, offset, store_problem))
+    return [
+        reason if count == 1 else UploadReason(reason.obstacle, f"{reason.detail}, {count} times")
+        for reason, count in reasons.items()
+    ]
+
+
+def _upload_reasons(view: PartitionView, offset: Offset, store_problem: str | None) -> Iterator[UploadReason]:
     offsets, config = view.offsets, view.config
     if not config.remote_storage_enable:
         yield UploadReason(Obstacle.TOPIC_NOT_TIERED)
@@ -102,6 +118,8 @@ def upload_reasons(view: PartitionView, offset: Offset) -> Iterator[UploadReason
         if offsets.last_stable_offset < offsets.high_watermark:
             detail += f", the high watermark is {offsets.high_watermark}"
         yield UploadReason(Obstacle.NOT_STABLE, detail)
+    if store_problem is not None:
+        yield UploadReason(Obstacle.STORE_FAILS, store_problem)
     yield from _started_copies(view, offset)
     first = pending_offset(view)
     if first < offset:
@@ -125,10 +143,11 @@ def _started_copies(view: PartitionView, offset: Offset) -> Iterator[UploadReaso
     highest = view.offsets.highest_offset_in_remote_storage
     copying = copy_in_progress(view)
     if copying is not None and copying.start_offset <= offset:
-        yield UploadReason(Obstacle.COPYING, segment_name(copying))
+        yield UploadReason(Obstacle.COPYING, f"{segment_name(copying)}, {since_text(copying, view)}")
     for segment, reason in dangling_copies(view):
         if highest < segment.end_offset and segment.start_offset <= offset:
-            yield UploadReason(Obstacle.FAILED_COPY, f"{segment_name(segment)}, {reason}")
+            span = offsets_text(segment.start_offset, segment.end_offset)
+            yield UploadReason(Obstacle.FAILED_COPY, f"{span}, {reason}")
     for failed in view.history.failed.values():
         if highest < failed.end_offset and failed.start_offset <= offset:
             span = offsets_text(failed.start_offset, failed.end_offset)

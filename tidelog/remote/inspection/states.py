@@ -36,7 +36,7 @@ def state_findings(view: PartitionView, patience_ms: int = PATIENCE_MS) -> list[
         findings.append(Finding.of_segment(Kind.DANGLING_COPY, segment, detail=reason))
     for segment in view.segments:
         if segment.state is _DELETING and _age_ms(segment, view) > patience_ms:
-            detail = _since(segment, view)
+            detail = since_text(segment, view)
             findings.append(Finding.of_segment(Kind.UNFINISHED_DELETION, segment, detail=detail))
     deletion = view.history.deletion
     if deletion is not None and view.now_ms - deletion.event_timestamp_ms > patience_ms:
@@ -64,7 +64,7 @@ def dangling_copies(
         elif number < len(started):
             yield segment, "another copy has begun since"
         elif _age_ms(segment, view) > patience_ms:
-            yield segment, _since(segment, view)
+            yield segment, since_text(segment, view)
 
 
 def copy_in_progress(view: PartitionView, patience_ms: int = PATIENCE_MS) -> RemoteLogSegmentMetadata | None:
@@ -113,5 +113,6 @@ def _age_ms(segment: RemoteLogSegmentMetadata, view: PartitionView) -> int:
     return view.now_ms - segment.event_timestamp_ms
 
 
-def _since(segment: RemoteLogSegmentMetadata, view: PartitionView) -> str:
+def since_text(segment: RemoteLogSegmentMetadata, view: PartitionView) -> str:
+    """Return for how long the segment has had its state."""
     return f"since {_age_ms(segment, view) // 1000} s"

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.bounded_pool import BoundedPool
 from tidelog.remote.expiry.partition_remover import TAKEOVER_INTERVALS, RemotePartitionRemover
 from tidelog.remote.expiry.segment_deletion import delete_undeleted_copies
@@ -28,6 +27,7 @@ from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.remote.tasks.byte_rate import ByteRate
 from tidelog.remote.tasks.context import NodeServices, RemoteLogContext
 from tidelog.remote.tasks.figures import RemoteFigures
+from tidelog.remote.tasks.outages import StoreOutages, failure_backoff
 from tidelog.remote.tasks.replica import Role, TieredReplica
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.remote.tasks.slots import TaskSlots
@@ -72,14 +72,11 @@ class RemoteLogManager:
             run_copy=self.copier_pool.run,
             run_deletion=self.expiration_pool.run,
             copy_quota=ByteRate(*_copy_rate(settings)),
+            outages=node.outages or StoreOutages.create(settings, node.clock, node.randomness),
             faults=node.faults,
             is_confirmed=node.is_confirmed,
         )
-        self._backoff = ExponentialBackoff(
-            settings.remote_log_manager_task_retry_backoff_ms,
-            settings.remote_log_manager_task_retry_backoff_max_ms,
-            settings.remote_log_manager_task_retry_jitter,
-        )
+        self._backoff = failure_backoff(settings)
         self._remover = RemotePartitionRemover(
             self._context, self._slots.expiration, self._backoff, self.is_assigned
         )

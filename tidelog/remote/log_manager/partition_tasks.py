@@ -118,6 +118,8 @@ class PartitionTasks:
             partition = self.role.replica.topic_id_partition
             if self._remover.is_pending(partition):
                 self._disregard_remote_log()
+                if self._copy is not None:
+                    self._copy.release()  # the remover deletes it
                 if self.role.is_current:
                     self._remover.remove(partition)
                 return

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -36,7 +37,8 @@ from tidelog.remote.objects.layout.encryption import KeyPair, KeyRing
 from tidelog.remote.objects.layout.object_keys import ObjectKeys
 from tidelog.remote.objects.layout.rsa_oaep import MODULUS_BITS_MIN
 from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
-from tidelog.remote.objects.stores.backends import object_store
+from tidelog.remote.objects.stores.activity import ObservedStore, StoreActivity
+from tidelog.remote.objects.stores.backends import object_store, reports_requests
 from tidelog.remote.objects.stores.masked import MaskedStore
 from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, StorePorts
 from tidelog.remote.objects.verification import Verification
@@ -235,9 +237,11 @@ UNUSED: Final = (
 
 
 def storage_manager_from_config(
-    values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS
+    values: Mapping[str, str],
+    ports: StorePorts = SYSTEM_PORTS,
+    activity: StoreActivity | None = None,
 ) -> ObjectStorageManager:
-    """Return the storage manager that `values` configure.
+    """Return the storage manager that `values` configure, which records its calls in `activity`.
 
     It has no connections yet; its directories are checked.
     Errors: ConfigError, one line with the key, the value and what is allowed.
@@ -250,8 +254,11 @@ def storage_manager_from_config(
             _log.warning("Ignoring config %s: it has no effect in this remote storage manager", key)
     parsed = parse(values)
     settings = manager_settings(parsed, values)
+    backend_class = str(parsed["storage.backend.class"])
+    if activity is not None and reports_requests(backend_class):
+        ports = replace(ports, on_request=activity.on_request)
     store = object_store(
-        str(parsed["storage.backend.class"]),
+        backend_class,
         {
             key.removeprefix(_STORAGE): text
             for key, text in values.items()
@@ -261,8 +268,12 @@ def storage_manager_from_config(
     )
     if settings.keys.masks_prefix and settings.keys.prefix:
         store = MaskedStore(store, settings.keys.prefix)
+    if activity is not None:
+        store = ObservedStore(
+            store, activity, settings.keys.prefix, calls_are_requests=ports.on_request is None
+        )
     try:
-        return ObjectStorageManager(store, settings, _chunk_cache(store, parsed))
+        return ObjectStorageManager(store, settings, _chunk_cache(store, parsed), activity)
     except BaseException:
         store.close()
         raise

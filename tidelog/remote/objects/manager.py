@@ -19,7 +19,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -43,6 +43,7 @@ from tidelog.remote.objects.layout.manifest import (
 )
 from tidelog.remote.objects.layout.object_keys import ObjectKeys, SegmentKeys
 from tidelog.remote.objects.layout.transform import DamagedChunk, Transform
+from tidelog.remote.objects.stores.activity import StoreActivity
 from tidelog.remote.objects.stores.port import ObjectStore
 from tidelog.remote.objects.upload import (
     TransformedLog,
@@ -60,6 +61,7 @@ from tidelog.remote.ports.storage_manager import (
     ReadableStream,
     RemoteResourceNotFound,
     RemoteStorageError,
+    StoreUnavailable,
 )
 from tidelog.remote.ports.streams import ShortRead, read_exactly
 
@@ -68,6 +70,7 @@ _T = TypeVar("_T")
 
 _INDEXES_AT_ONCE_BYTES: Final = 4 * 1024 * 1024
 """Indexes that are together not longer than this are fetched by one GET."""
+_PROBE: Final = "tidelog-probe"
 _HINT_THREADS: Final = 4
 """Each thread fetches the manifest and the indexes of one segment, one request after the other."""
 _HINTS_MAX: Final = 64
@@ -98,10 +101,15 @@ class ObjectStorageManager:
     """
 
     def __init__(
-        self, store: ObjectStore, settings: ManagerSettings, chunk_cache: ChunkCache | None = None
+        self,
+        store: ObjectStore,
+        settings: ManagerSettings,
+        chunk_cache: ChunkCache | None = None,
+        activity: StoreActivity | None = None,
     ) -> None:
         self.settings = settings
         self._store = store
+        self.activity = activity
         self._chunks = chunk_cache
         self._manifests: LoadingCache[str, SegmentManifest] = LoadingCache(
             settings.manifest_cache, lambda _: 1
@@ -117,6 +125,11 @@ class ObjectStorageManager:
         return self._store
 
     @property
+    def chunk_cache(self) -> ChunkCache | None:
+        """The cache of chunks; None if every range is read from the store."""
+        return self._chunks
+
+    @property
     def read_ahead_bytes(self) -> int:
         """The number of bytes that reads fetch ahead; 0 if they do not read ahead."""
         return 0 if self._chunks is None else self._chunks.read_ahead_bytes
@@ -128,6 +141,8 @@ class ObjectStorageManager:
         keys = self.settings.keys.new(metadata)
         try:
             sizes = self._put_objects(keys, metadata, segment)
+        except StoreUnavailable:
+            raise  # the next attempt has the same keys
         except Exception as error:
             self._delete_objects(keys)
             if isinstance(error, RemoteStorageError):
@@ -198,6 +213,15 @@ class ObjectStorageManager:
         keys = self._keys(metadata)
         self._forget(keys)
         self._store.delete(keys.all)
+
+    def probe(self) -> None:
+        """Read an object that does not exist, to find wrong settings early.
+
+        Errors: RemoteStorageError, also if the credentials have no right to list the bucket: S3 then does
+        not report that the object is missing.
+        """
+        with suppress(RemoteResourceNotFound):
+            self._store.get(f"{self.settings.keys.prefix}{_PROBE}").close()
 
     def object_name(self, metadata: RemoteLogSegmentMetadata) -> str:
         """Return the name of the object with the segment's log, as logs may show it."""

@@ -23,6 +23,10 @@ class RemoteResourceNotFound(RemoteStorageError):
     """The segment or the index does not exist."""
 
 
+class StoreUnavailable(RemoteStorageError):
+    """The store does not respond, or refuses all requests, for example because of wrong credentials."""
+
+
 class DamagedSegment(RemoteStorageError):
     """The stored bytes of a segment are not those that were copied."""
 

@@ -22,7 +22,7 @@ from tidelog.base.clock import Clock
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from tidelog.remote.ports.segment_metadata import TopicIdPartition
-from tidelog.remote.ports.storage_manager import DamagedSegment, RemoteStorageError
+from tidelog.remote.ports.storage_manager import DamagedSegment, RemoteStorageError, StoreUnavailable
 from tidelog.storage.disk.errors import CorruptFile
 
 _REPEATED_AFTER_MS: Final = 60_000
@@ -53,7 +53,8 @@ class ReadErrors:
             self._log_damage(partition, operation, str(error))
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{operation} of {partition}: {error}") from error
         except (RemoteStorageError, RemoteMetadataError, OSError) as error:
-            _log.warning("Remote storage failed, %s of %s: %s", operation, partition, error)
+            if not isinstance(error, StoreUnavailable):  # the observer of the store reports an outage
+                _log.warning("Remote storage failed, %s of %s: %s", operation, partition, error)
             text = f"{operation} of {partition}: {error}"
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
 

@@ -23,6 +23,7 @@ from tidelog.remote.ports.storage_manager import RemoteStorageManager
 from tidelog.remote.tasks.byte_rate import ByteRate
 from tidelog.remote.tasks.fault_points import FaultPoints, no_faults
 from tidelog.remote.tasks.figures import RemoteFigures
+from tidelog.remote.tasks.outages import StoreOutages
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 
 RunInThread: TypeAlias = Callable[..., Awaitable[Any]]
@@ -44,6 +45,8 @@ class NodeServices:
     is_confirmed: Callable[[], bool] = lambda: True
     """Whether the controller has responded recently: only then does the node know that it is still leader."""
     faults: FaultPoints = no_faults
+    outages: StoreOutages | None = None
+    """None if the storage manager does not report outages."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,6 +66,7 @@ class RemoteLogContext:
     run_copy: RunInThread
     run_deletion: RunInThread
     copy_quota: ByteRate
+    outages: StoreOutages
     figures: RemoteFigures = field(default_factory=RemoteFigures)
     faults: FaultPoints = no_faults
     pause: Callable[[int], Awaitable[None]] = pause

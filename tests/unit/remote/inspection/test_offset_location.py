@@ -102,6 +102,26 @@ def test_a_repeatedly_failing_copy_is_the_reason() -> None:
     assert obstacles(ended, 251) == [Obstacle.ACTIVE]
 
 
+def test_equal_rows_are_collapsed() -> None:
+    copies = [copy_start(number, 200, 250, 7) for number in range(20, 49)]
+    view = view_of([*EVENTS, *copies], LINEAGE, local_start=130, end=300)
+    reasons = upload_reasons(replace(view, now_ms=4000), 200)
+    assert [(reason.obstacle, reason.detail) for reason in reasons[1:2]] == [
+        (Obstacle.FAILED_COPY, "offsets 200-250, another copy has begun since, 28 times")
+    ]
+    assert [reason.obstacle for reason in reasons] == [
+        Obstacle.COPYING,
+        Obstacle.FAILED_COPY,
+        Obstacle.ACTIVE,
+    ]
+
+
+def test_the_error_of_the_store_is_the_first_reason() -> None:
+    reasons = upload_reasons(the_view(), 200, "s3://tides: AccessDenied (HTTP 403)")
+    assert [reason.obstacle for reason in reasons] == [Obstacle.STORE_FAILS, Obstacle.ACTIVE]
+    assert reasons[0].detail == "s3://tides: AccessDenied (HTTP 403)"
+
+
 def test_more_pending_bytes_than_an_active_segment_are_reported() -> None:
     config = replace(TIERED, segment_bytes=1000)
     view = the_view(config=config, local_start=200, local_size_bytes=1001)

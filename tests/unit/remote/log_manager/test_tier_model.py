@@ -39,7 +39,7 @@ from tidelog.storage.log.truncation import RemoteState
 
 REPLICAS = 3
 KINDS = ("copy", "expiration", "follower")
-FAULTS = ("before", "half_way", "answer_lost")
+FAULTS = ("before", "half_way", "answer_lost", "unavailable")
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 nodes = st.integers(0, REPLICAS - 1)
 picks = st.integers(0, 99)
@@ -471,7 +471,7 @@ class Walk:
             (lambda: m.elect(below(99)), self._election_weight),
             (lambda: m.elect_during_tasks(below(99)) if m.runs else None, self._election_weight),
             (lambda: m.crash(below(REPLICAS)), self._election_weight),
-            (lambda: m.fail_next(("tier", "metadata")[below(2)], FAULTS[below(3)]), self._fault_weight),
+            (lambda: m.fail_next(("tier", "metadata")[below(2)], FAULTS[below(4)]), self._fault_weight),
             (lambda: m.delete_records(below(99)), min(1, self._retention_weight)),
             (self._configure, self._retention_weight),
         ]

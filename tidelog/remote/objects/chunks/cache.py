@@ -72,6 +72,20 @@ class _CachedChunk:
         self.checked_start, self.checked_end = start, end
 
 
+@dataclass(slots=True)
+class ChunkFigures:
+    """Counters of a chunk cache, which only increase."""
+
+    hits: int = 0
+    """Reads of chunks that were cached."""
+    misses: int = 0
+    """Reads of chunks that were not cached; some of them were being fetched ahead."""
+    prefetches: int = 0
+    """Chunks that were fetched ahead."""
+    evictions: int = 0
+    """Chunks that were removed to make room, or because they had not been used for a while."""
+
+
 class ChunkCache:
     """Chunks of segments, shared by all readers.
 
@@ -94,6 +108,7 @@ class ChunkCache:
         self._now_ms = now_ms or SystemClock().monotonic_ms
         self._lock = threading.Lock()
         self._cached: BoundedLru[ChunkKey, _CachedChunk] = BoundedLru(settings.size, settings.retention_ms)
+        self.figures = ChunkFigures()
         self.stored_chunks = 0
         """The number of chunks that were cached so far."""
         self._loading: dict[ChunkKey, _Load] = {}
@@ -114,7 +129,10 @@ class ChunkCache:
         while True:
             with self._lock:
                 cached = self._cached.get(key, self._now_ms())
-                if cached is None:
+                if cached is not None:
+                    self.figures.hits += 1
+                else:
+                    self.figures.misses += 1
                     load, must_run = self._join(segment, key)
                 self._count_as_read(key)
             if cached is None:
@@ -145,6 +163,7 @@ class ChunkCache:
                 if self._unread_bytes + run_bytes > self._unread_max:
                     break
                 started.append(self._start_load(segment, first, last))
+                self.figures.prefetches += last - first + 1
                 for number in range(first, last + 1):
                     self._unread[ChunkKey(segment.keys.log, number)] = self._bytes_of(segment, number, number)
                 self._unread_bytes += run_bytes
@@ -262,6 +281,7 @@ class ChunkCache:
                 cached = _CachedChunk(handle, self.stored_chunks)
                 for evicted, evicted_chunk in self._cached.put(key, cached, len(data), self._now_ms()):
                     self._count_as_read(evicted)
+                    self.figures.evictions += 1
                     dropped.append(evicted_chunk.handle)
         _drop_all(dropped)
 
@@ -299,6 +319,7 @@ class ChunkCache:
         capacity = self._cached.capacity
         weight = None if capacity is None else max(0, capacity - self._loading_bytes - size)
         evicted = self._cached.shrink(weight, self._now_ms())
+        self.figures.evictions += len(evicted)
         for key, _ in evicted:
             self._count_as_read(key)
         return [cached.handle for _, cached in evicted]

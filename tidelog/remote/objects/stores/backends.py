@@ -45,6 +45,11 @@ def object_store(
     return LocalDirectoryStore.from_config(values, ports)
 
 
+def reports_requests(backend_class: str) -> bool:
+    """Return whether stores of the class call `StorePorts.on_request`."""
+    return _KINDS.get(backend_class.strip()) == "s3"
+
+
 def _require_library(kind: str, backend_class: str) -> None:
     """Raise ConfigError if the library of this kind of store is not installed."""
     package = _PACKAGES.get(kind)

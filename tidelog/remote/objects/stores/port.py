@@ -9,14 +9,21 @@ object has the key; InvalidRange. An adapter over a network fails after a bounde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import errno
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from tidelog.base.clock import SYSTEM_CLOCK, Clock
 from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
-from tidelog.remote.ports.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageError
+from tidelog.remote.ports.storage_manager import (
+    ReadableStream,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreUnavailable,
+)
 
 KEY_BYTES_MAX: Final = 1024
 """The maximum size of a key in UTF-8, as in S3."""
@@ -24,15 +31,41 @@ KEY_BYTES_MAX: Final = 1024
 UPLOADS: Final = ".uploads"
 """The directory of unfinished puts in a store that consists of files; no key begins with it."""
 
+_OUTAGE_ERRORS: Final = frozenset(
+    {
+        errno.EACCES,
+        errno.EDQUOT,
+        errno.EHOSTUNREACH,
+        errno.EIO,
+        errno.ENETUNREACH,
+        errno.ENOSPC,
+        errno.ENOTCONN,
+        errno.EROFS,
+        errno.ESTALE,
+    }
+)
+
 Content: TypeAlias = "bytes | bytearray | memoryview | Source"
+
+
+class RequestKind(Enum):
+    """The kinds of requests, as stores charge for them; a PUT may be a part of an upload."""
+
+    GET = "GET"
+    PUT = "PUT"
+    HEAD = "HEAD"
+    LIST = "LIST"
+    DELETE = "DELETE"
 
 
 @dataclass(frozen=True, slots=True)
 class StorePorts:
-    """The clock and the randomness of a store."""
+    """The clock and the randomness of a store, and the observer of its requests."""
 
     clock: Clock = SYSTEM_CLOCK
     randomness: Randomness = SYSTEM_RANDOMNESS
+    on_request: Callable[[RequestKind], None] | None = None
+    """Called for each HTTP request by stores of S3."""
 
 
 SYSTEM_PORTS: Final = StorePorts()
@@ -139,10 +172,21 @@ def range_length(store: str, key: str, size: int, start: int | None, end: int | 
     return (size if end is None else min(size, end + 1)) - first
 
 
-def failure(store: str, action: str, key: str, cause: object) -> RemoteStorageError:
-    """Return the error of a failed operation of a store, as one line."""
+def failure(
+    store: str, action: str, key: str, cause: object, *, is_outage: bool = False
+) -> RemoteStorageError:
+    """Return the error of a failed operation of a store, as one line.
+
+    It is StoreUnavailable with `is_outage`, and if the error of the operating system affects every object.
+    """
     text = f"{type(cause).__name__}: {cause}" if isinstance(cause, BaseException) else str(cause)
-    return RemoteStorageError(one_line(f"{store}: cannot {action} {key!r}: {text}"))
+    is_outage = is_outage or (isinstance(cause, OSError) and _is_outage(cause))
+    kind = StoreUnavailable if is_outage else RemoteStorageError
+    return kind(one_line(f"{store}: cannot {action} {key!r}: {text}"))
+
+
+def _is_outage(error: OSError) -> bool:
+    return isinstance(error, (ConnectionError, TimeoutError)) or error.errno in _OUTAGE_ERRORS
 
 
 class FirstFailure:

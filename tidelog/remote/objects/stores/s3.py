@@ -45,7 +45,7 @@ class S3Store:
     def __init__(self, settings: S3Settings, ports: StorePorts = SYSTEM_PORTS) -> None:
         self.name = f"s3://{settings.bucket}"
         self._bucket = settings.bucket
-        self._client = s3_client(settings)
+        self._client = s3_client(settings, ports.on_request)
         self._calls = S3Calls(settings, ports)
         self._uploads = S3Uploads(self.name, self._client, self._calls, settings, ports.randomness)
         self._reads = S3Reads(self._client, self._calls)
@@ -62,7 +62,7 @@ class S3Store:
             try:
                 self._uploads.put(key, Parts(self.name, key, content, size))
             except CallFailed as failed:
-                raise failure(self.name, "put", key, failed.args[0]) from failed
+                raise failure(self.name, "put", key, failed.args[0], is_outage=failed.is_outage) from failed
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ExactStream:
         """Return a range of an object, as specified by ObjectStore."""
@@ -87,7 +87,9 @@ class S3Store:
             except CallFailed as error:
                 if error.status == 0 or error.status >= 500:
                     self._fail("delete", batch[0], error)
-                first_error = first_error or failure(self.name, "delete", batch[0], error.args[0])
+                first_error = first_error or failure(
+                    self.name, "delete", batch[0], error.args[0], is_outage=error.is_outage
+                )
             except RemoteStorageError as error:
                 first_error = first_error or error
         if first_error is not None:
@@ -173,4 +175,4 @@ class S3Store:
     def _fail(self, action: str, key: str, error: CallFailed) -> NoReturn:
         if error.code in ("NoSuchKey", "404"):
             raise missing(self.name, key) from error
-        raise failure(self.name, action, key, error.args[0]) from error
+        raise failure(self.name, action, key, error.args[0], is_outage=error.is_outage) from error

@@ -48,6 +48,20 @@ TEMPORARY_CODES: Final = frozenset(
 )
 
 
+OUTAGE_CODES: Final = frozenset(
+    {
+        "AccessDenied",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "NoSuchBucket",
+        "PermanentRedirect",
+        "SignatureDoesNotMatch",
+    }
+)
+"""The codes of responses that are the same for every object: wrong credentials, or a wrong bucket."""
+
+
 class AttemptFailed(Exception):
     """An attempt whose response is invalid; a retry may succeed."""
 
@@ -78,6 +92,18 @@ class CallFailed(Exception):
             text = f"{self.code} (HTTP {self.status}): {message}"
         retries = f" ({attempts} attempts in {elapsed_s:.1f} s)" if attempts > 1 else ""
         super().__init__(one_line(f"{text}{note}{retries}"))
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether calls for other objects would fail, too."""
+        has_no_response = self.status == 0
+        return (
+            has_no_response
+            or self.status >= 500
+            or self.status in (401, 403, *_TEMPORARY_STATUS)
+            or self.code in OUTAGE_CODES
+            or self.code in TEMPORARY_CODES
+        )
 
 
 class S3Calls:

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import os
 import threading
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from botocore.loaders import Loader
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.base.properties import MalformedEscape, parse_properties
+from tidelog.remote.objects.stores.port import RequestKind
 from tidelog.remote.objects.stores.s3_deadlines import POOL_CLASSES
 from tidelog.remote.objects.stores.s3_settings import S3Settings
 
@@ -28,8 +30,11 @@ _PREFIX = "rsm.config.storage."
 _ACCESS_KEY, _SECRET_KEY, _TOKEN = "aws.access.key.id", "aws.secret.access.key", "aws.session.token"
 
 
-def s3_client(settings: S3Settings) -> S3Client:
-    """Return a client without connections. Errors: ConfigError if credentials cannot be read."""
+def s3_client(settings: S3Settings, on_request: Callable[[RequestKind], None] | None = None) -> S3Client:
+    """Return a client without connections, which calls `on_request` for each HTTP request.
+
+    Errors: ConfigError if credentials cannot be read.
+    """
     core = botocore.session.get_session()
     core.register_component("data_loader", _service_models())
     if settings.credentials_file is not None:
@@ -49,7 +54,29 @@ def s3_client(settings: S3Settings) -> S3Client:
     if settings.legacy_md5:
         for operation in ("DeleteObjects", "PutObject", "UploadPart"):
             client.meta.events.register(f"before-sign.s3.{operation}", _send_md5)
+    if on_request is not None:
+        client.meta.events.register("request-created.s3", _reporting(on_request))
     return client
+
+
+def _reporting(on_request: Callable[[RequestKind], None]) -> Callable[..., None]:
+    """Return the handler of botocore's event that reports the kind of each request."""
+
+    def on_created(operation_name: str = "", **_: object) -> None:
+        on_request(_request_kind(operation_name))
+
+    return on_created
+
+
+def _request_kind(operation: str) -> RequestKind:
+    """Return the kind of an operation of S3: the requests of a multipart upload are charged as PUT."""
+    if operation.startswith("List"):
+        return RequestKind.LIST
+    if operation.startswith(("Delete", "Abort")):
+        return RequestKind.DELETE
+    if operation.startswith("Head"):
+        return RequestKind.HEAD
+    return RequestKind.GET if operation.startswith("Get") else RequestKind.PUT
 
 
 @cache

@@ -63,7 +63,9 @@ class S3Reads:
             if failed.status == 416:
                 text = f"{place.store}: byte {start or 0} of {place.key!r} is beyond its end"
                 raise InvalidRange(one_line(text)) from failed
-            raise failure(place.store, "read", place.key, failed.args[0]) from failed
+            raise failure(
+                place.store, "read", place.key, failed.args[0], is_outage=failed.is_outage
+            ) from failed
         if etag is not None and response.etag != etag:
             response.body.close()
             raise failure(place.store, "read", place.key, "the object was replaced during the read")
@@ -165,7 +167,7 @@ class S3Stream(ExactStream):
         self._release()
         if self._attempt >= self._reads.calls.attempts_max or self._time_left_s <= 0:
             cause = f"{error} ({self._attempt} attempts)"
-            raise failure(self._store, "read", self._key, cause) from error
+            raise failure(self._store, "read", self._key, cause, is_outage=True) from error
         self._reads.calls.pause(self._attempt)
         self._attempt += 1
 

@@ -347,3 +347,16 @@ def test_a_verified_range_counts_only_for_the_chunk_that_was_read() -> None:
     assert not cache.are_checked(segment, 1000, 1700, cache.stored_chunks)
     assert cache.are_checked(segment, 500, 1000, stored_count)
     cache.close()
+
+
+def test_hits_misses_prefetches_and_evictions_are_counted() -> None:
+    store = MemoryStore()
+    segment = put_segment(store, LOG, 1000)
+    cache = make_cache(store, size=3000, read_ahead=1000)
+    cache.read_ahead(segment, 0, is_sequential=True)
+    wait_until(lambda: cache.cached_bytes == 1000)
+    for number in (0, 0, 4, 5, 6):
+        cache.slice(segment, number, 0, 10)
+    figures = cache.figures
+    assert (figures.hits, figures.misses, figures.prefetches, figures.evictions) == (2, 3, 1, 1)
+    cache.close()
