@@ -26,11 +26,17 @@ from tests.support.paths import ROOT
 NEIGHBOURS = ("boto3", "typer", "rich", "fastapi", "pyspark", "pytest")
 FIXTURE_TEST = """
 import socket
+import sys
 
 
 def test_the_broker_of_the_fixture_accepts_connections(tidelog_broker):
     host, _, port = tidelog_broker.bootstrap_servers.partition(":")
     socket.create_connection((host, int(port)), timeout=10).close()
+
+
+def test_the_package_is_imported_without_rewritten_asserts():
+    loader = sys.modules["tidelog.broker.node.node"].__loader__
+    assert type(loader).__name__ == "SourceFileLoader"
 """
 
 

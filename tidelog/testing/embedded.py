@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -40,6 +41,8 @@ from tidelog.local_cluster.tiering import (
     tiered_settings,
 )
 from tidelog.testing.loop_thread import LoopThread
+from tidelog.testing.movable_clock import MovableClock
+from tidelog.testing.topics import create_topics
 
 ResultT = TypeVar("ResultT")
 
@@ -48,6 +51,8 @@ STOP_TIMEOUT_S = 30.0
 
 # Defaults of a production cluster would make tests wait.
 EMBEDDED_DEFAULTS: Mapping[str, str] = {
+    # `advance_time` is followed by retention soon.
+    "log.retention.check.interval.ms": "200",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
@@ -97,6 +102,7 @@ class EmbeddedCluster:
         self._security = security
         self._secured: ClusterSecurity | None = None
         self._port = 0
+        self._clock = MovableClock()
         self._layout: ClusterLayout | None = None
         self.nodes: dict[int, BrokerNode] = {}
         self._loop: LoopThread | None = None
@@ -131,6 +137,22 @@ class EmbeddedCluster:
             return work(self.node if node_id is None else self.nodes[node_id])
 
         return self._on_loop(on_loop())
+
+    def create_topics(
+        self, topics: Mapping[str, int] | Iterable[str], config: Mapping[str, str] | None = None
+    ) -> None:
+        """Create topics by name, or with their numbers of partitions. Errors: KafkaError of the first."""
+        counts = topics if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+        if counts:
+            self._on_loop(create_topics(self.client_settings(), counts, config or {}))
+
+    def advance_time(self, duration: timedelta) -> None:
+        """Set the wall clock of the nodes forward: records become older, and retention deletes them.
+
+        Retention runs every 200 ms, unless log.retention.check.interval.ms is in the config. Clients still
+        use the system's clock.
+        """
+        self._clock.advance(duration)
 
     # ---- the cluster
 
@@ -213,7 +235,7 @@ class EmbeddedCluster:
             raise
 
     async def _start_node(self, node_id: int) -> None:
-        node = self.nodes[node_id] = await BrokerNode.start(self._broker_config(node_id))
+        node = self.nodes[node_id] = await BrokerNode.start(self._broker_config(node_id), clock=self._clock)
         if self._layout is None:
             # A restart uses the same port, which clients know.
             self._port = node.bound_port()
