@@ -7,6 +7,7 @@ that of the source, so that the lists shrink with the code.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,6 +19,9 @@ PACKAGE = ROOT / "tidelog"
 PARAMETERS_MAX = 7
 ATTRIBUTES_MAX = 20
 PUBLIC_METHODS_MAX = 20
+FILES_OF_A_FOLDER_MAX = 35
+
+FOLDERS_WITH_A_FILE_FOR_EACH_API = {"tidelog.broker.api.handlers", "tidelog.protocol.messages"}
 
 PARAMETER_EXCEPTIONS: dict[str, int] = {}
 """Commands of typer (one parameter for each option) are exempt; these are functions with too many."""
@@ -158,6 +162,12 @@ def test_classes_have_few_public_methods(modules: dict[str, ast.Module]) -> None
         for owner in classes(tree)
     }
     assert_only_exceptions(method_counts, PUBLIC_METHODS_MAX, PUBLIC_METHOD_EXCEPTIONS)
+
+
+def test_no_folder_is_a_flat_directory_of_many_files(modules: dict[str, ast.Module]) -> None:
+    file_counts = Counter(name.rpartition(".")[0] for name in modules)
+    large = {name for name, count in file_counts.items() if count > FILES_OF_A_FOLDER_MAX}
+    assert large == FOLDERS_WITH_A_FILE_FOR_EACH_API
 
 
 def test_no_module_has_a_single_assignment_only(modules: dict[str, ast.Module]) -> None:

@@ -1,1 +1,1 @@
-"""Authentication, authorization and quotas of clients."""
+"""Authentication and authorization of clients."""
