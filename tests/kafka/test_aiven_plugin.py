@@ -15,6 +15,8 @@ from tests.support.tier.aiven_plugin import AivenPlugin
 from tests.support.tier.sealed_segments import make_segment
 from tests.support.tier.segment_configs import KINDS, compressible, configs_of, key_pair, write_key_pair
 from tidelog.remote.objects.config import storage_manager_from_config
+from tidelog.remote.objects.layout.custom_metadata import CustomMetadata, encode_custom_metadata
+from tidelog.remote.objects.layout.object_keys import main_path
 
 CLASSPATH = os.environ.get("TIDELOG_AIVEN_CLASSPATH", "")
 SIZES = (1000, 54_321)
@@ -45,3 +47,19 @@ def test_a_bucket_is_shared_with_the_plugin(kind: str, size: int, tmp_path: Path
     ours.delete_log_segment_data(metadata)
     assert [path for path in (root / "tier").rglob("*") if path.is_file()] == []
     ours.close()
+
+
+def test_the_plugin_deletes_no_objects_to_which_a_segment_refers(tmp_path: Path) -> None:
+    root = tmp_path / "bucket"
+    root.mkdir()
+    configs = configs_of("plain", *write_key_pair(key_pair(), tmp_path))
+    theirs = AivenPlugin(CLASSPATH, root, tmp_path / "work", configs)
+    source = make_segment(tmp_path / "source", compressible(1000), seed=3)
+    theirs.copy(source)
+    before = sorted(path for path in root.rglob("*") if path.is_file())
+    reference = make_segment(tmp_path / "reference", compressible(1000), seed=4)
+    custom_metadata = encode_custom_metadata(CustomMetadata(source_path=main_path(source.metadata)))
+    theirs.delete(reference, custom_metadata)
+    assert sorted(path for path in root.rglob("*") if path.is_file()) == before
+    with pytest.raises(AssertionError):
+        theirs.read(reference, custom_metadata, 0, None)

@@ -14,6 +14,8 @@ from typing import Any
 
 from tidelog.cli.main import main
 from tidelog.clients.producer.producer import Producer
+from tidelog.remote.objects.manager import ObjectStorageManager
+from tidelog.remote.objects.stores.local_directory import LocalDirectoryStore
 from tidelog.remote.restore.execution import TopicRestore
 
 
@@ -30,6 +32,23 @@ class RestoreStep(Enum):
     """After the topic is created."""
     ABORT = auto()
     """After the leaders have recovered their logs, before open transactions are aborted."""
+
+
+class TravelStep(Enum):
+    """The moments at which a restore as of a time is killed."""
+
+    TAIL = auto()
+    """Before the copied segment is stored."""
+    HALF_TAIL = auto()
+    """After its log is stored, before its indexes and its manifest."""
+    TAIL_STORED = auto()
+    """After all of its objects are stored, before the first record of remote metadata."""
+    TRAVEL_RECORD = auto()
+    """Before the fourth record of remote metadata."""
+    TRAVEL_CREATION = auto()
+    """Before the topic is created."""
+    RELEASE = auto()
+    """After the leaders have recovered their logs, before deleted segments are looked for."""
 
 
 def _kill() -> None:
@@ -67,7 +86,27 @@ def arm(step: RestoreStep) -> None:
             _before(TopicRestore, "_abort")
 
 
+def arm_travel(step: TravelStep) -> None:
+    """Let this process kill itself at `step`."""
+    match step:
+        case TravelStep.TAIL:
+            _before(ObjectStorageManager, "copy_log_segment_data")
+        case TravelStep.HALF_TAIL:
+            _before(LocalDirectoryStore, "put", 2)
+        case TravelStep.TAIL_STORED:
+            _before(TopicRestore, "_register")
+        case TravelStep.TRAVEL_RECORD:
+            _before(Producer, "send", 4)
+        case TravelStep.TRAVEL_CREATION:
+            _before(TopicRestore, "_create", 2)
+        case TravelStep.RELEASE:
+            _before(TopicRestore, "_release")
+
+
 if __name__ == "__main__":
-    arm(RestoreStep[sys.argv[1]])
+    if sys.argv[1] in TravelStep.__members__:
+        arm_travel(TravelStep[sys.argv[1]])
+    else:
+        arm(RestoreStep[sys.argv[1]])
     sys.argv = ["tidelog", *sys.argv[2:]]
     main()

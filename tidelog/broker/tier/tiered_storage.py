@@ -41,7 +41,8 @@ from tidelog.broker.tier.roles import RemoteRoles
 from tidelog.broker.tier.settings import log_manager_settings
 from tidelog.clients.config.environment import Environment
 from tidelog.cluster.delta import MetadataDelta
-from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.image import MetadataImage, ResourceType
+from tidelog.cluster.topic_references import referenced_until_ms
 from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.log_manager.manager import RemoteLogManager
@@ -102,6 +103,7 @@ class TieredStorage:
         self.storage = storage
         self.metadata = metadata
         self.index_cache = index_cache
+        self._referenced_until_ms: dict[UUID, int] = {}
         settings = log_manager_settings(config)
         self.manager = RemoteLogManager(
             settings,
@@ -113,6 +115,7 @@ class TieredStorage:
                 randomness=ports.environment.rng,
                 is_confirmed=ports.is_confirmed,
                 outages=outages,
+                referenced_until_ms=self._referenced_until,
             ),
         )
         self._auxiliary_pool = BoundedPool(
@@ -143,6 +146,9 @@ class TieredStorage:
         self.follower_tier = FollowerTier(metadata, self.reader)
         self.roles = RemoteRoles(self.manager, ports.replicas, self._remove_indexes)
         self.recovery = self._create_recovery()
+
+    def _referenced_until(self, topic_id: UUID) -> int | None:
+        return self._referenced_until_ms.get(topic_id)
 
     def _create_recovery(self) -> LeaderRecovery:
         ports, settings = self._ports, log_manager_settings(self._config)
@@ -197,6 +203,7 @@ class TieredStorage:
     def subscribe(self, image: MetadataImage) -> None:
         """Add the partitions of this node, and listen to role changes from now on."""
         self._ports.replicas.listeners.append(self)
+        self._referenced_until_ms = referenced_until_ms(image)
         self.roles.add_existing(image)
         self.recovery.check()
 
@@ -242,6 +249,8 @@ class TieredStorage:
 
     def on_configs_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Apply topic configs and dynamic broker configs; a subscriber of the metadata store."""
+        if any(resource_type == ResourceType.TOPIC for resource_type, _ in delta.changed_configs):
+            self._referenced_until_ms = referenced_until_ms(image)
         self.roles.on_configs_changed(delta, image)
         config = self._ports.config()
         if config is self._config:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -35,6 +35,7 @@ from tidelog.cli.tier.restore import (
     partition_document,
     print_obstacles,
     survey_with_progress,
+    target_of,
     topic_notes,
 )
 from tidelog.clients.admin.admin import Admin
@@ -50,6 +51,7 @@ from tidelog.remote.restore.plan import (
     TopicPlan,
     topic_plan,
 )
+from tidelog.storage.config.topic_source import source_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +104,15 @@ def run_cluster_restore(
     report.groups = restored_offsets(backup, ends)
 
     async def work(admin: Admin) -> None:
+        target = target_of(admin, cluster, bucket)
         if not options.topics_only:
             report.missing = await missing_metadata(admin, image)
         if not options.executes or report.missing:
-            await apply_plans(admin, cluster, report.topics, executes=False)
+            await apply_plans(target, report.topics, executes=False)
             return
         cluster_id = (await admin.describe_cluster()).cluster_id or backup.cluster_id
         await asyncio.to_thread(catalog.begin_restore, cluster_id, entry)
-        await apply_plans(admin, cluster, report.topics, executes=True)
+        await apply_plans(target, report.topics, executes=True)
         await _commit(admin, report)
         if report.is_complete:
             await asyncio.to_thread(catalog.end_restore, cluster_id)
@@ -132,7 +135,7 @@ def _plan(
     options: ClusterRestoreOptions,
 ) -> TopicPlan:
     factor = options.replication_factor
-    return topic_plan(
+    plan = topic_plan(
         topic.name,
         topic.topic_id,
         found.get((topic.name, topic.topic_id), []),
@@ -144,6 +147,14 @@ def _plan(
             accepts_gaps=options.accepts_gaps,
         ),
     )
+    source = source_of(topic.configs)
+    if source is None or source.mount is not None:
+        return plan
+    problem = (
+        f"{topic.name}: its first segments are those of {source.topic}; restore that topic, then use "
+        "tidelog tier restore --at"
+    )
+    return replace(plan, problems=(*plan.problems, problem))
 
 
 async def _commit(admin: Admin, report: ClusterReport) -> None:

@@ -128,7 +128,7 @@ def _shallow(bucket: Bucket, options: FsckOptions) -> tuple[list[PartitionView],
             findings += metadata_findings(view, options.patience_ms)
             findings += bucket_findings(bucket, view, on_segment)
     if is_all:
-        findings += bucket.stray_findings(partitions)
+        findings += bucket.stray_findings(partitions, bucket.referenced_keys(views))
     return views, findings
 
 

@@ -64,7 +64,10 @@ def run_restore(bucket: Bucket, cluster: ClusterConnection, options: RestoreOpti
     if options.is_offline:
         report.obstacles = {plan.name: list(plan.problems) for plan in report.plans}
     else:
-        with_admin(cluster, lambda admin: apply_plans(admin, cluster, report, executes=options.executes))
+        with_admin(
+            cluster,
+            lambda admin: apply_plans(target_of(admin, cluster, bucket), report, executes=options.executes),
+        )
     print_report(report, options)
     if not report.is_complete:
         raise typer.Exit(EXIT_FAILURE)
@@ -86,15 +89,22 @@ def survey_with_progress(
 
 
 def _plans(bucket: Bucket, options: RestoreOptions) -> list[TopicPlan]:
-    found = survey_with_progress(bucket, options.topics)
-    names = {name for name, _ in found}
-    missing = [name for name in options.topics if name not in names]
-    if missing or not found:
-        raise UsageFailure(f"the bucket has no segments of {', '.join(missing) or 'any topic'}")
     return [
         topic_plan(name, topic_id, partitions, options.plan)
-        for (name, topic_id), partitions in sorted(_of_one_id(found, options.topic_ids).items())
+        for (name, topic_id), partitions in surveyed_topics(bucket, options.topics, options.topic_ids).items()
     ]
+
+
+def surveyed_topics(
+    bucket: Bucket, topics: Collection[str], topic_ids: Collection[UUID]
+) -> dict[tuple[str, UUID], list[SurveyedPartition]]:
+    """Return the topics in the bucket in order, with one id for each name. Errors: UsageFailure."""
+    found = survey_with_progress(bucket, topics)
+    names = {name for name, _ in found}
+    missing = [name for name in topics if name not in names]
+    if missing or not found:
+        raise UsageFailure(f"the bucket has no segments of {', '.join(missing) or 'any topic'}")
+    return dict(sorted(_of_one_id(found, topic_ids).items()))
 
 
 def _of_one_id(
@@ -115,16 +125,19 @@ def _of_one_id(
     return chosen
 
 
-async def apply_plans(
-    admin: Admin, cluster: ClusterConnection, report: RestoreReport, *, executes: bool
-) -> None:
-    """Ask the cluster whether the topics of `report` can be restored, and restore them if `executes`."""
-    target = Target(
+def target_of(admin: Admin, cluster: ClusterConnection, bucket: Bucket) -> Target:
+    """Return the cluster in which topics are restored from `bucket`."""
+    return Target(
         admin=admin,
+        bucket=bucket,
         bootstrap_servers=cluster.bootstrap,
         consumer_options=cluster.client_options(ConsumerConfig),
         producer_options=cluster.client_options(ProducerConfig),
     )
+
+
+async def apply_plans(target: Target, report: RestoreReport, *, executes: bool) -> None:
+    """Ask the cluster whether the topics of `report` can be restored, and restore them if `executes`."""
     total = sum(plan.segment_count for plan in report.plans)
     before = 0
     with bar("segments", total) as show:

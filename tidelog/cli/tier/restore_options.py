@@ -33,6 +33,17 @@ AcceptGaps = Annotated[
     bool,
     typer.Option("--accept-gaps", help="Restore what follows the last gap, and leave out damaged segments."),
 ]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="Restore one topic as of this time, such as 2026-11-28T12:00:00Z or milliseconds; needs --as.",
+    ),
+]
+As = Annotated[
+    str | None, typer.Option("--as", metavar="TOPIC", help="The name of the new topic, with --at.")
+]
 
 
 def parse_topic_id(text: str) -> UUID:

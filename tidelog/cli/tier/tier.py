@@ -13,6 +13,8 @@ from tidelog.cli.options import AsJson, key_values
 from tidelog.cli.output import print_json
 from tidelog.cli.tier.restore_options import (
     AcceptGaps,
+    As,
+    At,
     Execute,
     Partitions,
     ReplicationFactor,
@@ -216,6 +218,8 @@ def restore(
     replication_factor: ReplicationFactor = -1,
     topic_config: TopicConfigs = [],  # noqa: B006
     accept_gaps: AcceptGaps = False,
+    at: At = None,
+    new_name: As = None,
     config: ConfigFile = None,
     storage: StorageValues = [],  # noqa: B006
     as_json: AsJson = False,
@@ -223,16 +227,20 @@ def restore(
     """Restore topics from their segments in the bucket alone.
 
     The topics get their old ids; no data is copied. An interrupted restore continues when it is repeated.
+    With --at, one topic is restored as of a time under a new name; its segments refer to those of the topic.
 
     Exit codes: 0 success, 1 a topic cannot be restored.
     """
     from tidelog.cli.tier.restore import RestoreOptions, run_restore
+    from tidelog.cli.tier.time_travel import TravelOptions, parse_time, run_time_travel
     from tidelog.remote.restore.plan import SAFE_CONFIGS, PlanOptions
 
     if bool(topics) is everything:
         raise UsageFailure("give topics, or --all")
     if execute and offline:
         raise UsageFailure("--execute needs a cluster: omit --offline")
+    if (at is None) is not (new_name is None) or (at is not None and len(topics) != 1):
+        raise UsageFailure("--at restores one topic under a new name: give the topic, --at and --as")
     options = RestoreOptions(
         topics=topics,
         topic_ids=[parse_topic_id(text) for text in topic_ids],
@@ -247,4 +255,8 @@ def restore(
         as_json=as_json,
     )
     with open_bucket(storage_values(config, storage)) as bucket:
-        run_restore(bucket, cluster, options)
+        if at is None or new_name is None:
+            run_restore(bucket, cluster, options)
+        else:
+            travel = TravelOptions(timestamp_ms=parse_time(at), name=new_name, restore=options)
+            run_time_travel(bucket, cluster, travel)

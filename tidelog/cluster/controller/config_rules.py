@@ -14,6 +14,7 @@ from tidelog.cluster.effective_configs import BrokerLayers, effective_topic_entr
 from tidelog.cluster.group_configs import GROUP_CONFIGS, limits_of
 from tidelog.cluster.image import MetadataImage, ResourceType
 from tidelog.cluster.topic_names import check_name
+from tidelog.cluster.topic_references import check_unreferenced, references
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS, log_config_from, unknown_topic_config
@@ -72,6 +73,10 @@ def _check_topic(
             "remote.storage.enable=false: requires remote.log.delete.on.disable=true, it deletes remote data"
         )
         raise KafkaError(ErrorCode.INVALID_CONFIG, text)
+    elif existing and existing.get("remote.storage.enable", "").strip().lower() == "true":
+        check_unreferenced(
+            image, references(image), image.topics_by_name[name].id, "disable remote storage of"
+        )
 
 
 def _effective(

@@ -18,11 +18,13 @@ from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.features import eligible_leader_replicas_enabled
 from tidelog.cluster.group_configs import GROUP_CONFIGS
 from tidelog.cluster.image import ConfigResource, MetadataImage, ResourceType
+from tidelog.cluster.topic_references import check_source_change
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.metadata_records.clear_elr_record import ClearElrRecord
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.steps import Steps
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
+from tidelog.storage.config.topic_source import SOURCE_KEY
 
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
@@ -113,7 +115,9 @@ def replace_configs(
         yield None
         try:
             values = {change.key: change.value for change in changes}
-            deletions = {key: None for key in image.configs.get(resource, {}) if key not in values}
+            # The source of a topic never changes; Kafka's tools do not know it.
+            existing = image.configs.get(resource, {})
+            deletions = {key: None for key in existing if key not in values and key != SOURCE_KEY}
             records += change_records(image, settings, resource, values | deletions)
             outcomes.append(SUCCESS)
         except KafkaError as error:
@@ -136,6 +140,8 @@ def change_records(
     """
     resource_type, name = resource
     current = image.configs.get(resource, {})
+    if resource_type == ResourceType.TOPIC and not is_new:
+        check_source_change(current, values)
     new_configs = {key: value for key, value in {**current, **values}.items() if value is not None}
     check_configs(image, settings, resource_type, name, new_configs)
     if resource_type == ResourceType.TOPIC and not is_new and name not in image.topics_by_name:

@@ -23,6 +23,7 @@ from tidelog.cluster.effective_configs import effective_topic_entry
 from tidelog.cluster.image import LeaderRecoveryState, MetadataImage, PartitionImage, ResourceType
 from tidelog.cluster.partition_changes import partition_records
 from tidelog.cluster.topic_names import CLUSTER_METADATA_TOPIC, check_name, colliding_names, metric_name
+from tidelog.cluster.topic_references import check_source_change
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import uuid_text
 from tidelog.protocol.messages.create_topics import (
@@ -141,6 +142,8 @@ class _Creation:
         self._check_name(topic.name)
         values = yield from _config_values(topic)
         restored = self._restored(topic, values)
+        if restored is None:
+            check_source_change({}, values)
         configs = self._config_records(topic, values)
         partitions = yield from self._partitions(topic)
         self._limit.add_replicas(topic.name, (each.replicas for each in partitions))

@@ -14,6 +14,7 @@ from tidelog.cluster.controller.mutation_quota import ChargePartitions, charge_n
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
+from tidelog.cluster.topic_references import check_unreferenced, references
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -51,12 +52,14 @@ def delete_topics(
             named_ids.add(topic_of_name.id)
     records = []
     results = []
+    by_source = references(image)
     for target, count in counts.items():
         yield None
         if target.name is None and target.topic_id in named_ids and count == 1:
             continue  # The result is that of the topic's name, which is in the request too.
         try:
             topic_id = _topic_id(image, target, count, counts)
+            check_unreferenced(image, by_source, topic_id, "delete")
             charge(len(image.topics_by_id[topic_id].partitions))
         except KafkaError as error:
             topic = image.topics_by_name.get(target.name or "")

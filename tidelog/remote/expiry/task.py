@@ -66,7 +66,7 @@ class ExpirationTask:
             self._context.faults(FaultPoint.BEFORE_LOG_START_MOVED)
             role.replica.log.advance_log_start_offset_from_remote(plan.log_start_offset)
             self._context.faults(FaultPoint.AFTER_LOG_START_MOVED)
-        await self._delete(plan.deletions)
+        await self._delete(self._without_referenced(plan.deletions))
         log = role.replica.log
         is_idle = plan.idle is not None and log.local_log_start_offset <= log.high_watermark
         self._idle = (inputs, plan.idle) if plan.idle is not None and is_idle else None
@@ -127,6 +127,17 @@ class ExpirationTask:
         figures.log_size_bytes = sum(segment.segment_size_bytes for segment in segments)
         return plan
 
+    def _without_referenced(self, deletions: Sequence[Deletion]) -> Sequence[Deletion]:
+        """Return `deletions` without the segments to which other topics may refer.
+
+        These are deleted later. They are below the log start, so that readers of this topic do not see them.
+        """
+        return [each for each in deletions if not self._is_referenced(each.segment)]
+
+    def _is_referenced(self, segment: RemoteLogSegmentMetadata) -> bool:
+        until_ms = self._context.referenced_until_ms(segment.topic_id_partition.topic_id)
+        return until_ms is not None and segment.max_timestamp_ms <= until_ms
+
     async def _delete(self, deletions: Sequence[Deletion]) -> None:
         failures_in_a_row, last_error = 0, None
         # Unfinished deletions come last: segments that can never be deleted do not delay the others.
@@ -162,6 +173,8 @@ class ExpirationTask:
             return
         if deletion.reason is Reason.DANGLING_COPY and not is_unchanged(self._context, segment):
             return  # it was finished while other segments were deleted
+        if self._is_referenced(segment):
+            return  # by a topic that was created while other segments were deleted
         _log.info("Deleting remote segment %s: %s", segment.remote_log_segment_id, deletion.reason.value)
         await delete_segment(self._context, segment)
 

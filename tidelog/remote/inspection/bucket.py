@@ -6,9 +6,9 @@ ConfigError for invalid settings of the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Final, TypeVar
 
 from tidelog.protocol.errors import DecodeError
@@ -20,6 +20,7 @@ from tidelog.remote.objects.layout.manifest import MANIFEST_BYTES_MAX, SegmentMa
 from tidelog.remote.objects.layout.object_keys import (
     BACKUPS_FOLDER,
     SegmentKeys,
+    is_reference,
     parse_key,
     partition_prefix,
 )
@@ -42,7 +43,7 @@ _CHUNK_CACHE: Final = "fetch.chunk.cache."
 
 
 class Bucket:
-    """The store behind `storage`; it is never written."""
+    """The store behind `storage`; inspections never write it."""
 
     def __init__(self, storage: ObjectStorageManager) -> None:
         self.storage = storage
@@ -105,6 +106,16 @@ class Bucket:
         """Return a manifest. Errors: DecodeError; RemoteResourceNotFound."""
         return decode_manifest(self.manifest_bytes(key), self.storage.settings.key_ring)
 
+    def referenced_keys(self, views: Iterable[PartitionView]) -> set[str]:
+        """Return the keys of the objects of other topics to which segments of `views` refer."""
+        keys: set[str] = set()
+        for view in views:
+            for segment in view.segments:
+                with suppress(DecodeError):
+                    if is_reference(segment):
+                        keys.update(self._keys.of(segment).all)
+        return keys
+
     # --- findings -------------------------------------------------------------------------
 
     def findings(
@@ -142,14 +153,22 @@ class Bucket:
             display_name=self.display_name,
         )
 
-    def stray_findings(self, partitions: Iterable[TopicIdPartition]) -> Iterator[Finding]:
-        """Return the objects below the prefix that belong to none of `partitions`."""
+    def stray_findings(
+        self, partitions: Iterable[TopicIdPartition], referenced: Collection[str] = ()
+    ) -> Iterator[Finding]:
+        """Return the objects below the prefix that belong to none of `partitions`.
+
+        `referenced` are the keys of objects to which segments of other topics refer.
+        """
         ids = {(partition.topic_id, partition.partition) for partition in partitions}
         for info in self.objects():
             name = parse_key(info.key, self.prefix)
             if name is None:
                 yield Finding(Kind.FOREIGN_OBJECT, None, self.display_name(info.key))
-            elif (name.partition.topic_id, name.partition.partition) not in ids:
+            elif (
+                name.partition.topic_id,
+                name.partition.partition,
+            ) not in ids and info.key not in referenced:
                 detail = "no metadata names its partition"
                 key = self.display_name(info.key)
                 yield Finding(Kind.ORPHAN, name.partition.topic_partition, key, detail, name.segment_id)

@@ -38,7 +38,11 @@ def copy_events(
     for segment in sorted(segments, key=lambda segment: segment.event_timestamp_ms):
         yield replace(segment, state=_STARTED)
         yield RemoteLogSegmentMetadataUpdate(
-            segment.remote_log_segment_id, segment.event_timestamp_ms, segment.state, segment.broker_id
+            segment.remote_log_segment_id,
+            segment.event_timestamp_ms,
+            segment.state,
+            segment.broker_id,
+            segment.custom_metadata,
         )
 
 

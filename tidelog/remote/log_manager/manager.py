@@ -75,6 +75,7 @@ class RemoteLogManager:
             outages=node.outages or StoreOutages.create(settings, node.clock, node.randomness),
             faults=node.faults,
             is_confirmed=node.is_confirmed,
+            referenced_until_ms=node.referenced_until_ms,
         )
         self._backoff = failure_backoff(settings)
         self._remover = RemotePartitionRemover(

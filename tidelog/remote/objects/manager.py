@@ -41,7 +41,7 @@ from tidelog.remote.objects.layout.manifest import (
     encode_manifest,
     place_indexes,
 )
-from tidelog.remote.objects.layout.object_keys import ObjectKeys, SegmentKeys
+from tidelog.remote.objects.layout.object_keys import ObjectKeys, SegmentKeys, is_reference
 from tidelog.remote.objects.layout.transform import DamagedChunk, Transform
 from tidelog.remote.objects.stores.activity import StoreActivity
 from tidelog.remote.objects.stores.port import ObjectStore
@@ -209,8 +209,10 @@ class ObjectStorageManager:
         return io.BytesIO(self._indexes.get((key, index_type), lambda: self._load_index(segment, index_type)))
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete a segment, as specified by RemoteStorageManager."""
+        """Delete a segment, as specified by RemoteStorageManager; objects of another topic are kept."""
         keys = self._keys(metadata)
+        if is_reference(metadata):
+            return
         self._forget(keys)
         self._store.delete(keys.all)
 

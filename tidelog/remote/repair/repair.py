@@ -21,6 +21,7 @@ from tidelog.protocol.ids import BrokerId
 from tidelog.remote.inspection.deep import inspect_segment
 from tidelog.remote.inspection.findings import BROKEN_OBJECTS, DEEP, Finding
 from tidelog.remote.inspection.views import PartitionView, finished_segments
+from tidelog.remote.objects.layout.object_keys import is_reference
 from tidelog.remote.objects.manager import ObjectStorageManager
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.repair.replica_records import RecordsNotAvailable, fetch_segment_records
@@ -90,6 +91,8 @@ class SegmentRepair:
 
     async def repair(self, segment: DamagedRemoteSegment, replicas: Iterable[BrokerId]) -> RepairOutcome:
         """Repair a segment from the first of `replicas` that has its records."""
+        if is_reference(segment.metadata):
+            return RepairOutcome(segment, None, "its objects belong to another topic, which must be repaired")
         try:
             require_replaceable(segment.findings)
         except NotRepairable as error:

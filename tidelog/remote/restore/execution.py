@@ -1,8 +1,10 @@
 """Restores planned topics in a cluster, without copying data (shell).
 
+    store      store segments that are copied: only for a topic as of a time, at most one of each partition
     register   write the records of the segments to `__remote_log_metadata`; nothing reads them yet
     create     create the topic with its old id: its leaders recover their logs from the registered segments
     verify     wait until the leaders have the planned offsets
+    release    advance the start of the log above segments of the source that were deleted meanwhile
     abort      end the transactions whose end was lost
 
 The order makes an interruption harmless: no leader of the topic exists before its metadata is complete. A
@@ -24,12 +26,14 @@ from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset, TopicPartition, uuid_text
 from tidelog.remote.inspection.broker_queries import BrokerQueries
+from tidelog.remote.inspection.bucket import Bucket
 from tidelog.remote.inspection.cluster import Gatherer
 from tidelog.remote.inspection.history import MetadataHistory
 from tidelog.remote.metadata.config import METADATA_TOPIC
 from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.restore.plan import TopicPlan
+from tidelog.remote.restore.references import first_existing_offsets, foreign_brokers, store_tails
 from tidelog.remote.restore.registration import missing_records, registration_obstacles
 
 _CHECK_S: Final = 0.2
@@ -53,6 +57,7 @@ class Target:
     """
 
     admin: Admin
+    bucket: Bucket
     bootstrap_servers: str
     consumer_options: Mapping[str, Any]
     producer_options: Mapping[str, Any]
@@ -85,6 +90,8 @@ class TopicRestore:
                 return []
             if plan.segment_count and not await self._has_metadata_topic():
                 return [f"{plan.name}: the cluster has no topic {METADATA_TOPIC}: enable tiered storage"]
+            if plan.source is not None and (text := await foreign_brokers(self._target.admin)):
+                return [f"{plan.name}: {text}"]
             history = await self._history()
             found = [
                 text
@@ -103,12 +110,15 @@ class TopicRestore:
         if obstacles:
             raise RestoreError(obstacles[0])
         if await self._existing() is None:
+            await asyncio.to_thread(store_tails, self._target.bucket, self._plan)
             await self._register(on_progress)
             await self._create(validate_only=False)
         on_progress("recover", 0)
         outcome = RestoreOutcome()
         async with asyncio.timeout(self._target.wait_s):
             await self._verify(outcome)
+            if self._plan.source is not None:
+                await self._release(outcome)
             await self._abort(outcome)
         return outcome
 
@@ -196,6 +206,17 @@ class TopicRestore:
                 raise RestoreError(
                     f"{name}: the leader's log ends at {ends[name]}, the segments at {planned.end_offset}"
                 )
+
+    async def _release(self, outcome: RestoreOutcome) -> None:
+        """Advance the start of the log above segments that the source deleted before it had a reference."""
+        starts = await asyncio.to_thread(first_existing_offsets, self._target.bucket, self._plan)
+        lost = {name: start for name, start in starts.items() if outcome.offsets[name][0] < start}
+        if not lost:
+            return
+        for name, result in (await self._target.admin.delete_records(lost)).items():
+            if isinstance(result, KafkaError):
+                raise result
+            outcome.offsets[name] = (lost[name], outcome.offsets[name][1])
 
     async def _offsets(
         self, names: Iterable[TopicPartition], spec: OffsetSpec

@@ -14,8 +14,10 @@ from uuid import UUID
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.inspection.findings import offsets_text, segment_name
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.remote.restore.tail_segment import TailSegment
 from tidelog.remote.tasks.recovered_log import RecoveredLog, ranges_in_log, recovered_log
 from tidelog.storage.config.restored_topic import RestoredTopic
+from tidelog.storage.config.topic_source import TopicSource
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.producers.producer_entry import ProducerEntry
 
@@ -105,6 +107,10 @@ class TopicPlan:
     leader_epoch: LeaderEpoch
     replication_factor: int = -1
     problems: tuple[str, ...] = ()
+    tails: tuple[TailSegment, ...] = ()
+    """Segments that are stored before the topic is restored."""
+    source: TopicSource | None = None
+    """The topic to whose segments those of this one refer."""
 
     @property
     def can_be_restored(self) -> bool:

@@ -47,6 +47,8 @@ class NodeServices:
     faults: FaultPoints = no_faults
     outages: StoreOutages | None = None
     """None if the storage manager does not report outages."""
+    referenced_until_ms: Callable[[UUID], int | None] = lambda topic_id: None
+    """The time up to which other topics refer to the segments of a topic; None if none does."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -72,6 +74,7 @@ class RemoteLogContext:
     pause: Callable[[int], Awaitable[None]] = pause
     is_confirmed: Callable[[], bool] = lambda: True
     """Whether the controller has responded recently: no metadata change can have been missed for long."""
+    referenced_until_ms: Callable[[UUID], int | None] = lambda topic_id: None
     in_progress: set[UUID] = field(default_factory=set)
     undeleted_copies: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
     """Copies of this node whose objects could not be deleted; other nodes may not know them."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.storage.config.topic_source import TopicSource
 
 _FOLLOW_TOTAL_RETENTION: Final = -2
 _NONE: Final = -1
@@ -54,12 +55,19 @@ class LogConfig:
     segment_jitter_ms: int
     segment_ms: int
     unclean_leader_election_enable: bool
+    tidelog_source: TopicSource | None = None
+    """The topic whose remote segments this one reads by reference."""
 
     def check_compaction_lags(self) -> None:
         """Raise ConfigError if max.compaction.lag.ms is below min.compaction.lag.ms."""
         if self.min_compaction_lag_ms > self.max_compaction_lag_ms:
             allowed = f"must not be more than max.compaction.lag.ms, which is {self.max_compaction_lag_ms}"
             raise ConfigError("min.compaction.lag.ms", self.min_compaction_lag_ms, allowed)
+
+    @property
+    def is_mounted(self) -> bool:
+        """Whether the topic shows a topic of another cluster, and accepts no records."""
+        return self.tidelog_source is not None and self.tidelog_source.mount is not None
 
     @property
     def is_compacted(self) -> bool:

@@ -1,7 +1,7 @@
 """Every topic-level key of Kafka 4.3: type, default, allowed values and documentation.
 
 A synonym is the broker-level key that overrides a default.
-The keys of KIP-1241 are new in Kafka 4.4.
+The keys of KIP-1241 are new in Kafka 4.4. `tidelog.source` is Tidelog's own key.
 Source: org.apache.kafka.storage.internals.log.LogConfig and ServerTopicConfigSynonyms of 4.3.1.
 """
 
@@ -22,6 +22,7 @@ from tidelog.base.config_definition import (
 )
 from tidelog.base.similar_names import did_you_mean
 from tidelog.storage.config.log_config import LogConfig
+from tidelog.storage.config.topic_source import SOURCE_KEY, TopicSource, check_source
 
 _HOUR_MS: Final = 3_600_000
 _MINUTE_MS: Final = 60_000
@@ -365,6 +366,15 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigDefinition]] = table(
             minimum=1,
         ),
         _topic(
+            SOURCE_KEY,
+            _STRING,
+            None,
+            "The topic whose remote segments this topic reads by reference, set by tidelog tier restore --at "
+            "or tidelog tier mount when the topic is created. With a mount the topic is read-only.",
+            check=check_source,
+            internal=True,
+        ),
+        _topic(
             "unclean.leader.election.enable",
             _BOOLEAN,
             False,
@@ -427,4 +437,6 @@ def _with_fields(config: LogConfig, parsed: Iterable[tuple[str, ConfigValue]]) -
     fields: dict[str, Any] = dict(parsed)
     if (internal_segment_bytes := fields.pop("internal_segment_bytes", None)) is not None:
         fields["segment_bytes"] = internal_segment_bytes
+    if (source := fields.get("tidelog_source")) is not None:
+        fields["tidelog_source"] = TopicSource.parse(source)
     return replace(config, **fields) if fields else config

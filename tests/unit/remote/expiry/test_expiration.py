@@ -47,6 +47,25 @@ def starts(cluster: TierCluster) -> list[Offset]:
     return [start for start, _, _ in cluster.ranges()]
 
 
+def test_segments_to_which_another_topic_refers_are_deleted_after_it() -> None:
+    cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
+    node = copied(cluster, 3)
+    first, *others = node.context.metadata.list_remote_log_segments(PARTITION)
+    until_ms: int | None = first.max_timestamp_ms
+    node.context.referenced_until_ms = lambda topic_id: until_ms if topic_id == PARTITION.topic_id else None
+    cluster.clock.now_ms += 10_000_000
+    node.run_expiration()
+    assert node.log.log_start_offset == 30
+    assert set(cluster.tier.copies) == {
+        each.remote_log_segment_id.id
+        for each in (first, *others)
+        if each.max_timestamp_ms <= first.max_timestamp_ms
+    }
+    until_ms = None
+    node.run_expiration()
+    assert not cluster.tier.copies
+
+
 def test_expired_segments_are_deleted_after_the_log_start_moved() -> None:
     cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
     node = copied(cluster, 3)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -24,12 +25,21 @@ from tests.unit.remote.objects.chunks.cached_segments import make_cache
 from tidelog.protocol.batch import write_header
 from tidelog.protocol.compression import Compression
 from tidelog.remote.objects.chunks.cache import ChunkCache
-from tidelog.remote.objects.layout.custom_metadata import CustomField, decode_custom_metadata
+from tidelog.remote.objects.layout.custom_metadata import (
+    CustomField,
+    CustomMetadata,
+    decode_custom_metadata,
+    encode_custom_metadata,
+)
 from tidelog.remote.objects.layout.encryption import KeyRing
-from tidelog.remote.objects.layout.object_keys import ObjectKeys
+from tidelog.remote.objects.layout.object_keys import ObjectKeys, main_path
 from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
 from tidelog.remote.objects.verification import Verification
-from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
 from tidelog.remote.ports.storage_manager import (
     IndexType,
     RemoteResourceNotFound,
@@ -217,12 +227,32 @@ def test_the_compression_heuristic_stores_a_compressed_log_unchanged(
     assert manager.fetch_log_segment(metadata, 0).read() == log
 
 
+def test_a_reference_reads_the_objects_of_another_topic_and_never_deletes_them(
+    segment: StoredSegment,
+) -> None:
+    store = MemoryStore()
+    manager = make_manager(store)
+    metadata = copy(manager, segment)
+    before = dict(store.objects)
+    partition = TopicIdPartition(UUID(int=7), "another", 0)
+    reference = replace(
+        metadata,
+        remote_log_segment_id=RemoteLogSegmentId(partition, metadata.remote_log_segment_id.id),
+        custom_metadata=encode_custom_metadata(CustomMetadata(source_path=main_path(metadata))),
+    )
+    assert manager.fetch_log_segment(reference, 0).read() == segment.log
+    manager.delete_log_segment_data(reference)
+    assert store.objects == before
+    assert manager.fetch_log_segment(metadata, 0).read() == segment.log
+
+
 def test_custom_metadata_has_the_configured_fields(segment: StoredSegment) -> None:
     store = MemoryStore()
     manager = make_manager(store, manager_settings(custom_fields=(CustomField.REMOTE_SIZE,)))
     custom_metadata = copy(manager, segment).custom_metadata
     assert custom_metadata is not None
-    assert decode_custom_metadata(custom_metadata) == (sum(map(len, store.objects.values())), None, None)
+    stored_bytes = sum(map(len, store.objects.values()))
+    assert decode_custom_metadata(custom_metadata) == CustomMetadata(remote_size=stored_bytes)
     assert make_manager(store).copy_log_segment_data(segment.metadata, segment.files) is None
 
 

@@ -4,6 +4,12 @@
     0 remote_size    zigzag 64-bit varint, bytes of all objects
     1 object_prefix  compact string
     2 object_key     compact string, the common path of the keys without prefix and suffix
+ 1000 source_path    compact string, Tidelog's own: the path of objects that belong to another topic
+ 1001 mount          compact string, Tidelog's own: the mount in whose bucket these objects are
+
+Objects belong to the topic whose id is in their key. A segment with a source_path refers to objects of
+another topic: they are read, and never deleted. Aiven's plugin ignores these two tags: it neither finds nor
+deletes the objects, because it computes keys from the topic of the reference.
 
 Source: SegmentCustomMetadataField and -Serde of Aiven's RemoteStorageManager.
 """
@@ -11,7 +17,7 @@ Source: SegmentCustomMetadataField and -Serde of Aiven's RemoteStorageManager.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.primitives import (
@@ -30,17 +36,23 @@ class CustomField(IntEnum):
     OBJECT_KEY = 2
 
 
+_SOURCE_PATH: Final = 1000
+_MOUNT: Final = 1001
+
+
 class CustomMetadata(NamedTuple):
     """The fields; None for a missing field."""
 
     remote_size: int | None = None
     object_prefix: str | None = None
     object_key: str | None = None
+    source_path: str | None = None
+    mount: str | None = None
 
 
 def encode_custom_metadata(metadata: CustomMetadata) -> bytes:
     """Return the bytes of the fields that are present; empty if there are none."""
-    values: list[tuple[CustomField, bytes]] = []
+    values: list[tuple[int, bytes]] = []
     if metadata.remote_size is not None:
         size = bytearray()
         write_varlong(size, metadata.remote_size)
@@ -49,6 +61,10 @@ def encode_custom_metadata(metadata: CustomMetadata) -> bytes:
         values.append((CustomField.OBJECT_PREFIX, _compact_string(metadata.object_prefix)))
     if metadata.object_key is not None:
         values.append((CustomField.OBJECT_KEY, _compact_string(metadata.object_key)))
+    if metadata.source_path is not None:
+        values.append((_SOURCE_PATH, _compact_string(metadata.source_path)))
+    if metadata.mount is not None:
+        values.append((_MOUNT, _compact_string(metadata.mount)))
     if not values:
         return b""
     out = bytearray()
@@ -77,6 +93,8 @@ def decode_custom_metadata(data: bytes) -> CustomMetadata:
             None if remote_size is None else read_varlong(remote_size, 0)[0],
             _text(fields.get(CustomField.OBJECT_PREFIX)),
             _text(fields.get(CustomField.OBJECT_KEY)),
+            _text(fields.get(_SOURCE_PATH)),
+            _text(fields.get(_MOUNT)),
         )
     except (IndexError, UnicodeDecodeError) as error:
         raise DecodeError(f"cannot read custom metadata: {data.hex()}") from error

@@ -92,6 +92,15 @@ def parse_key(key: str, prefix: str) -> ObjectName | None:
     return ObjectName(partition, int(match["offset"]), uuid_from_text(match["segment_id"]), match["suffix"])
 
 
+def is_reference(metadata: RemoteLogSegmentMetadata) -> bool:
+    """Return whether the objects of a segment belong to another topic: they must not be deleted.
+
+    Errors: DecodeError for damaged custom metadata.
+    """
+    data = metadata.custom_metadata
+    return bool(data) and decode_custom_metadata(data or b"").source_path is not None
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectKeys:
     """Creates keys from the configured prefix; prefix and path in custom metadata have precedence."""
@@ -109,6 +118,8 @@ class ObjectKeys:
         if not metadata.custom_metadata:
             return keys
         custom_metadata = decode_custom_metadata(metadata.custom_metadata)
+        if custom_metadata.source_path is not None:
+            return SegmentKeys(keys.prefix, custom_metadata.source_path, self.masks_prefix)
         return SegmentKeys(
             keys.prefix if custom_metadata.object_prefix is None else custom_metadata.object_prefix,
             keys.path if custom_metadata.object_key is None else custom_metadata.object_key,

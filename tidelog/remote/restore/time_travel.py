@@ -1,0 +1,185 @@
+"""A topic as it was at a time, from the segments of another topic in the bucket (shell).
+
+The new topic contains the records before the first one later than the time, in whole batches. Its segments
+refer to those of the source, without a copy, except for the segment in which that record is: the part before
+it is copied (`tail_segment`).
+
+    source     0-49   50-119   120-189                   a record of 150 is the first one that is too late
+    new topic  0-49   50-119   120-149                   two references, and one segment of its own
+
+I/O: blocks. Errors: RemoteStorageError if the store does not respond.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.protocol.ids import Offset, uuid_text
+from tidelog.remote.inspection.bucket import Bucket
+from tidelog.remote.objects.layout.custom_metadata import CustomMetadata, encode_custom_metadata
+from tidelog.remote.objects.layout.object_keys import main_path
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
+from tidelog.remote.reading.auxiliary import fetch_auxiliary
+from tidelog.remote.restore.plan import SurveyedPartition
+from tidelog.remote.restore.tail_segment import TailSegment, TailSource, build_tail
+from tidelog.remote.tasks.recovered_log import OffsetRange, log_position, ranges_in_log, recovered_log
+from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
+from tidelog.storage.producers.producer_entry import ProducerEntry
+from tidelog.storage.producers.producer_snapshot import decode_snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Travel:
+    """The new topic and the time.
+
+    `generation` is the number of topics with this name, source and time that were deleted.
+    """
+
+    name: str
+    source_id: UUID
+    timestamp_ms: int
+    generation: int = 0
+
+    @property
+    def topic_id(self) -> UUID:
+        """The id of the new topic: the same for a repeated command, which continues an interrupted one."""
+        generation = self.generation
+        while True:
+            seed = f"{uuid_text(self.source_id)} {self.name} {self.timestamp_ms} {generation}"
+            topic_id = UUID(bytes=hashlib.sha256(seed.encode()).digest()[:16])
+            if not uuid_text(topic_id).startswith("-"):  # as Kafka: tools would take it for an option
+                return topic_id
+            generation += 1_000_000
+
+
+class TravelledPartition(NamedTuple):
+    """The segments of a partition of the new topic, and those of them that must be stored first."""
+
+    surveyed: SurveyedPartition
+    tails: tuple[TailSegment, ...]
+
+
+class _Piece(NamedTuple):
+    """A segment of the source with its offsets that are part of the log."""
+
+    segment: RemoteLogSegmentMetadata
+    ranges: list[OffsetRange]
+
+
+def reference(
+    segment: RemoteLogSegmentMetadata, partition: TopicIdPartition, mount: str | None = None
+) -> RemoteLogSegmentMetadata:
+    """Return the segment of `partition` that refers to the objects of `segment`."""
+    custom_metadata = CustomMetadata(source_path=main_path(segment), mount=mount)
+    return replace(
+        segment,
+        remote_log_segment_id=RemoteLogSegmentId(partition, segment.remote_log_segment_id.id),
+        custom_metadata=encode_custom_metadata(custom_metadata),
+    )
+
+
+def travelled(
+    bucket: Bucket, surveyed: SurveyedPartition, travel: Travel, directory: Path
+) -> TravelledPartition:
+    """Return a partition of the new topic; `directory` gets the files of a segment that is copied."""
+    partition = TopicIdPartition(travel.topic_id, travel.name, surveyed.partition.partition)
+    empty = replace(surveyed, partition=partition, segments=(), newest=None, checkpoint=(), producers=())
+    if surveyed.newest is None:
+        return TravelledPartition(empty, ())
+    log = recovered_log(surveyed.segments, surveyed.newest, surveyed.checkpoint)
+    whole, tail, end_offset = _divided(bucket, surveyed, log.leader_epochs, travel, partition, directory)
+    segments = [reference(each, partition) for each in whole]
+    if tail is not None:
+        segments.append(tail.metadata)
+    if not segments:
+        return TravelledPartition(empty, ())
+    epochs = LeaderEpochCache.of(surveyed.checkpoint or surveyed.newest.segment_leader_epochs)
+    if end_offset is not None:
+        epochs.truncate_from_end(end_offset)
+    newest = max(segments, key=log_position)
+    producers = _producers_at_end(bucket, newest, tail)
+    return TravelledPartition(
+        replace(
+            empty,
+            segments=tuple(segments),
+            newest=newest,
+            checkpoint=tuple(epochs.entries),
+            producers=tuple(producers),
+        ),
+        () if tail is None else (tail,),
+    )
+
+
+def _divided(
+    bucket: Bucket,
+    surveyed: SurveyedPartition,
+    lineage: tuple[EpochEntry, ...],
+    travel: Travel,
+    partition: TopicIdPartition,
+    directory: Path,
+) -> tuple[list[RemoteLogSegmentMetadata], TailSegment | None, Offset | None]:
+    """Return the segments before the first record that is too late, the copied one, and its end."""
+    whole: list[RemoteLogSegmentMetadata] = []
+    for piece in _pieces(surveyed.segments, lineage):
+        segment = piece.segment
+        if segment.max_timestamp_ms <= travel.timestamp_ms:
+            whole.append(segment)
+            continue
+        source = TailSource(
+            segment=segment,
+            ranges=piece.ranges,
+            lineage=lineage,
+            producers=_producers_before(bucket, whole, piece.ranges[0].start_offset),
+        )
+        segment_id = RemoteLogSegmentId(partition, _tail_id(segment, partition))
+        folder = str(directory / f"{partition.partition}-{len(whole)}")
+        tail, end_offset = build_tail(bucket.storage, source, segment_id, travel.timestamp_ms, folder)
+        if end_offset is not None:
+            return [each for each in whole if each.start_offset < end_offset], tail, end_offset
+        whole.append(segment)  # the later records in it belong to another lineage
+    return whole, None, None
+
+
+def _pieces(
+    segments: Iterable[RemoteLogSegmentMetadata], lineage: tuple[EpochEntry, ...]
+) -> Iterator[_Piece]:
+    pieces = [_Piece(segment, sorted(ranges_in_log(segment, lineage))) for segment in segments]
+    yield from sorted(
+        (piece for piece in pieces if piece.ranges),
+        key=lambda piece: (piece.ranges[0].start_offset, piece.segment.end_offset),
+    )
+
+
+def _tail_id(segment: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> UUID:
+    """Return an id that a repeated command uses too: it replaces the objects of an interrupted one."""
+    seed = f"{segment.remote_log_segment_id} {partition}"
+    return UUID(bytes=hashlib.sha256(seed.encode()).digest()[:16])
+
+
+def _producers_before(
+    bucket: Bucket, whole: Iterable[RemoteLogSegmentMetadata], offset: Offset
+) -> bytes | None:
+    for segment in whole:
+        if segment.end_offset + 1 == offset:
+            return fetch_auxiliary(bucket.storage, segment).producer_snapshot
+    return None
+
+
+def _producers_at_end(
+    bucket: Bucket, newest: RemoteLogSegmentMetadata, tail: TailSegment | None
+) -> list[ProducerEntry]:
+    if tail is not None and newest is tail.metadata:
+        snapshot: bytes | None = Path(tail.files.producer_snapshot).read_bytes()
+    else:
+        snapshot = fetch_auxiliary(bucket.storage, newest).producer_snapshot
+    name = f"the producers of {newest.remote_log_segment_id}"
+    return [] if snapshot is None else decode_snapshot(snapshot, name)
