@@ -21,6 +21,7 @@ from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota
 from tidelog.broker.network.connection_rates import ConnectionRates
+from tidelog.broker.network.listening_socket import bound_socket
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.throttled_sockets import ThrottledSockets
@@ -73,7 +74,9 @@ class Listener:
         """Tasks that create transports for accepted sockets, without TLS."""
         self._handshakes = None if config.tls is None else TlsHandshakes(config.name, config.tls, resources)
         self._accept_queue_size = accept_queue_size(resources.config.socket_listen_backlog_size)
-        listening_socket = _bind(config, resources.config)
+        listening_socket = bound_socket(
+            f"Listener {config.name}", config.host, config.port, resources.config.socket_receive_buffer_bytes
+        )
         self.port: int = listening_socket.getsockname()[1]
         self._acceptor = Acceptor(config.name, listening_socket, self._loop, self._on_accepted)
         self._throttled_sockets = ThrottledSockets(self._loop, self._open)
@@ -283,28 +286,3 @@ def _set_options(client_socket: socket.socket, config: NetworkConfig) -> None:
     client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if config.socket_send_buffer_bytes > 0:
         client_socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.socket_send_buffer_bytes)
-
-
-def _bind(config: ListenerConfig, network: NetworkConfig) -> socket.socket:
-    """Return a bound socket; an empty host means all IPv6 and IPv4 addresses of the machine."""
-    is_dual_stack = not config.host and socket.has_dualstack_ipv6()
-    host = config.host or ("::" if is_dual_stack else "0.0.0.0")
-    addresses = socket.getaddrinfo(host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    family, kind, number, _, address = addresses[0]
-    listening_socket = socket.socket(family, kind, number)
-    try:
-        listening_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listening_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_dual_stack else 1)
-        if network.socket_receive_buffer_bytes > 0:
-            # Before listen, because accepted sockets inherit the TCP window from this socket.
-            listening_socket.setsockopt(
-                socket.SOL_SOCKET, socket.SO_RCVBUF, network.socket_receive_buffer_bytes
-            )
-        listening_socket.bind(address)
-    except OSError as error:
-        listening_socket.close()
-        message = f"Listener {config.name} cannot bind to {host}:{config.port}: {error.strerror}"
-        raise OSError(error.errno, message) from error
-    listening_socket.setblocking(False)
-    return listening_socket

@@ -53,17 +53,8 @@ class MetricsGuard:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        """A context that uses the current certificate for each connection; None without TLS."""
-        if self._identity is None:
-            return None
-        self._identity.context.sni_callback = self._use_current_certificate
-        return self._identity.context
-
-    def _use_current_certificate(
-        self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext
-    ) -> None:
-        assert self._identity is not None
-        connection.context = self._identity.context
+        """The context for the next connection; None without TLS."""
+        return None if self._identity is None else self._identity.context
 
     def load(self) -> None:
         """Read certificates and token. Errors: ConfigError, without secrets."""

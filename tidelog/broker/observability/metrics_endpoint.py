@@ -8,20 +8,23 @@ A connection serves one request. /healthz needs no token, so that supervisors ne
 token it does not show the reason.
 
 Bounds: REQUEST_BYTES of request head, REQUEST_S seconds to send it and as many to read the response; a
-connection that exceeds them is aborted. CONNECTIONS_MAX connections at a time: for a further one, the oldest
-connection without a request is aborted, or else the oldest connection. Metrics are rendered for one
-connection at a time, piece by piece, and the broker serves requests in between. A TLS handshake may take
-REQUEST_S; incomplete ones are not counted as connections.
+connection that exceeds them is aborted. A TLS handshake may take REQUEST_S, too. CONNECTIONS_MAX connections
+at a time, with those whose handshake is incomplete: for a further one, the oldest connection without a
+request is aborted, or else the oldest connection. Metrics are rendered for one connection at a time, piece by
+piece, and the broker serves requests in between.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final, cast
 
+from tidelog.broker.network.acceptor import Acceptor
+from tidelog.broker.network.listening_socket import bound_socket
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.metrics_access import MetricsAccess, MetricsGuard
 
@@ -34,6 +37,7 @@ REQUEST_BYTES: Final = 8 * 1024
 REQUEST_S: Final = 5.0
 REFRESH_INTERVAL_S: Final = 10.0
 CONNECTIONS_MAX: Final = 16
+ACCEPT_QUEUE: Final = 128
 _CHALLENGE: Final = 'WWW-Authenticate: Bearer realm="tidelog"\r\n'
 _PLAIN: Final = "text/plain; charset=utf-8"
 
@@ -56,8 +60,9 @@ class MetricsEndpoint:
         self._metrics = metrics
         self._unhealthy_reason = unhealthy_reason
         self._exposition: Exposition | None = None
-        self._server: asyncio.Server | None = None
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._acceptor: Acceptor | None = None
+        self._port = 0
+        self._connections: dict[asyncio.Task[None], None] = {}
         """The connections, the oldest first."""
         self._awaiting_request: dict[asyncio.Task[None], None] = {}
         """The connections whose request has not been received, the oldest first."""
@@ -67,9 +72,8 @@ class MetricsEndpoint:
     @property
     def port(self) -> int:
         """The port of the listening socket; it differs from the configured port if that is 0."""
-        assert self._server is not None, "the endpoint has not been started"
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        assert self._acceptor is not None, "the endpoint has not been started"
+        return self._port
 
     async def start(self, host: str, port: int) -> None:
         """Listen; "" means all addresses.
@@ -78,21 +82,18 @@ class MetricsEndpoint:
         """
         if self._guard.has_files:
             await asyncio.to_thread(self._guard.load)
-            self._refresh_task = asyncio.get_running_loop().create_task(self._refresh())
-        context = self._guard.context
-        self._server = await asyncio.start_server(
-            self._on_connected,
-            host or "0.0.0.0",
-            port,
-            limit=REQUEST_BYTES,
-            ssl=context,
-            ssl_handshake_timeout=None if context is None else REQUEST_S,
-        )
+        loop = asyncio.get_running_loop()
+        listening_socket = await asyncio.to_thread(bound_socket, "The metrics endpoint", host, port)
+        self._port = listening_socket.getsockname()[1]
+        self._acceptor = Acceptor("of metrics", listening_socket, loop, self._on_accepted)
+        self._acceptor.start(ACCEPT_QUEUE)
+        if self._guard.has_files:
+            self._refresh_task = loop.create_task(self._refresh())
 
     async def close(self) -> None:
         """Stop listening and abort the connections."""
-        if self._server is not None:
-            self._server.close()
+        if self._acceptor is not None:
+            self._acceptor.stop()
         if self._refresh_task is not None:
             self._refresh_task.cancel()
         tasks = list(self._connections)
@@ -106,17 +107,21 @@ class MetricsEndpoint:
             await asyncio.sleep(REFRESH_INTERVAL_S)
             await asyncio.to_thread(self._guard.refresh)
 
-    def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _on_accepted(self, client: socket.socket) -> None:
         if len(self._connections) >= CONNECTIONS_MAX:
             self._abort(next(iter(self._awaiting_request or self._connections)))
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._connections[task] = writer
+        task = asyncio.get_running_loop().create_task(self._serve(client))
+        self._connections[task] = None
         self._awaiting_request[task] = None
-        task.add_done_callback(self._discard)
+
+        def on_done(_: asyncio.Task[None]) -> None:
+            self._discard(task)
+            # A task that is cancelled before it starts never runs.
+            client.close()
+
+        task.add_done_callback(on_done)
 
     def _abort(self, task: asyncio.Task[None]) -> None:
-        # A task that is cancelled before it starts never runs, and would not close its transport.
-        self._connections[task].transport.abort()
         task.cancel()
         self._discard(task)
 
@@ -124,8 +129,24 @@ class MetricsEndpoint:
         self._connections.pop(task, None)
         self._awaiting_request.pop(task, None)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _open(self, client: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Return the streams of a connection, after its handshake with TLS."""
+        client.setblocking(False)
+        loop, context = asyncio.get_running_loop(), self._guard.context
+        reader = asyncio.StreamReader(limit=REQUEST_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport, _ = await loop.connect_accepted_socket(
+            lambda: protocol,
+            client,
+            ssl=context,
+            ssl_handshake_timeout=None if context is None else REQUEST_S,
+        )
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    async def _serve(self, client: socket.socket) -> None:
+        writer: asyncio.StreamWriter | None = None
         try:
+            reader, writer = await self._open(client)
             async with asyncio.timeout(REQUEST_S):
                 head = await reader.readuntil(b"\r\n\r\n")
             self._awaiting_request.pop(cast(asyncio.Task[None], asyncio.current_task()), None)
@@ -140,7 +161,8 @@ class MetricsEndpoint:
         except Exception:
             logger.exception("Cannot serve a request to the metrics endpoint; closing its connection")
         finally:
-            writer.transport.abort()
+            if writer is not None:
+                writer.transport.abort()
 
     async def _respond(self, head: bytes) -> bytes:
         """Return the response to a request with `head`, as the head of the file describes."""

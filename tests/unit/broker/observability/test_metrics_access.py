@@ -100,6 +100,24 @@ async def test_metrics_are_served_with_tls_and_a_new_certificate_is_used(
                 await get(endpoint, "/metrics", context=context)
 
 
+@on_both_loops
+async def test_incomplete_handshakes_are_bounded_and_do_not_prevent_a_scrape(tmp_path: Path) -> None:
+    store = AUTHORITY.issue("node").write_pem(tmp_path / "node.pem")
+    tls = parse_tls_settings({"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)})
+    context = ssl.create_default_context(cadata=AUTHORITY.pem())
+    async with serving(MetricsAccess(tls)) as endpoint:
+        before = len(asyncio.all_tasks())
+        flood = [
+            await asyncio.open_connection("127.0.0.1", endpoint.port)
+            for _ in range(5 * metrics_endpoint.CONNECTIONS_MAX)
+        ]
+        assert (await get(endpoint, "/healthz", context=context)).endswith(b"ok\n")
+        assert len(asyncio.all_tasks()) <= before + metrics_endpoint.CONNECTIONS_MAX
+        assert await flood[0][0].read() == b""
+        for _, writer in flood:
+            writer.transport.abort()
+
+
 @pytest.mark.parametrize("token", ["", "short", "two words that are long", "x" * 5000])
 def test_a_token_that_is_not_one_long_word_is_refused_without_showing_it(tmp_path: Path, token: str) -> None:
     guard = MetricsGuard(MetricsAccess(token_file=token_file(tmp_path, token)))
