@@ -9,6 +9,7 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.projection import projection
 from tidelog.broker.config.quorum_config import quorum_settings as configured_quorum_settings
 from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.metadata.settings import controller_settings as configured_controller_settings
 from tidelog.broker.metadata.snapshotter import SnapshotSettings
@@ -33,6 +34,11 @@ def log_config(**changes: Any) -> LogConfig:
 def group_config(**changes: Any) -> GroupConfig:
     """Return the settings of the group coordinator."""
     return projection(_DEFAULTS, GroupConfig, **changes)
+
+
+def consumer_group_config(**changes: Any) -> ConsumerGroupConfig:
+    """Return the settings of consumer groups."""
+    return projection(_DEFAULTS, ConsumerGroupConfig, **changes)
 
 
 def transaction_config(**changes: Any) -> TransactionConfig:

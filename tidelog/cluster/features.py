@@ -3,11 +3,10 @@
 Clients read the finalized levels from ApiVersions and choose their protocols accordingly. A new cluster
 has the levels of Kafka 4.3 for the supported features; metadata.version 30 is 4.3-IV0.
 
-Consumer groups of the new protocol (KIP-848), share groups and streams groups are not supported. Their
-features are not shown to clients, not finalized in a new cluster, and a controller of this software cannot
-upgrade them. A cluster of Apache Kafka has finalized them at 1, and its controllers reject brokers that do
-not register these levels. A node registers them as compatible: its coordinators keep the records of such
-groups.
+Share groups and streams groups are not supported. Their features are not shown to clients, not finalized in a
+new cluster, and a controller of this software cannot upgrade them. A cluster of Apache Kafka has finalized
+them at 1, and its controllers reject brokers that do not register these levels. A node registers them as
+compatible: its coordinators keep the records of such groups.
 
 Source: MetadataVersion and Feature of Apache Kafka 4.3.1, and the records of its storage tool.
 """
@@ -22,6 +21,7 @@ from tidelog.cluster.image import FeatureRange, MetadataImage
 METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+GROUP_VERSION: Final = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
 METADATA_VERSION_4_3: Final = 30
@@ -30,6 +30,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = {
     METADATA_VERSION: FeatureRange(7, METADATA_VERSION_4_3),
     KRAFT_VERSION: FeatureRange(0, 1),
     TRANSACTION_VERSION: FeatureRange(0, 2),
+    GROUP_VERSION: FeatureRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(0, 1),
 }
 """The supported levels: shown to clients, and the limits of UpdateFeatures.
@@ -39,7 +40,6 @@ A feature without a supported level is absent, as in Kafka.
 
 COMPATIBLE_FEATURES: Final[Mapping[str, FeatureRange]] = {
     **SUPPORTED_FEATURES,
-    "group.version": FeatureRange(0, 1),
     "share.version": FeatureRange(0, 1),
     "streams.version": FeatureRange(0, 1),
 }
@@ -48,6 +48,7 @@ COMPATIBLE_FEATURES: Final[Mapping[str, FeatureRange]] = {
 BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = {
     METADATA_VERSION: METADATA_VERSION_4_3,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
+    GROUP_VERSION: 1,
     TRANSACTION_VERSION: 2,
 }
 """The initial levels of a new cluster, in the order of its first records."""
@@ -79,3 +80,8 @@ def _is_supported(name: str, level: int) -> bool:
 def eligible_leader_replicas_enabled(image: MetadataImage) -> bool:
     """Return whether the cluster tracks eligible leader replicas (KIP-966)."""
     return image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+
+
+def consumer_groups_enabled(image: MetadataImage) -> bool:
+    """Return whether members may use the protocol of consumer groups (KIP-848)."""
+    return image.features.get(GROUP_VERSION, 0) > 0

@@ -175,7 +175,7 @@ class _StructDecoder:
             return
         self._run.append((field.prefix_code, "n"))
         self._flush()
-        with self._source.block("if n < 0:"):
+        with self._source.block("if n <= 0:" if field in self._plan.tagged else "if n < 0:"):
             line(f"o.{field.name} = None")
         with self._source.block("else:"):
             line(decode)

@@ -153,11 +153,12 @@ class _StructEncoder:
         if not field.nullable:
             self._source.line(self._call(field.struct, f"m.{field.name}"))
             return
-        assert self._out == "out", f"{field.name}: a tagged struct cannot be null"
+        # The mark of null is an int8 of -1, but an unsigned varint of 0 in a tagged field.
+        null = "\\0" if field in self._plan.tagged else "\\xff"
         with self._source.block(f"if m.{field.name} is None:"):
-            self._source.line("out += b'\\xff'")
+            self._source.line(f"{self._out} += b'{null}'")
         with self._source.block("else:"):
-            self._source.line("out += b'\\x01'")
+            self._source.line(f"{self._out} += b'\\x01'")
             self._source.line(self._call(field.struct, f"m.{field.name}"))
 
     def _call(self, struct: StructPlan, value: str) -> str:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TypeVar
-from uuid import uuid4
+from uuid import UUID, uuid4
 
-from tests.support.configs import group_config
+from tests.support.configs import consumer_group_config, group_config
+from tests.support.metadata.images import image_with_brokers
+from tidelog.broker.coordinators.groups.classic.member import Client
+from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
-from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.pending import Pending
 from tidelog.broker.coordinators.groups.records import decode_record, encode_record
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
+from tidelog.cluster.delta import MetadataDelta
+from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.codec import encode
 from tidelog.protocol.consumer_protocol import ConsumerProtocolSubscription
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -34,12 +38,20 @@ from tidelog.protocol.messages.sync_group import (
     SyncGroupRequestAssignment,
     SyncGroupResponse,
 )
+from tidelog.protocol.metadata_records.partition_record import PartitionRecord
+from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.protocol.schema import ZERO_UUID, MetadataRecord
 from tidelog.protocol.steps import run_steps
 
 R = TypeVar("R")
 
 START_WALL_MS = 1_700_000_000_000
 MONOTONIC_BEHIND_MS = 1_699_999_000_000
+
+
+def hash_of(name: str) -> int:
+    """Return a number for the id of a topic."""
+    return int.from_bytes(name.encode())
 
 
 def random_suffix() -> str:
@@ -86,10 +98,19 @@ class GroupCoordinatorFixture:
     append_error: ErrorCode | None = None
     holds_commits: bool = False
     suffixes: Iterator[int] = field(default_factory=lambda: count(1))
+    consumer_config: ConsumerGroupConfig = field(default_factory=consumer_group_config)
+    image: MetadataImage = field(default_factory=image_with_brokers)
 
     def __post_init__(self) -> None:
-        self.coordinator = GroupCoordinator(self.config, lambda: str(next(self.suffixes)))
+        self.coordinator = GroupCoordinator(
+            self.config,
+            lambda: self.consumer_config,
+            lambda: self.image,
+            lambda: str(next(self.suffixes)),
+        )
         self.held: list[tuple[int, Writes]] = []
+        if not self.log:
+            assert not self.coordinator.finish_loading(self.now)
 
     @property
     def now(self) -> Moment:
@@ -137,7 +158,12 @@ class GroupCoordinatorFixture:
     def reload(self, config: GroupConfig | None = None) -> GroupCoordinatorFixture:
         """Return another coordinator that loaded this one's log at the same time."""
         other = GroupCoordinatorFixture(
-            config or self.config, list(self.log), self.now_ms, suffixes=self.suffixes
+            config or self.config,
+            list(self.log),
+            self.now_ms,
+            suffixes=self.suffixes,
+            consumer_config=self.consumer_config,
+            image=self.image,
         )
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)
@@ -161,6 +187,35 @@ class GroupCoordinatorFixture:
             for writes in self.coordinator.tick(self.now):
                 self.perform(writes)
         self.now_ms = end_ms
+
+    # Topics
+
+    def topic_id(self, name: str) -> UUID:
+        """Return the id of a topic; the zero id if there is none."""
+        topic = self.image.topics_by_name.get(name)
+        return ZERO_UUID if topic is None else topic.id
+
+    def change_topics(self, records: Iterable[MetadataRecord]) -> None:
+        """Apply records of the metadata log, and let the coordinator know which topics changed."""
+        delta = MetadataDelta(self.image)
+        for record in records:
+            delta.replay(record)
+        old, self.image = self.image, delta.image(self.image.offset + 1, 1)
+        names = {*delta.changed_topics, *(topic.name for topic in delta.deleted_topics)}
+        created = any(self.topic_id(name) not in old.topics_by_id for name in delta.changed_topics)
+        self.coordinator.consumers.on_topics_changed(names, self.image.offset if created else None)
+
+    def add_partitions(self, name: str, count: int) -> None:
+        """Create a topic, or add partitions to it."""
+        topic = self.image.topics_by_name.get(name)
+        topic_id = UUID(int=hash_of(name)) if topic is None else topic.id
+        first = 0 if topic is None else len(topic.partitions)
+        records: list[MetadataRecord] = [] if topic else [TopicRecord(name=name, topic_id=topic_id)]
+        records += [
+            PartitionRecord(partition_id=index, topic_id=topic_id, replicas=(1,), isr=(1,), leader=1)
+            for index in range(first, first + count)
+        ]
+        self.change_topics(records)
 
     # Requests
 
@@ -273,6 +328,7 @@ class GroupCoordinatorFixture:
             topics=tuple(
                 OffsetCommitRequestTopic(
                     name=topic,
+                    topic_id=self.topic_id(topic),
                     partitions=(
                         OffsetCommitRequestPartition(
                             partition_index=partition, committed_offset=offset, committed_metadata=metadata

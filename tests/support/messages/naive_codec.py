@@ -107,7 +107,9 @@ class _Reader:
             (number,) = struct.unpack(code, self.take(struct.calcsize(code)))
             return UUID(bytes=number) if isinstance(kind, Uuid) else number
         if isinstance(kind, Nested):
-            is_null = nullable and self.take(1)[0] >= 0x80
+            # The mark of null is an int8 of -1, but an unsigned varint of 0 in a tagged field.
+            null = range(1) if self.version in kind.tagged else range(0x80, 0x100)
+            is_null = nullable and self.take(1)[0] in null
             return None if is_null else self.struct(kind.struct)
         length = self.length(kind)
         if length == -1 and nullable:

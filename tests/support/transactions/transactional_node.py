@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, cast
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from tests.support.configs import group_config
+from tests.support.groups.ports import group_ports
 from tests.support.logs.partition_logs import batch, values_of
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import NODE, FakeRequest, Replicas
@@ -155,9 +156,8 @@ class TransactionalNode:
             self.clock,
             lease,
         )
-        return GroupService(
-            group_config(), log, self.timers, self.clock, Slices(self.clock), new_suffix=lambda: str(uuid4())
-        )
+        ports = group_ports(log, self.timers, self.clock)
+        return GroupService(group_config(), ports._replace(image=lambda: self.replicas.image))
 
     async def start(self) -> TransactionalNode:
         """Become the coordinator of the groups."""

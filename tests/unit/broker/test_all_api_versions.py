@@ -49,6 +49,8 @@ from tidelog.protocol.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from tidelog.protocol.messages.api_versions import ApiVersionsRequest
+from tidelog.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from tidelog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from tidelog.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from tidelog.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -163,6 +165,7 @@ FITTING_ERRORS = {
     ApiKey.LEAVE_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
     ApiKey.ALTER_REPLICA_LOG_DIRS: {ErrorCode.LOG_DIR_NOT_FOUND},
     ApiKey.DELETE_GROUPS: {ErrorCode.GROUP_ID_NOT_FOUND},
+    ApiKey.CONSUMER_GROUP_DESCRIBE: {ErrorCode.GROUP_ID_NOT_FOUND},
     ApiKey.OFFSET_DELETE: {ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC},
     # No client has requested the coordinator, so the topic __transaction_state does not exist.
     ApiKey.ADD_PARTITIONS_TO_TXN: {ErrorCode.NOT_COORDINATOR},
@@ -382,6 +385,16 @@ REQUESTS: dict[ApiKey, Ask] = {
     ApiKey.SYNC_GROUP: sync,
     ApiKey.DESCRIBE_GROUPS: lambda cluster, _: DescribeGroupsRequest(
         groups=(GROUP,), include_authorized_operations=True
+    ),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: lambda cluster, version: ConsumerGroupHeartbeatRequest(
+        group_id=f"{GROUP}-consumer-{version}",
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=(TOPIC,),
+        topic_partitions=(),
+    ),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: lambda cluster, _: ConsumerGroupDescribeRequest(
+        group_ids=(f"{GROUP}-unknown",), include_authorized_operations=True
     ),
     ApiKey.LIST_GROUPS: lambda cluster, _: ListGroupsRequest(states_filter=(), types_filter=("classic",)),
     ApiKey.API_VERSIONS: lambda cluster, _: ApiVersionsRequest(

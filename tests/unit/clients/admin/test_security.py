@@ -117,7 +117,7 @@ async def test_features_are_described_and_changed() -> None:
             features = await admin.describe_features()
             assert features.finalized["metadata.version"] == 30
             assert features.supported["transaction.version"] == (0, 2)
-            for unserved in ("group.version", "share.version", "streams.version"):
+            for unserved in ("share.version", "streams.version"):
                 assert unserved not in features.supported
                 assert unserved not in features.finalized
                 with pytest.raises(KafkaError, match="this controller supports 0 to 0"):

@@ -134,10 +134,10 @@ def test_a_level_that_a_node_does_not_support_is_refused() -> None:
 
 
 def test_a_level_that_only_kafka_supports_can_be_lowered_but_not_raised() -> None:
-    kafkas = image_after_records([FeatureLevelRecord(name="group.version", feature_level=1)], IMAGE)
-    lower = updated(kafkas, {"group.version": 0}, UpgradeType.SAFE_DOWNGRADE)
-    assert "group.version" not in lower.features
-    for name in ("group.version", "share.version", "streams.version"):
+    kafkas = image_after_records([FeatureLevelRecord(name="share.version", feature_level=1)], IMAGE)
+    lower = updated(kafkas, {"share.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    assert "share.version" not in lower.features
+    for name in ("share.version", "streams.version"):
         assert "this controller supports 0 to 0" in refusal(lower, name, 1)
 
 

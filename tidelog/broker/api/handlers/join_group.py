@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidelog.broker.coordinators.groups.member import Client
+from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

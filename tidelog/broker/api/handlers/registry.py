@@ -12,6 +12,8 @@ from tidelog.broker.api.handlers.alter_configs import ALTER_CONFIGS
 from tidelog.broker.api.handlers.alter_replica_log_dirs import AlterReplicaLogDirsHandler
 from tidelog.broker.api.handlers.api_versions import ApiVersionsHandler
 from tidelog.broker.api.handlers.config_alteration import BrokerChecks, ConfigAlterationForwarder
+from tidelog.broker.api.handlers.consumer_group_describe import ConsumerGroupDescribeHandler
+from tidelog.broker.api.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
 from tidelog.broker.api.handlers.delegation_token_changes import (
     DelegationTokenHandlers,
     ForwardedTokenChanges,
@@ -64,6 +66,7 @@ from tidelog.broker.fetching.replica_selector import find_selector
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
+from tidelog.cluster.features import consumer_groups_enabled
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tidelog.protocol.messages.incremental_alter_configs import (
@@ -168,7 +171,7 @@ def _fetch_options(services: Services) -> FetchOptions:
 
 
 def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
-    """Register the APIs of consumer groups of the classic protocol."""
+    """Register the APIs of groups of both protocols."""
     groups, image, slices = services.groups, services.image, services.slices
     transactions, authorizer, topics = services.transactions, services.authorizer, services.topic_access()
     coordinators = {
@@ -191,6 +194,16 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.LIST_GROUPS, ListGroupsHandler(groups, authorizer).handle)
     dispatcher.register(ApiKey.DESCRIBE_GROUPS, DescribeGroupsHandler(groups, authorizer).handle)
     dispatcher.register(ApiKey.DELETE_GROUPS, DeleteGroupsHandler(groups, slices, authorizer).handle)
+    consumer_groups = groups.consumer_groups
+    serves_consumer_groups = "consumer" in services.config.group_coordinator_rebalance_protocols
+
+    def is_enabled() -> bool:
+        return serves_consumer_groups and consumer_groups_enabled(image())
+
+    heartbeat = ConsumerGroupHeartbeatHandler(consumer_groups, authorizer, slices, is_enabled)
+    dispatcher.register(ApiKey.CONSUMER_GROUP_HEARTBEAT, heartbeat.handle)
+    describe = ConsumerGroupDescribeHandler(consumer_groups, authorizer, is_enabled)
+    dispatcher.register(ApiKey.CONSUMER_GROUP_DESCRIBE, describe.handle)
 
 
 def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.states import GroupState
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord, group_tombstone, offset_tombstone
-from tidelog.broker.coordinators.groups.registry import GroupRegistry
-from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.groups.records import CoordinatorRecord, offset_tombstone
+from tidelog.broker.coordinators.groups.registry import GroupRegistry, tombstones_of
 from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.protocol.errors import ErrorCode, KafkaError, shortened
 from tidelog.protocol.messages.delete_groups import DeletableGroupResult
@@ -22,6 +23,7 @@ from tidelog.protocol.messages.list_groups import ListedGroup
 from tidelog.protocol.steps import Steps, map_items
 
 CLASSIC_GROUP_TYPE = "classic"
+CONSUMER_GROUP_TYPE = CONSUMER_PROTOCOL_TYPE = "consumer"
 NOT_FOUND_FROM_VERSION = 6
 
 
@@ -36,22 +38,16 @@ class Administration:
         self, state_filter: Collection[str], type_filter: Collection[str]
     ) -> Steps[list[ListedGroup]]:
         """Return the groups that both filters select; `filter_of` returns a filter."""
-        if type_filter and CLASSIC_GROUP_TYPE not in type_filter:
-            return []
         groups = []
-        for group in list(self._groups):
-            yield None
-            if state_filter and group.state.value.lower() not in state_filter:
-                continue
-            groups.append(
-                ListedGroup(
-                    group_id=group.group_id,
-                    protocol_type=group.protocol_type or "",
-                    group_state=group.state.value,
-                    group_type=CLASSIC_GROUP_TYPE,
-                )
-            )
-        return groups
+        if not type_filter or CLASSIC_GROUP_TYPE in type_filter:
+            for group in list(self._groups):
+                yield None
+                groups.append(_listed(group, group.protocol_type or "", CLASSIC_GROUP_TYPE))
+        if not type_filter or CONSUMER_GROUP_TYPE in type_filter:
+            for consumer_group in self._groups.consumers():
+                yield None
+                groups.append(_listed(consumer_group, CONSUMER_PROTOCOL_TYPE, CONSUMER_GROUP_TYPE))
+        return [each for each in groups if not state_filter or each.group_state.lower() in state_filter]
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
         """Return one group with its members; metadata and assignments only if it is stable."""
@@ -63,7 +59,7 @@ class Administration:
                 group_id=group_id,
                 group_state=GroupState.DEAD.value,
                 error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-                error_message=shortened(f"Group {group_id} not found."),
+                error_message=shortened(self._not_a_classic_group(group_id)),
             )
         is_stable = group.state is GroupState.STABLE
         return DescribedGroup(
@@ -74,6 +70,11 @@ class Administration:
             members=_describe_members(group, group.protocol_name if is_stable else None),
         )
 
+    def _not_a_classic_group(self, group_id: str) -> str:
+        if self._groups.consumer(group_id) is not None:
+            return f"Group {group_id} is not a classic group."
+        return f"Group {group_id} not found."
+
     def delete_groups(self, group_ids: Iterable[str]) -> Outcome[list[DeletableGroupResult]]:
         """Delete groups without members, with all their offsets."""
         records: list[CoordinatorRecord] = []
@@ -81,13 +82,14 @@ class Administration:
         for group_id in dict.fromkeys(group_ids):
             error = ErrorCode.NONE
             try:
-                if self._groups.require(group_id).state is not GroupState.EMPTY:
+                group = self._groups.require(group_id)
+                if group.state not in (GroupState.EMPTY, ConsumerGroupState.EMPTY):
                     raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
             except KafkaError as failure:
                 error = failure.code
             else:
                 records += [offset_tombstone(*key) for key in self._offset_keys(group_id)]
-                records.append(group_tombstone(group_id))
+                records += tombstones_of(group)
             results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         return Outcome(results, Writes(tuple(records), may_split=True))
 
@@ -103,6 +105,15 @@ class Administration:
 def filter_of(names: Iterable[str]) -> Steps[frozenset[str]]:
     """Return the filter that selects these states or types, ignoring case; without a name it selects all."""
     return frozenset((yield from map_items(lambda name: name.strip().lower(), names)))
+
+
+def _listed(group: Group | ConsumerGroup, protocol_type: str, group_type: str) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=protocol_type,
+        group_state=group.state.value,
+        group_type=group_type,
+    )
 
 
 def _describe_members(group: Group, protocol_name: str | None) -> tuple[DescribedGroupMember, ...]:

@@ -14,13 +14,22 @@ I/O: none. Errors: commands raise KafkaError where their docstring says so; othe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tidelog.broker.coordinators.groups.administration import Administration
+from tidelog.broker.coordinators.groups.classic.member_memory import MemberMemory
+from tidelog.broker.coordinators.groups.classic.restore import restore
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig, ConsumerGroupSettings
+from tidelog.broker.coordinators.groups.consumer.coordinator import ConsumerCoordinator
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
+from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
+from tidelog.broker.coordinators.groups.consumer.topics import Topics
+from tidelog.broker.coordinators.groups.consumer_group_records import ConsumerGroupRecord
+from tidelog.broker.coordinators.groups.conversion import Conversion, ConversionSettings
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
-from tidelog.broker.coordinators.groups.member_memory import MemberMemory
 from tidelog.broker.coordinators.groups.membership import Membership
 from tidelog.broker.coordinators.groups.offset_commands import OffsetCommands
 from tidelog.broker.coordinators.groups.offset_expiration import OffsetExpiration
@@ -30,15 +39,16 @@ from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.records import CoordinatorRecord, GroupMetadataRecord
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
-from tidelog.broker.coordinators.groups.restore import restore
-from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.transactional_offsets import TransactionalOffsetCommit
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES
+from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import NO_PRODUCER_ID, Offset, ProducerId
 from tidelog.protocol.messages.join_group import JoinGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupResponse
+
+_CLASSIC_DEADLINES: Final = frozenset({DeadlineKind.SESSION, DeadlineKind.JOIN, DeadlineKind.SYNC})
 
 DEADLINES_PER_TICK_MAX: Final = 1_000
 """Further expired deadlines are handled in the next tick, so that the event loop is not blocked."""
@@ -48,19 +58,36 @@ class GroupCoordinator:
     """The groups and the offsets of one partition; its commands are in the parts with public names."""
 
     def __init__(
-        self, config: GroupConfig, new_suffix: Callable[[], str], memory: MemberMemory | None = None
+        self,
+        config: GroupConfig,
+        consumer_config: Callable[[], ConsumerGroupConfig],
+        image: Callable[[], MetadataImage],
+        new_suffix: Callable[[], str],
+        memory: MemberMemory | None = None,
     ) -> None:
         """`new_suffix` makes member ids unique. All partitions of a node share `memory`."""
         self._config = config
+        self._is_loading = True
         self._deadlines = Deadlines()
         self._rebalance = Rebalance(self._deadlines, config)
         self.member_memory = MemberMemory(config.group_max_member_bytes) if memory is None else memory
         self._groups = GroupRegistry(self._rebalance, self.member_memory)
         self._offsets = OffsetStore()
-        self.membership = Membership(self._groups, self._rebalance, config, new_suffix)
+        settings, topics, timers = (
+            ConsumerGroupSettings(consumer_config, image),
+            Topics(image),
+            MemberTimers(self._deadlines),
+        )
+        conversion = Conversion(
+            self._groups, self._rebalance, ConversionSettings(config, settings), topics, timers
+        )
+        self.consumers = ConsumerCoordinator(self._groups, conversion, settings, topics, timers, new_suffix)
+        self.membership = Membership(
+            self._groups, self._rebalance, config, new_suffix, self.consumers.classic_members
+        )
         self.offsets = OffsetCommands(self._groups, self._offsets, self._rebalance, config)
         self.transactional_offsets = TransactionalOffsetCommit(self._groups, config)
-        self.offset_fetch = OffsetFetch(self._offsets)
+        self.offset_fetch = OffsetFetch(self._groups, self._offsets)
         self.expiration = OffsetExpiration(self._groups, self._offsets, config)
         self.administration = Administration(self._groups, self._offsets)
 
@@ -70,19 +97,25 @@ class GroupCoordinator:
         self, record: CoordinatorRecord, record_offset: Offset, producer_id: ProducerId = NO_PRODUCER_ID
     ) -> None:
         """Apply one record of the log."""
+        if isinstance(record, ConsumerGroupRecord):
+            self.consumers.replay(record)
+            return
         group_id = record.key.group
         group = self._groups.get(group_id)
         if not isinstance(record, GroupMetadataRecord):
-            if group is None and record.value is not None:
+            if group_id not in self._groups and record.value is not None:
                 self._groups.create(group_id, None)
             self._offsets.replay(record, record_offset, producer_id)
         elif record.value is None:
             if group is not None:
                 self._groups.remove(group)
         else:
+            is_converted = group is None and not self._is_loading
             if group is None:
                 group = self._groups.create(group_id, None)
             group.last_record = record.value
+            if is_converted:
+                restore(group)
 
     def replay_transaction_end(self, producer_id: ProducerId, is_commit: bool, record_offset: Offset) -> None:
         """Apply the end marker of a transaction."""
@@ -95,9 +128,11 @@ class GroupCoordinator:
     def finish_loading(self, now: Moment) -> list[Writes]:
         """Restore the groups from the replayed records; the sessions of their members start now."""
         writes = []
+        self._is_loading = False
         for group_id in self._offsets.latest.group_ids():
-            if self._groups.get(group_id) is None:
+            if group_id not in self._groups:
                 self._groups.create(group_id, None)
+        self.consumers.finish_loading(now)
         for group in self._groups:
             restore(group)
             for member in group.members.values():
@@ -113,17 +148,22 @@ class GroupCoordinator:
         """Return the monotonic time of the next call of `tick`; None if no deadline is set."""
         return self._deadlines.next_deadline_ms()
 
-    def tick(self, now: Moment) -> list[Writes]:
-        """Handle the deadlines that have expired, at most `DEADLINES_PER_TICK_MAX` in one call."""
-        writes = []
+    def tick(self, now: Moment) -> Iterator[Writes]:
+        """Handle the deadlines that have expired, at most `DEADLINES_PER_TICK_MAX` in one call.
+
+        The caller must write each part before it requests the next one, which depends on it.
+        """
         for _ in range(DEADLINES_PER_TICK_MAX):
             key = self._deadlines.pop_expired(now.monotonic_ms)
             if key is None:
                 break
-            writes.append(self._on_deadline(key, now))
-        return [write for write in writes if write is not NO_WRITES]
+            writes = self._on_deadline(key, now)
+            if writes is not NO_WRITES:
+                yield writes
 
     def _on_deadline(self, key: DeadlineKey, now: Moment) -> Writes:
+        if key.kind not in _CLASSIC_DEADLINES:
+            return self.consumers.on_deadline(key)
         group = self._groups.get(key.group_id)
         assert group is not None, f"the group of this deadline has been removed: {key}"
         if key.kind is DeadlineKind.SESSION:
@@ -150,5 +190,9 @@ class GroupCoordinator:
         self._groups.clear()
 
     def group_counts(self) -> Counter[GroupState]:
-        """Return the number of groups in each state, for metrics."""
+        """Return the number of classic groups in each state, for metrics."""
         return Counter(group.state for group in self._groups)
+
+    def consumer_group_counts(self) -> Counter[ConsumerGroupState]:
+        """Return the number of consumer groups in each state, for metrics."""
+        return Counter(group.state for group in self._groups.consumers())

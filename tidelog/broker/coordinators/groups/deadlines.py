@@ -1,4 +1,4 @@
-"""The deadlines of the groups of one partition: sessions, joins and syncs.
+"""The deadlines of the groups of one partition: sessions, joins, syncs and revocations.
 
 Every heartbeat moves its member's deadline, so moving a deadline later costs one dictionary write: the old
 heap entry stays and is corrected when it becomes the first.
@@ -22,6 +22,14 @@ class DeadlineKind(Enum):
     """The join phase of a rebalance has timed out."""
     SYNC = 2
     """Members have not sent SyncGroup in time."""
+    CONSUMER_SESSION = 3
+    """A member of a consumer group has sent nothing for its session timeout."""
+    REVOCATION = 4
+    """A member of a consumer group has not revoked its partitions in its rebalance timeout."""
+    CLASSIC_JOIN = 5
+    """A classic member of a consumer group has not joined again in its rebalance timeout."""
+    CLASSIC_SYNC = 6
+    """A classic member of a consumer group has not sent SyncGroup in its rebalance timeout."""
 
 
 class DeadlineKey(NamedTuple):
@@ -35,8 +43,8 @@ class DeadlineKey(NamedTuple):
 class Deadlines:
     """At most one deadline for each key, on the monotonic clock.
 
-    Bounds: one for each member and pending member, and two for each group; the heap has at most twice as
-    many entries plus 64.
+    Bounds: one for each member and pending member, and two for each classic group, or four for each member
+    of a consumer group; the heap has at most twice as many entries plus 64.
     Invariant: every key has a heap entry that is not later than its deadline.
     """
 
@@ -48,6 +56,9 @@ class Deadlines:
 
     def __len__(self) -> int:
         return len(self._deadlines)
+
+    def __contains__(self, key: DeadlineKey) -> bool:
+        return key in self._deadlines
 
     def set(self, key: DeadlineKey, deadline_ms: int) -> None:
         """Set or move the deadline of `key`."""

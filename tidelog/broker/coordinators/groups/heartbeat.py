@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
-from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.sync import check_generation
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -12,15 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.member import Client, Member
+from tidelog.broker.coordinators.groups.classic.pending import Pending
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
-from tidelog.broker.coordinators.groups.group import Group
-from tidelog.broker.coordinators.groups.member import Client, Member
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.pending import Pending
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.records import new_group
-from tidelog.broker.coordinators.groups.registry import GroupRegistry
-from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.groups.records import CoordinatorRecord, new_group
+from tidelog.broker.coordinators.groups.registry import GroupRegistry, tombstones_of
 from tidelog.broker.coordinators.groups.static_join import StaticJoin
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome, error_of_append
@@ -57,7 +57,7 @@ class JoinCommand:
         """Return a reply that completes when the rebalance does, or at once if no wait is needed."""
         reply: JoinReply = Pending()
         try:
-            self._check(request)
+            self.check(request)
             group = self._groups.get(request.group_id)
             if group is None:
                 writes = self._join_new_group(client, request, version, reply, now)
@@ -76,7 +76,7 @@ class JoinCommand:
             )
         return Outcome(reply, writes)
 
-    def _check(self, request: JoinGroupRequest) -> None:
+    def check(self, request: JoinGroupRequest) -> None:
         """Raise KafkaError for a request that no group may accept."""
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -123,8 +123,13 @@ class JoinCommand:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
         if not request.protocol_type or not request.protocols:
             raise _inconsistent(request)
+        records: list[CoordinatorRecord] = []
+        consumer_group = self._groups.consumer(request.group_id)
+        if consumer_group is not None:
+            logger.info("Group %s: the empty consumer group becomes a classic group", request.group_id)
+            records += tombstones_of(consumer_group)
         group = self._groups.create(request.group_id, now)
-        record = new_group(group)
+        records.append(new_group(group))
         try:
             self._join_new(group, client, request, version, reply, now)
         except KafkaError:
@@ -140,7 +145,7 @@ class JoinCommand:
                 self._groups.remove(group)
             return NO_WRITES
 
-        return Writes((record,), follow_up)
+        return Writes(tuple(records), follow_up)
 
     def _join_new(
         self,

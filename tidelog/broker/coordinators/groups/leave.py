@@ -9,13 +9,14 @@ Source: GroupMetadataManager of Apache Kafka; KIP-345, KIP-571, KIP-800.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
-from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -61,7 +62,7 @@ class LeaveCommand:
         group = self._groups.get(request.group_id)
         member_ids: set[str] = set()
         prepared = PreparedLeave([], {})
-        for position, identity in enumerate(_identities(request, version)):
+        for position, identity in enumerate(identities_of(request, version)):
             code = ErrorCode.NONE
             try:
                 member_id = _find(group, identity)
@@ -98,9 +99,7 @@ class LeaveCommand:
             if group is None or not removed_ids
             else self._rebalance_without(group, removed_ids, now)
         )
-        if version < BATCH_FROM_VERSION:
-            return Outcome(LeaveGroupResponse(error_code=results[0].error_code), writes)
-        return Outcome(LeaveGroupResponse(members=tuple(results)), writes)
+        return Outcome(response_of(results, version), writes)
 
     def _rebalance_without(self, group: Group, removed_ids: list[str], now: Moment) -> Writes:
         if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
@@ -122,7 +121,15 @@ class LeaveCommand:
         return _result(identity, ErrorCode.NONE)
 
 
-def _identities(request: LeaveGroupRequest, version: int) -> tuple[MemberIdentity, ...]:
+def response_of(results: Sequence[MemberResponse], version: int) -> LeaveGroupResponse:
+    """Return the response with these results. Versions below 3 have one member."""
+    if version < BATCH_FROM_VERSION:
+        return LeaveGroupResponse(error_code=results[0].error_code)
+    return LeaveGroupResponse(members=tuple(results))
+
+
+def identities_of(request: LeaveGroupRequest, version: int) -> tuple[MemberIdentity, ...]:
+    """Return the members of a request. Versions below 3 have one."""
     return (
         request.members if version >= BATCH_FROM_VERSION else (MemberIdentity(member_id=request.member_id),)
     )

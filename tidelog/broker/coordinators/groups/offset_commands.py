@@ -9,25 +9,28 @@ Source: OffsetMetadataManager and ClassicGroup of Apache Kafka 4.3; KIP-496 (Off
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
-from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
+from tidelog.broker.coordinators.groups.consumer.offset_access import Committer, check_commit
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.records import (
     CommittedOffset,
+    CoordinatorRecord,
     OffsetCommitRecord,
     encode_record,
     offset_commit,
     offset_tombstone,
 )
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
-from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.sync import check_generation
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
@@ -112,8 +115,11 @@ class OffsetCommands:
         Every topic has its name and its id, which the caller has looked up. `prepared` is the result of
         `prepare` for the request. Raise KafkaError if the sender may not commit at all.
         """
-        group = self._groups.get(request.group_id)
-        if group is not None:
+        group, consumer_group = self._groups.get(request.group_id), self._groups.consumer(request.group_id)
+        response, writes = prepared or run_steps(self.prepare(request, now))
+        if consumer_group is not None:
+            check_commit(consumer_group, _committer(request, version), partitions_of(writes.records))
+        elif group is not None:
             self._check_sender(group, request, now)
         elif request.generation_id_or_member_epoch >= 0:
             code = (
@@ -122,7 +128,6 @@ class OffsetCommands:
                 else ErrorCode.ILLEGAL_GENERATION
             )
             raise KafkaError(code, f"Group {request.group_id} not found.")
-        response, writes = prepared or run_steps(self.prepare(request, now))
         return Outcome(response, writes)
 
     def _check_sender(self, group: Group, request: OffsetCommitRequest, now: Moment) -> None:
@@ -150,12 +155,12 @@ class OffsetCommands:
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
         group = self._groups.require(request.group_id)
-        if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+        if isinstance(group, Group) and group.state is not GroupState.EMPTY and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {request.group_id} has members")
         records: list[OffsetCommitRecord] = []
         topics = []
         for topic in request.topics:
-            subscribed = group.is_subscribed_to(topic.name)
+            subscribed = _is_subscribed(group, topic.name)
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
             results = []
             for partition in topic.partitions:
@@ -181,6 +186,24 @@ class OffsetCommands:
             if key.topic in topics and not ids_differ(committed.topic_id, topics[key.topic])
         )
         return Writes(tuple(offset_tombstone(*key) for key in deleted), may_split=True)
+
+
+def _is_subscribed(group: Group | ConsumerGroup, topic: str) -> bool:
+    if isinstance(group, ConsumerGroup):
+        return group.subscriptions.includes(topic)
+    return group.is_subscribed_to(topic)
+
+
+def partitions_of(records: Iterable[CoordinatorRecord]) -> Iterator[tuple[UUID, int]]:
+    """Yield topic id and index of the partitions whose offsets are committed."""
+    for record in records:
+        if isinstance(record, OffsetCommitRecord) and record.value is not None:
+            yield record.value.topic_id, record.key.partition
+
+
+def _committer(request: OffsetCommitRequest, version: int) -> Committer:
+    epoch = request.generation_id_or_member_epoch
+    return Committer(request.member_id, request.group_instance_id, epoch, version)
 
 
 def ids_differ(left: UUID, right: UUID) -> bool:

@@ -3,7 +3,8 @@
 An offset is kept for `offsets.retention.minutes` (KIP-211)
 - after the group became empty, or after the commit if it is unknown when the group became empty;
 - after the commit for simple consumers, which never join a group;
-- after the commit in a stable consumer group that does not subscribe to the topic any more.
+- after the commit in a stable classic group of consumers that does not subscribe to the topic any more;
+- after the commit in a consumer group that does not subscribe to the topic, in every state.
 In all other states offsets are kept. A commit with its own expiry (versions 2-4) expires then instead.
 
 If an old record does not have the time when the group became empty, the time of the commit counts, not the
@@ -17,18 +18,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
-from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records import (
     CommittedOffset,
     CoordinatorRecord,
-    group_tombstone,
     offset_tombstone,
 )
-from tidelog.broker.coordinators.groups.registry import GroupRegistry
-from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.groups.registry import GroupRegistry, tombstones_of
 from tidelog.broker.coordinators.shared.moment import Moment
 
 GROUPS_PER_PART: Final = 100
@@ -50,21 +51,29 @@ class OffsetExpiration:
         before it requests the next part: a later commit may renew an offset.
         """
         records: list[CoordinatorRecord] = []
-        for count, group in enumerate(self._groups, 1):
-            if self._groups.get(group.group_id) is group:
+        groups: list[Group | ConsumerGroup] = [*self._groups, *self._groups.consumers()]
+        for count, group in enumerate(groups, 1):
+            if self._groups.find(group.group_id) is group:
                 self._expire_group(group, now, records)
             if count % GROUPS_PER_PART == 0:
                 yield Writes(tuple(records), may_split=True)
                 records = []
         yield Writes(tuple(records), may_split=True)
 
-    def _expire_group(self, group: Group, now: Moment, records: list[CoordinatorRecord]) -> None:
+    def _expire_group(
+        self, group: Group | ConsumerGroup, now: Moment, records: list[CoordinatorRecord]
+    ) -> None:
         all_expired = self._expire_offsets(group, now, records)
-        is_unused = group.state is GroupState.EMPTY and not group.pending_members
+        if isinstance(group, ConsumerGroup):
+            is_unused = group.is_empty
+        else:
+            is_unused = group.state is GroupState.EMPTY and not group.pending_members
         if all_expired and is_unused and not self._offsets.keys_in_transactions(group.group_id):
-            records.append(group_tombstone(group.group_id))
+            records += tombstones_of(group)
 
-    def _expire_offsets(self, group: Group, now: Moment, records: list[CoordinatorRecord]) -> bool:
+    def _expire_offsets(
+        self, group: Group | ConsumerGroup, now: Moment, records: list[CoordinatorRecord]
+    ) -> bool:
         """Add the tombstones of a group to `records`. Return whether all of its offsets have expired."""
         all_expired = True
         for topic, partitions in self._offsets.latest.offsets_of_group(group.group_id).items():
@@ -76,7 +85,9 @@ class OffsetExpiration:
                     all_expired = False
         return all_expired
 
-    def _is_expired(self, group: Group, key: OffsetKey, committed: CommittedOffset, now: Moment) -> bool:
+    def _is_expired(
+        self, group: Group | ConsumerGroup, key: OffsetKey, committed: CommittedOffset, now: Moment
+    ) -> bool:
         since_wall_ms = _unneeded_since(group, key.topic, committed)
         if since_wall_ms is None or self._offsets.has_open_transaction(key):
             return False
@@ -85,8 +96,10 @@ class OffsetExpiration:
         return now.wall_ms - since_wall_ms >= self._retention_ms
 
 
-def _unneeded_since(group: Group, topic: str, committed: CommittedOffset) -> int | None:
+def _unneeded_since(group: Group | ConsumerGroup, topic: str, committed: CommittedOffset) -> int | None:
     """Return the time since when an offset is not needed; None while the group needs it."""
+    if isinstance(group, ConsumerGroup):
+        return None if group.subscriptions.includes(topic) else committed.commit_wall_ms
     if group.is_subscribed_to(topic):
         return None
     if group.protocol_type is None:

@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
+from tidelog.broker.coordinators.groups.consumer.offset_access import check_fetch
 from tidelog.broker.coordinators.groups.offset_commands import ids_differ
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.records import CommittedOffset
+from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
@@ -29,8 +32,15 @@ NO_OFFSET = -1
 class OffsetFetch:
     """Reads committed offsets; an unknown group has none."""
 
-    def __init__(self, offsets: OffsetStore) -> None:
+    def __init__(self, groups: GroupRegistry, offsets: OffsetStore) -> None:
+        self._groups = groups
         self._offsets = offsets
+
+    def check_sender(self, request: OffsetFetchRequestGroup) -> None:
+        """Raise KafkaError if a member of a consumer group has another epoch than the request."""
+        group = self._groups.consumer(request.group_id)
+        if group is not None:
+            check_fetch(group, request.member_id, request.member_epoch)
 
     def fetch(
         self, group_id: str, topics: Iterable[OffsetFetchRequestTopics], require_stable: bool

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.member import Member
+from tidelog.broker.coordinators.groups.classic.pending import Pending
+from tidelog.broker.coordinators.groups.classic.states import CAN_START_REBALANCE, GroupState
 from tidelog.broker.coordinators.groups.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind, Deadlines
-from tidelog.broker.coordinators.groups.group import Group
-from tidelog.broker.coordinators.groups.member import Member
 from tidelog.broker.coordinators.groups.outcome import FollowUp, Writes
-from tidelog.broker.coordinators.groups.pending import Pending
 from tidelog.broker.coordinators.groups.records import group_metadata
-from tidelog.broker.coordinators.groups.states import CAN_START_REBALANCE, GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES
 from tidelog.protocol.errors import ErrorCode

@@ -4,7 +4,8 @@
 |----------|-----|------------------------|-----------------|
 | 0, 1 | OffsetCommitKey | OffsetCommitValue 4, or 1 for a commit with its own expiry | deleted offset |
 | 2 | GroupMetadataKey | GroupMetadataValue 3 | deleted group |
-| 3 and above | other types of groups | | |
+| 3 to 8, 16 | those of `consumer_group_records` | | |
+| others | share groups and streams groups | | |
 
 Key and value both begin with an int16: the type of the key, the version of the value.
 
@@ -17,7 +18,13 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
-from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.consumer_group_records import (
+    ConsumerGroupRecord,
+    decode_consumer_group_record,
+    encode_consumer_group_record,
+    is_consumer_group_record,
+)
 from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.coordinator_records.group_metadata import (
@@ -55,7 +62,7 @@ class GroupMetadataRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-CoordinatorRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord
+CoordinatorRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +163,8 @@ def group_tombstone(group_id: str) -> GroupMetadataRecord:
 
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Return key and value in the format of the log."""
+    if isinstance(record, ConsumerGroupRecord):
+        return encode_consumer_group_record(record)
     key_type = GROUP_METADATA if isinstance(record, GroupMetadataRecord) else OFFSET_COMMIT
     key = PREFIX.pack(key_type) + encode(record.key, 0)
     if record.value is None:
@@ -189,10 +198,12 @@ def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord |
             return GroupMetadataRecord(group_key, None)
         version, body = split_version(value, "value")
         return GroupMetadataRecord(group_key, _decode(GroupMetadataValue, body, version))
+    if is_consumer_group_record(key_type):
+        return decode_consumer_group_record(key_type, body, value)
     return None
 
 
-def _value_version(record: CoordinatorRecord) -> int:
+def _value_version(record: OffsetCommitRecord | GroupMetadataRecord) -> int:
     if isinstance(record, GroupMetadataRecord):
         return _GROUP_VALUE_VERSION
     assert record.value is not None

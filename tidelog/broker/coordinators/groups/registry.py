@@ -4,35 +4,58 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tidelog.broker.coordinators.groups.group import Group
-from tidelog.broker.coordinators.groups.member_memory import MemberMemory
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.member_memory import MemberMemory
+from tidelog.broker.coordinators.groups.classic.states import GroupState
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
+from tidelog.broker.coordinators.groups.consumer.records import group_tombstones
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.groups.records import CoordinatorRecord, group_tombstone
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 class GroupRegistry:
-    """All groups that have members, offsets or a record in the log."""
+    """All groups that have members, offsets or a record in the log: classic groups and consumer groups.
+
+    Invariant: after each replay, a group id belongs to one type.
+    """
 
     def __init__(self, rebalance: Rebalance, memory: MemberMemory) -> None:
         self._groups: dict[str, Group] = {}
+        self._consumer_groups: dict[str, ConsumerGroup] = {}
         self._memory = memory
         self._rebalance = rebalance
 
     def __iter__(self) -> Iterator[Group]:
+        """Iterate over the classic groups."""
         return iter(list(self._groups.values()))
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._groups) + len(self._consumer_groups)
+
+    def __contains__(self, group_id: str) -> bool:
+        return group_id in self._groups or group_id in self._consumer_groups
 
     def get(self, group_id: str) -> Group | None:
-        """Return the group; None if there is none."""
+        """Return the classic group; None if there is none."""
         return self._groups.get(group_id)
 
-    def require(self, group_id: str) -> Group:
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        """Return the consumer group; None if there is none."""
+        return self._consumer_groups.get(group_id)
+
+    def consumers(self) -> list[ConsumerGroup]:
+        """Return all consumer groups."""
+        return list(self._consumer_groups.values())
+
+    def find(self, group_id: str) -> Group | ConsumerGroup | None:
+        """Return the group of either type; None if there is none."""
+        return self._groups.get(group_id) or self._consumer_groups.get(group_id)
+
+    def require(self, group_id: str) -> Group | ConsumerGroup:
         """Return the group. Raise GROUP_ID_NOT_FOUND if there is none."""
-        group = self._groups.get(group_id)
+        group = self.find(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
@@ -44,6 +67,18 @@ class GroupRegistry:
         group.state_wall_ms = None if now is None else now.wall_ms
         self._groups[group_id] = group
         return group
+
+    def create_consumer(self, group_id: str) -> ConsumerGroup:
+        """Create a consumer group without members, in place of a classic group with only offsets."""
+        classic = self._groups.get(group_id)
+        if classic is not None:
+            self.remove(classic)
+        group = self._consumer_groups[group_id] = ConsumerGroup(group_id)
+        return group
+
+    def remove_consumer(self, group_id: str) -> None:
+        """Remove a consumer group, if there is one."""
+        self._consumer_groups.pop(group_id, None)
 
     def remove(self, group: Group) -> None:
         """Remove a group. Its waiting requests get UNKNOWN_MEMBER_ID, and its deadlines are cancelled."""
@@ -61,3 +96,11 @@ class GroupRegistry:
         for group in self._groups.values():
             group.memory.release()
         self._groups.clear()
+        self._consumer_groups.clear()
+
+
+def tombstones_of(group: Group | ConsumerGroup) -> list[CoordinatorRecord]:
+    """Return the records that delete a group without members."""
+    if isinstance(group, Group):
+        return [group_tombstone(group.group_id)]
+    return [*group_tombstones(group.group_id, group.members, group.subscriptions.resolved)]

@@ -12,21 +12,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
 from uuid import UUID
 
-from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.groups.administration import filter_of
+from tidelog.broker.coordinators.groups.classic.member import Client
+from tidelog.broker.coordinators.groups.classic.member_memory import MemberMemory
+from tidelog.broker.coordinators.groups.classic.pending import Pending
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
+from tidelog.broker.coordinators.groups.consumer_service import ConsumerGroupService
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
-from tidelog.broker.coordinators.groups.member import Client
-from tidelog.broker.coordinators.groups.member_memory import MemberMemory
-from tidelog.broker.coordinators.groups.pending import Pending
+from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.records import encode_record, size_bytes_min
-from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
 from tidelog.broker.coordinators.shared.outcome import error_of_append
 from tidelog.broker.coordinators.shared.shard import (
@@ -34,12 +36,9 @@ from tidelog.broker.coordinators.shared.shard import (
     Shard,
     ShardPorts,
     ShardState,
-    Timer,
     TimerHandle,
 )
 from tidelog.broker.coordinators.shared.shards import Shards
-from tidelog.broker.coordinators.shared.state_log import StateLog
-from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.delete_groups import DeletableGroupResult
@@ -70,26 +69,21 @@ _Deletion: TypeAlias = tuple[DeletableGroupResult, "asyncio.Future[ErrorCode]"]
 class GroupService:
     """Serves the groups of the partitions of `__consumer_offsets` that this node leads."""
 
-    def __init__(
-        self,
-        config: GroupConfig,
-        log: StateLog,
-        timer: Timer,
-        clock: Clock,
-        slices: Slices,
-        new_suffix: Callable[[], str],
-    ) -> None:
+    def __init__(self, config: GroupConfig, ports: GroupPorts) -> None:
         self._config = config
-        self._slices = slices
-        self._timer = timer
+        self._slices = ports.slices
+        self._timer = ports.timer
         self.member_memory = MemberMemory(config.group_max_member_bytes)
         self._shards: Shards[GroupCoordinator] = Shards(
             "groups",
-            lambda _: GroupCoordinator(config, new_suffix, self.member_memory),
+            lambda _: GroupCoordinator(
+                config, ports.consumer_config, ports.image, ports.new_suffix, self.member_memory
+            ),
             RecordFormat(encode_record, replay_batches, size_bytes_min),
-            ShardPorts(log, timer, clock),
+            ShardPorts(ports.log, ports.timer, ports.clock),
             commit_timeout_ms=config.offsets_commit_timeout_ms,
         )
+        self.consumer_groups = ConsumerGroupService(self._shards, ports)
         self._expiration_handle: TimerHandle | None = None
 
     # Start and stop
@@ -247,6 +241,8 @@ class GroupService:
             error = shard if isinstance(shard, ErrorCode) else errors[shard.partition]
             topics: tuple[OffsetFetchResponseTopics, ...] = ()
             if isinstance(shard, Shard) and error is ErrorCode.NONE:
+                error = _error_of_sender(shard, group)
+            if isinstance(shard, Shard) and error is ErrorCode.NONE:
                 topics = yield from _offsets_in(shard, group, require_stable)
                 if shard.state is not ShardState.ACTIVE:
                     error, topics = ErrorCode.NOT_COORDINATOR, ()
@@ -313,8 +309,15 @@ class GroupService:
             error.set_result(failure.code)
         return result, error
 
+    def consumer_group_counts(self) -> Counter[ConsumerGroupState]:
+        """Return the number of consumer groups in each state, for metrics."""
+        counts: Counter[ConsumerGroupState] = Counter()
+        for shard in self._shards.active_shards():
+            counts += shard.coordinator.consumer_group_counts()
+        return counts
+
     def group_counts(self) -> Counter[GroupState]:
-        """Return the number of groups in each state, for metrics."""
+        """Return the number of classic groups in each state, for metrics."""
         counts: Counter[GroupState] = Counter()
         for shard in self._shards.active_shards():
             counts += shard.coordinator.group_counts()
@@ -344,6 +347,15 @@ class GroupService:
             if count:
                 text = "Removed %d expired offsets and groups from partition %d of %s"
                 logger.info(text, count, shard.partition, GROUP_METADATA_TOPIC)
+
+
+def _error_of_sender(shard: _GroupShard, group: OffsetFetchRequestGroup) -> ErrorCode:
+    """Return the error of a member of a consumer group that may not fetch offsets, else NONE."""
+    try:
+        shard.coordinator.offset_fetch.check_sender(group)
+    except KafkaError as error:
+        return error.code
+    return ErrorCode.NONE
 
 
 def _offsets_in(

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import logging
 
-from tidelog.broker.coordinators.groups.group import Group
-from tidelog.broker.coordinators.groups.member import Member
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.member import Member
+from tidelog.broker.coordinators.groups.classic.pending import Pending
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.outcome import Writes
-from tidelog.broker.coordinators.groups.pending import Pending
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.records import group_metadata
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
-from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome, error_of_append
 from tidelog.protocol.errors import ErrorCode, KafkaError

@@ -13,8 +13,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
-from tidelog.broker.coordinators.groups.group import Group
+from tidelog.broker.coordinators.groups.consumer.offset_access import Committer, check_commit
+from tidelog.broker.coordinators.groups.offset_commands import partitions_of
 from tidelog.broker.coordinators.groups.records import (
     CommittedOffset,
     OffsetCommitRecord,
@@ -22,7 +25,6 @@ from tidelog.broker.coordinators.groups.records import (
     offset_commit,
 )
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
-from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.coordinators.groups.sync import check_generation
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
@@ -84,8 +86,11 @@ class TransactionalOffsetCommit:
 
         `prepared` is the result of `prepare` for the request. Raise KafkaError if the sender may not commit.
         """
-        group = self._groups.get(request.group_id)
-        if group is not None:
+        group, consumer_group = self._groups.get(request.group_id), self._groups.consumer(request.group_id)
+        if consumer_group is not None:
+            committer = Committer(request.member_id, request.group_instance_id, request.generation_id, None)
+            check_commit(consumer_group, committer, partitions_of(prepared.writes.records))
+        elif group is not None:
             _check_sender(group, request)
         elif request.generation_id >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION, f"Group {request.group_id} not found.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -47,8 +47,11 @@ class Coordinator(Protocol):
         """Return the monotonic time of the next call of `tick`; None if no deadline is set."""
         ...
 
-    def tick(self, now: Moment, /) -> Sequence[Writes[Any]]:
-        """Handle the deadlines that have expired. Return the records to write."""
+    def tick(self, now: Moment, /) -> Iterable[Writes[Any]]:
+        """Handle the deadlines that have expired. Return the records to write.
+
+        Each part is written before the next one is requested.
+        """
         ...
 
     def resign(self) -> None:

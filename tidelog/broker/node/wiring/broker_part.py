@@ -162,6 +162,7 @@ def _create_coordinators(
     ports = CoordinatorPorts(
         replicas=broker.logs.replicas,
         image=lambda: store.image,
+        current_config=lambda: broker.logs.dynamic_config.current,
         fetch_purgatory=purgatories.fetch,
         timers=purgatories.timers,
         clock=context.clock,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.channels.forwarding import Forwarder
-from tidelog.broker.coordinators.groups.metrics import report_groups
+from tidelog.broker.coordinators.groups.metrics import report_consumer_groups, report_groups
 from tidelog.broker.coordinators.transactions.metrics import report_transactions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetching.metrics import report_fetch_sessions
@@ -99,6 +99,7 @@ def report_serving(
     report_fetch_sessions(metrics, services.sessions)
     metrics.add_slices(services.slices)
     report_groups(metrics, services.groups.group_counts)
+    report_consumer_groups(metrics, services.groups.group_counts, services.groups.consumer_group_counts)
     report_transactions(metrics, services.transactions, parts.coordinators.markers)
     parts.transactional_writes.report_to(metrics)
     report_cleaning(metrics, logs.cleaner, logs.manager)

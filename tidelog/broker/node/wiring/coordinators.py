@@ -12,6 +12,8 @@ from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.projection import projection
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.coordinators.groups.config import GroupConfig
+from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
+from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.shared.shard import Timer
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
@@ -32,10 +34,11 @@ from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorPorts:
-    """The ports of the coordinators to the node."""
+    """The ports of the coordinators to the node. `current_config` includes dynamic configs."""
 
     replicas: ReplicaManager
     image: Callable[[], MetadataImage]
+    current_config: Callable[[], BrokerConfig]
     fetch_purgatory: Purgatory
     timers: Timer
     clock: Clock
@@ -55,11 +58,15 @@ class Coordinators:
         offsets_log = self._state_log(_offsets_topic(self.group_config))
         self.groups = GroupService(
             self.group_config,
-            offsets_log,
-            ports.timers,
-            ports.clock,
-            ports.slices,
-            new_suffix=lambda: str(new_uuid(ports.randomness)),
+            GroupPorts(
+                log=offsets_log,
+                timer=ports.timers,
+                clock=ports.clock,
+                slices=ports.slices,
+                image=ports.image,
+                consumer_config=_ConsumerGroupConfigs(ports.current_config),
+                new_suffix=lambda: str(new_uuid(ports.randomness)),
+            ),
         )
         self.markers = MarkerSender(ports.brokers, ports.image, ports.timers, self._on_markers_written)
         transaction_config = projection(config, TransactionConfig)
@@ -101,6 +108,21 @@ class Coordinators:
     def _leader_epoch(self, partition: int) -> LeaderEpoch:
         replica = self._ports.replicas.partitions.get(TopicPartition(TRANSACTION_STATE_TOPIC, partition))
         return NO_LEADER_EPOCH if replica is None else replica.leader_epoch
+
+
+class _ConsumerGroupConfigs:
+    """Returns the settings of consumer groups as of the current config."""
+
+    def __init__(self, current: Callable[[], BrokerConfig]) -> None:
+        self._current = current
+        self._config: BrokerConfig | None = None
+        self._settings: ConsumerGroupConfig | None = None
+
+    def __call__(self) -> ConsumerGroupConfig:
+        config = self._current()
+        if self._settings is None or config is not self._config:
+            self._config, self._settings = config, projection(config, ConsumerGroupConfig)
+        return self._settings
 
 
 def _offsets_topic(config: GroupConfig) -> StateTopic:

@@ -58,8 +58,18 @@ class TopicSubscriber:
         """Load and unload the state of coordinators; remove the offsets of deleted topics."""
         for topic_name, coordinator in self._coordinators.items():
             self._apply_topic(topic_name, coordinator, delta, image)
+        self._update_consumer_groups(delta, image)
         if delta.deleted_topics:
             self._services.groups.on_topics_deleted({topic.name: topic.id for topic in delta.deleted_topics})
+
+    def _update_consumer_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Let the groups of created, changed and deleted topics check the metadata."""
+        old = delta.base.topics_by_id
+        created = any(image.topics_by_name[name].id not in old for name in delta.changed_topics)
+        names = {*delta.changed_topics, *(topic.name for topic in delta.deleted_topics)}
+        if names:
+            groups = self._services.groups.consumer_groups
+            groups.on_topics_changed(names, image.offset if created else None)
 
     def _apply_topic(
         self, topic_name: str, coordinator: TopicCoordinator, delta: MetadataDelta, image: MetadataImage

@@ -114,6 +114,11 @@ BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ApiKey.LEAVE_GROUP: _READ_GROUP,
     ApiKey.SYNC_GROUP: _READ_GROUP,
     ApiKey.DESCRIBE_GROUPS: (_each_group(AclOperation.DESCRIBE),),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: (*_READ_GROUP, _each_topic(AclOperation.DESCRIBE)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (
+        _each_group(AclOperation.DESCRIBE),
+        _each_topic(AclOperation.DESCRIBE),
+    ),
     ApiKey.LIST_GROUPS: (_cluster_for_a_part(AclOperation.DESCRIBE), _each_group(AclOperation.DESCRIBE)),
     ApiKey.SASL_HANDSHAKE: _NONE,
     ApiKey.API_VERSIONS: _NONE,

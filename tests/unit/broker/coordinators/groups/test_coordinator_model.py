@@ -20,10 +20,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupCoordinatorFixture, PendingReply, subscription
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.member_memory import MEMBER_BYTES, size_of
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.deadlines import DeadlineKey, DeadlineKind
-from tidelog.broker.coordinators.groups.group import Group
-from tidelog.broker.coordinators.groups.member_memory import MEMBER_BYTES, size_of
-from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.join_group import JoinGroupResponse
 

@@ -7,12 +7,13 @@ import inspect
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any, cast
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
+from tests.support.groups.ports import group_ports
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import loop_iterations
 from tests.support.metadata.images import LISTENER, broker_registration_record, image_after_records
@@ -100,9 +101,7 @@ class Broker:
         self.log = MemoryStateLog(1)
         self.time = VirtualTime()
         config = group_config(group_initial_rebalance_delay_ms=0)
-        self.service = GroupService(
-            config, self.log, self.time, self.time, Slices(self.time), new_suffix=lambda: str(uuid4())
-        )
+        self.service = GroupService(config, group_ports(self.log, self.time, self.time))
         self.service.start()
         self.service.on_leadership(0)
         self.created: list[str] = []
@@ -204,9 +203,9 @@ async def test_a_group_is_formed_in_every_version_of_join_group(broker: Broker, 
     assert (answer.generation_id, answer.protocol_name, answer.leader) == (1, "range", answer.member_id)
     assert answer.protocol_type == ("consumer" if version >= 7 else None)
     assert [member.metadata for member in answer.members] == [b"m"]
-    member = (
-        broker.service._shards.active_shards()[0].coordinator._groups.require("g").members[answer.member_id]
-    )
+    group = broker.service._shards.active_shards()[0].coordinator._groups.get("g")
+    assert group is not None
+    member = group.members[answer.member_id]
     assert member.rebalance_timeout_ms == (10_000 if version == 0 else 20_000)
     assert member.client == ("me", "/10.0.0.1")
 

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
+from tests.support.groups.ports import group_ports
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices, loop_iterations
 from tests.support.security.authorizers import ALLOW_EVERYTHING
@@ -20,7 +21,7 @@ from tests.support.waiting import eventually
 from tidelog.broker.api.handlers.offset_fetch import OffsetFetchHandler
 from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.coordinators.groups import service
-from tidelog.broker.coordinators.groups.member import Client
+from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.offset_expiration import GROUPS_PER_PART
 from tidelog.broker.coordinators.groups.records import CoordinatorRecord, encode_record, size_bytes_min
 from tidelog.broker.coordinators.groups.service import GroupService
@@ -67,9 +68,7 @@ class LargeGroupsFixture:
     def __init__(self) -> None:
         self.time, self.log = VirtualTime(), MemoryStateLog(1)
         self.slices = counted_slices()
-        self.service = GroupService(
-            group_config(), self.log, self.time, self.time, self.slices, new_suffix=lambda: str(uuid4())
-        )
+        self.service = GroupService(group_config(), group_ports(self.log, self.time, self.time, self.slices))
 
     async def commit(self, group_id: str, partitions: int = 1) -> None:
         wanted = tuple(

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import pytest
 
 from tests.support.clocks.virtual_time import VirtualTime
 from tests.support.configs import group_config
+from tests.support.groups.ports import group_ports
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import loop_iterations
+from tidelog.broker.coordinators.groups.classic.member import Client
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
-from tidelog.broker.coordinators.groups.member import Client
 from tidelog.broker.coordinators.groups.records import (
     CommittedOffset,
     GroupMetadataRecord,
@@ -21,10 +23,8 @@ from tidelog.broker.coordinators.groups.records import (
     offset_commit,
 )
 from tidelog.broker.coordinators.groups.service import GroupService
-from tidelog.broker.coordinators.groups.states import GroupState
 from tidelog.broker.node.wiring.topic_subscribers import CoordinatorRoles
 from tidelog.broker.partitions.role_changes import RoleChanges
-from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
 from tidelog.protocol.coordinator_records.group_metadata import (
@@ -67,9 +67,7 @@ class GroupServiceFixture:
     def __init__(self, log: MemoryStateLog | None = None, config: GroupConfig = CONFIG) -> None:
         self.log = log or MemoryStateLog()
         self.time = VirtualTime()
-        self.service = GroupService(
-            config, self.log, self.time, self.time, Slices(self.time), new_suffix=lambda: str(uuid4())
-        )
+        self.service = GroupService(config, group_ports(self.log, self.time, self.time))
 
     async def serving(self, *partitions: int) -> GroupServiceFixture:
         self.service.start()

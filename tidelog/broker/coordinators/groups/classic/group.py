@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tidelog.broker.coordinators.groups.member import Member
-from tidelog.broker.coordinators.groups.member_memory import MEMBER_BYTES, GroupMemory, MemberMemory, size_of
-from tidelog.broker.coordinators.groups.parked_requests import ParkedRequests
-from tidelog.broker.coordinators.groups.protocol_support import ProtocolSupport
-from tidelog.broker.coordinators.groups.states import NEXT_STATES, GroupState
+from tidelog.broker.coordinators.groups.classic.member import Member
+from tidelog.broker.coordinators.groups.classic.member_memory import (
+    MEMBER_BYTES,
+    GroupMemory,
+    MemberMemory,
+    size_of,
+)
+from tidelog.broker.coordinators.groups.classic.parked_requests import ParkedRequests
+from tidelog.broker.coordinators.groups.classic.protocol_support import ProtocolSupport
+from tidelog.broker.coordinators.groups.classic.states import NEXT_STATES, GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.protocol.codec import decode_prefix
 from tidelog.protocol.consumer_protocol import ConsumerProtocolSubscription

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.support.configs import group_config
 from tests.support.groups.coordinator import GroupCoordinatorFixture
+from tidelog.broker.coordinators.groups.classic.member_memory import PROTOCOL_BYTES
 from tidelog.broker.coordinators.groups.join import PROTOCOLS_MAX
-from tidelog.broker.coordinators.groups.member_memory import PROTOCOL_BYTES
 from tidelog.protocol.errors import ErrorCode
 
 MIB = 1_048_576

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidelog.broker.coordinators.groups.group import Group
-from tidelog.broker.coordinators.groups.member import Client, Member
-from tidelog.broker.coordinators.groups.states import GroupState
+from tidelog.broker.coordinators.groups.classic.group import Group
+from tidelog.broker.coordinators.groups.classic.member import Client, Member
+from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.protocol.coordinator_records.group_metadata import GroupMetadataValue, MemberMetadata
 from tidelog.protocol.messages.join_group import JoinGroupRequestProtocol
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.broker.coordinators.groups.member import Member
-from tidelog.broker.coordinators.groups.pending import Pending
+from tidelog.broker.coordinators.groups.classic.member import Member
+from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.join_group import JoinGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupResponse

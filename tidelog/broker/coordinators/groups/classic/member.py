@@ -6,7 +6,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog.broker.coordinators.groups.pending import Pending
+from tidelog.broker.coordinators.groups.classic.pending import Pending
 from tidelog.protocol.messages.join_group import JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupResponse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tidelog.broker.coordinators.groups.member import Member
+from tidelog.broker.coordinators.groups.classic.member import Member
 
 
 class ProtocolSupport:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.broker.coordinators.groups.member import Member
+from tidelog.broker.coordinators.groups.classic.member import Member
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.join_group import JoinGroupRequestProtocol
 

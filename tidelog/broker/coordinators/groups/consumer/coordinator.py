@@ -1,0 +1,154 @@
+"""The consumer groups of one partition of `__consumer_offsets`: commands, replay and deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
+
+from tidelog.broker.coordinators.groups.classic.member import Client
+from tidelog.broker.coordinators.groups.consumer.classic_members import ClassicMembers
+from tidelog.broker.coordinators.groups.consumer.command_context import CommandContext
+from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupSettings
+from tidelog.broker.coordinators.groups.consumer.conversion_port import GroupConversion
+from tidelog.broker.coordinators.groups.consumer.description import describe_consumer_group
+from tidelog.broker.coordinators.groups.consumer.expressions import Expressions
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
+from tidelog.broker.coordinators.groups.consumer.heartbeat import HeartbeatCommand, HeartbeatReply
+from tidelog.broker.coordinators.groups.consumer.member import MemberState
+from tidelog.broker.coordinators.groups.consumer.member_lookup import MemberLookup
+from tidelog.broker.coordinators.groups.consumer.membership_update import MembershipUpdate
+from tidelog.broker.coordinators.groups.consumer.removal import MemberRemoval
+from tidelog.broker.coordinators.groups.consumer.replay import deletes_group, replay_tombstone, replay_value
+from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression
+from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
+from tidelog.broker.coordinators.groups.consumer.topics import Topics
+from tidelog.broker.coordinators.groups.consumer_group_records import ConsumerGroupRecord
+from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES, Outcome
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.messages.consumer_group_describe import DescribedGroup
+from tidelog.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from tidelog.protocol.steps import Steps
+
+
+class ConsumerGroups(Protocol):
+    """The consumer groups of a partition by id; `tidelog.broker.coordinators.groups.registry` has them."""
+
+    def consumer(self, group_id: str) -> ConsumerGroup | None:
+        """Return a group; None if there is none."""
+        ...
+
+    def consumers(self) -> Collection[ConsumerGroup]:
+        """Return all groups."""
+        ...
+
+    def create_consumer(self, group_id: str) -> ConsumerGroup:
+        """Create a group without members."""
+        ...
+
+    def remove_consumer(self, group_id: str) -> None:
+        """Remove a group, if there is one."""
+
+
+class ConsumerCoordinator:
+    """The commands and the replay of consumer groups."""
+
+    def __init__(
+        self,
+        groups: ConsumerGroups,
+        conversion: GroupConversion,
+        settings: ConsumerGroupSettings,
+        topics: Topics,
+        timers: MemberTimers,
+        new_member_id: Callable[[], str],
+    ) -> None:
+        self._groups = groups
+        self._conversion = conversion
+        self._settings = settings
+        self._topics = topics
+        self._timers = timers
+        self._expressions = Expressions(settings, topics)
+        self._removal = MemberRemoval(conversion, topics, timers)
+        context = CommandContext(
+            groups=conversion,
+            settings=settings,
+            topics=topics,
+            timers=timers,
+            update=MembershipUpdate(settings, topics, timers, self._expressions),
+            lookup=MemberLookup(settings, timers),
+            removal=self._removal,
+            new_member_id=new_member_id,
+        )
+        self._heartbeat = HeartbeatCommand(context)
+        self.classic_members = ClassicMembers(context)
+
+    # Commands
+
+    def heartbeat(
+        self, client: Client, request: ConsumerGroupHeartbeatRequest, version: int, now: Moment
+    ) -> Outcome[HeartbeatReply]:
+        """Return the response of a heartbeat; see `HeartbeatCommand.heartbeat`."""
+        return self._heartbeat.heartbeat(client, request, version, now)
+
+    def on_resolved(self, group_id: str, resolved: Mapping[str, ResolvedExpression]) -> Writes:
+        """Write the topics that match the expressions of a group."""
+        group = self._groups.consumer(group_id)
+        if group is None:
+            self._expressions.on_not_resolved(group_id)
+            return NO_WRITES
+        return Writes(tuple(self._expressions.on_resolved(group, resolved)))
+
+    def on_not_resolved(self, group_id: str) -> None:
+        """Note that the expressions of a group could not be resolved."""
+        self._expressions.on_not_resolved(group_id)
+
+    def describe(self, group_id: str) -> Steps[DescribedGroup]:
+        """Return the description of a group; an unknown group is an error in it."""
+        try:
+            group = self._conversion.existing(group_id)
+        except KafkaError as error:
+            return DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+        return (yield from describe_consumer_group(group, self._topics, self._settings.default_assignor))
+
+    # Events
+
+    def on_topics_changed(self, names: Collection[str], created_version: int | None) -> None:
+        """Let the groups of changed topics check the metadata.
+
+        `created_version` is the version of the metadata if topics were created, else None.
+        """
+        self._topics.on_topics_changed(names)
+        if created_version is not None:
+            self._expressions.on_topics_created(created_version)
+        for group in self._groups.consumers():
+            if any(group.subscriptions.includes(name) for name in names):
+                group.on_topics_changed()
+
+    def on_deadline(self, key: DeadlineKey) -> Writes:
+        """Remove the member whose deadline has expired."""
+        group = self._groups.consumer(key.group_id)
+        return NO_WRITES if group is None else self._removal.on_deadline(group, key.member_id, key.kind)
+
+    def finish_loading(self, now: Moment) -> None:
+        """Start the sessions of all members, and the time of those that must revoke partitions."""
+        for group in self._groups.consumers():
+            timeout_ms = self._settings.of_group(group.group_id).session_timeout_ms
+            for member in group.members.values():
+                self._timers.keep_alive(group.group_id, member.member_id, timeout_ms, now)
+                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                    self._timers.expect_revocation(group.group_id, member, now)
+
+    # Replay
+
+    def replay(self, record: ConsumerGroupRecord) -> None:
+        """Apply one record of the log."""
+        group_id = record.key.group_id
+        group = self._groups.consumer(group_id)
+        if record.value is not None:
+            replay_value(group or self._groups.create_consumer(group_id), record)
+        elif deletes_group(record):
+            self._groups.remove_consumer(group_id)
+        elif group is not None:
+            replay_tombstone(group, record)

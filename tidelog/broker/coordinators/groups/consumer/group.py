@@ -1,0 +1,248 @@
+"""One consumer group: its epochs, members, subscriptions and assignments. Only replay changes it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Collection, Mapping
+from enum import Enum
+from types import MappingProxyType
+from typing import Final
+from uuid import UUID
+
+from tidelog.broker.coordinators.groups.consumer.member import (
+    AssignedPartitions,
+    ConsumerMember,
+    MemberState,
+    TargetPartitions,
+)
+from tidelog.broker.coordinators.groups.consumer.subscriptions import Subscriptions
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+NO_TARGET: Final[TargetPartitions] = MappingProxyType({})
+FIRST_EPOCH: Final = 1
+NO_ASSIGNMENT_EPOCH: Final = -1
+NOT_OWNED: Final = -1
+"""The partition epoch of a partition that no member owns."""
+
+
+class ConsumerGroupState(Enum):
+    """The state of a consumer group; the value is its name in admin responses.
+
+    It results from the epochs: Empty without members, Assigning while the group epoch has no target
+    assignment, Reconciling until all members have reconciled to it, then Stable.
+    """
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ConsumerGroup:
+    """The state of one group.
+
+    Invariant: a partition has an epoch in `_partition_epochs` while a member owns it or has not revoked it
+    yet, and then no other member gets it.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = NO_ASSIGNMENT_EPOCH
+        self.assignment_wall_ms = 0
+        self.members: dict[str, ConsumerMember] = {}
+        self.static_members: dict[str, str] = {}
+        self.subscriptions = Subscriptions()
+        self.target: dict[str, TargetPartitions] = {}
+        self.target_owners: dict[UUID, dict[int, str]] = {}
+        self.classic_protocols: Counter[str] = Counter()
+        self.classic_member_count = 0
+        self.has_partition_metadata_record = False
+        self._assignors: Counter[str] = Counter()
+        self._partition_epochs: dict[UUID, dict[int, int]] = {}
+        self._metadata_changed = True
+        self._checked_epoch = 0
+
+    # State
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """The state, in time linear in the number of members."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def on_topics_changed(self) -> None:
+        """Let the next heartbeat compare the metadata of the topics."""
+        self._metadata_changed = True
+
+    @property
+    def must_check_metadata(self) -> bool:
+        """Whether the metadata of the topics may have changed since it was checked."""
+        return self._metadata_changed or self.epoch < self._checked_epoch
+
+    def on_metadata_checked(self, epoch: int) -> None:
+        """Note that the metadata of the topics is that of the group epoch `epoch`."""
+        self._metadata_changed = False
+        self._checked_epoch = epoch
+
+    # Members
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """Return a member. Raise UNKNOWN_MEMBER_ID if there is none with this id."""
+        member = self.members.get(member_id)
+        if member is None:
+            text = f"Member {member_id} is not a member of group {self.group_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        return member
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Return the static member with this instance id; None if there is none."""
+        member_id = None if instance_id is None else self.static_members.get(instance_id)
+        return None if member_id is None else self.members.get(member_id)
+
+    def update_member(self, member: ConsumerMember) -> None:
+        """Add a member, or replace the one with its id."""
+        old = self.members.get(member.member_id)
+        self.members[member.member_id] = member
+        self._count(old, member)
+        if old is not None:
+            self._release(old)
+        self._own(member.assigned, member.member_epoch)
+        self._own(member.pending_revocation, member.member_epoch)
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member, if there is one with this id."""
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return
+        self._count(member, None)
+        self._release(member)
+        instance_id = member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member_id:
+            del self.static_members[instance_id]
+
+    def _count(self, old: ConsumerMember | None, new: ConsumerMember | None) -> None:
+        self.subscriptions.replace(old, new)
+        self._assignors = _counted_assignors(self._assignors, old, new)
+        for member, change in ((old, -1), (new, 1)):
+            if member is not None and member.classic is not None:
+                self.classic_member_count += change
+                for protocol in member.classic.supported_protocols:
+                    self.classic_protocols[protocol.name] += change
+                    if not self.classic_protocols[protocol.name]:
+                        del self.classic_protocols[protocol.name]
+
+    # Epochs of partitions
+
+    def partition_epoch(self, topic_id: UUID, partition: int) -> int:
+        """Return the epoch of the member that owns a partition; NOT_OWNED if none does."""
+        return self._partition_epochs.get(topic_id, {}).get(partition, NOT_OWNED)
+
+    def _own(self, assigned: AssignedPartitions, epoch: int) -> None:
+        for topic_id, partitions in assigned.items():
+            epochs = self._partition_epochs.setdefault(topic_id, {})
+            for partition in partitions:
+                owned_at = epochs.get(partition)
+                if owned_at is None or owned_at < epoch:
+                    epochs[partition] = epoch
+                else:
+                    text = "Group %s: partition %s-%d is assigned at epoch %d and still owned at epoch %d"
+                    logger.error(text, self.group_id, topic_id, partition, epoch, owned_at)
+
+    def _release(self, member: ConsumerMember) -> None:
+        """Remove the epochs of a member's partitions, except those that another member has taken over."""
+        for assigned in (member.assigned, member.pending_revocation):
+            for topic_id, partitions in assigned.items():
+                epochs = self._partition_epochs.get(topic_id)
+                if epochs is None:
+                    continue
+                for partition in partitions:
+                    if epochs.get(partition) == member.member_epoch:
+                        del epochs[partition]
+                if not epochs:
+                    del self._partition_epochs[topic_id]
+
+    # Target assignment
+
+    def target_of(self, member_id: str) -> TargetPartitions:
+        """Return the target assignment of a member."""
+        return self.target.get(member_id, NO_TARGET)
+
+    def set_target(self, member_id: str, partitions: TargetPartitions | None) -> None:
+        """Set the target assignment of a member; None deletes it."""
+        old = self.target.pop(member_id, NO_TARGET)
+        for topic_id, indexes in old.items():
+            owners = self.target_owners.get(topic_id, {})
+            for index in indexes:
+                if owners.get(index) == member_id:
+                    del owners[index]
+            if not owners:
+                self.target_owners.pop(topic_id, None)
+        if partitions is None:
+            return
+        self.target[member_id] = partitions
+        for topic_id, indexes in partitions.items():
+            if indexes:
+                self.target_owners.setdefault(topic_id, {}).update(dict.fromkeys(indexes, member_id))
+
+    def preferred_assignor(
+        self, old: ConsumerMember | None = None, new: ConsumerMember | None = None
+    ) -> str | None:
+        """Return the assignor that most members request, with `new` in place of `old`; None without any."""
+        counts = _counted_assignors(self._assignors, old, new)
+        return max(counts, key=counts.__getitem__, default=None)
+
+    # Members of the classic protocol
+
+    def supports_protocols(self, names: Collection[str]) -> bool:
+        """Return whether all members that use the classic protocol support one of `names`."""
+        if not self.members:
+            return bool(names)
+        return any(self.classic_protocols[name] == self.classic_member_count for name in names)
+
+    def all_use_classic_protocol_without(self, leaving: Mapping[str, ConsumerMember]) -> bool:
+        """Return whether all members except `leaving` use the classic protocol."""
+        leaving_classic = sum(member.uses_classic_protocol for member in leaving.values())
+        return self.classic_member_count - leaving_classic == len(self.members) - len(leaving)
+
+    def waits_for_partition(self, member: ConsumerMember) -> bool:
+        """Return whether a partition of a member's target is still owned by another member."""
+        return member.state is MemberState.UNRELEASED_PARTITIONS and any(
+            index not in member.assigned.get(topic_id, {})
+            and self.partition_epoch(topic_id, index) != NOT_OWNED
+            for topic_id, indexes in self.target_of(member.member_id).items()
+            for index in indexes
+        )
+
+
+def _counted_assignors(
+    counts: Counter[str], old: ConsumerMember | None, new: ConsumerMember | None
+) -> Counter[str]:
+    """Return the counts with `new` in place of `old`."""
+    old_name = None if old is None else old.server_assignor
+    new_name = None if new is None else new.server_assignor
+    if old_name == new_name:
+        return counts
+    result = counts.copy()
+    if old_name is not None:
+        result[old_name] -= 1
+    if new_name is not None:
+        result[new_name] += 1
+    return +result

@@ -1,0 +1,87 @@
+"""Finds or creates the member that joins a consumer group.
+
+Source: GroupMetadataManager.getOrMaybeSubscribeDynamicConsumerGroupMember, the same for static members, and
+replaceMember of Apache Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupSettings
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
+from tidelog.broker.coordinators.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember
+from tidelog.broker.coordinators.groups.consumer.records import (
+    current_assignment,
+    member_metadata,
+    member_tombstones,
+    target_assignment,
+)
+from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
+from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+
+class MemberLookup:
+    """Returns the member that joins."""
+
+    def __init__(self, settings: ConsumerGroupSettings, timers: MemberTimers) -> None:
+        self._settings = settings
+        self._timers = timers
+
+    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        """Raise GROUP_MAX_SIZE_REACHED if the group has no room for a new member."""
+        limit = self._settings.broker.group_consumer_max_size
+        if len(group.members) >= limit and member_id not in group.members:
+            text = f"The consumer group has reached its maximum capacity of {limit} members."
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+    def join(
+        self,
+        group: ConsumerGroup,
+        member_id: str,
+        instance_id: str | None,
+        records: list[CoordinatorRecord],
+        *,
+        is_classic: bool,
+    ) -> ConsumerMember:
+        """Return the member with this id, or a new one; a static member replaces its earlier instance.
+
+        Raise UNRELEASED_INSTANCE_ID if the earlier instance has not left.
+        """
+        protocol = "classic" if is_classic else "consumer"
+        text = "Group %s: member %s joins with the %s protocol"
+        logger.info(text, group.group_id, member_id, protocol)
+        existing = group.static_member(instance_id)
+        if existing is None:
+            return group.members.get(member_id) or ConsumerMember(member_id=member_id)
+        if (
+            not is_classic
+            and not existing.uses_classic_protocol
+            and existing.member_epoch != STATIC_LEAVE_EPOCH
+        ):
+            text = (
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the "
+                f"instance id is owned by {existing.member_id} member."
+            )
+            raise KafkaError(ErrorCode.UNRELEASED_INSTANCE_ID, text)
+        return self._replace(group, existing, member_id, records)
+
+    def _replace(
+        self,
+        group: ConsumerGroup,
+        existing: ConsumerMember,
+        member_id: str,
+        records: list[CoordinatorRecord],
+    ) -> ConsumerMember:
+        """Add the records by which a new member takes the place of `existing`."""
+        member = replace(existing, member_id=member_id, member_epoch=0, previous_member_epoch=0)
+        records += member_tombstones(group.group_id, existing.member_id)
+        records.append(member_metadata(group.group_id, member))
+        records.append(target_assignment(group.group_id, member_id, group.target_of(existing.member_id)))
+        records.append(current_assignment(group.group_id, member))
+        self._timers.cancel(group.group_id, existing.member_id)
+        return member

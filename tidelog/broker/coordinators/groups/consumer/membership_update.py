@@ -1,0 +1,170 @@
+"""The steps that a heartbeat and a JoinGroup of a classic member have in common.
+
+Source: GroupMetadataManager.consumerGroupHeartbeat, updateSubscriptionMetadata, maybeUpdateTargetAssignment
+and maybeReconcile of Apache Kafka 4.3.1.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupSettings
+from tidelog.broker.coordinators.groups.consumer.expressions import ExpressionChange, Expressions
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
+from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember, MemberState, TargetPartitions
+from tidelog.broker.coordinators.groups.consumer.reconciliation import Reconciliation
+from tidelog.broker.coordinators.groups.consumer.records import (
+    current_assignment,
+    group_epoch,
+    member_metadata,
+    partition_metadata_tombstone,
+)
+from tidelog.broker.coordinators.groups.consumer.target_assignment import GroupChange, Target, compute_target
+from tidelog.broker.coordinators.groups.consumer.timers import MemberTimers
+from tidelog.broker.coordinators.groups.consumer.topics import Topics
+from tidelog.broker.coordinators.groups.records import CoordinatorRecord
+from tidelog.broker.coordinators.shared.moment import Moment
+
+logger = logging.getLogger(__name__)
+
+NO_ASSIGNMENT_TIME = 0
+
+
+class Subscribed(NamedTuple):
+    """A member whose subscription is up to date, and what follows for its group.
+
+    `previous` is the member before. `to_resolve` are the expressions that the service must resolve.
+    """
+
+    change: GroupChange
+    previous: ConsumerMember
+    has_changed: bool
+    to_resolve: frozenset[str]
+
+
+class MembershipUpdate:
+    """Updates the subscription of a member, the epoch and target of its group, and its assignment."""
+
+    def __init__(
+        self,
+        settings: ConsumerGroupSettings,
+        topics: Topics,
+        timers: MemberTimers,
+        expressions: Expressions,
+    ) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._timers = timers
+        self._expressions = expressions
+
+    def subscribe(
+        self,
+        group: ConsumerGroup,
+        previous: ConsumerMember,
+        member: ConsumerMember,
+        records: list[CoordinatorRecord],
+        now: Moment,
+    ) -> Subscribed:
+        """Add the records of a changed member, and of a new group epoch if the subscriptions changed."""
+        names_changed = previous.subscribed_topic_names != member.subscribed_topic_names
+        if previous != member:
+            records.append(member_metadata(group.group_id, member))
+        expression_change = self._expressions.change(group, previous, member, records)
+        to_resolve = self._expressions.to_resolve(group, previous, member, now)
+        starts_epoch = names_changed or (
+            expression_change is ExpressionChange.CHANGED_AND_RESOLVED
+            or (member.uses_classic_protocol and expression_change is ExpressionChange.CHANGED)
+        )
+        change = self._change(group, previous, member, records, starts_epoch)
+        has_changed = names_changed or expression_change is not ExpressionChange.NONE
+        return Subscribed(change, previous, has_changed, to_resolve)
+
+    def _change(
+        self,
+        group: ConsumerGroup,
+        previous: ConsumerMember,
+        member: ConsumerMember,
+        records: list[CoordinatorRecord],
+        starts_epoch: bool,
+    ) -> GroupChange:
+        replaced_id = group.static_members.get(member.instance_id) if member.instance_id else None
+        if replaced_id == member.member_id:
+            replaced_id = None
+        counted = group.members.get(member.member_id if replaced_id is None else replaced_id)
+        subscriptions = group.subscriptions
+        if counted is None or previous != member:
+            subscriptions = subscriptions.copy()
+            subscriptions.replace(counted, member)
+            subscriptions.drop_unused_expressions()
+        epoch = group.epoch
+        if starts_epoch or group.must_check_metadata:
+            metadata_hash = self._topics.hash_of(subscriptions.topics())
+            if starts_epoch or metadata_hash != group.metadata_hash:
+                epoch += 1
+                records.append(group_epoch(group.group_id, epoch, metadata_hash))
+                logger.info("Group %s: group epoch %d, by member %s", group.group_id, epoch, member.member_id)
+            group.on_metadata_checked(epoch)
+            if group.has_partition_metadata_record:
+                records.append(partition_metadata_tombstone(group.group_id))
+        return GroupChange(group, epoch, subscriptions, member, replaced_id)
+
+    def assign(
+        self,
+        subscribed: Subscribed,
+        owned: TargetPartitions | None,
+        records: list[CoordinatorRecord],
+        now: Moment,
+    ) -> ConsumerMember:
+        """Return the member after its next step to the target; add the records of target and member."""
+        target = self._target(subscribed, now)
+        records += target.records
+        return self.reconcile(subscribed, target, owned, records, now)
+
+    def reconcile(
+        self,
+        subscribed: Subscribed,
+        target: Target,
+        owned: TargetPartitions | None,
+        records: list[CoordinatorRecord],
+        now: Moment,
+    ) -> ConsumerMember:
+        """Return the member after its next step to `target`; add its record."""
+        group, member = subscribed.change.group, subscribed.change.member
+        if not subscribed.has_changed and member.is_reconciled_to(target.epoch):
+            return member
+        step = Reconciliation(
+            target_epoch=target.epoch,
+            target=target.partitions,
+            subscribed=self._topics.ids_of(subscribed.change.subscriptions.topics_of(member)),
+            partition_epoch=group.partition_epoch,
+            owned=owned,
+            subscription_changed=subscribed.has_changed,
+        )
+        updated = step.next_step(member)
+        if updated != member:
+            records.append(current_assignment(group.group_id, updated))
+            if not updated.uses_classic_protocol:
+                if updated.state is MemberState.UNREVOKED_PARTITIONS:
+                    self._timers.expect_revocation(group.group_id, updated, now)
+                else:
+                    self._timers.end_revocation(group.group_id, updated.member_id)
+        return updated
+
+    def last_target(self, change: GroupChange) -> Target:
+        """Return the current target of the changed member."""
+        owner = change.member.member_id if change.replaced_id is None else change.replaced_id
+        return Target(change.group.assignment_epoch, change.group.target_of(owner), [])
+
+    def _target(self, subscribed: Subscribed, now: Moment) -> Target:
+        """Return the target of the member: a new one if the group has a new epoch, else the last one."""
+        change = subscribed.change
+        group = change.group
+        interval_ms = self._settings.of_group(group.group_id).assignment_interval_ms
+        if group.assignment_epoch >= change.epoch or (
+            group.assignment_wall_ms != NO_ASSIGNMENT_TIME
+            and now.wall_ms < group.assignment_wall_ms + interval_ms
+        ):
+            return self.last_target(change)
+        assignor = group.preferred_assignor(subscribed.previous, change.member)
+        return compute_target(change, assignor or self._settings.default_assignor, self._topics, now.wall_ms)
