@@ -24,18 +24,18 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer and shorter rounds")
     parser.add_argument("--scale", type=float, help="share of the full amounts, such as numbers of records")
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"of {', '.join(SUITES)}")
-    given = parser.parse_args()
-    unknown = [name for name in given.suites if name not in SUITES]
+    options = parser.parse_args()
+    unknown = [name for name in options.suites if name not in SUITES]
     if unknown:
         parser.error(f"{unknown[0]!r} is not one of {', '.join(SUITES)}")
-    effort = QUICK if given.quick else FULL
-    if given.scale is not None:
-        effort = replace(effort, scale=given.scale)
+    effort = QUICK if options.quick else FULL
+    if options.scale is not None:
+        effort = replace(effort, scale=options.scale)
     console = Console()
     figures: list[Figure] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        names = given.suites or list(SUITES)
+        names = options.suites or list(SUITES)
         task = progress.add_task("benchmarks", total=len(names))
         for name in names:
             progress.update(task, description=name)

@@ -42,18 +42,18 @@ FILE_COLUMNS = 150
 def main() -> None:
     """Run the suites that the arguments select."""
     parser = _parser()
-    given = parser.parse_args()
+    options = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else FILE_COLUMNS)
-    unknown = [name for name in given.suites if name not in SUITES]
+    unknown = [name for name in options.suites if name not in SUITES]
     if unknown:
         parser.error(f"unknown suite {unknown[0]!r}; allowed: {', '.join(SUITES)}")
-    effort = _effort(given)
-    suites = [suite for name, suite in SUITES.items() if not given.suites or name in given.suites]
-    if given.list:
+    effort = _effort(options)
+    suites = [suite for name, suite in SUITES.items() if not options.suites or name in options.suites]
+    if options.list:
         _list(console, suites, effort)
         return
-    report = _report(parser, given, effort)
-    if not (given.write_docs or given.show):
+    report = _report(parser, options, effort)
+    if not (options.write_docs or options.show):
         jars = os.environ.get("TIDELOG_KAFKA_JARS")
         if not jars:
             parser.error(
@@ -62,7 +62,7 @@ def main() -> None:
         _run(console, Path(jars), effort, report, suites)
     show(console, report)
     console.print(f"figures: {report.path}")
-    if given.write_docs:
+    if options.write_docs:
         document.write(report, SUITES.values())
         console.print(f"table: {document.DOCUMENT}")
 
@@ -84,15 +84,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _effort(given: argparse.Namespace) -> Effort:
-    effort = QUICK if given.quick else STANDARD
-    if given.rounds is not None:
-        effort = replace(effort, rounds=given.rounds)
-    return effort if given.seconds is None else replace(effort, seconds=given.seconds)
+def _effort(options: argparse.Namespace) -> Effort:
+    effort = QUICK if options.quick else STANDARD
+    if options.rounds is not None:
+        effort = replace(effort, rounds=options.rounds)
+    return effort if options.seconds is None else replace(effort, seconds=options.seconds)
 
 
-def _report(parser: argparse.ArgumentParser, given: argparse.Namespace, effort: Effort) -> Report:
-    if not (given.resume or given.show or given.write_docs):
+def _report(parser: argparse.ArgumentParser, options: argparse.Namespace, effort: Effort) -> Report:
+    if not (options.resume or options.show or options.write_docs):
         return Report.new(effort, datetime.now(UTC))
     path = latest()
     if path is None:

@@ -72,8 +72,10 @@ def queries(
     with _session() as session, _folder() as folder:
         session.dataSource.register(Generator)
         readers: dict[str, Callable[[], DataFrame]] = {
-            name: lambda name=name, given=given: session.read.format(_format(name)).options(**given).load()  # type: ignore[misc]
-            for name, given in sources.items()
+            name: lambda name=name, options=options: (
+                session.read.format(_format(name)).options(**options).load()
+            )  # type: ignore[misc]
+            for name, options in sources.items()
         }
         readers["generator"] = lambda: session.read.format(NAME).options(**generator).load()
         counts = {name: reader().count() for name, reader in readers.items()}
@@ -99,17 +101,17 @@ def batches(sources: Mapping[str, Mapping[str, str]], count: int) -> dict[str, A
     found = {}
     with _session() as session, _folder() as folder:
         frames = {
-            name: session.readStream.format(_format(name)).options(**given).load()
-            for name, given in sources.items()
+            name: session.readStream.format(_format(name)).options(**options).load()
+            for name, options in sources.items()
         }
         rate = session.readStream.format("rate-micro-batch").option("rowsPerBatch", "4")
         frames["engine"] = rate.option("numPartitions", "1").load()
         for name, frame in frames.items():
             writer = frame.writeStream.format("noop").option("checkpointLocation", str(folder / name))
             query = (writer if name == "engine" else writer.trigger(availableNow=True)).start()
-            seen: dict[int, float] = {}
-            while query.isActive and len(seen) < count:
-                seen |= {
+            durations_s: dict[int, float] = {}
+            while query.isActive and len(durations_s) < count:
+                durations_s |= {
                     one["batchId"]: one["durationMs"]["triggerExecution"]
                     for one in query.recentProgress
                     if one["numInputRows"]
@@ -117,7 +119,7 @@ def batches(sources: Mapping[str, Mapping[str, str]], count: int) -> dict[str, A
                 time.sleep(0.05)
             query.stop()
             # The first ones start processes and compile code.
-            found[name] = statistics.median([*seen.values()][min(3, len(seen) - 1) :])
+            found[name] = statistics.median([*durations_s.values()][min(3, len(durations_s) - 1) :])
     return {"median_ms": found}
 
 

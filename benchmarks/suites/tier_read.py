@@ -58,9 +58,9 @@ def tier_read(effort: Effort) -> Iterator[Figure]:
 
 
 def _from_store(
-    made: AbstractContextManager[TierStore], partition_bytes: int, effort: Effort
+    opening: AbstractContextManager[TierStore], partition_bytes: int, effort: Effort
 ) -> Iterator[Figure]:
-    with made as store, tiered_broker(store, SETTINGS) as broker:
+    with opening as store, tiered_broker(store, SETTINGS) as broker:
         fill = {"partition_bytes": partition_bytes, "batch_bytes": BATCH_BYTES, "partitions": PARTITIONS}
         broker.create("tiered", PARTITIONS, TIERED)
         broker.create("local", PARTITIONS, {"segment.bytes": str(SEGMENT_BYTES)})

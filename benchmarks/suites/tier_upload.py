@@ -40,16 +40,16 @@ RELEASED: Final = {"remote.log.copy.disable": "false", "local.retention.bytes": 
 
 def tier_upload(effort: Effort) -> Iterator[Figure]:
     """Measure MB/s to a directory and to S3, and the latencies meanwhile."""
-    for made in (directory_store(), s3_store()):
-        yield from _to_store(made, effort)
+    for opening in (directory_store(), s3_store()):
+        yield from _to_store(opening, effort)
 
 
-def _to_store(made: AbstractContextManager[TierStore], effort: Effort) -> Iterator[Figure]:
+def _to_store(opening: AbstractContextManager[TierStore], effort: Effort) -> Iterator[Figure]:
     size = max(2 * SEGMENT_BYTES, int(PARTITION_BYTES * effort.scale))
     speeds: list[tuple[float, float]] = []
     latencies: list[tuple[float, float]] = []
     longest_s = 0.0
-    with made as store, tiered_broker(store) as broker:
+    with opening as store, tiered_broker(store) as broker:
         _latency_us(broker, effort)
         for number in range(effort.rounds):
             ends = _backlog(broker, f"speed-{number}", size)

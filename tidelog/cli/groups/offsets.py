@@ -98,10 +98,10 @@ _WAYS: Final = (
 
 def _requested_reset(**values: object) -> RequestedReset:
     """Return the only way that is given. Errors: UsageFailure."""
-    given = [(name, value) for name, value in values.items() if value is not None and value is not False]
-    if len(given) != 1:
+    selected = [(name, value) for name, value in values.items() if value is not None and value is not False]
+    if len(selected) != 1:
         raise UsageFailure(f"give one of {', '.join(way.value for way in ResetWay)}")
-    ((name, value),) = given
+    ((name, value),) = selected
     return RequestedReset(ResetWay[name.upper()], value)
 
 

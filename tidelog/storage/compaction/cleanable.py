@@ -82,10 +82,10 @@ def find_cleanable(log: PartitionLog, now_ms: int) -> Cleanable:
 
 def _first_dirty_offset(log: PartitionLog) -> Offset:
     """Return where compaction continues; the log start if the recorded offset is not in the log."""
-    given = log.first_dirty_offset
-    if given is None or not log.log_start_offset <= given <= log.log_end_offset:
+    checkpointed = log.first_dirty_offset
+    if checkpointed is None or not log.log_start_offset <= checkpointed <= log.log_end_offset:
         return log.log_start_offset
-    return given
+    return checkpointed
 
 
 def _delay_ms(log: PartitionLog, dirty: list[LogSegment], now_ms: int) -> int:

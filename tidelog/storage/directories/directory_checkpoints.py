@@ -89,8 +89,8 @@ class DirectoryCheckpoints:
 
     def planned_forget(self, topic_partitions: Iterable[TopicPartition]) -> list[Callable[[], None]]:
         """Return the writes that remove the lines of partitions from the files, for any thread."""
-        gone = frozenset(topic_partitions)
-        planned = (checkpoint.planned_forget(gone) for checkpoint in self._checkpoints.values())
+        removed = frozenset(topic_partitions)
+        planned = (checkpoint.planned_forget(removed) for checkpoint in self._checkpoints.values())
         return [write for write in planned if write is not None]
 
     def _offsets(self, kind: CheckpointKind) -> dict[TopicPartition, Offset]:

@@ -88,10 +88,10 @@ class LogManager:
 
         Topics with the same name have different ids.
         """
-        seen: dict[TopicPartition, tuple[LogDirectory, UUID | None]] = {}
+        first_logs: dict[TopicPartition, tuple[LogDirectory, UUID | None]] = {}
         for directory in self.directories.online:
             for topic_partition, log in list(directory.logs.items()):
-                first, topic_id = seen.setdefault(topic_partition, (directory, log.topic_id))
+                first, topic_id = first_logs.setdefault(topic_partition, (directory, log.topic_id))
                 # The topic id of a log that was never flushed may be lost.
                 is_same = topic_id == log.topic_id or topic_id is None or log.topic_id is None
                 if first is directory or not is_same:
