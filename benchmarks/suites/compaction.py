@@ -20,9 +20,10 @@ from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, MESSAGE_BYTES, Ef
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.record import BatchBuilder
 from tidelog.storage.compaction.cleanable import find_cleanable
-from tidelog.storage.compaction.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
+from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller
+from tidelog.storage.compaction.key_hashes import SECRET_BYTES, KeyHasher
 from tidelog.storage.compaction.offset_map import OffsetMap
-from tidelog.storage.compaction.plan import last_records, plan_cleaning
+from tidelog.storage.compaction.plan import open_cleaned, plan_cleaning
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.log.opening import CheckpointedState, LogLocation, LogOptions
@@ -32,7 +33,8 @@ _AT_LEAST: Final = 0.3
 _LOG_BYTES: Final = 256 * MEBIBYTE
 _BATCH_BYTES: Final = 16 * KIBIBYTE
 _IO_BUFFER_BYTES: Final = 256 * KIBIBYTE
-_MAP_BYTES: Final = 1024 * MEBIBYTE
+_MAP_BYTES: Final = 128 * MEBIBYTE
+_LOAD_FACTOR: Final = 0.9
 _CONFIG: Final = replace(DEFAULT_LOG_CONFIG, cleanup_policy=("compact",), segment_bytes=64 * MEBIBYTE)
 _OPTIONS: Final = LogOptions(producer_id_expiration_ms=86_400_000, remote_storage_system_enable=False)
 _NOW_MS: Final = 1_700_000_000_000
@@ -86,12 +88,17 @@ def _copied_per_second(log: PartitionLog, target: Path) -> float:
 def _compacted_per_second(log: PartitionLog) -> float:
     size_bytes, began = log.size_bytes, time.perf_counter()
     plan = plan_cleaning(log, find_cleanable(log, _NOW_MS), _NOW_MS, _IO_BUFFER_BYTES)
-    offsets = OffsetMap.within(_MAP_BYTES, 0.9)
-    end_offset = fill_offset_map(plan, offsets, _unpaced)
-    cleaner = GroupCleaner(plan, offsets, _unpaced)
-    for group in groups_to_clean(plan, end_offset):
-        cleaned = cleaner.clean(group, last_records(log))
-        log.replacement.replace(cleaned, [source.segment for source in group], _NOW_MS)
+    hasher = KeyHasher(os.urandom(SECRET_BYTES))
+    offsets = OffsetMap.within(hasher, _MAP_BYTES, _LOAD_FACTOR, record_count_max=plan.task.dirty_count_max)
+    end_offset = OffsetMapFiller(log.fs, plan.task, offsets, _unpaced).fill()
+    cleaner = GroupCleaner(log.fs, plan.task, offsets, _unpaced)
+    for group in plan.groups(end_offset):
+        cleaner.clean(group)
+        log.replacement.begin(open_cleaned(log, group), plan.segments_of(group))
+        log.replacement.sync()
+        log.replacement.commit(_NOW_MS)
+        log.replacement.sync()
+        log.replacement.finish()
     return size_bytes / (time.perf_counter() - began) / MEGA
 
 

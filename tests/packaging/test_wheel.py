@@ -95,7 +95,7 @@ def test_the_core_requires_no_object_store_sdk_and_no_spark(metadata: Message) -
     core = {
         text.partition(">")[0] for text in metadata.get_all("Requires-Dist", []) if "extra ==" not in text
     }
-    assert core.isdisjoint({"boto3", "fsspec", "pyspark", "pyarrow", "numpy", "confluent-kafka", "aiokafka"})
+    assert core.isdisjoint({"boto3", "fsspec", "pyspark", "pyarrow", "confluent-kafka", "aiokafka"})
 
 
 def test_the_wheel_works_with_current_dependencies_and_packages_of_the_same_names(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import random
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS
@@ -12,11 +14,14 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import Offset
 from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, read_records
 from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
-from tidelog.storage.compaction.cleaning import GroupCleaner, Pace, fill_offset_map, groups_to_clean
+from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller, Pace
+from tidelog.storage.compaction.key_hashes import SECRET_BYTES, KeyHasher
 from tidelog.storage.compaction.offset_map import OffsetMap
-from tidelog.storage.compaction.plan import last_records, plan_cleaning
+from tidelog.storage.compaction.plan import open_cleaned, plan_cleaning
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.segment.segment import LogSegment
 
+HASHER = KeyHasher(random.Random(1).randbytes(SECRET_BYTES))
 COMPACTED = log_config(cleanup_policy=("compact",), delete_retention_ms=1000)
 
 
@@ -87,14 +92,26 @@ def compact(
     """Run one round regardless of the dirty ratio; the log must have dirty records."""
     cleanable = find_cleanable(log, now_ms)
     plan = plan_cleaning(log, cleanable, now_ms, io_buffer_bytes)
-    offsets = OffsetMap(key_count_max)
-    end_offset = fill_offset_map(plan, offsets, pace)
-    cleaner = GroupCleaner(plan, offsets, pace)
-    for group in groups_to_clean(plan, end_offset):
-        cleaned = cleaner.clean(group, last_records(log))
-        log.replacement.replace(cleaned, [source.segment for source in group], now_ms)
+    offsets = OffsetMap(HASHER, key_count_max, 2 * key_count_max)
+    end_offset = OffsetMapFiller(log.fs, plan.task, offsets, pace).fill()
+    cleaner = GroupCleaner(log.fs, plan.task, offsets, pace)
+    for group in plan.groups(end_offset):
+        cleaner.clean(group)
+        replace_segments(log, open_cleaned(log, group), plan.segments_of(group), now_ms)
     log.set_first_dirty_offset(end_offset)
     return Round(cleanable, end_offset, cleaner.bytes_read, cleaner.bytes_written)
+
+
+def replace_segments(
+    log: PartitionLog, cleaned: LogSegment, replaced: Sequence[LogSegment], now_ms: int
+) -> None:
+    """Replace segments at once, with the syncs that a cleaner does in a thread."""
+    replacement = log.replacement
+    replacement.begin(cleaned, replaced)
+    for step in (partial(replacement.commit, now_ms), replacement.finish):
+        with log.failures.storage_errors("compaction", is_final=True):
+            replacement.sync()
+        step()
 
 
 def read_log(log: PartitionLog, *, committed: bool = False) -> list[Record]:

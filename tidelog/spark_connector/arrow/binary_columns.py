@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from tidelog.spark_connector.arrow.varints import Numbers
+from tidelog.protocol.record_columns.varints import Numbers
 
 
 def pieces_column(data: bytes, starts: Numbers, lengths: Numbers) -> pa.Array:

@@ -24,11 +24,11 @@ from tidelog.protocol.compression import BytesLike, Compression
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, RECORD_BYTES_MIN, read_payload
+from tidelog.protocol.record_columns.varints import PADDING
 from tidelog.spark_connector.arrow.binary_columns import pieces_column
 from tidelog.spark_connector.arrow.header_column import headers_column
 from tidelog.spark_connector.arrow.record_fields import FieldReader, Payloads, RecordFields
 from tidelog.spark_connector.arrow.schema import record_schema
-from tidelog.spark_connector.arrow.varints import PADDING
 from tidelog.spark_connector.arrow.visible_batches import Aborted, VisibleBatches
 
 MAX_ROWS: Final = 65_536

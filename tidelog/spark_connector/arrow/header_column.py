@@ -15,10 +15,10 @@ import pyarrow as pa
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.primitives import read_varlong
+from tidelog.protocol.record_columns.varints import Bytes, Numbers, read_varints
 from tidelog.spark_connector.arrow.binary_columns import pieces_column
 from tidelog.spark_connector.arrow.record_fields import RecordFields
 from tidelog.spark_connector.arrow.schema import HEADER_TYPE, HEADERS_TYPE
-from tidelog.spark_connector.arrow.varints import Bytes, Numbers, read_varints
 
 # For fewer records, a step in numpy costs more than the loop.
 _LOCKSTEP_RECORDS_MIN: Final = 8

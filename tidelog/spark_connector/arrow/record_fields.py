@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import RECORD_BYTES_MIN
-from tidelog.spark_connector.arrow.record_starts import record_starts
-from tidelog.spark_connector.arrow.varints import Bytes, Numbers, read_varints
+from tidelog.protocol.record_columns.record_starts import record_starts
+from tidelog.protocol.record_columns.varints import Bytes, Numbers, read_varints
 
 _MICROSECONDS: Final = 1000
 _MILLISECONDS_MAX: Final = (2**63 - 1) // _MICROSECONDS

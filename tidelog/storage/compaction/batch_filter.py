@@ -1,4 +1,4 @@
-"""The effect of compaction on one batch: it is kept, loses records, is emptied, or is removed.
+"""The effect of compaction on each batch: it is kept, loses records, is emptied, or is removed.
 
 | batch | result |
 |---|---|
@@ -12,60 +12,61 @@ the last of the compacted range, so that readers reach its end. A batch keeps it
 and codec, and its records their deltas. Only the delete horizon (KIP-534), which replaces the base timestamp,
 changes the deltas of timestamps.
 
+`classify` reads only headers and markers, batch by batch. `retained` then decides about the records of many
+batches at once.
+
 Source: Cleaner, MemoryRecords.filterTo of Apache Kafka 4.3; KIP-98, KIP-534.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from itertools import compress, repeat
-from operator import le
-from typing import Final, NamedTuple, cast
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto
+from typing import NamedTuple
 
-from tidelog.protocol.batch import (
-    ATTRIBUTE_DELETE_HORIZON,
-    BATCH_OVERHEAD,
-    LOG_OVERHEAD,
-    NO_TIMESTAMP,
-    BatchHeader,
-    empty_batch,
-    read_header,
-    write_header,
-)
-from tidelog.protocol.compression import Compression
-from tidelog.protocol.compression import compress as compress_records
-from tidelog.protocol.errors import DecodeError
-from tidelog.protocol.ids import Offset, ProducerEpoch, ProducerId
-from tidelog.protocol.record import DEFAULT_MAX_DECOMPRESSED_BYTES, read_payload
-from tidelog.protocol.record_table import (
-    RecordTable,
-    join_records,
-    max_timestamp_delta,
-    scan_records,
-    with_shifted_timestamp,
-)
+import numpy as np
+from numpy.typing import NDArray
+
+from tidelog.protocol.batch import ATTRIBUTE_DELETE_HORIZON, BatchHeader, empty_batch, read_header
+from tidelog.protocol.compression import BytesLike
+from tidelog.protocol.ids import Offset, ProducerId
+from tidelog.protocol.record_columns.key_columns import KeyColumns, read_key_columns
 from tidelog.protocol.transaction_marker import read_end_transaction_marker
 from tidelog.storage.compaction.cleaned_transactions import CleanedTransactions
-from tidelog.storage.compaction.offset_map import OffsetMap, represented
-from tidelog.storage.log.record_bounds import RECORDS_MAX
+from tidelog.storage.compaction.last_records import LastRecord
+from tidelog.storage.compaction.offset_map import OffsetMap
+from tidelog.storage.compaction.rebuilding import Rebuilding, RetainedBatch
 from tidelog.storage.segment.batch_scan import CheckedBatch
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
-EXPANDED_BYTES_MAX: Final = DEFAULT_MAX_DECOMPRESSED_BYTES
+
+class Treatment(Enum):
+    """What a batch needs, as far as its header shows."""
+
+    KEEP = auto()
+    """It is kept unchanged."""
+    EMPTY = auto()
+    """It loses all records, and is removed unless it is needed empty."""
+    MARK = auto()
+    """It is a marker that gets a delete horizon."""
+    FILTER = auto()
+    """Its records decide."""
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether the records of the batch must be read."""
+        return self in _WITH_RECORDS
 
 
-class LastRecord(NamedTuple):
-    """The last batch of an active producer: that with this offset, or with None the marker of this epoch."""
-
-    last_offset: Offset | None
-    producer_epoch: ProducerEpoch
+_WITH_RECORDS = frozenset({Treatment.MARK, Treatment.FILTER})
 
 
-class RetainedBatch(NamedTuple):
-    """A batch that is kept, as it is to be written."""
+class ClassifiedBatch(NamedTuple):
+    """A batch, its treatment, and its expanded records if the treatment needs them."""
 
-    header: BatchHeader
-    data: bytes | bytearray | memoryview
+    batch: CheckedBatch
+    treatment: Treatment
+    records: BytesLike = b""
 
 
 class BatchFilter:
@@ -73,7 +74,7 @@ class BatchFilter:
 
     `end_offset` is the upper bound of the compacted range; `keep_aborted` is called with the entries of the
     new transaction index.
-    Errors: those of `read_table`.
+    Errors: DecodeError for records that cannot be read.
     """
 
     def __init__(
@@ -87,8 +88,7 @@ class BatchFilter:
         now_ms: int,
         delete_retention_ms: int,
     ) -> None:
-        self._latest_offset = offsets.latest_offset
-        self._offset_of = offsets.offsets.get
+        self._offsets = offsets
         self._transactions = transactions
         self._last_records = last_records
         self._keep_aborted = keep_aborted
@@ -96,103 +96,79 @@ class BatchFilter:
         self._now_ms = now_ms
         self._new_horizon_ms = now_ms + delete_retention_ms
 
-    def retained(self, batch: CheckedBatch) -> RetainedBatch | None:
-        """Return the batch as it is kept; None if it is removed."""
+    # -- by header
+
+    def classify(self, batch: CheckedBatch) -> Treatment:
+        """Return the treatment of the next batch in the order of the log."""
         header = batch.header
         if header.is_control:
-            return self._retained_marker(batch)
+            return self._classify_marker(batch)
         is_aborted = header.is_transactional and self._transactions.saw_data(header)
         if is_aborted or not header.record_count:
-            return self._emptied(header)
-        if header.base_offset > self._latest_offset:
-            return RetainedBatch(header, batch.data)
-        return self._retained_data(batch)
+            return Treatment.EMPTY
+        return Treatment.KEEP if header.base_offset > self._offsets.latest_offset else Treatment.FILTER
 
-    # -- markers
-
-    def _retained_marker(self, batch: CheckedBatch) -> RetainedBatch | None:
+    def _classify_marker(self, batch: CheckedBatch) -> Treatment:
         header = batch.header
         if not header.has_producer_id:
-            return RetainedBatch(header, batch.data)  # not a marker of a transaction
+            return Treatment.KEEP  # not a marker of a transaction
         marker = read_end_transaction_marker(batch.data, 0, header) if header.record_count else None
         is_needless = self._transactions.saw_marker(header, marker, self._keep_aborted)
         horizon_ms = delete_horizon_ms(header)
         if not header.record_count or (is_needless and horizon_ms is not None and horizon_ms <= self._now_ms):
-            return self._emptied(header)
-        if not is_needless or horizon_ms is not None:
-            return RetainedBatch(header, batch.data)
-        payload, table = read_table(batch)
-        return self._rebuilt(header, payload, table, [True] * header.record_count, self._new_horizon_ms)
+            return Treatment.EMPTY
+        return Treatment.KEEP if not is_needless or horizon_ms is not None else Treatment.MARK
 
-    # -- data
+    # -- by records
 
-    def _retained_data(self, batch: CheckedBatch) -> RetainedBatch | None:
-        header = batch.header
-        payload, table = read_table(batch)
-        survives = self._survivors(header, table)
-        horizon_ms = delete_horizon_ms(header)
-        needs_horizon = False
-        if table.tombstones:
-            if horizon_ms is None:
-                needs_horizon = any(survives[index] for index in table.tombstones)
-            elif horizon_ms <= self._now_ms:
-                for index in table.tombstones:
-                    survives[index] = False
-        if needs_horizon:
-            return self._rebuilt(header, payload, table, survives, self._new_horizon_ms)
-        if all(survives):
-            return RetainedBatch(header, batch.data)
-        if not any(survives):
-            return self._emptied(header)
-        return self._rebuilt(header, payload, table, survives, None)
+    def retained(self, batches: Sequence[ClassifiedBatch]) -> list[RetainedBatch]:
+        """Return the batches that are kept, as they are to be written."""
+        decided = iter(self._filtered([one for one in batches if one.treatment.needs_records]))
+        retained = []
+        for batch, treatment, _ in batches:
+            result: RetainedBatch | None
+            if treatment is Treatment.KEEP:
+                result = RetainedBatch(batch.header, batch.data)
+            elif treatment is Treatment.EMPTY:
+                result = self._emptied(batch.header)
+            else:
+                result = next(decided)
+            if result is not None:
+                retained.append(result)
+        return retained
 
-    def _survivors(self, header: BatchHeader, table: RecordTable) -> list[bool]:
+    def _filtered(self, batches: list[ClassifiedBatch]) -> list[RetainedBatch | None]:
+        if not batches:
+            return []
+        headers = [one.batch.header for one in batches]
+        columns = read_key_columns(headers, [one.records for one in batches])
+        is_marker = np.array([one.treatment is Treatment.MARK for one in batches])
+        survives = self._survivors(columns) | is_marker[columns.batch]
+        horizons_ms = [delete_horizon_ms(header) for header in headers]
+        has_expired = [horizon_ms is not None and horizon_ms <= self._now_ms for horizon_ms in horizons_ms]
+        survives &= ~(columns.is_tombstone & np.array(has_expired)[columns.batch])
+        has_no_horizon = np.array([horizon_ms is None for horizon_ms in horizons_ms])
+        tombstone_counts = _count_by_batch(survives & columns.is_tombstone, columns)
+        needs_horizon = (has_no_horizon & (tombstone_counts > 0)) | is_marker
+        counts = _count_by_batch(survives, columns)
+        rebuilding = Rebuilding(headers, columns, survives, counts, needs_horizon, self._new_horizon_ms)
+        results: list[RetainedBatch | None] = []
+        for index, (count, marks) in enumerate(zip(counts.tolist(), needs_horizon.tolist(), strict=True)):
+            header = headers[index]
+            if not count:
+                results.append(self._emptied(header))
+            elif marks or count < header.record_count:
+                results.append(rebuilding.batch(index))
+            else:
+                results.append(RetainedBatch(header, batches[index].batch.data))
+        return results
+
+    def _survivors(self, columns: KeyColumns) -> NDArray[np.bool_]:
         """Return for each record whether it is the latest of its key; False without a key."""
-        base_offset = header.base_offset
-        offsets = [base_offset + delta for delta in table.offset_deltas]
-        if not table.has_null_keys:
-            keys = represented(cast(list[bytes], table.keys))
-            return list(map(le, map(self._offset_of, keys, repeat(-1)), offsets))
-        return [
-            key is not None and self._offset_of(represented([key])[0], -1) <= offset
-            for key, offset in zip(table.keys, offsets, strict=True)
-        ]
-
-    def _rebuilt(
-        self,
-        header: BatchHeader,
-        payload: bytes,
-        table: RecordTable,
-        survives: list[bool],
-        horizon_ms: int | None,
-    ) -> RetainedBatch:
-        """Return the batch with the records that survive; a delete horizon replaces its base timestamp."""
-        spans = list(compress(zip([0, *table.ends], table.ends, strict=False), survives))
-        max_timestamp = header.max_timestamp
-        if not header.is_log_append_time and len(spans) < header.record_count:
-            newest = max_timestamp_delta(payload, (start for start, _ in spans))
-            # The base timestamp of a batch that was never read may have any value.
-            max_timestamp = min(max_timestamp, max(header.base_timestamp + newest, NO_TIMESTAMP))
-        if horizon_ms is None:
-            records = join_records(payload, spans)
-            base_timestamp, attributes = header.base_timestamp, header.attributes
-        else:
-            by_ms = header.base_timestamp - horizon_ms
-            records = b"".join([with_shifted_timestamp(payload, start, end, by_ms) for start, end in spans])
-            base_timestamp, attributes = horizon_ms, header.attributes | ATTRIBUTE_DELETE_HORIZON
-        if header.compression is not Compression.NONE:
-            records = compress_records(header.compression, records)
-        data = bytearray(BATCH_OVERHEAD)
-        data += records
-        header = header._replace(
-            batch_length=len(data) - LOG_OVERHEAD,
-            attributes=attributes,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
-            record_count=len(spans),
-        )
-        write_header(data, 0, header)
-        return RetainedBatch(header, data)
+        has_key = columns.key_lengths >= 0
+        lengths = np.maximum(columns.key_lengths, 0)
+        hashes = self._offsets.hasher.hashes(columns.data, columns.key_starts, lengths)
+        return np.asarray(has_key & (self._offsets.latest(hashes) <= columns.offsets))
 
     # -- batches without records
 
@@ -210,20 +186,8 @@ class BatchFilter:
         return header.is_control and header.producer_epoch == last.producer_epoch
 
 
-def read_table(batch: CheckedBatch) -> tuple[bytes, RecordTable]:
-    """Return the expanded records of a batch, and their positions.
-
-    Errors: DecodeError for records that cannot be read, that expand beyond EXPANDED_BYTES_MAX, or that are
-    more than RECORDS_MAX: a table takes many times their bytes.
-    """
-    header = batch.header
-    if header.record_count > RECORDS_MAX:
-        raise DecodeError(
-            f"{header.record_count} records in the batch at offset {header.base_offset}, "
-            f"at most {RECORDS_MAX} are compacted"
-        )
-    payload = read_payload(batch.data, 0, header, EXPANDED_BYTES_MAX)
-    return payload, scan_records(payload, header.record_count)
+def _count_by_batch(is_counted: NDArray[np.bool_], columns: KeyColumns) -> NDArray[np.int64]:
+    return np.add.reduceat(is_counted, columns.first_rows, dtype=np.int64)
 
 
 def emptied(header: BatchHeader) -> RetainedBatch:

@@ -1,7 +1,7 @@
-"""What a thread needs to compact a log; the loop that owns the log creates it.
+"""The plan of one round of compaction, which the loop that owns the log creates.
 
-The thread reads only files of sealed segments. They do not change, and remain readable after the log has
-removed them. The loop checks with `is_current` whether the result may still be used.
+A worker process executes the plan's task. It reads only files of sealed segments, which do not change. The
+loop checks with `is_current` whether the result may still be used.
 """
 
 from __future__ import annotations
@@ -10,65 +10,84 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.protocol.ids import Offset, ProducerId
-from tidelog.storage.compaction.batch_filter import LastRecord
 from tidelog.storage.compaction.cleanable import Cleanable
-from tidelog.storage.compaction.segment_groups import SourceSegment
-from tidelog.storage.config.log_config import LogConfig
-from tidelog.storage.disk.files import FileSystem
+from tidelog.storage.compaction.last_records import LastRecord
+from tidelog.storage.compaction.segment_groups import SourceSegment, group_segments
+from tidelog.storage.compaction.task import CleaningTask
+from tidelog.storage.disk.log_files import CLEANED_SUFFIX
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.read import aborted_transactions
-from tidelog.storage.segment.txn_index import AbortedTransaction
+from tidelog.storage.segment.segment import LogSegment
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """One round of compaction: the segments up to `end_offset`, dirty from `first_dirty_offset` on.
+    """One round: the `task`, and the segments of its sources as they were in this generation of the log."""
 
-    Bounds: as many `aborted` transactions as the indexes of these segments have.
-    """
-
-    fs: FileSystem
-    directory: str
-    config: LogConfig
+    task: CleaningTask
+    segments: Sequence[LogSegment]
     generation: int
-    sources: Sequence[SourceSegment]
-    first_dirty_offset: Offset
-    end_offset: Offset
-    aborted: Sequence[AbortedTransaction]
-    """Those that overlap the segments, by their first offsets."""
-    now_ms: int
-    io_buffer_bytes: int
-    """How many bytes are read and written at a time; a longer batch is read as a whole."""
+
+    def groups(self, end_offset: Offset) -> list[list[SourceSegment]]:
+        """Return the segments with offsets below `end_offset`, grouped by the segment they become."""
+        config = self.task.config
+        sources = [source for source in self.task.sources if source.base_offset < end_offset]
+        return group_segments(sources, config.segment_bytes, config.segment_index_bytes)
+
+    def segments_of(self, group: Sequence[SourceSegment]) -> list[LogSegment]:
+        """Return the segments of a group."""
+        first, last = group[0].base_offset, group[-1].base_offset
+        return [segment for segment in self.segments if first <= segment.base_offset <= last]
 
 
 def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffer_bytes: int) -> CleaningPlan:
-    """Return the plan of a round. I/O: the transaction indexes. Errors: KafkaError if the disk fails."""
+    """Return the plan of a round.
+
+    I/O: the transaction indexes, and a short scan for the first dirty offset. Errors: KafkaError if the disk
+    fails.
+    """
     segments = [segment for segment in log.segments if segment.base_offset < cleanable.end_offset]
     ends = [segment.base_offset for segment in segments[1:]] + [cleanable.end_offset]
-    sources = [SourceSegment.of(segment, end) for segment, end in zip(segments, ends, strict=True)]
+    first_dirty_offset = cleanable.first_dirty_offset
     with log.failures.storage_errors("compaction"):
         aborted = aborted_transactions(log.segments, segments[0].base_offset, cleanable.end_offset)
-    return CleaningPlan(
-        fs=log.fs,
+        sources = [
+            SourceSegment.of(segment, end, first_dirty_offset)
+            for segment, end in zip(segments, ends, strict=True)
+        ]
+    task = CleaningTask(
         directory=log.directory,
         config=log.config,
-        generation=log.durability.generation,
         sources=sources,
-        first_dirty_offset=cleanable.first_dirty_offset,
+        first_dirty_offset=first_dirty_offset,
         end_offset=cleanable.end_offset,
         aborted=aborted,
+        last_records=_last_records(log),
         now_ms=now_ms,
         io_buffer_bytes=io_buffer_bytes,
     )
+    return CleaningPlan(task, segments, log.durability.generation)
 
 
 def is_current(log: PartitionLog, plan: CleaningPlan) -> bool:
-    """Return whether the log has not changed in a way that makes the plan invalid; from any thread."""
+    """Return whether the log has not changed in a way that makes the plan invalid."""
     return log.durability.generation == plan.generation and log.failure is None and log.config.is_compacted
 
 
-def last_records(log: PartitionLog) -> Mapping[ProducerId, LastRecord]:
-    """Return by producer the batch whose sequence or epoch the log's active producers need."""
+def open_cleaned(log: PartitionLog, group: Sequence[SourceSegment]) -> LogSegment:
+    """Return the cleaned segment of a group, which a worker has written. I/O: its indexes."""
+    return LogSegment(
+        log.fs,
+        log.directory,
+        group[0].base_offset,
+        log.config,
+        group[-1].created_ms,
+        create=False,
+        suffix=CLEANED_SUFFIX,
+    )
+
+
+def _last_records(log: PartitionLog) -> Mapping[ProducerId, LastRecord]:
     return {
         producer_id: LastRecord(
             entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch

@@ -14,19 +14,36 @@ from tidelog.storage.segment.segment import LogSegment
 
 
 class SourceSegment(NamedTuple):
-    """A sealed segment that is compacted, with its sizes in bytes and its end offset (exclusive)."""
+    """A sealed segment that is compacted: its offsets (the end is exclusive) and its sizes in bytes."""
 
-    segment: LogSegment
+    base_offset: Offset
     end_offset: Offset
     size_bytes: int
     offset_index_bytes: int
     time_index_bytes: int
+    created_ms: int
+    first_dirty_position: int
+    """Where the dirty part begins, in bytes."""
 
     @classmethod
-    def of(cls, segment: LogSegment, end_offset: Offset) -> SourceSegment:
-        """Return the segment with its current sizes."""
-        offset_index, time_index = segment.offset_index, segment.time_index
-        return cls(segment, end_offset, segment.size_bytes, offset_index.size_bytes, time_index.size_bytes)
+    def of(cls, segment: LogSegment, end_offset: Offset, first_dirty_offset: Offset) -> SourceSegment:
+        """Return the segment with its current sizes. I/O: a short scan if the dirty part begins in it."""
+        return cls(
+            segment.base_offset,
+            end_offset,
+            segment.size_bytes,
+            segment.offset_index.size_bytes,
+            segment.time_index.size_bytes,
+            segment.created_ms,
+            _first_dirty_position(segment, end_offset, first_dirty_offset),
+        )
+
+
+def _first_dirty_position(segment: LogSegment, end_offset: Offset, first_dirty_offset: Offset) -> int:
+    if first_dirty_offset <= segment.base_offset:
+        return 0
+    place = segment.find(first_dirty_offset) if first_dirty_offset < end_offset else None
+    return segment.size_bytes if place is None else place.position
 
 
 def group_segments(
@@ -51,5 +68,5 @@ def group_segments(
 
 def _is_near(source: SourceSegment, first: SourceSegment) -> bool:
     """Return whether an index that begins with `first` can contain all offsets; empty segments add none."""
-    distance = source.end_offset - 1 - first.segment.base_offset
+    distance = source.end_offset - 1 - first.base_offset
     return not source.size_bytes or distance <= MAX_RELATIVE_OFFSET

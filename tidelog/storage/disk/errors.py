@@ -41,6 +41,7 @@ class StorageFailure(KafkaError):
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"{operation} of {path} failed: {reason}")
         self.path = path
         self.operation = operation
+        self.reason = reason
 
 
 class InterruptedChange(StorageFailure):

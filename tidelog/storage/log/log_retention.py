@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from tidelog.storage.log.failures import LogFailures
 from tidelog.storage.log.leader_epoch_file_cache import LeaderEpochFileCache
 from tidelog.storage.log.log_offsets import LogOffsets
-from tidelog.storage.log.log_segments import LogSegments
 from tidelog.storage.log.log_start import LogStart
 from tidelog.storage.log.remote_border import RemoteBorder
 from tidelog.storage.log.retention import LogBounds, RetentionLimits, expired_segments
+from tidelog.storage.log.segment_replacement import SegmentReplacement
 from tidelog.storage.log.settings import LogSettings
 from tidelog.storage.log.tiered_retention import local_retention
 from tidelog.storage.segment.segment import LogSegment
@@ -26,14 +26,23 @@ from tidelog.storage.segment.segment import LogSegment
 class LogRetention:
     """Moves the log start after expired segments, removes them, and later unlinks their files."""
 
-    __slots__ = ("_border", "_epochs", "_failures", "_log_segments", "_log_start", "_offsets", "_settings")
+    __slots__ = (
+        "_border",
+        "_epochs",
+        "_failures",
+        "_log_segments",
+        "_log_start",
+        "_offsets",
+        "_replacement",
+        "_settings",
+    )
 
     def __init__(
         self,
         settings: LogSettings,
         failures: LogFailures,
         offsets: LogOffsets,
-        segments: LogSegments,
+        replacement: SegmentReplacement,
         border: RemoteBorder,
         epochs: LeaderEpochFileCache,
         log_start: LogStart,
@@ -41,7 +50,8 @@ class LogRetention:
         self._settings = settings
         self._failures = failures
         self._offsets = offsets
-        self._log_segments = segments
+        self._replacement = replacement
+        self._log_segments = replacement.segments
         self._border = border
         self._epochs = epochs
         self._log_start = log_start
@@ -84,6 +94,7 @@ class LogRetention:
 
         Segments that the log no longer has are skipped. Return the number of the others.
         """
+        self._replacement.settle()
         segments = self._log_segments.segments
         in_use = [each for each in expired if segments.floor(each.base_offset) is each]
         with self._failures.storage_errors("deletion of segments"):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from tidelog.protocol.ids import Offset
 from tidelog.storage.disk.deleted_files import DeletedFiles
 from tidelog.storage.disk.files import File, FileSystem
-from tidelog.storage.disk.log_files import DELETED_SUFFIX, SWAP_SUFFIX
+from tidelog.storage.disk.log_files import DELETED_SUFFIX
 from tidelog.storage.disk.on_demand_file import OnDemandFile
 from tidelog.storage.log.durability import Durability
 from tidelog.storage.log.settings import LogSettings
@@ -117,8 +117,3 @@ class LogSegments:
         """Remove each of `segments`, the oldest first."""
         for segment in segments:
             self.remove(segment, now_ms)
-
-    def add_cleaned(self, cleaned: LogSegment) -> None:
-        """Give a cleaned segment its final names and add it to the log."""
-        cleaned.rename(self.fs, SWAP_SUFFIX, "")
-        self.segments.add(cleaned)

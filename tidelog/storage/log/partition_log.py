@@ -122,7 +122,9 @@ class PartitionLog:
         log_start = self._log_start = LogStart(offsets, border, epochs, loaded.producers)
         self.timestamps = TimestampLookup(loaded.segments, offsets, failures)
         self.replacement = SegmentReplacement(segments, failures)
-        self.retention = LogRetention(settings, failures, offsets, segments, border, epochs, log_start)
+        self.retention = LogRetention(
+            settings, failures, offsets, self.replacement, border, epochs, log_start
+        )
         self._appender = LogAppender(settings, failures, offsets, segments, epochs, loaded.producers)
 
     @classmethod
@@ -433,6 +435,7 @@ class PartitionLog:
         seen those records (KAFKA-12460).
         """
         self.failures.refuse_after_failure()
+        self.replacement.settle()
         with self.failures.storage_errors("truncation", is_final=True):
             return self._truncation().truncate_to(
                 self.topic_partition, offset, now_ms, below_high_watermark=below_high_watermark
@@ -441,6 +444,7 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: Offset, now_ms: int = 0) -> None:
         """Remove all records and continue at `offset`, as a follower does whose leader starts there."""
         self.failures.refuse_after_failure()
+        self.replacement.settle()
         with self.failures.storage_errors("truncation", is_final=True):
             self._truncation().truncate_fully_and_start_at(offset, now_ms)
 
@@ -453,6 +457,7 @@ class PartitionLog:
         self.failures.refuse_after_failure()
         if not self.remote_log_enabled:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"{self.topic_partition} has no remote storage here")
+        self.replacement.settle()
         with self.failures.storage_errors("restart from remote storage", is_final=True):
             self._truncation().restart_from_remote(state, now_ms)
 
@@ -480,6 +485,7 @@ class PartitionLog:
         """Close the files. With `clean` all records become durable first, and opening needs no recovery."""
         with suppress(KafkaError):
             self.failures.resume_interrupted()
+            self.replacement.settle()
         if clean and self.failure is None:
             with self.failures.storage_errors("close", is_final=True):
                 self.segments.active.complete_indexes()
@@ -509,5 +515,6 @@ class PartitionLog:
 
     def retire(self) -> None:
         """Open no file again, as the directory gets another name or is offline; readers keep open files."""
+        self.replacement.forget()
         self.segments.retire()
         self.epoch_file.retire()

@@ -13,8 +13,9 @@ Source: LocalLog.replaceSegments of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -26,22 +27,38 @@ from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.segment_files import remove_segment_files
 
 
-class SegmentReplacement:
-    """Replaces segments of one log by a cleaned one."""
+@dataclass(slots=True)
+class _Swap:
+    cleaned: LogSegment
+    replaced: Sequence[LogSegment]
+    is_committed: bool = False
 
-    __slots__ = ("_failures", "_segments")
+
+class SegmentReplacement:
+    """Replaces segments of one log by a cleaned one, at most one replacement at a time.
+
+        none --begin--> NAMED --commit--> COMMITTED --finish--> none
+        NAMED --settle--> none: the cleaned segment is discarded
+        COMMITTED --settle--> none: the replacement is finished
+
+    The caller calls `sync` in any thread after `begin` and after `commit`. Meanwhile the log is in use. An
+    operation that removes or renames files of segments calls `settle` first, which syncs in its own thread.
+    """
+
+    __slots__ = ("_failures", "_swap", "segments")
 
     def __init__(self, segments: LogSegments, failures: LogFailures) -> None:
-        self._segments = segments
+        self.segments = segments
         self._failures = failures
+        self._swap: _Swap | None = None
 
-    def replace(self, cleaned: LogSegment, replaced: Sequence[LogSegment], now_ms: int) -> None:
-        """Use `cleaned` in place of `replaced`, whose files are unlinked after file.delete.delay.ms.
+    def begin(self, cleaned: LogSegment, replaced: Sequence[LogSegment]) -> None:
+        """Rename the files of `cleaned`, which is to replace adjacent segments.
 
-        Errors: KafkaError KAFKA_STORAGE_ERROR before anything has changed; StorageFailure if the contents of
-        the disk are unknown.
+        Errors: KafkaError KAFKA_STORAGE_ERROR; nothing has changed then.
         """
-        segments, base_offset = self._segments, cleaned.base_offset
+        self.settle()
+        segments, base_offset = self.segments, cleaned.base_offset
         assert replaced[0].base_offset == base_offset, (
             f"{segments.directory}: {base_offset} replaces {replaced[0]}"
         )
@@ -54,17 +71,59 @@ class SegmentReplacement:
         if not renamed or not renamed[0].endswith(LOG_SUFFIX + SWAP_SUFFIX):
             self.discard(cleaned)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{cleaned.file.path} does not exist")
+        self._swap = _Swap(cleaned, replaced)
+
+    def sync(self) -> None:
+        """Make the names of the files durable, in any thread. Errors: OSError, StorageFailure."""
+        self.segments.sync_directory()
+
+    def commit(self, now_ms: int) -> bool:
+        """Use the cleaned segment from now on; return False if it was discarded meanwhile.
+
+        The files of the replaced segments are unlinked after file.delete.delay.ms.
+        Errors: StorageFailure; the contents of the disk are unknown then.
+        """
+        swap, segments = self._swap, self.segments
+        if swap is None:
+            return False
+        swap.is_committed = True
         removals = [
             # The new segment starts with the same producers' state as the first of the old ones.
-            partial(segments.remove, segment, now_ms, keeps_snapshot=segment.base_offset == base_offset)
-            for segment in reversed(replaced)
+            partial(segments.remove, one, now_ms, keeps_snapshot=one.base_offset == swap.cleaned.base_offset)
+            for one in reversed(swap.replaced)
         ]
-        sync = segments.sync_directory
-        self._failures.perform("compaction", [sync, *removals, sync, partial(segments.add_cleaned, cleaned)])
+        self._failures.perform("compaction", [*removals, partial(segments.segments.add, swap.cleaned)])
+        return True
+
+    def finish(self) -> None:
+        """Give the files of the cleaned segment their final names; those of the old ones are durable.
+
+        Errors: StorageFailure; the contents of the disk are unknown then.
+        """
+        if self._swap is not None:
+            self._failures.perform("compaction", self._final_steps(self._swap))
+
+    def settle(self) -> None:
+        """End a replacement that is in progress. I/O: an fsync. Errors: StorageFailure."""
+        swap = self._swap
+        if swap is None or self._failures.failure is not None:
+            return
+        if swap.is_committed:
+            self._failures.perform("compaction", [self.sync, *self._final_steps(swap)])
+        else:
+            self._swap = None
+            self.discard(swap.cleaned)
+
+    def forget(self) -> None:
+        """Leave the files of a replacement in progress as they are: the directory is no longer used."""
+        self._swap = None
+
+    def _final_steps(self, swap: _Swap) -> list[Callable[[], object]]:
+        return [partial(swap.cleaned.rename, self.segments.fs, SWAP_SUFFIX, ""), self.forget]
 
     def discard(self, cleaned: LogSegment) -> None:
         """Remove the files of a cleaned segment that is not used."""
-        segments = self._segments
+        segments = self.segments
         cleaned.close()
         try:
             for suffix in (CLEANED_SUFFIX, SWAP_SUFFIX):

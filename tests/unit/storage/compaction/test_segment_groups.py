@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from tidelog.storage.compaction.segment_groups import SourceSegment, group_segments
-from tidelog.storage.segment.segment import LogSegment
-
-
-class Named:
-    """The attributes of a segment that grouping reads."""
-
-    def __init__(self, base_offset: int) -> None:
-        self.base_offset = base_offset
 
 
 def sources(
@@ -20,11 +10,13 @@ def sources(
 ) -> list[SourceSegment]:
     return [
         SourceSegment(
-            cast(LogSegment, Named(number * step)),
+            number * step,
             (number + 1) * step,
             size,
             index_bytes,
             time_index_bytes,
+            created_ms=0,
+            first_dirty_position=0,
         )
         for number, size in enumerate(sizes)
     ]

@@ -12,6 +12,7 @@ from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.compaction import (
     COMPACTED,
+    HASHER,
     append_keyed,
     compact,
     keyed_batch,
@@ -23,7 +24,10 @@ from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append_marker, open_log
 from tidelog.protocol.batch import ATTRIBUTE_DELETE_HORIZON, read_header, write_header
 from tidelog.protocol.errors import KafkaError
-from tidelog.storage.compaction.cleaning import GroupCleaner
+from tidelog.storage.compaction.cleanable import find_cleanable
+from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller
+from tidelog.storage.compaction.offset_map import OffsetMap
+from tidelog.storage.compaction.plan import open_cleaned, plan_cleaning
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import LogSegment
@@ -150,14 +154,13 @@ def test_a_missing_cleaned_segment_removes_nothing_from_the_log(monkeypatch: pyt
     disk = CrashFileSystem()
     log = fill(disk)
     before = read_log(log)
-    clean = GroupCleaner.clean
 
-    def clean_for_nothing(*arguments: Any) -> LogSegment:
-        cleaned = clean(*arguments)
+    def open_and_unlink(*arguments: Any) -> LogSegment:
+        cleaned = open_cleaned(*arguments)
         disk.unlink(cleaned.file.path)
         return cleaned
 
-    monkeypatch.setattr(GroupCleaner, "clean", clean_for_nothing)
+    monkeypatch.setattr("tests.support.logs.compaction.open_cleaned", open_and_unlink)
     with pytest.raises(KafkaError, match=r"\.log\.cleaned does not exist"):
         compact(log)
     assert log.failure is None
@@ -194,3 +197,91 @@ def test_a_truncation_lowers_the_compaction_checkpoint() -> None:
     assert log.first_dirty_offset == 9
     log.truncate_to(7, below_high_watermark=True)
     assert log.first_dirty_offset == 7
+
+
+def begin(log: PartitionLog, *, commits: bool) -> list[LogSegment]:
+    """Begin to replace the sealed segments, and commit on request; return the replaced segments."""
+    plan = plan_cleaning(log, find_cleanable(log, NOW_MS), NOW_MS, 4096)
+    offsets = OffsetMap(HASHER, 100, 200)
+    end_offset = OffsetMapFiller(log.fs, plan.task, offsets, lambda size_bytes: None).fill()
+    [group] = plan.groups(end_offset)
+    GroupCleaner(log.fs, plan.task, offsets, lambda size_bytes: None).clean(group)
+    replaced = plan.segments_of(group)
+    log.replacement.begin(open_cleaned(log, group), replaced)
+    if commits:
+        log.replacement.sync()
+        assert log.replacement.commit(NOW_MS)
+    return replaced
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_no_crash_during_a_replacement_restores_truncated_records(commits: bool) -> None:
+    def prepare(disk: CrashFileSystem) -> None:
+        fill(disk).close(clean=True)
+
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        log = open_log(disk, CONFIG, clean=True)
+        log.advance_high_watermark(log.log_end_offset)
+        begin(log, commits=commits)
+        log.truncate_to(9, below_high_watermark=True)
+        progress.append("truncated")
+        log.replacement.sync()
+        assert not log.replacement.commit(NOW_MS)
+        log.replacement.finish()
+
+    for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(12))):
+        log = open_log(point.disk, CONFIG, recovery_point=9)
+        assert log.log_end_offset == 9 or (log.log_end_offset == 10 and not point.progress), point
+        log.advance_high_watermark(log.log_end_offset)
+        latest = latest_of(read_log(log, committed=True))
+        expected = EXPECTED if log.log_end_offset == 10 else EXPECTED | {b"a": (3, b"2")}
+        assert latest == expected, point
+        check_log(log)
+        log.close(clean=False)
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_reads_during_a_replacement_return_the_latest_records(commits: bool) -> None:
+    log = fill(CrashFileSystem())
+    begin(log, commits=commits)
+    assert latest_of(read_log(log, committed=True)) == EXPECTED
+    assert len(log.segments) == (2 if commits else 4)
+    append_keyed(log, ("d", "5"))
+    assert latest_of(read_log(log, committed=True)) == EXPECTED | {b"d": (10, b"5")}
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_retention_during_a_replacement_ends_it(commits: bool) -> None:
+    disk = CrashFileSystem()
+    log = fill(disk)
+    begin(log, commits=commits)
+    log.update_config(replace(CONFIG, cleanup_policy=("compact", "delete")))
+    log.advance_log_start_offset(9)
+    assert log.retention.apply(NOW_MS) == (1 if commits else 3)
+    assert not log.replacement.commit(NOW_MS)
+    log.replacement.finish()
+    assert not [name for name in disk.listdir(DIRECTORY) if name.endswith((".cleaned", ".swap"))]
+    assert latest_of(read_log(log)) == {b"a": (9, b"4")}
+
+
+def test_a_clean_close_during_a_replacement_finishes_it() -> None:
+    disk = CrashFileSystem()
+    log = fill(disk)
+    begin(log, commits=True)
+    log.close(clean=True)
+    names = disk.listdir(DIRECTORY)
+    assert not [name for name in names if name.endswith((".cleaned", ".swap"))]
+    reopened = open_log(disk, CONFIG, clean=True)
+    reopened.advance_high_watermark(reopened.log_end_offset)
+    assert latest_of(read_log(reopened, committed=True)) == EXPECTED
+
+
+def test_a_partition_deleted_during_a_replacement_is_not_changed() -> None:
+    disk = CrashFileSystem()
+    log = fill(disk)
+    begin(log, commits=True)
+    log.retire()
+    before = disk.listdir(DIRECTORY)
+    log.replacement.finish()
+    log.replacement.settle()
+    assert disk.listdir(DIRECTORY) == before

@@ -1,10 +1,13 @@
 """Compacts the logs of a node, those with the highest dirty ratio first, log.cleaner.threads at a time.
 
+Each cleaner is a task with a worker process, which exists while there is work.
+
 | failure | effect |
 |---|---|
 | the log was truncated, deleted, moved or set offline meanwhile | the new files are deleted |
 | no space on the disk, no descriptors | a warning; the log is retried after all others |
 | the disk fails | its directory goes offline |
+| the worker process dies | a warning; its round is lost; the log is retried after a back-off |
 | any other error, such as records that cannot be read | the log is uncleanable until the next start |
 
 Bounds: log.cleaner.dedupe.buffer.size and log.cleaner.io.buffer.size are divided among the cleaners.
@@ -19,13 +22,14 @@ import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from functools import partial
-from threading import Event
 from typing import Final, NamedTuple
 
 from tidelog.base.clock import Clock
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.logs.cleaning.pace import CleaningAborted
-from tidelog.broker.logs.cleaning.round import CleaningLimits, CleaningRound, CleaningStats
+from tidelog.broker.logs.cleaning.messages import CleaningLimits
+from tidelog.broker.logs.cleaning.round import CleaningAborted, CleaningRound, CleaningStats
+from tidelog.broker.logs.cleaning.worker_process import StartWorker, WorkerDied
+from tidelog.broker.logs.cleaning.worker_slot import WorkerSlot
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable, is_cleaned, is_due
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
@@ -53,13 +57,19 @@ class LogCleaner:
     """
 
     def __init__(
-        self, logs: LogManager, thread: Executor, clock: Clock, config: Callable[[], BrokerConfig]
+        self,
+        logs: LogManager,
+        start_worker: StartWorker,
+        thread: Executor,
+        clock: Clock,
+        config: Callable[[], BrokerConfig],
     ) -> None:
         self._logs = logs
+        self._start_worker = start_worker
         self._thread = thread
         self._clock = clock
         self._config = config
-        self._stopping = Event()
+        self._is_stopping = False
         self._is_started = False
         self._wake_event = asyncio.Event()
         self._round_ended = asyncio.Event()
@@ -88,7 +98,7 @@ class LogCleaner:
         """Start cleaners up to log.cleaner.threads; each cleaner reads the other settings for each round."""
         config = self._config()
         thread_count = config.log_cleaner_threads if config.log_cleaner_enable else 0
-        if self._stopping.is_set() or not self._is_started:
+        if self._is_stopping or not self._is_started:
             return
         loop = asyncio.get_running_loop()
         while len(self._cleaners) < thread_count:
@@ -98,7 +108,7 @@ class LogCleaner:
 
     async def close(self) -> None:
         """Abort the rounds in progress."""
-        self._stopping.set()
+        self._is_stopping = True
         self._wake_event.set()
         await asyncio.gather(*self._cleaners, return_exceptions=True)
 
@@ -116,7 +126,7 @@ class LogCleaner:
     @property
     def dead_count(self) -> int:
         """The number of cleaners that have ended without being stopped."""
-        return 0 if self._stopping.is_set() else sum(task.done() for task in self._cleaners)
+        return 0 if self._is_stopping else sum(task.done() for task in self._cleaners)
 
     @property
     def idle_ms(self) -> int:
@@ -126,44 +136,69 @@ class LogCleaner:
     # -- the loop of a cleaner
 
     async def _work(self, number: int) -> None:
-        while not self._stopping.is_set():
-            try:
-                was_cleaned = await self._clean_dirtiest(number)
-            except Exception:
-                logger.exception("Log cleaner %d failed; it continues with the next log", number)
-                was_cleaned = False
-            if not was_cleaned and not self._stopping.is_set():
-                await self._wait(self._config().log_cleaner_backoff_ms)
+        slot = WorkerSlot(self._start_worker, self._thread, self._clock)
+        try:
+            while not self._is_stopping:
+                try:
+                    was_cleaned = await self._clean_dirtiest(number, slot)
+                except Exception:
+                    logger.exception("Log cleaner %d failed; it continues with the next log", number)
+                    was_cleaned = False
+                if not was_cleaned and not self._is_stopping:
+                    await self._rest(slot)
+        finally:
+            await slot.stop()
 
-    async def _wait(self, delay_ms: int) -> None:
+    async def _rest(self, slot: WorkerSlot) -> None:
+        """Wait for log.cleaner.backoff.ms; meanwhile, stop the worker when it has been idle for long."""
+        end_ms = self._clock.monotonic_ms() + self._config().log_cleaner_backoff_ms
+        while (remaining_ms := end_ms - self._clock.monotonic_ms()) > 0:
+            if await self._was_woken(min(remaining_ms, slot.idle_ms_left)):
+                return
+            await slot.stop_if_idle()
+
+    async def _was_woken(self, delay_ms: int) -> bool:
+        """Wait for at most `delay_ms`; return whether there is a reason to search at once."""
         self._wake_event.clear()
         try:
             await asyncio.wait_for(self._wake_event.wait(), delay_ms / 1000)
         except TimeoutError:
-            pass
+            return False
+        return True
 
-    async def _clean_dirtiest(self, number: int) -> bool:
+    async def _clean_dirtiest(self, number: int, slot: WorkerSlot) -> bool:
         """Clean the dirtiest log; return whether one was cleaned successfully."""
         config = self._config()
-        is_allowed = config.log_cleaner_enable and number < config.log_cleaner_threads
+        is_allowed = config.log_cleaner_enable and number < config.log_cleaner_threads and slot.is_available
         dirtiest = self._find_dirtiest() if is_allowed else None
         if dirtiest is None:
             self._postponed.clear()
             return False
-        log, generation = dirtiest.log, dirtiest.log.durability.generation
+        log = dirtiest.log
         self._in_progress.add(log)
         try:
-            limits = _limits(config)
-            in_use = partial(self._is_in_use, log)
-            work = CleaningRound(log, limits, self._thread, self._clock, self._stopping, in_use)
+            worker = await slot.acquire()
+            work = CleaningRound(
+                log,
+                _limits(config),
+                worker,
+                self._thread,
+                self._clock,
+                is_in_use=partial(self._is_in_use, log),
+                is_wanted=partial(self._is_wanted, log),
+            )
             self.stats[number] = await work.run(dirtiest.cleanable)
+            slot.on_round_completed()
         except CleaningAborted:
+            await slot.stop()
             logger.info("%s: compaction was aborted", log.topic_partition)
             return False
+        except WorkerDied as error:
+            await slot.on_died()
+            self._on_worker_died(log, error, slot.backoff_ms)
+            return False
         except Exception as error:
-            # A reader of a log that is being truncated finds incomplete batches.
-            was_truncated = log.durability.generation != generation and _is_damage(error)
-            if self._is_in_use(log) and not was_truncated:
+            if self._is_in_use(log):
                 self._on_failed(log, error)
             return False
         finally:
@@ -172,8 +207,11 @@ class LogCleaner:
         await self._write_checkpoints()
         return True
 
+    def _is_wanted(self, log: PartitionLog) -> bool:
+        return not self._is_stopping and log not in self._paused and self._is_in_use(log)
+
     def _is_in_use(self, log: PartitionLog) -> bool:
-        return self._logs.get(log.topic_partition) is log and log not in self._paused
+        return self._logs.get(log.topic_partition) is log
 
     def _find_dirtiest(self) -> _Dirtiest | None:
         """Return the log with the highest dirty ratio that must be compacted now; None if there is none."""
@@ -202,6 +240,16 @@ class LogCleaner:
         return dirtiest
 
     # -- outcomes
+
+    def _on_worker_died(self, log: PartitionLog, error: WorkerDied, backoff_ms: int) -> None:
+        """Postpone a log whose worker has died: it may be the cause."""
+        self._postponed.add(log)
+        logger.warning(
+            "Cannot compact %s now: the worker of the log cleaner has died: %s; the next one starts in %d ms",
+            log.topic_partition,
+            error,
+            backoff_ms,
+        )
 
     def _on_failed(self, log: PartitionLog, error: Exception) -> None:
         """Handle a failed compaction; the table at the head of the file lists the effects."""

@@ -1,31 +1,41 @@
 """One round of compaction of one log.
 
-The event loop plans the round and replaces segments; a thread reads and writes them. Between these steps the
-log may be truncated, deleted or set offline. The new files are then deleted.
+The event loop plans the round and replaces segments; a worker process reads and writes them. Meanwhile the
+log may be truncated, deleted or set offline, and retention may delete segments. The worker is then killed,
+and its files are deleted.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
-from threading import Event
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from tidelog.base.clock import Clock
-from tidelog.broker.logs.cleaning.pace import CleanerPace, CleaningAborted
+from tidelog.broker.logs.cleaning.messages import CleaningLimits
+from tidelog.broker.logs.cleaning.worker_process import CleaningWorker, WrittenBytes
 from tidelog.storage.compaction.cleanable import Cleanable
-from tidelog.storage.compaction.cleaning import GroupCleaner, fill_offset_map, groups_to_clean
-from tidelog.storage.compaction.offset_map import OffsetMap
-from tidelog.storage.compaction.plan import CleaningPlan, is_current, last_records, plan_cleaning
+from tidelog.storage.compaction.plan import CleaningPlan, is_current, open_cleaned, plan_cleaning
 from tidelog.storage.compaction.segment_groups import SourceSegment
+from tidelog.storage.disk.log_files import CLEANED_SUFFIX
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.segment.segment import LogSegment
+from tidelog.storage.segment.segment_files import remove_segment_files
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_CHECK_S: Final = 0.05
+"""How often a round checks that it is still needed."""
+
+
+class CleaningAborted(Exception):
+    """The log must not be compacted any more, or the node stops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,54 +49,46 @@ class CleaningStats:
     """From 0 to 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningLimits:
-    """The limits of one cleaner: its shares of the memory and of the rate."""
-
-    map_bytes: int
-    load_factor: float
-    io_buffer_bytes: int
-    bytes_per_second: float
-
-
 class CleaningRound:
-    """One round, to be run once; `in_use` returns whether the log is still a log of this node.
+    """One round, to be run once.
 
-    Errors of `run`: CleaningAborted; OSError and KafkaError of the disk; CorruptLog, DecodeError.
+    `is_in_use` returns whether the log is a log of this node, `is_wanted` whether it may also be compacted.
+    Errors of `run`: CleaningAborted; OSError and KafkaError of the disk; CorruptFile, DecodeError;
+    WorkerDied, WorkerError. The worker must be stopped after CleaningAborted and WorkerDied.
     """
 
     def __init__(
         self,
         log: PartitionLog,
         limits: CleaningLimits,
+        worker: CleaningWorker,
         thread: Executor,
         clock: Clock,
-        stopping: Event,
-        in_use: Callable[[], bool],
+        is_in_use: Callable[[], bool],
+        is_wanted: Callable[[], bool],
     ) -> None:
         self._log = log
         self._limits = limits
+        self._worker = worker
         self._thread = thread
         self._clock = clock
-        self._stopping = stopping
-        self._in_use = in_use
+        self._is_in_use = is_in_use
+        self._is_wanted = is_wanted
 
     async def run(self, cleanable: Cleanable) -> CleaningStats:
         """Compact the cleanable part of the log, as far as its keys fit into the offset map."""
-        log, began_ms = self._log, self._clock.monotonic_ms()
+        log, worker, began_ms = self._log, self._worker, self._clock.monotonic_ms()
         plan = plan_cleaning(log, cleanable, self._clock.wall_ms(), self._limits.io_buffer_bytes)
-
-        def is_needed() -> bool:
-            return self._in_use() and is_current(log, plan)
-
-        pace = CleanerPace(self._clock, self._stopping, is_needed, self._limits.bytes_per_second)
-        offsets = OffsetMap.within(self._limits.map_bytes, self._limits.load_factor)
-        end_offset = await self._in_thread(lambda: fill_offset_map(plan, offsets, pace))
-        cleaner = GroupCleaner(plan, offsets, pace)
-        for group in groups_to_clean(plan, end_offset):
-            await self._replace(plan, cleaner, group, is_needed)
+        task, limits = plan.task, self._limits
+        end_offset, utilization = await self._in_worker(
+            lambda: worker.fill(task, limits), lambda: self._is_valid(plan, plan.segments)
+        )
+        written, first = WrittenBytes(0, 0), 0
+        for group in plan.groups(end_offset):
+            written = await self._replace(plan, group, first)
+            first += len(group)
         await self._in_thread(lambda: log.fs.fsync_dir(log.directory))
-        if not is_needed():
+        if not self._is_valid(plan, []):
             raise CleaningAborted
         log.set_first_dirty_offset(end_offset)
         elapsed_ms = self._clock.monotonic_ms() - began_ms
@@ -94,38 +96,82 @@ class CleaningRound:
             "%s: compacted up to offset %d, %d of %d bytes remain, %d ms",
             log.topic_partition,
             end_offset,
-            cleaner.bytes_written,
-            cleaner.bytes_read,
+            written.bytes_written,
+            written.bytes_read,
             elapsed_ms,
         )
-        return CleaningStats(elapsed_ms, cleaner.bytes_read, cleaner.bytes_written, offsets.utilization)
+        return CleaningStats(elapsed_ms, written.bytes_read, written.bytes_written, utilization)
 
-    async def _replace(
-        self,
-        plan: CleaningPlan,
-        cleaner: GroupCleaner,
-        group: list[SourceSegment],
-        is_needed: Callable[[], bool],
+    def _is_valid(self, plan: CleaningPlan, segments: Sequence[LogSegment]) -> bool:
+        """Return whether the plan may be continued: retention may have deleted some of these segments."""
+        if not self._is_wanted() or not is_current(self._log, plan):
+            return False
+        return all(self._log.segments.floor(segment.base_offset) is segment for segment in segments)
+
+    async def _replace(self, plan: CleaningPlan, group: Sequence[SourceSegment], first: int) -> WrittenBytes:
+        """Let the worker clean the sources from number `first` on, and replace their segments."""
+        log, segments = self._log, plan.segments_of(group)
+
+        def is_valid() -> bool:
+            return self._is_valid(plan, segments)
+
+        try:
+            written = await self._in_worker(lambda: self._worker.clean(first, first + len(group)), is_valid)
+            cleaned = await self._in_thread(lambda: open_cleaned(log, group))
+            if not is_valid():
+                raise CleaningAborted
+        except BaseException:
+            # The directory of a deleted partition may belong to a new one.
+            if self._is_in_use():
+                await self._in_thread(lambda: self._remove_cleaned(group))
+            raise
+        await self._swap(cleaned, segments, is_valid)
+        return written
+
+    async def _swap(
+        self, cleaned: LogSegment, segments: Sequence[LogSegment], is_valid: Callable[[], bool]
     ) -> None:
-        """Clean one group of segments in a thread, and replace them by the result."""
-        log, records = self._log, last_records(self._log)
-        cleaned = await self._in_thread(lambda: cleaner.clean(group, records))
-        segments = [source.segment for source in group]
-        # Retention may have deleted some of these segments.
-        if not is_needed() or any(log.segments.floor(one.base_offset) is not one for one in segments):
-            log.replacement.discard(cleaned)
-            raise CleaningAborted
-        log.replacement.replace(cleaned, segments, self._clock.wall_ms())
+        """Replace segments by the cleaned one; the fsyncs run in a thread, because they take long."""
+        failures, replacement = self._log.failures, self._log.replacement
+        replacement.begin(cleaned, segments)
+        try:
+            with failures.storage_errors("compaction", is_final=True):
+                await self._in_thread(replacement.sync)
+            if not is_valid() or not replacement.commit(self._clock.wall_ms()):
+                raise CleaningAborted
+            with failures.storage_errors("compaction", is_final=True):
+                await self._in_thread(replacement.sync)
+            replacement.finish()
+        finally:
+            replacement.settle()
+
+    def _remove_cleaned(self, group: Sequence[SourceSegment]) -> None:
+        with suppress(OSError):
+            remove_segment_files(self._log.fs, self._log.directory, group[0].base_offset, CLEANED_SUFFIX)
+
+    async def _in_worker(self, work: Callable[[], T], is_valid: Callable[[], bool]) -> T:
+        """Return the result of a request to the worker, which is killed if the plan becomes invalid.
+
+        Errors: CleaningAborted also if the plan is invalid when the request fails.
+        """
+        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+        try:
+            while not (await asyncio.wait([running], timeout=_CHECK_S))[0]:
+                if not is_valid():
+                    break
+        finally:
+            if not running.done():
+                self._worker.kill()
+                await asyncio.wait([running])
+        if is_valid():
+            return running.result()
+        raise CleaningAborted from running.exception()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Return the result of `work`, which runs in a thread.
-
-        A cancelled task also waits for its end: only this round knows its files.
-        """
+        """Return the result of `work`, which runs in a thread; a cancelled task also waits for its end."""
         running = asyncio.get_running_loop().run_in_executor(self._thread, work)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            self._stopping.set()
             await asyncio.wait([running])
             raise

@@ -9,6 +9,7 @@ from tidelog.base.randomness import new_uuid
 from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
+from tidelog.broker.logs.cleaning.worker_process import WorkerProcess
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.broker.logs.log_work_queue import LogWorkQueue
 from tidelog.broker.metadata.store import MetadataStore
@@ -55,7 +56,11 @@ class LogsPart:
         self.flusher = Flusher(context.threads.flush, self._clock, self._on_flush_failed)
         self.dynamic_config = DynamicBrokerConfig(config)
         self.cleaner = LogCleaner(
-            self.manager, context.threads.cleaning, self._clock, lambda: self.dynamic_config.current
+            self.manager,
+            WorkerProcess,
+            context.threads.cleaning,
+            self._clock,
+            lambda: self.dynamic_config.current,
         )
         self.leadership = Leadership(
             config.node_id,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.disks.crash_file_system import CrashFileSystem
+from tests.support.logs.cleaning_workers import ThreadWorker
 from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
 from tests.support.logs.log_managers import TOPIC_ID, delete_logs, get_or_create_log, start_log_manager
 from tests.support.nodes.exposed_metrics import metric_samples
@@ -23,34 +24,23 @@ from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
 from tidelog.broker.logs.cleaning.metrics import report_cleaning
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.protocol.ids import TopicPartition
-from tidelog.storage.compaction.cleaning import Pace, fill_offset_map
-from tidelog.storage.compaction.offset_map import OffsetMap
-from tidelog.storage.compaction.plan import CleaningPlan
+from tidelog.storage.compaction.cleaning import OffsetMapFiller
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from tidelog.storage.log.partition_log import PartitionLog
 
 
-class HeldThread(ThreadPoolExecutor):
-    """A thread that ends the work number `held_at`, counted from 1, only when `free` is set."""
+class HeldRequests:
+    """Holds the request number `held_at`, counted from 1, until `free` is set."""
 
     def __init__(self) -> None:
-        super().__init__(1)
-        self.submission_count = 0
+        self.kinds: list[str] = []
         self.held_at = 0
         self.free = Event()
 
-    def submit(self, work: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.submission_count += 1
-        is_held = self.submission_count == self.held_at
-
-        def held() -> Any:
-            try:
-                return work(*args, **kwargs)
-            finally:
-                assert not is_held or self.free.wait(10)
-
-        return super().submit(held)
+    def on_request(self, kind: str) -> None:
+        self.kinds.append(kind)
+        assert len(self.kinds) != self.held_at or self.free.wait(10)
 
 
 class LogCleanerFixture:
@@ -59,9 +49,15 @@ class LogCleanerFixture:
     def __init__(self) -> None:
         self.disk = CrashFileSystem()
         self.logs: LogManager = start_log_manager(self.disk)
-        self.thread = HeldThread()
+        self.thread = ThreadPoolExecutor(2)
+        self.requests = HeldRequests()
+        self.workers: list[ThreadWorker] = []
         self.values = {"log.cleaner.backoff.ms": "10", "log.cleaner.io.buffer.size": "8192"}
-        self.cleaner = LogCleaner(self.logs, self.thread, SystemClock(), self.config)
+        self.cleaner = LogCleaner(self.logs, self.start_worker, self.thread, SystemClock(), self.config)
+
+    def start_worker(self) -> ThreadWorker:
+        self.workers.append(ThreadWorker(self.disk, self.requests.on_request))
+        return self.workers[-1]
 
     def config(self) -> BrokerConfig:
         return BrokerConfig({"node.id": "1", "listeners": "PLAINTEXT://:9092", **self.values})
@@ -87,7 +83,7 @@ class LogCleanerFixture:
 async def fixture() -> AsyncIterator[LogCleanerFixture]:
     fixture = LogCleanerFixture()
     yield fixture
-    fixture.thread.free.set()
+    fixture.requests.free.set()
     await fixture.cleaner.close()
     fixture.thread.shutdown()
 
@@ -137,9 +133,9 @@ async def test_a_log_below_the_dirty_ratio_is_not_compacted(fixture: LogCleanerF
     await eventually(lambda: is_compacted(log))
     before = len(read_log(log))
     fixture.write(log, 1)
-    submission_count = fixture.thread.submission_count
+    request_count = len(fixture.requests.kinds)
     await eventually(lambda: 0.4 < fixture.cleaner.max_dirty_ratio < 0.6)
-    assert fixture.thread.submission_count == submission_count and len(read_log(log)) == before + 2
+    assert len(fixture.requests.kinds) == request_count and len(read_log(log)) == before + 2
     fixture.write(log, 2)
     await eventually(lambda: is_compacted(log))
 
@@ -202,43 +198,32 @@ async def test_a_failing_disk_takes_its_directory_offline(fixture: LogCleanerFix
 
 async def test_results_are_discarded_after_a_truncation(fixture: LogCleanerFixture) -> None:
     log = fixture.log("t")
-    fixture.thread.held_at = 2
+    fixture.requests.held_at = 2
     fixture.cleaner.start()
-    await eventually(lambda: fixture.thread.submission_count == 2)
-    await eventually(lambda: fixture.left_over(log))
+    await eventually(lambda: fixture.requests.kinds == ["fill", "clean"])
     log.truncate_to(3, below_high_watermark=True)
     left = read_log(log)
     assert log.log_end_offset == 2
     roll(log)
-    fixture.thread.free.set()
+    fixture.requests.free.set()
     await eventually(lambda: log.first_dirty_offset == 2)
     assert read_log(log) == left
     assert not fixture.left_over(log)
 
 
 async def test_a_truncation_during_compaction_is_not_taken_for_corruption(
-    fixture: LogCleanerFixture, monkeypatch: pytest.MonkeyPatch
+    fixture: LogCleanerFixture,
 ) -> None:
     log = fixture.log("t", rounds=1)
     for number in range(3):
         append_keyed(log, ("a", f"{number}" * 5000))
     roll(log)
-    reading, was_cut = Event(), Event()
-
-    def held_fill(plan: CleaningPlan, offsets: OffsetMap, pace: Pace) -> int:
-        def held_pace(size_bytes: int) -> None:
-            if size_bytes > 5000 and not was_cut.is_set():
-                reading.set()
-                assert was_cut.wait(10)
-
-        return fill_offset_map(plan, offsets, held_pace)
-
-    monkeypatch.setattr("tidelog.broker.logs.cleaning.round.fill_offset_map", held_fill)
+    fixture.requests.held_at = 1
     fixture.cleaner.start()
-    await eventually(reading.is_set)
+    await eventually(lambda: fixture.requests.kinds == ["fill"])
     log.truncate_to(3, below_high_watermark=True)
     roll(log)
-    was_cut.set()
+    fixture.requests.free.set()
     await eventually(lambda: log.first_dirty_offset == 3 or log in fixture.cleaner.uncleanable)
     assert not fixture.cleaner.uncleanable
 
@@ -247,12 +232,12 @@ async def test_results_are_discarded_after_retention_deleted_their_segments(
     fixture: LogCleanerFixture,
 ) -> None:
     log = fixture.log("t", cleanup_policy=("compact", "delete"))
-    fixture.thread.held_at = 1
+    fixture.requests.held_at = 1
     fixture.cleaner.start()
-    await eventually(lambda: fixture.thread.submission_count == 1)
+    await eventually(lambda: len(fixture.requests.kinds) == 1)
     log.advance_log_start_offset(4)
     log.retention.apply(0)
-    fixture.thread.free.set()
+    fixture.requests.free.set()
     await eventually(lambda: is_compacted(log))
     assert log.log_start_offset == 4
     assert not fixture.left_over(log)
@@ -263,11 +248,11 @@ async def test_the_deletion_of_a_partition_ends_its_compaction_without_a_log_lin
 ) -> None:
     caplog.set_level(logging.WARNING)
     log = fixture.log("t")
-    fixture.thread.held_at = 1
+    fixture.requests.held_at = 1
     fixture.cleaner.start()
-    await eventually(lambda: fixture.thread.submission_count == 1)
+    await eventually(lambda: len(fixture.requests.kinds) == 1)
     delete_logs(fixture.logs, [log.topic_partition], 0)
-    fixture.thread.free.set()
+    fixture.requests.free.set()
     await eventually(lambda: not fixture.cleaner._in_progress)
     assert len(fixture.logs.directories.online) == 2 and not fixture.cleaner.uncleanable
     assert not caplog.records
@@ -277,7 +262,7 @@ async def test_a_stop_ends_a_compaction_in_progress(fixture: LogCleanerFixture) 
     log = fixture.log("t", rounds=200)
     fixture.values["log.cleaner.io.max.bytes.per.second"] = "2000"
     fixture.cleaner.start()
-    await eventually(lambda: fixture.thread.submission_count == 1)
+    await eventually(lambda: len(fixture.requests.kinds) == 1)
     await asyncio.wait_for(fixture.cleaner.close(), 5)
     assert not fixture.left_over(log)
     assert len(read_log(log)) == 400
@@ -287,7 +272,7 @@ async def test_dynamic_configs_are_followed(fixture: LogCleanerFixture) -> None:
     fixture.values["log.cleaner.enable"] = "false"
     log = fixture.log("t")
     fixture.cleaner.start()
-    assert fixture.cleaner.dead_count == 0 and fixture.thread.submission_count == 0
+    assert fixture.cleaner.dead_count == 0 and len(fixture.requests.kinds) == 0
     fixture.values["log.cleaner.enable"] = "true"
     fixture.values["log.cleaner.threads"] = "2"
     fixture.cleaner.update_settings()
@@ -301,9 +286,34 @@ async def test_an_unexpected_error_excludes_a_log_and_the_cleaner_continues(
     def failing(*_: Any) -> None:
         raise AssertionError("a fault of ours")
 
-    monkeypatch.setattr("tidelog.broker.logs.cleaning.round.fill_offset_map", failing)
+    monkeypatch.setattr(OffsetMapFiller, "fill", failing)
     log = fixture.log("t")
     fixture.cleaner.start()
     await eventually(lambda: log in fixture.cleaner.uncleanable)
     assert "a fault of ours" in caplog.text
     assert fixture.cleaner.dead_count == 0
+
+
+async def test_the_death_of_a_worker_loses_only_its_round(
+    fixture: LogCleanerFixture, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = fixture.log("t")
+    fixture.requests.held_at = 2
+    fixture.cleaner.start()
+    await eventually(lambda: fixture.requests.kinds == ["fill", "clean"])
+    fixture.workers[0].kill()
+    fixture.requests.free.set()
+    await eventually(lambda: "the worker of the log cleaner has died: killed" in caplog.text)
+    assert fixture.workers[0].is_closed and not fixture.left_over(log)
+    assert not fixture.cleaner.uncleanable and len(fixture.logs.directories.online) == 2
+    await eventually(lambda: is_compacted(log))
+    assert len(fixture.workers) == 2
+
+
+async def test_each_worker_is_closed_with_the_cleaner(fixture: LogCleanerFixture) -> None:
+    log = fixture.log("t")
+    fixture.cleaner.start()
+    await eventually(lambda: is_compacted(log))
+    assert [worker.is_closed for worker in fixture.workers] == [False]
+    await fixture.cleaner.close()
+    assert [worker.is_closed for worker in fixture.workers] == [True]

@@ -1,4 +1,4 @@
-"""Reads the zigzag varints of many records together, with numpy operations per byte instead of per record.
+"""Reads and writes the zigzag varints of many records together, with operations of numpy for each byte.
 
 Source: the encoding in `tidelog.protocol.primitives`, with the checks of `tidelog.protocol.record`.
 """
@@ -48,6 +48,20 @@ def read_varints(data: Bytes, positions: Numbers) -> tuple[Numbers, Numbers]:
         unfinished = unfinished[next_bytes >= 0x80]
         shift += 7
     return _unzigzagged(numbers), ends
+
+
+def written_varints(numbers: Numbers) -> tuple[Bytes, NDArray[np.bool_]]:
+    """Return the varint of each number in a row of VARINT_BYTES_MAX bytes, and which of them are used."""
+    zigzag = (numbers << 1 ^ numbers >> 63).view(np.uint64)
+    rows = np.empty((len(numbers), VARINT_BYTES_MAX), dtype=np.uint8)
+    is_used = np.ones(rows.shape, dtype=np.bool_)
+    for index in range(VARINT_BYTES_MAX):
+        following = zigzag >> np.uint64(7)
+        rows[:, index] = (zigzag & np.uint64(0x7F)) | np.where(following > 0, np.uint64(0x80), np.uint64(0))
+        if index + 1 < VARINT_BYTES_MAX:
+            is_used[:, index + 1] = following > 0
+        zigzag = following
+    return rows, is_used
 
 
 def _unzigzagged(numbers: NDArray[np.uint64]) -> Numbers:

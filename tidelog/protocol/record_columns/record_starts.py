@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidelog.protocol.errors import DecodeError
-from tidelog.spark_connector.arrow.varints import Bytes, Numbers, read_varints
+from tidelog.protocol.record_columns.varints import Bytes, Numbers, read_varints
 
 # A lockstep step costs as much as reading about this many records in the loop.
 _LOCKSTEP_PAYLOADS_MIN: Final = 64
@@ -68,16 +68,20 @@ def _in_lockstep(data: bytes, payload_starts: Numbers, payload_ends: Numbers, co
     # An element starts at each byte. Fields of type V have no alignment, so they can overlap.
     pairs = np.ndarray((len(data) - 1,), dtype="V2", buffer=data, strides=(1,))
     view = np.frombuffer(data, dtype=np.uint8)
-    for step in range(int(sorted_counts[0])):
-        active = int(np.searchsorted(-sorted_counts, -step, side="left"))
+    steps = np.arange(int(sorted_counts[0]))
+    active_counts = np.searchsorted(-sorted_counts, -steps, side="left").tolist()
+    for step, active in enumerate(active_counts):
         current = positions[:active]
         starts[first_index[:active] + step] = current
-        sizes = _RECORD_SIZES.take(pairs[current].view("<u2"))
+        try:
+            sizes = _RECORD_SIZES[pairs[current].view("<u2")]
+        except IndexError:
+            raise DecodeError(f"record {step} of a batch starts after the end of all batches") from None
         if not sizes.all():
             sizes = _sizes(view, current, ends[:active])
         current += sizes
-        if (current > ends[:active]).any():
-            raise DecodeError(f"record {step} of a batch ends after the end of the batch")
+    if (positions > ends).any():
+        raise DecodeError("a record ends after the end of its batch")
     return starts
 
 

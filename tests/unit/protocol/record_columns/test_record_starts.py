@@ -9,8 +9,8 @@ import pytest
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.record import encode_varint
-from tidelog.spark_connector.arrow.record_starts import record_starts
-from tidelog.spark_connector.arrow.varints import PADDING
+from tidelog.protocol.record_columns.record_starts import record_starts
+from tidelog.protocol.record_columns.varints import PADDING
 
 PAYLOADS = 200
 LENGTHS = (6, 63, 64, 100, 8191, 8192, 9000)
@@ -46,5 +46,5 @@ def test_a_record_that_leaves_its_payload_is_rejected(length: int) -> None:
     good, bad = encode_varint(20) + bytes(20), encode_varint(length)
     payloads = [good * 2] * PAYLOADS
     payloads[PAYLOADS // 2] = good + bad + bytes(len(good) - len(bad))
-    with pytest.raises(DecodeError, match="record 1 of a batch ends after the end of the batch"):
+    with pytest.raises(DecodeError, match="a record ends after the end of its batch"):
         starts_of(payloads, [2] * PAYLOADS)
