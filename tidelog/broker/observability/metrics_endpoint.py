@@ -83,7 +83,7 @@ class MetricsEndpoint:
         if self._guard.has_files:
             await asyncio.to_thread(self._guard.load)
         loop = asyncio.get_running_loop()
-        listening_socket = await asyncio.to_thread(bound_socket, "The metrics endpoint", host, port)
+        listening_socket = bound_socket("The metrics endpoint", host, port)
         self._port = listening_socket.getsockname()[1]
         self._acceptor = Acceptor("of metrics", listening_socket, loop, self._on_accepted)
         self._acceptor.start(ACCEPT_QUEUE)
