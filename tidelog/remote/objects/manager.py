@@ -52,7 +52,7 @@ from tidelog.remote.objects.upload import (
     plain_chunk_index,
     read_head,
 )
-from tidelog.remote.objects.verification import Verification, verify_contents, verify_objects
+from tidelog.remote.objects.verification import Verification, verify_contents, verify_manifest, verify_sizes
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import (
     DamagedSegment,
@@ -272,29 +272,34 @@ class ObjectStorageManager:
                     f"{segment.log} has {size} bytes, but {recorded_bytes} bytes in its metadata"
                 )
             transform = Transform(self._should_compress(file, segment.log), data_key)
-            chunk_index, log_bytes = self._put_log(keys, file, size, transform)
+            chunk_index, log_bytes, log_is_confirmed = self._put_log(keys, file, size, transform)
         small_files = _read_indexes(segment)
         indexes, index_sizes = join_indexes(small_files, INDEX_ORDER, Transform(data_key=data_key))
-        self._store.put(keys.indexes, indexes, len(indexes))
+        indexes_are_confirmed = self._store.put(keys.indexes, indexes, len(indexes))
         manifest = SegmentManifest(chunk_index, place_indexes(index_sizes), transform)
         encoded = encode_manifest(manifest, metadata, self.settings.key_ring)
-        self._store.put(keys.manifest, encoded, len(encoded))
-        if self.settings.verification is not Verification.NONE:
-            verify_objects(self._store, keys, {keys.log: log_bytes, keys.indexes: len(indexes)}, encoded)
+        manifest_is_confirmed = self._store.put(keys.manifest, encoded, len(encoded))
+        if log_is_confirmed and indexes_are_confirmed and manifest_is_confirmed:
+            if self.settings.verification is not Verification.NONE:
+                verify_sizes(self._store, keys, {keys.log: log_bytes})
+        elif self.settings.verification is not Verification.NONE:
+            verify_sizes(self._store, keys, {keys.log: log_bytes, keys.indexes: len(indexes)})
+            verify_manifest(self._store, keys, encoded)
         if self.settings.verification is Verification.CONTENTS:
             verify_contents(self._store, keys, manifest, segment, small_files)
         return log_bytes, len(indexes), len(encoded)
 
     def _put_log(
         self, keys: SegmentKeys, file: io.BufferedReader, size: int, transform: Transform
-    ) -> tuple[ChunkIndex, int]:
+    ) -> tuple[ChunkIndex, int, bool]:
+        """Put the log; return its chunks, its stored size, and whether the store has confirmed its bytes."""
         chunk_size = self.settings.chunk_size
         if transform.is_identity:
-            self._store.put(keys.log, file, size)
-            return plain_chunk_index(size, chunk_size), size
+            is_confirmed = self._store.put(keys.log, file, size)
+            return plain_chunk_index(size, chunk_size), size, bool(is_confirmed)
         source = TransformedLog(file, size, chunk_size, transform)
-        self._store.put(keys.log, source, source.size)
-        return source.chunk_index(), source.stored_bytes
+        is_confirmed = self._store.put(keys.log, source, source.size)
+        return source.chunk_index(), source.stored_bytes, bool(is_confirmed)
 
     def _should_compress(self, file: io.BufferedReader, name: str) -> bool:
         """Return whether the log is compressed.

@@ -2,7 +2,8 @@
 
 A store may accept an object and lose it, or keep only a part of it, without an error. Therefore the objects
 are read again before the copy counts as finished: the sizes of log and indexes, and the manifest, which is
-needed to read the others. `CONTENTS` reads everything in the same way as readers and compares each byte.
+needed to read the others. If the store has confirmed the checksums of all three, the size of the log
+suffices. `CONTENTS` reads everything in the same way as readers and compares each byte.
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ class Verification(Enum):
 
     NONE = "none"
     SIZES = "sizes"
-    """The sizes of log and indexes, and the manifest."""
+    """The sizes of log and indexes, and the manifest; only the size of the log if checksums are confirmed."""
     CONTENTS = "contents"
     """All bytes: twice the traffic, for stores that may not retain what they accepted."""
 
 
-def verify_objects(
-    store: ObjectStore, keys: SegmentKeys, written: Mapping[str, int], manifest: bytes
-) -> None:
-    """Compare the sizes of the stored objects, and the manifest, with what was written.
+def verify_sizes(store: ObjectStore, keys: SegmentKeys, written: Mapping[str, int]) -> None:
+    """Compare the sizes of stored objects with what was written, by key.
 
-    `written` has the size of each object by key, `manifest` the bytes of the manifest.
     Errors: RemoteStorageError that names the object; RemoteResourceNotFound for a missing object.
     """
     for key, size in written.items():
         stored_size = store.size(key)
         if stored_size != size:
             raise RemoteStorageError(f"{keys.display_name(key)}: the store has {stored_size} of {size} bytes")
+
+
+def verify_manifest(store: ObjectStore, keys: SegmentKeys, manifest: bytes) -> None:
+    """Compare the stored manifest with the bytes that were written. Errors: like `verify_sizes`."""
     with closing(store.get(keys.manifest)) as stream:
         _require_same(stream, manifest, keys.display_name(keys.manifest))
 

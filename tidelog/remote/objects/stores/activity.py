@@ -106,18 +106,19 @@ class ObservedStore:
         self._prefix = prefix
         self._calls_are_requests = calls_are_requests
 
-    def put(self, key: str, content: Content, size: int | None = None) -> None:
+    def put(self, key: str, content: Content, size: int | None = None) -> bool | None:
         """Put an object, as specified by ObjectStore."""
         topic = self._topic(key)
         with self._call(topic, RequestKind.PUT):
             if isinstance(content, (bytes, bytearray, memoryview)):
-                self._store.put(key, content, size)
+                is_confirmed = self._store.put(key, content, size)
                 sent_bytes = len(content)
             else:
                 counted = _CountedSource(content)
-                self._store.put(key, counted, size)
+                is_confirmed = self._store.put(key, counted, size)
                 sent_bytes = counted.size_bytes
         self._activity.add_bytes(topic, RequestKind.PUT, sent_bytes)
+        return is_confirmed
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
         """Return a range of an object, as specified by ObjectStore."""

@@ -37,10 +37,10 @@ class MaskedStore:
         self._store = store
         self._mask = _Mask(prefix)
 
-    def put(self, key: str, content: Content, size: int | None = None) -> None:
+    def put(self, key: str, content: Content, size: int | None = None) -> bool | None:
         """Put an object, as specified by ObjectStore."""
         with self._mask.mask_errors():
-            self._store.put(key, content, size)
+            return self._store.put(key, content, size)
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
         """Return a range of an object, as specified by ObjectStore."""

@@ -93,8 +93,10 @@ class InvalidRange(RemoteStorageError):
 class ObjectStore(Protocol):
     """Objects by key."""
 
-    def put(self, key: str, content: Content, size: int | None = None) -> None:
+    def put(self, key: str, content: Content, size: int | None = None) -> bool | None:
         """Write an object, which replaces one with the same key; it is durable on return.
+
+        Return True if the store has confirmed a checksum of all bytes, so that they need no verification.
 
         `size` is the exact number of bytes, None if it is unknown. If a source has another number of bytes,
         nothing is written and RemoteStorageError is raised. Errors of `content.read` are raised unchanged.

@@ -55,12 +55,12 @@ class S3Store:
         """Return the store that `values` configure, without a connection. Errors: ConfigError, one line."""
         return cls(S3Settings.from_config(values), ports)
 
-    def put(self, key: str, content: Content, size: int | None = None) -> None:
+    def put(self, key: str, content: Content, size: int | None = None) -> bool | None:
         """Put an object, as specified by ObjectStore; one part of a source is in memory at a time."""
         check_key(self.name, key)
         with put_errors(self.name, key):
             try:
-                self._uploads.put(key, Parts(self.name, key, content, size))
+                return self._uploads.put(key, Parts(self.name, key, content, size))
             except CallFailed as failed:
                 raise failure(self.name, "put", key, failed.args[0], is_outage=failed.is_outage) from failed
 

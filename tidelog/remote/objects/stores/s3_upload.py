@@ -9,17 +9,23 @@ need care:
 - The abort fails, too. The upload is recorded (at most 1,000 uploads) and aborted after a later put.
 - The process crashes. The deletion of the object aborts its uploads, also if the object does not exist.
 
+Each part is sent with its CRC-32C. A server that supports it verifies the bytes and returns the checksum;
+other servers ignore it.
+
 Source: the limits of S3 are 5 MiB to 5 GiB for a part except the last, and 10,000 parts.
 """
 
 from __future__ import annotations
 
+import base64
 import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from crc32c import crc32c
 
 from tidelog.base.randomness import Randomness, new_uuid
 from tidelog.remote.objects.stores.port import failure
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
 
 _RECORDED_UPLOADS_MAX: Final = 1000
 _TOKEN: Final = "tidelog-upload"
+_CHECKSUM: Final = "ChecksumCRC32C"
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +46,12 @@ _log = logging.getLogger(__name__)
 class _Upload(NamedTuple):
     key: str
     upload_id: str
+
+
+class _SentPart(NamedTuple):
+    fields: dict[str, object]
+    """The description of the part in the request that completes the upload."""
+    is_confirmed: bool
 
 
 class S3Uploads:
@@ -53,21 +66,28 @@ class S3Uploads:
         self._randomness = randomness
         self._bucket = settings.bucket
         self._part_bytes = settings.part_bytes
+        self._sends_checksums = not (settings.legacy_md5 or settings.checksum_check)
+        self._algorithm: Any = {"ChecksumAlgorithm": "CRC32C"} if self._sends_checksums else {}
         self._abort_timeout_s = settings.attempt_timeout_ms / 1000
         standard = settings.storage_class == "STANDARD"
         self._options: dict[str, Any] = {} if standard else {"StorageClass": settings.storage_class}
         self._to_abort: deque[_Upload] = deque(maxlen=_RECORDED_UPLOADS_MAX)
         self._lock = threading.Lock()
 
-    def put(self, key: str, parts: Parts) -> None:
-        """Write the object."""
+    def put(self, key: str, parts: Parts) -> bool:
+        """Write the object; return whether the server has confirmed the checksums of all bytes."""
         part_bytes = max(self._part_bytes, -(-(parts.size_bytes or 0) // PARTS_MAX))
         first = parts.next_part(part_bytes)
         if len(first) < part_bytes or parts.taken_bytes == parts.size_bytes:
-            self._put_at_once(key, _body(first))
+            is_confirmed = self._put_at_once(key, _body(first))
         else:
-            self._put_in_parts(key, parts, part_bytes, first)
+            is_confirmed = self._put_in_parts(key, parts, part_bytes, first)
         self._abort_recorded()
+        return is_confirmed
+
+    def _checksum(self, body: bytes) -> dict[str, str]:
+        """Return the argument with the checksum of `body`; none if boto3 adds another one itself."""
+        return {_CHECKSUM: _crc_text(body)} if self._sends_checksums else {}
 
     def abort_unfinished(self, keys: Sequence[str]) -> None:
         """Abort every upload of `keys`, which are being deleted; uploads that cannot be aborted remain."""
@@ -83,28 +103,34 @@ class S3Uploads:
             if upload.key in keys:
                 self._abort(upload)
 
-    def _put_at_once(self, key: str, body: bytes) -> None:
-        def send(_: object) -> None:
-            response = self._client.put_object(Bucket=self._bucket, Key=key, Body=body, **self._options)
+    def _put_at_once(self, key: str, body: bytes) -> bool:
+        checksum: Any = self._checksum(body)
+
+        def send(_: object) -> bool:
+            response = self._client.put_object(
+                Bucket=self._bucket, Key=key, Body=body, **checksum, **self._algorithm, **self._options
+            )
             if not response.get("ETag"):
                 raise AttemptFailed("the response has no ETag")
+            return _is_confirmed(response, checksum)
 
-        self._calls.run(send)
+        return self._calls.run(send)
 
-    def _put_in_parts(self, key: str, parts: Parts, part_bytes: int, first: Part) -> None:
+    def _put_in_parts(self, key: str, parts: Parts, part_bytes: int, first: Part) -> bool:
         token = new_uuid(self._randomness).hex
         lost_responses = [0]
         upload: _Upload | None = None
         try:
             upload = self._create(key, token, lost_responses)
-            etags: list[str] = []
+            sent: list[_SentPart] = []
             part = first
             while part:
-                if len(etags) == PARTS_MAX:
+                if len(sent) == PARTS_MAX:
                     raise failure(self._name, "put", key, f"it would need more than {PARTS_MAX} parts")
-                etags.append(self._upload_part(upload, len(etags) + 1, part))
+                sent.append(self._upload_part(upload, len(sent) + 1, part))
                 part = parts.next_part(part_bytes)
-            self._complete(upload, etags, token)
+            self._complete(upload, sent, token)
+            return all(part.is_confirmed for part in sent)
         except BaseException:
             if upload is not None:
                 self._abort(upload)
@@ -118,7 +144,7 @@ class S3Uploads:
 
         def create(_: object) -> _Upload:
             response = self._client.create_multipart_upload(
-                Bucket=self._bucket, Key=key, Metadata={_TOKEN: token}, **self._options
+                Bucket=self._bucket, Key=key, Metadata={_TOKEN: token}, **self._algorithm, **self._options
             )
             if not response.get("UploadId"):
                 raise AttemptFailed("the response has no upload id")
@@ -134,21 +160,29 @@ class S3Uploads:
                 count()
             raise
 
-    def _upload_part(self, upload: _Upload, number: int, part: Part) -> str:
+    def _upload_part(self, upload: _Upload, number: int, part: Part) -> _SentPart:
         body = _body(part)
+        checksum: Any = self._checksum(body)
 
-        def send(_: object) -> str:
+        def send(_: object) -> _SentPart:
             response = self._client.upload_part(
-                Bucket=self._bucket, Key=upload.key, UploadId=upload.upload_id, PartNumber=number, Body=body
+                Bucket=self._bucket,
+                Key=upload.key,
+                UploadId=upload.upload_id,
+                PartNumber=number,
+                Body=body,
+                **checksum,
+                **self._algorithm,
             )
             if not response.get("ETag"):
                 raise AttemptFailed("the response has no ETag")
-            return response["ETag"]
+            is_confirmed = _is_confirmed(response, checksum)
+            return _SentPart({"PartNumber": number, "ETag": response["ETag"], **checksum}, is_confirmed)
 
         return self._calls.run(send)
 
-    def _complete(self, upload: _Upload, etags: list[str], token: str) -> None:
-        parts: Any = {"Parts": [{"PartNumber": n, "ETag": etag} for n, etag in enumerate(etags, 1)]}
+    def _complete(self, upload: _Upload, sent: list[_SentPart], token: str) -> None:
+        parts: Any = {"Parts": [part.fields for part in sent]}
 
         def complete(_: object) -> None:
             response = self._client.complete_multipart_upload(
@@ -239,6 +273,15 @@ class S3Uploads:
             with self._lock:
                 if len(self._to_abort) > remaining:
                     return
+
+
+def _crc_text(body: bytes) -> str:
+    return base64.b64encode(int(crc32c(body)).to_bytes(4, "big")).decode()
+
+
+def _is_confirmed(response: Any, checksum: dict[str, str]) -> bool:
+    """Return whether the server has stored, and therefore verified, the checksum that was sent."""
+    return bool(checksum) and response.get(_CHECKSUM) == checksum[_CHECKSUM]
 
 
 def _body(part: Part) -> bytes:

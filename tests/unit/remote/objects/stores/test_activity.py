@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.s3.fault_proxy import FaultProxy, server_error
 from tests.support.s3.server import S3Server
 from tests.support.tier.object_stores import MemoryStore
+from tests.support.tier.sealed_segments import make_segment
 from tests.support.tier.settings import manager_settings, remote_settings
 from tidelog.remote.objects.config import storage_manager_from_config
 from tidelog.remote.objects.manager import ObjectStorageManager
@@ -159,3 +161,16 @@ def test_wrong_settings_of_s3_are_an_outage_from_the_probe_on(
     assert "NoSuchBucket" in caplog.text
     assert len(caplog.records) == 1
     manager.close()
+
+
+def test_a_copy_with_confirmed_checksums_is_verified_by_one_head(
+    observed_s3: tuple[ObjectStorageManager, Observed], proxy: FaultProxy, tmp_path: Path
+) -> None:
+    manager, observed = observed_s3
+    segment = make_segment(tmp_path, b"x" * 1000)
+    manager.copy_log_segment_data(segment.metadata, segment.files)
+    topic = segment.metadata.topic_id_partition.topic
+    requests = {kind: traffic.requests for kind, traffic in observed.traffic(topic).items()}
+    assert requests == {"PUT": 3, "HEAD": 1}
+    with closing(manager.fetch_log_segment(segment.metadata, 0)) as stream:
+        assert stream.read() == segment.log

@@ -64,8 +64,8 @@ class Operation(NamedTuple):
 
 
 OPERATIONS = {
-    "put": Operation(lambda store: store.put("new/small", SMALL, len(SMALL)), None),
-    "put in parts": Operation(lambda store: store.put("new/large", io.BytesIO(LARGE), len(LARGE)), None),
+    "put": Operation(lambda store: store.put("new/small", SMALL, len(SMALL)), True),
+    "put in parts": Operation(lambda store: store.put("new/large", io.BytesIO(LARGE), len(LARGE)), True),
     "get": Operation(lambda store: store.get("old").read(), SMALL),
     "get a range": Operation(lambda store: store.get("old", 10, 4000).read(), SMALL[10:4001]),
     "size": Operation(lambda store: store.size("old"), len(SMALL)),

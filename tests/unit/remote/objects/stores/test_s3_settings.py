@@ -146,7 +146,7 @@ def checksum_headers(proxy: FaultProxy, method: str) -> set[str]:
 def test_checksums_are_sent_as_configured(proxy: FaultProxy, proxied: NewStore) -> None:
     plain = proxied()
     plain.put("a", b"x")
-    assert checksum_headers(proxy, "PUT") == set()
+    assert checksum_headers(proxy, "PUT") == {"x-amz-checksum-crc32c"}
     checked = proxied({"aws.checksum.check.enabled": "true"})
     checked.put("a", b"checked")
     assert checksum_headers(proxy, "PUT") == {"x-amz-checksum-crc32"}
