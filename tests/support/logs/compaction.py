@@ -11,6 +11,7 @@ from tests.support.configs import log_config
 from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.compression import Compression
+from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import Offset
 from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, read_records
 from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
@@ -108,10 +109,14 @@ def replace_segments(
     """Replace segments at once, with the syncs that a cleaner does in a thread."""
     replacement = log.replacement
     replacement.begin(cleaned, replaced)
-    for step in (partial(replacement.commit, now_ms), replacement.finish):
-        with log.failures.storage_errors("compaction", is_final=True):
-            replacement.sync()
-        step()
+    try:
+        for step in (partial(replacement.commit, now_ms), replacement.finish):
+            with log.failures.storage_errors("compaction", is_final=True):
+                replacement.sync()
+            step()
+    except (OSError, KafkaError):
+        replacement.settle()
+        raise
 
 
 def read_log(log: PartitionLog, *, committed: bool = False) -> list[Record]:

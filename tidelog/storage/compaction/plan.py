@@ -41,11 +41,12 @@ class CleaningPlan:
 
 
 def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffer_bytes: int) -> CleaningPlan:
-    """Return the plan of a round.
+    """Return the plan of a round; a replacement that was interrupted before is ended first.
 
     I/O: the transaction indexes, and a short scan for the first dirty offset. Errors: KafkaError if the disk
     fails.
     """
+    log.replacement.settle()
     segments = [segment for segment in log.segments if segment.base_offset < cleanable.end_offset]
     ends = [segment.base_offset for segment in segments[1:]] + [cleanable.end_offset]
     first_dirty_offset = cleanable.first_dirty_offset

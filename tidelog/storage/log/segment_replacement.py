@@ -57,7 +57,7 @@ class SegmentReplacement:
 
         Errors: KafkaError KAFKA_STORAGE_ERROR; nothing has changed then.
         """
-        self.settle()
+        assert self._swap is None, f"{self.segments.directory}: another replacement is in progress"
         segments, base_offset = self.segments, cleaned.base_offset
         assert replaced[0].base_offset == base_offset, (
             f"{segments.directory}: {base_offset} replaces {replaced[0]}"
