@@ -263,6 +263,22 @@ def test_dev_starts_a_broker_and_keeps_its_data(tmp_path: Path) -> None:
     assert (tmp_path / "here" / "greetings-0").is_dir()
 
 
+def test_dev_with_tiered_storage_copies_segments_to_a_directory(tmp_path: Path) -> None:
+    with process("dev", "--tiered", "--port", "0", "--data", "here", cwd=tmp_path) as dev:
+        assert dev.stdout is not None
+        address = dev.stdout.readline().decode().split()[4].rstrip(",")
+        welcome = b"".join(iter(dev.stdout.readline, b"\n")) + b"".join(iter(dev.stdout.readline, b"\n"))
+        bucket = tmp_path / "here-tier" / "tier"
+        assert f"the bucket is {bucket}\n".encode() in welcome
+        configs = ("-c", "remote.storage.enable=true", "-c", "segment.bytes=1048576")
+        tidelog_output("topic", "create", "tides", *configs, bootstrap=address)
+        line = "high " * 20_000
+        tidelog_output("produce", "tides", stdin=f"{line}\n" * 25, bootstrap=address)
+        wait_until(lambda: list(bucket.rglob("*.log")))
+        dev.send_signal(signal.SIGINT)
+        assert dev.wait(DEADLINE_S) == 0
+
+
 def test_librdkafka_connects_with_the_file_that_a_secured_dev_broker_prints(tmp_path: Path) -> None:
     for expected in ([], [b"kept"]):
         with process("dev", "--secure", "--port", "0", "--data", "here", cwd=tmp_path) as dev:

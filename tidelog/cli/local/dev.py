@@ -25,7 +25,7 @@ from tidelog.cli.options import (
 )
 from tidelog.local_cluster.layout import CLIENT_LISTENER
 from tidelog.local_cluster.security import SECURE_LISTENER, ClusterSecurity
-from tidelog.local_cluster.tiering import metadata_topic_settings
+from tidelog.local_cluster.tiering import TIER_FOLDER, metadata_topic_settings, tiered_settings
 
 DEFAULT_PORT: Final = 9092
 DEFAULT_DATA: Final = Path("tidelog-data")
@@ -69,6 +69,9 @@ def dev(
         bool,
         typer.Option("--secure", help="Use SASL_SSL, an authorizer, a development CA and an administrator."),
     ] = False,
+    tiered: Annotated[
+        bool, typer.Option("--tiered", help="Enable tiered storage; a directory is the bucket.")
+    ] = False,
     log_level: Annotated[
         str, typer.Option("--log-level", metavar="LEVEL", help="The level of logs on standard error.")
     ] = "WARNING",
@@ -79,6 +82,8 @@ def dev(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--log-level") from None
     own_settings = broker_overrides(override)
+    if tiered:
+        own_settings = tiered_settings(_tier_folder(data), 1, own_settings)
     security = open_or_create_security(_security_folder(data)) if secure else None
     settings = {
         **DEV_SETTINGS,
@@ -91,7 +96,7 @@ def dev(
     async def announce(config: BrokerConfig, addresses: Addresses) -> None:
         _, host, bound_port = addresses[0]
         if security is None:
-            print(welcome(host, bound_port, data), flush=True)
+            print(welcome(host, bound_port, data, is_tiered=tiered), flush=True)
             return
         address = f"{host}:{bound_port}"
         await security.create_missing_users(address)
@@ -99,6 +104,11 @@ def dev(
         print(secured_welcome(address, data), flush=True)
 
     raise typer.Exit(run(None, settings, announce))
+
+
+def _tier_folder(data: Path) -> Path:
+    """Return the folder that contains the bucket."""
+    return data.absolute().with_name(f"{data.absolute().name}-tier")
 
 
 def _security_folder(data: Path) -> Path:
@@ -114,7 +124,7 @@ def _security_settings(security: ClusterSecurity, port: int) -> dict[str, str]:
     }
 
 
-def welcome(host: str, port: int, data: Path) -> str:
+def welcome(host: str, port: int, data: Path, *, is_tiered: bool = False) -> str:
     """Return a text with the address and the next commands to try."""
     address = f"{host}:{port}"
     lines = [f"Tidelog is ready at {address}, with its data in {data}. Ctrl-C stops it.", ""]
@@ -127,6 +137,12 @@ def welcome(host: str, port: int, data: Path) -> str:
         "  measure   tidelog perf produce load",
         f"  connect   any Kafka client, bootstrap.servers={address}",
     ]
+    if is_tiered:
+        lines += [
+            f"  tier      the bucket is {_tier_folder(data) / TIER_FOLDER}",
+            "            tidelog topic create tides -c remote.storage.enable=true",
+            "            tidelog tier ls tides",
+        ]
     return "\n".join([*lines, ""])
 
 
