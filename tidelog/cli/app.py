@@ -25,6 +25,7 @@ class LazyCommand(NamedTuple):
 
     module: str
     summary: str
+    attribute: str = "app"
 
 
 COMMANDS: Final[dict[str, LazyCommand]] = {
@@ -43,6 +44,13 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
         "cluster.cluster",
         "Show the health of a cluster; restore one; start and stop a local cluster.",
     ),
+    "log-dirs": LazyCommand("cluster.log_dirs", "Show the log directories of brokers, and sizes."),
+    "api-versions": LazyCommand(
+        "cluster.versions", "Show the versions of APIs that brokers support.", "api_versions_app"
+    ),
+    "features": LazyCommand(
+        "cluster.versions", "Show the levels of features of the cluster.", "features_app"
+    ),
     "user": LazyCommand("security.user", "List, create, alter and delete users of SCRAM."),
     "acl": LazyCommand("security.acl", "List, add and remove access control entries."),
     "quota": LazyCommand("security.quota", "Describe, alter and remove client quotas."),
@@ -57,6 +65,7 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
     "backup": LazyCommand("cluster.backup", "List, show and delete backups of clusters in the bucket."),
     "spark": LazyCommand("spark.spark", "Run Spark jobs over topics: archive, verify, transform, stats."),
     "perf": LazyCommand("records.perf", "Measure the throughput of a cluster."),
+    "bench": LazyCommand("records.perf", "The same as perf."),
 }
 
 
@@ -72,7 +81,8 @@ class LazyGroup(TyperGroup):
         command = COMMANDS.get(cmd_name)
         if command is None:
             return None
-        subcommand = get_command(import_module(f"tidelog.cli.{command.module}").app)
+        module = import_module(f"tidelog.cli.{command.module}")
+        subcommand = get_command(getattr(module, command.attribute))
         subcommand.name = cmd_name
         return subcommand
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -19,6 +20,7 @@ from uuid import UUID
 from tidelog.protocol.ids import uuid_text
 
 NOTHING: Final = "-"
+_NUMBER: Final = re.compile(r"-*[0-9,.e+]*[0-9]( [KMGTP]?i?B)?")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -103,6 +105,18 @@ def time_text(timestamp_ms: int | None) -> str | None:
         return str(timestamp_ms)
 
 
+def size_text(size_bytes: int | None) -> str | None:
+    """Return a size with a binary unit and three digits, such as `1.46 GiB`; None if it is unknown."""
+    if size_bytes is None or size_bytes < 0:
+        return None
+    size, unit = float(size_bytes), "B"
+    for larger_unit in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if size < 1000:
+            break
+        size, unit = size / 1024, larger_unit
+    return f"{size:.3g} {unit}" if unit != "B" else f"{size_bytes} B"
+
+
 def numbers_text(numbers: Iterable[int]) -> str:
     """Return text such as `1,2,3`; '-' if there are no numbers."""
     return ",".join(map(str, numbers)) or NOTHING
@@ -115,4 +129,4 @@ def _cell(value: object) -> str:
 
 
 def _is_number(text: str) -> bool:
-    return text == NOTHING or text.lstrip("-").replace(",", "").isdigit()
+    return text == NOTHING or _NUMBER.fullmatch(text) is not None

@@ -7,6 +7,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from tidelog.cli.admin import succeeded, with_admin
+from tidelog.cli.cluster import health
 from tidelog.cli.cluster.backup import BackupId, ClusterId
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
@@ -27,6 +28,7 @@ app = typer.Typer(
 
 
 local_cluster.register(app)
+health.register(app)
 
 
 @app.command()

@@ -10,25 +10,21 @@ from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, 
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
-from tidelog.cli.output import numbers_text, print_json, print_table
+from tidelog.cli.output import print_json, print_table
 from tidelog.cli.topics import log_dirs, moves, trim
+from tidelog.cli.topics.description import describe_topics, print_topic, topic_document
 from tidelog.clients.admin.admin import (
     Admin,
     AlterOperation,
     ConfigChange,
-    ConfigEntry,
     ConfigResource,
-    ConfigSource,
     CreatedTopic,
-    ListedOffset,
     NewTopic,
-    OffsetSpec,
     ResourceType,
-    TopicDescription,
     TopicListing,
 )
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import TopicPartition, uuid_text
+from tidelog.protocol.ids import uuid_text
 
 app = typer.Typer(
     help="Create, list, describe, alter, reassign and delete topics.",
@@ -48,7 +44,6 @@ Settings = Annotated[
         "-c", "--config", metavar="KEY=VALUE", help="A topic setting, such as retention.ms=3600000."
     ),
 ]
-Offsets = dict[TopicPartition, ListedOffset | KafkaError]
 
 
 @app.command()
@@ -139,99 +134,16 @@ def _listing_row(topic: TopicListing) -> tuple[object, ...]:
 @app.command()
 @connects
 def describe(names: Names, cluster: ClusterConnection, as_json: AsJson = False) -> None:
-    """Show topics with their partitions, offsets and settings."""
-    descriptions, starts, ends, settings = with_admin(cluster, lambda admin: _describe(admin, names))
+    """Show topics with their partitions, offsets, sizes, lag and settings, and their tier."""
+    topics = with_admin(cluster, lambda admin: describe_topics(admin, names))
     if as_json:
-        print_json(
-            [_as_document(topic, starts, ends, settings[name]) for name, topic in descriptions.items()]
-        )
+        print_json([topic_document(described) for described in topics])
     else:
-        for index, (name, topic) in enumerate(descriptions.items()):
+        for index, described in enumerate(topics):
             if index:
                 print()
-            _print_topic(topic, starts, ends, settings[name])
-    fail_unless_all(len(names), len(descriptions))
-
-
-_Described = tuple[dict[str, TopicDescription], Offsets, Offsets, dict[str, list[ConfigEntry]]]
-
-
-async def _describe(admin: Admin, names: list[str]) -> _Described:
-    topics = succeeded(await admin.describe_topics(names))
-    partitions = [
-        TopicPartition(name, entry.partition) for name, topic in topics.items() for entry in topic.partitions
-    ]
-    starts = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST))
-    ends = await admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST))
-    resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
-    configs = await admin.describe_configs(resources) if resources else {}
-    return (
-        topics,
-        starts,
-        ends,
-        {name: [] for name in topics}
-        | {
-            resource.name: [entry for entry in entries.values() if entry.source is ConfigSource.TOPIC]
-            for resource, entries in succeeded(configs).items()
-        },
-    )
-
-
-def _print_topic(
-    topic: TopicDescription, starts: Offsets, ends: Offsets, settings: list[ConfigEntry]
-) -> None:
-    replicas = max((len(entry.replicas) for entry in topic.partitions), default=0)
-    print(f"topic        {topic.name}")
-    print(f"id           {uuid_text(topic.topic_id)}")
-    print(f"partitions   {len(topic.partitions)}")
-    print(f"replication  {replicas}")
-    for entry in settings:
-        print(f"config       {entry.name}={entry.value}")
-    print()
-    print_table(
-        ("partition", "leader", "epoch", "replicas", "in sync", "start", "end"),
-        [
-            (
-                entry.partition,
-                None if entry.leader < 0 else entry.leader,
-                entry.leader_epoch,
-                numbers_text(entry.replicas),
-                numbers_text(entry.in_sync_replicas),
-                _offset(starts, topic.name, entry.partition),
-                _offset(ends, topic.name, entry.partition),
-            )
-            for entry in topic.partitions
-        ],
-    )
-
-
-def _as_document(
-    topic: TopicDescription, starts: Offsets, ends: Offsets, settings: list[ConfigEntry]
-) -> dict[str, object]:
-    return {
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": topic.is_internal,
-        "configs": {entry.name: entry.value for entry in settings},
-        "partitions": [
-            {
-                "partition": entry.partition,
-                "leader": entry.leader,
-                "leader_epoch": entry.leader_epoch,
-                "replicas": entry.replicas,
-                "in_sync_replicas": entry.in_sync_replicas,
-                "offline_replicas": entry.offline_replicas,
-                "log_start_offset": _offset(starts, topic.name, entry.partition),
-                "log_end_offset": _offset(ends, topic.name, entry.partition),
-            }
-            for entry in topic.partitions
-        ],
-    }
-
-
-def _offset(offsets: Offsets, topic: str, partition: int) -> int | None:
-    listed_offset = offsets.get(TopicPartition(topic, partition))
-    return listed_offset.offset if isinstance(listed_offset, ListedOffset) else None
+            print_topic(described)
+    fail_unless_all(len(names), len(topics))
 
 
 @app.command()

@@ -367,6 +367,12 @@ class Admin:
         """Return the finalized feature levels of the cluster and the levels that one broker supports."""
         return await self._features.describe_features(timeout_ms=timeout_ms)
 
+    async def describe_api_versions(
+        self, broker_ids: Iterable[BrokerId] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[BrokerId, dict[int, LevelRange] | KafkaError]:
+        """Return the versions of each API that each broker (None: all brokers) supports, by API key."""
+        return await self._features.describe_api_versions(broker_ids, timeout_ms=timeout_ms)
+
     async def update_features(
         self,
         levels: Mapping[str, int],

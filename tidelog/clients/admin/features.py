@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -10,6 +11,7 @@ from typing import NamedTuple
 from tidelog.clients.admin.admin_requests import AdminRequests
 from tidelog.clients.transport.api_versions import negotiation_request
 from tidelog.clients.transport.failures import raise_for
+from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.messages.api_versions import ApiVersionsResponse
 from tidelog.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -22,7 +24,7 @@ from tidelog.protocol.registry import ApiKey
 
 
 class LevelRange(NamedTuple):
-    """The levels of a feature that a broker supports."""
+    """The levels of a feature, or the versions of an API, that a broker supports."""
 
     lowest: int
     highest: int
@@ -64,6 +66,27 @@ class FeatureAdmin:
             },
             epoch=response.finalized_features_epoch,
         )
+
+    async def describe_api_versions(
+        self, broker_ids: Iterable[BrokerId] | None = None, *, timeout_ms: int | None = None
+    ) -> dict[BrokerId, dict[int, LevelRange] | KafkaError]:
+        """Return the versions of each API that each broker (None: all brokers) supports, by API key."""
+        deadline_ms = self._requests.deadline_ms(timeout_ms)
+        ids = self._requests.client.network.broker_ids if broker_ids is None else tuple(broker_ids)
+
+        async def versions(broker_id: BrokerId) -> dict[int, LevelRange] | KafkaError:
+            try:
+                response = await self._requests.send(
+                    negotiation_request(), ApiVersionsResponse, deadline_ms, node_id=broker_id
+                )
+                raise_for(response.error_code, f"API versions of broker {broker_id}")
+            except KafkaError as error:
+                return error
+            return {
+                entry.api_key: LevelRange(entry.min_version, entry.max_version) for entry in response.api_keys
+            }
+
+        return dict(zip(ids, await asyncio.gather(*map(versions, ids)), strict=True))
 
     async def update_features(
         self,
