@@ -25,7 +25,6 @@ class LazyCommand(NamedTuple):
 
     module: str
     summary: str
-    attribute: str = "app"
 
 
 COMMANDS: Final[dict[str, LazyCommand]] = {
@@ -45,12 +44,8 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
         "Show the health of a cluster; restore one; start and stop a local cluster.",
     ),
     "log-dirs": LazyCommand("cluster.log_dirs", "Show the log directories of brokers, and sizes."),
-    "api-versions": LazyCommand(
-        "cluster.versions", "Show the versions of APIs that brokers support.", "api_versions_app"
-    ),
-    "features": LazyCommand(
-        "cluster.versions", "Show the levels of features of the cluster.", "features_app"
-    ),
+    "api-versions": LazyCommand("cluster.api_versions", "Show the versions of APIs that brokers support."),
+    "features": LazyCommand("cluster.features", "Show and change the levels of features of a cluster."),
     "user": LazyCommand("security.user", "List, create, alter and delete users of SCRAM."),
     "acl": LazyCommand("security.acl", "List, add and remove access control entries."),
     "quota": LazyCommand("security.quota", "Describe, alter and remove client quotas."),
@@ -81,8 +76,7 @@ class LazyGroup(TyperGroup):
         command = COMMANDS.get(cmd_name)
         if command is None:
             return None
-        module = import_module(f"tidelog.cli.{command.module}")
-        subcommand = get_command(getattr(module, command.attribute))
+        subcommand = get_command(import_module(f"tidelog.cli.{command.module}").app)
         subcommand.name = cmd_name
         return subcommand
 

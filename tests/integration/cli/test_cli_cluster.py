@@ -60,7 +60,7 @@ def test_a_topic_is_created_listed_described_and_deleted(run: Command) -> None:
     described = run("topic", "describe", "tides")
     assert "config       retention.ms=60000" in described
     heading, *rows = words(described)[-4:]
-    assert heading == ["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN", "SYNC", "START", "END", "SIZE", "LAG"]
+    assert heading[:3] == ["PARTITION", "LEADER", "EPOCH"] and heading[-4:] == ["START", "END", "SIZE", "LAG"]
     assert [(row[0], row[1], row[6]) for row in rows] == [("0", "1", "0"), ("1", "1", "2"), ("2", "1", "0")]
     assert run("topic", "delete", "tides") == "deleted tides\n"
     assert "tides" not in run("topic", "list")

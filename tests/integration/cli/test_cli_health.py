@@ -9,7 +9,7 @@ from typing import Any
 import confluent_kafka.admin
 import pytest
 
-from tests.support.cli import tidelog, tidelog_output
+from tests.support.cli import tidelog, tidelog_failure, tidelog_output
 from tests.support.waiting import wait_until
 from tidelog.cli.output import size_text
 from tidelog.testing.embedded import EmbeddedCluster
@@ -59,10 +59,27 @@ def test_api_versions_and_features_are_those_that_kafkas_clients_see(cluster: Em
     entries = document(cluster, "api-versions")
     produce = next(entry for entry in entries if entry["api"] == "Produce")
     assert (produce["key"], produce["brokers"]) == (0, [1, 2, 3]) and produce["highest"] >= 13
-    features = {entry["feature"]: entry for entry in document(cluster, "features")["features"]}
+    features = {entry["feature"]: entry for entry in document(cluster, "features", "describe")["features"]}
     assert features["metadata.version"]["finalized"] > 0
-    assert "metadata.version" in output(cluster, "features")
+    assert "metadata.version" in output(cluster, "features", "describe")
     output(cluster, "api-versions")
+
+
+def test_feature_levels_are_changed_as_with_kafkas_tool(cluster: EmbeddedCluster) -> None:
+    def level() -> int:
+        features = document(cluster, "features", "describe")["features"]
+        return next(entry["finalized"] for entry in features if entry["feature"] == "transaction.version")
+
+    before = level()
+    lower, higher = f"transaction.version={before - 1}", f"transaction.version={before}"
+    text = output(cluster, "features", "downgrade", "--feature", lower, "--dry-run")
+    assert text == f"transaction.version can be at level {before - 1}\n" and level() == before
+    output(cluster, "features", "downgrade", "--feature", lower)
+    assert level() == before - 1
+    output(cluster, "features", "upgrade", "--feature", higher)
+    assert level() == before
+    error = tidelog_failure("features", "upgrade", bootstrap=cluster.bootstrap_servers, code=2)
+    assert "give --feature NAME=LEVEL" in error
 
 
 def test_health_names_missing_nodes_and_partitions_and_fails(cluster: EmbeddedCluster) -> None:

@@ -1,4 +1,4 @@
-"""`tidelog api-versions` and `tidelog features`: what the brokers support."""
+"""`tidelog api-versions`: the versions of APIs that brokers support."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from tidelog.clients.admin.admin import LevelRange
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.registry import APIS
 
-api_versions_app = typer.Typer(add_completion=False, rich_markup_mode=None)
-features_app = typer.Typer(add_completion=False, rich_markup_mode=None)
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@api_versions_app.command()
+@app.command()
 @connects
 def api_versions(cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show the versions of each API that each broker supports."""
@@ -51,22 +50,3 @@ def _rows(
         (APIS[key].name if key in APIS else "unknown", key, *levels, tuple(ids))
         for (key, levels), ids in sorted(brokers.items())
     ]
-
-
-@features_app.command()
-@connects
-def features(cluster: ClusterConnection, as_json: AsJson = False) -> None:
-    """Show the finalized levels of features, and the levels that a broker supports."""
-    described = with_admin(cluster, lambda admin: admin.describe_features())
-    names = sorted({*described.finalized, *described.supported})
-    rows = [
-        (name, described.finalized.get(name, 0), *described.supported.get(name, (None, None)))
-        for name in names
-    ]
-    if as_json:
-        keys = ("feature", "finalized", "lowest_supported", "highest_supported")
-        print_json(
-            {"epoch": described.epoch, "features": [dict(zip(keys, row, strict=True)) for row in rows]}
-        )
-    else:
-        print_table(("feature", "finalized", "lowest", "highest"), rows)
