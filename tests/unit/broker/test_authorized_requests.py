@@ -33,7 +33,12 @@ from tidelog.broker.security.authorization.required_operations import (
 from tidelog.protocol.access_control import AclOperation, AclResourceType, PatternType, PermissionType
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_acls import AclCreation, CreateAclsRequest, CreateAclsResponse
-from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from tidelog.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest, DeleteAclsResponse
 from tidelog.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tidelog.protocol.messages.describe_topic_partitions import (
@@ -63,6 +68,7 @@ from tidelog.protocol.messages.produce import (
 )
 from tidelog.protocol.record import BatchBuilder, BatchProducer
 from tidelog.protocol.registry import APIS, ApiKey, response_type
+from tidelog.storage.config.restored_topic import RestoredTopic
 
 ALICE = "User:alice"
 ALLOW, DENY = PermissionType.ALLOW, PermissionType.DENY
@@ -284,6 +290,21 @@ def test_a_topic_is_created_automatically_only_with_permission(admin: RawClient,
     create(admin, (TOPIC_TYPE, AclOperation.CREATE), name="automatic")
     allowed = alice.ask(request, 12, MetadataResponse).topics[0]
     assert allowed.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE)
+
+
+def test_a_restored_topic_needs_the_permission_to_alter_the_cluster(
+    admin: RawClient, alice: RawClient
+) -> None:
+    identity = RestoredTopic(topic_id=UUID(int=4711), leader_epoch=5, next_producer_id=10**6)
+    configs = tuple(CreatableTopicConfig(name=key, value=text) for key, text in identity.configs.items())
+    topic = CreatableTopic(name="restored", num_partitions=1, replication_factor=1, configs=configs)
+    request = CreateTopicsRequest(topics=(topic,))
+    create(admin, (TOPIC_TYPE, AclOperation.ALL), (AclResourceType.CLUSTER, AclOperation.CREATE))
+    denied = alice.ask(request, 7, CreateTopicsResponse).topics[0]
+    assert (denied.error_code, denied.topic_id.int) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 0)
+    create(admin, (AclResourceType.CLUSTER, AclOperation.ALTER))
+    created = alice.ask(request, 7, CreateTopicsResponse).topics[0]
+    assert (created.error_code, created.topic_id) == (ErrorCode.NONE, identity.topic_id)
 
 
 def test_only_groups_and_offsets_that_a_client_may_describe_are_listed(
