@@ -13,7 +13,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable, Iterable
-from typing import cast
+from typing import Final, cast
 
 from tidelog.broker.network.addresses import without_mapping
 from tidelog.broker.network.connection_core import ConnectionCore, SocketReading, State
@@ -28,6 +28,9 @@ from tidelog.broker.network.socket_watcher import BROKEN
 from tidelog.broker.network.turns import CALLBACKS_NS
 
 logger = logging.getLogger(__name__)
+
+LARGE_READ_BYTES: Final = 64 * 1024
+"""After a read of so many bytes there are probably more, and they wait for a turn if others wait."""
 
 _RESUME, _UNCHANGED = SocketReading.RESUME, SocketReading.UNCHANGED
 _END_OF_STREAM, _CLOSING = State.END_OF_STREAM, State.CLOSING
@@ -127,15 +130,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the memory for the next bytes."""
+        self._turns.read_began_ns = self._clock.monotonic_ns()
         return self.core.buffer.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Handle the frames that `nbytes` further bytes complete."""
         self.core.on_received(nbytes)
         self._resources.counters.bytes_in += nbytes
-        if self._turns.spent_ns > CALLBACKS_NS:
+        turns = self._turns
+        turns.spent_ns += self._clock.monotonic_ns() - turns.read_began_ns
+        if turns.spent_ns > CALLBACKS_NS:
             # The first requests of many new connections wait until other connections have been served.
-            self._schedule(is_busy=not self._last_response_ns)
+            self._schedule(is_busy=not self._last_response_ns, defers_reading=nbytes >= LARGE_READ_BYTES)
         self._serve()
 
     def eof_received(self) -> bool:
@@ -336,9 +342,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _update_reading(self) -> None:
         """Pause or resume reading, as the core requires."""
-        if self._transport is None or not (self.core.buffer.is_full or self._reading.is_paused):
+        core = self.core
+        if self._transport is None or not (
+            core.buffer.is_full or self._reading.is_paused or core.defers_reading
+        ):
             return  # Nearly always: it is read already, and there is room.
-        action = self.core.socket_reading()
+        action = core.socket_reading()
         if action is _UNCHANGED:
             return
         if action is not _RESUME:
@@ -372,9 +381,9 @@ class Connection(asyncio.BufferedProtocol):
             if request.on_abandoned is not None:
                 request.on_abandoned(request)
 
-    def _schedule(self, *, is_busy: bool = False) -> None:
-        """Request a later turn; see `Turns` for `is_busy`."""
-        if self.core.schedule():
+    def _schedule(self, *, is_busy: bool = False, defers_reading: bool = False) -> None:
+        """Request a later turn; see `Turns` for `is_busy`, and the core for `defers_reading`."""
+        if self.core.schedule(defers_reading=defers_reading):
             self._turns.enqueue(self, is_busy=is_busy)
 
     def _flush(self, writer: ResponseWriter) -> None:

@@ -117,6 +117,7 @@ class ConnectionCore:
         "_is_writer_blocked",
         "_unsent_bytes",
         "buffer",
+        "defers_reading",
         "idle_since_ms",
         "is_in_turn",
         "is_scheduled",
@@ -135,6 +136,8 @@ class ConnectionCore:
         self.is_in_turn = False
         self.is_scheduled = False
         """Whether the connection waits for its turn."""
+        self.defers_reading = False
+        """Whether no bytes are received until the next turn, because other connections wait."""
         self.idle_since_ms = 0
         self.throttled_until_ms = 0
         """The end of the throttle time in the state THROTTLED."""
@@ -187,10 +190,12 @@ class ConnectionCore:
         return self._admission.is_held and self._admission.since_ms < before_ms
 
     def socket_reading(self) -> SocketReading:
-        """Return whether to read: not while the buffer is full and no frame can be handled."""
+        """Return whether to read: not before a turn that it waits for, nor while no frame can be handled."""
         state = self.state
         if state >= _END_OF_STREAM and state is not _DRAINING:
             return SocketReading.UNCHANGED
+        if self.defers_reading:
+            return _PAUSE
         if not self.buffer.is_full:
             return _RESUME
         if (
@@ -250,16 +255,20 @@ class ConnectionCore:
 
     # ---- turns
 
-    def schedule(self) -> bool:
-        """Wait for a later turn; return whether the caller must schedule it."""
-        if self.is_scheduled or self.is_in_turn or self.state >= _CLOSING:
+    def schedule(self, *, defers_reading: bool = False) -> bool:
+        """Wait for a later turn; return whether the caller must schedule it.
+
+        `defers_reading`: receive no bytes until then.
+        """
+        if self.is_in_turn or self.state >= _CLOSING:
             return False
-        self.is_scheduled = True
-        return True
+        was_scheduled, self.is_scheduled = self.is_scheduled, True
+        self.defers_reading |= defers_reading
+        return not was_scheduled
 
     def on_turn(self) -> None:
         """Note that the scheduled turn has begun."""
-        self.is_scheduled = False
+        self.is_scheduled = self.defers_reading = False
 
     def begin_turn(self) -> bool:
         """Begin to handle frames; return False if no frame may be handled now."""

@@ -27,6 +27,8 @@ FIRST_BYTES: Final = 8 * 1024
 NORMAL_BYTES: Final = 128 * 1024
 GRANT_BYTES: Final = 64 * 1024
 SPARE_FRAME_BYTES: Final = 4 * 1024 * 1024
+READ_BYTES_MAX: Final = 256 * 1024
+"""The bytes of one read: more would take longer than a slice if the memory is new."""
 MAPPED_BYTES: Final = SPARE_FRAME_BYTES
 """A larger buffer is a memory mapping, which grows without a copy: copying 20 MB takes 20 ms."""
 
@@ -80,7 +82,10 @@ class ReceiveBuffer:
         """Return memory for the next bytes; empty only if there is a current frame and the buffer is full."""
         if not self._pinned:
             self._make_room()
-        return self._view[self._end :] if self._end else self._view
+        end = self._end
+        if len(self._view) - end > READ_BYTES_MAX:
+            return self._view[end : end + READ_BYTES_MAX]
+        return self._view[end:] if end else self._view
 
     def on_received(self, count: int) -> None:
         """Accept `count` bytes that were written to the memory that `writable` returned."""

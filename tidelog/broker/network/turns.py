@@ -9,8 +9,8 @@
 In each turn of the loop the queue is served for SLICE_NS. Then the loop polls the sockets. When idle
 connections have used CALLBACKS_NS in their callbacks, further ones wait in a second queue, which is served
 first. Connections that have had no response yet, and connections that have ended, wait with the busy ones
-then: thousands of connections that begin or end at once do not delay the others. At least one busy connection
-is served in every turn of the loop.
+then: thousands of connections that begin or end at once do not delay the others. A connection from which much
+was received is not read before its turn. At least one busy connection is served in every turn of the loop.
 
 The more connections wait, the shorter are their turns: all of them are served within about ROUND_NS, unless
 single requests take longer. While few are busy, their turns are long, because it is cheaper to handle a large
@@ -47,10 +47,20 @@ class ScheduledConnection(Protocol):
 class Turns:
     """The connections that wait for a turn; each is in at most one of the queues, and once.
 
-    `spent_ns` is the time that connections have used since the queues were served.
+    `spent_ns` is the time that connections have used since the queues were served, including that of reads.
+    `read_began_ns` is the start time of the current or last read; there is one at a time.
     """
 
-    __slots__ = ("_busy", "_call_soon", "_clock", "_end_ns", "_idle", "_is_scheduled", "spent_ns")
+    __slots__ = (
+        "_busy",
+        "_call_soon",
+        "_clock",
+        "_end_ns",
+        "_idle",
+        "_is_scheduled",
+        "read_began_ns",
+        "spent_ns",
+    )
 
     def __init__(self, clock: Clock, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._clock = clock
@@ -60,7 +70,7 @@ class Turns:
         self._is_scheduled = False
         self._end_ns = 0
         """The time at which the current call of `_run` ends."""
-        self.spent_ns = 0
+        self.spent_ns = self.read_began_ns = 0
 
     def turn_ns(self) -> int:
         """Return how long the turn of a connection may take now."""

@@ -346,6 +346,17 @@ def test_reading_resumes_when_the_buffer_has_room() -> None:
     assert len(peer.core.buffer.writable()) > 0
 
 
+@pytest.mark.parametrize("was_scheduled", [False, True])
+def test_deferred_reading_resumes_in_the_turn_of_the_connection(was_scheduled: bool) -> None:
+    core = Peer().core
+    if was_scheduled:
+        core.schedule()
+    assert core.schedule(defers_reading=True) is not was_scheduled
+    assert core.socket_reading() is SocketReading.PAUSE
+    core.on_turn()
+    assert core.socket_reading() is SocketReading.RESUME
+
+
 def test_a_connection_is_queued_for_its_turn_once() -> None:
     core = Peer().core
     assert core.schedule()

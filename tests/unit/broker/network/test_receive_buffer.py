@@ -14,6 +14,7 @@ from tidelog.broker.network.receive_buffer import (
     GRANT_BYTES,
     MAPPED_BYTES,
     NORMAL_BYTES,
+    READ_BYTES_MAX,
     InvalidFrameError,
     ReceiveBuffer,
 )
@@ -36,6 +37,17 @@ def feed(buffer: ReceiveBuffer, data: bytes) -> int:
     room[:count] = data[:count]
     buffer.on_received(count)
     return count
+
+
+def test_one_read_is_bounded_whatever_the_size_of_the_frame() -> None:
+    buffer = buffer_of(spare_bytes=64 * MEBIBYTE)
+    data = framed(bytes(20 * MEBIBYTE))
+    position, reads = 0, []
+    while position < len(data):
+        reads.append(feed(buffer, data[position:]))
+        position += reads[-1]
+    assert max(reads) == READ_BYTES_MAX
+    assert buffer.next_frame() == data[4:]
 
 
 @settings(max_examples=200, deadline=None)

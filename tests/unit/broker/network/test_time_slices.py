@@ -12,6 +12,8 @@ from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import echo, frame, running_server
 from tests.support.waiting import eventually
 from tidelog.base.clock import SystemClock
+from tidelog.broker.network.connection import LARGE_READ_BYTES
+from tidelog.broker.network.connection_core import SocketReading
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.turns import (
     CALLBACKS_NS,
@@ -181,6 +183,26 @@ async def test_bytes_received_after_the_time_slice_wait_for_the_next_iteration()
         turns.spent_ns = CALLBACKS_NS + 1
         assert await client.ask(b"late") == b"late"
         assert turns.spent_ns <= CALLBACKS_NS
+
+
+@on_both_loops
+async def test_a_large_frame_received_after_the_time_slice_is_read_in_later_iterations() -> None:
+    """Reads of 1 MiB from hundreds of connections in one iteration of the loop took 75 ms."""
+    async with running_server() as served:
+        client, body = await served.connect(), bytes(1_000_000)
+        (connection,) = served.server.connections()
+        data = frame(body)[: len(connection.get_buffer(-1))]
+        assert len(data) < LARGE_READ_BYTES
+        connection.get_buffer(-1)[: len(data)] = data
+        connection.buffer_updated(len(data))
+        piece = frame(body)[len(data) :][: len(connection.get_buffer(-1))]
+        assert len(piece) >= LARGE_READ_BYTES
+        connection.get_buffer(-1)[: len(piece)] = piece
+        served.server.turns.spent_ns = CALLBACKS_NS + 1
+        connection.buffer_updated(len(piece))
+        assert connection.core.socket_reading() is SocketReading.PAUSE
+        await client.send(frame(body)[len(data) + len(piece) :])
+        assert await client.receive() == body
 
 
 @on_both_loops
