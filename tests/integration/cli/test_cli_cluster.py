@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from zlib import crc32
 
 import pytest
+from confluent_kafka import Consumer
 
 from tests.support.cli import tidelog, tidelog_failure, tidelog_output
+from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 
@@ -135,6 +137,40 @@ def test_groups_are_listed_by_state(run: Command, topic: str) -> None:
     run("consume", topic, "-g", "states", "-e")
     assert [group["group_id"] for group in json.loads(run("group", "list", "-s", "Stable", "--json"))] == []
     assert "states" in run("group", "list", "-s", "Empty")
+
+
+def test_a_consumer_group_is_shown_with_type_epochs_and_members(
+    run: Command, broker: EmbeddedCluster, topic: str
+) -> None:
+    member = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap_servers,
+            "group.id": "modern",
+            "client.id": "pier",
+            "group.protocol": "consumer",
+        }
+    )
+    try:
+        member.subscribe([topic])
+        wait_until(lambda: member.poll(0.1) or member.assignment())
+        assert ["modern", "Stable", "consumer", "consumer"] in words(run("group", "list", "-t", "consumer"))
+        assert "modern" not in run("group", "list", "--type", "classic")
+        described = run("group", "describe", "modern")
+        assert (
+            "type         consumer\nepochs       group 2, assignment 2\nassignor     uniform\n" in described
+        )
+        row = next(row for row in words(described) if "pier" in row)
+        assert row[1:] == [
+            "2",
+            "consumer",
+            "pier",
+            str(len(member.assignment())),
+            str(len(member.assignment())),
+        ]
+        (document,) = json.loads(run("group", "describe", "modern", "--json"))
+        assert (document["type"], document["group_epoch"], document["assignment_epoch"]) == ("consumer", 2, 2)
+    finally:
+        member.close()
 
 
 # --- cluster and configurations

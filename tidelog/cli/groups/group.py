@@ -13,6 +13,7 @@ from tidelog.cli.groups import offsets
 from tidelog.cli.options import AsJson
 from tidelog.cli.output import print_json, print_table
 from tidelog.clients.admin.admin import Admin, GroupDescription, GroupMember, ListedOffset, OffsetSpec
+from tidelog.clients.groups.assignors import Assignment
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.protocol.ids import Offset, TopicPartition
 
@@ -52,10 +53,14 @@ def list_groups(
             "-s", "--state", metavar="STATE", help="Only groups in this state, such as Stable or Empty."
         ),
     ] = [],  # noqa: B006
+    group_type: Annotated[
+        list[str],
+        typer.Option("-t", "--type", metavar="TYPE", help="Only groups of this type: classic or consumer."),
+    ] = [],  # noqa: B006
     as_json: AsJson = False,
 ) -> None:
     """List consumer groups."""
-    groups_by_name = with_admin(cluster, lambda admin: admin.list_groups(states=state))
+    groups_by_name = with_admin(cluster, lambda admin: admin.list_groups(states=state, types=group_type))
     groups = [groups_by_name[name] for name in sorted(groups_by_name)]
     if as_json:
         print_json(groups)
@@ -126,10 +131,29 @@ def _lag(
 def _print_group(group: GroupDescription, lags: list[PartitionLag]) -> None:
     print(f"group        {group.group_id}")
     print(f"state        {group.state}")
+    print(f"type         {group.group_type}")
+    if group.epochs is not None:
+        print(f"epochs       group {group.epochs.group_epoch}, assignment {group.epochs.assignment_epoch}")
     print(f"assignor     {group.protocol or '-'}")
     print(f"coordinator  {group.coordinator_id}")
     print(f"members      {len(group.members)}")
     print(f"total lag    {sum(entry.lag or 0 for entry in lags)}")
+    if group.epochs is not None and group.members:
+        print()
+        print_table(
+            ("member", "epoch", "protocol", "client", "partitions", "target"),
+            [
+                (
+                    member.member_id,
+                    member.member_epoch,
+                    "classic" if member.uses_classic_protocol else "consumer",
+                    member.client_id,
+                    _partition_count(member.assignment),
+                    _partition_count(member.target_assignment),
+                )
+                for member in group.members
+            ],
+        )
     if lags:
         print()
         print_table(
@@ -150,10 +174,17 @@ def _print_group(group: GroupDescription, lags: list[PartitionLag]) -> None:
         )
 
 
+def _partition_count(assignment: Assignment | None) -> int:
+    return 0 if assignment is None else len(assignment.partitions)
+
+
 def _as_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, object]:
     return {
         "group_id": group.group_id,
         "state": group.state,
+        "type": group.group_type,
+        "group_epoch": None if group.epochs is None else group.epochs.group_epoch,
+        "assignment_epoch": None if group.epochs is None else group.epochs.assignment_epoch,
         "assignor": group.protocol,
         "coordinator_id": group.coordinator_id,
         "members": [
@@ -162,6 +193,8 @@ def _as_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str,
                 "group_instance_id": member.group_instance_id,
                 "client_id": member.client_id,
                 "client_host": member.client_host,
+                "member_epoch": member.member_epoch,
+                "protocol": "classic" if member.uses_classic_protocol else "consumer",
             }
             for member in group.members
         ],

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from tidelog.clients.admin.admin_requests import AdminRequests, error_or_none, unique_names
+from tidelog.clients.admin.consumer_groups import description_of
 from tidelog.clients.admin.types import GroupDescription, GroupListing, GroupMember
 from tidelog.clients.groups.assignors.protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
 from tidelog.clients.groups.committed_offsets import commit_once, fetch_committed
@@ -15,6 +16,10 @@ from tidelog.clients.metadata.cluster_metadata import partitions_by_topic
 from tidelog.clients.transport.failures import COORDINATOR_MOVED, failure, raise_for
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
 from tidelog.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tidelog.protocol.messages.describe_groups import (
     DescribedGroup,
@@ -58,6 +63,9 @@ class GroupAdmin:
         deadline_ms = self._requests.deadline_ms(timeout_ms)
 
         async def describe(lookup: CoordinatorLookup) -> GroupDescription:
+            consumer_group = await _describe_consumer_group(lookup, deadline_ms)
+            if consumer_group is not None:
+                return consumer_group
             request = DescribeGroupsRequest(groups=(lookup.key,))
             response = await lookup.request(request, DescribeGroupsResponse, deadline_ms)
             group = response.groups[0]
@@ -179,6 +187,23 @@ class GroupAdmin:
             )
             for group in response.groups
         ]
+
+
+async def _describe_consumer_group(lookup: CoordinatorLookup, deadline_ms: int) -> GroupDescription | None:
+    """Return the description of a consumer group (KIP-848); None if the group is of another type."""
+    request = ConsumerGroupDescribeRequest(group_ids=(lookup.key,))
+    try:
+        response = await lookup.request(request, ConsumerGroupDescribeResponse, deadline_ms)
+    except KafkaError as error:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            return None
+        raise
+    group = response.groups[0]
+    if group.error_code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
+        return None
+    raise_for(group.error_code, f"group {group.group_id!r}", group.error_message)
+    assert lookup.node_id is not None
+    return description_of(group, lookup.node_id)
 
 
 def _description(group: DescribedGroup, coordinator_id: BrokerId) -> GroupDescription:

@@ -237,7 +237,11 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """A group member; `subscription` and `assignment` are None if it is not a consumer."""
+    """A group member; `subscription` and `assignment` are None if it is not a consumer.
+
+    In a consumer group (KIP-848) a member has an epoch, and a target assignment to which it reconciles.
+    `subscribed_pattern` is its regular expression.
+    """
 
     member_id: str
     group_instance_id: str | None
@@ -245,11 +249,25 @@ class GroupMember:
     client_host: str
     subscription: Subscription | None
     assignment: Assignment | None
+    member_epoch: int | None = None
+    target_assignment: Assignment | None = None
+    subscribed_pattern: str | None = None
+    uses_classic_protocol: bool = True
+
+
+class ConsumerGroupEpochs(NamedTuple):
+    """The epoch of a consumer group, and the epoch of its target assignment (KIP-848)."""
+
+    group_epoch: int
+    assignment_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A classic group with its members; `protocol` is the chosen assignor."""
+    """A group with its members; `protocol` is the chosen assignor.
+
+    `group_type` is "classic" or "consumer"; a consumer group (KIP-848) has `epochs`.
+    """
 
     group_id: str
     state: str
@@ -257,3 +275,5 @@ class GroupDescription:
     protocol: str
     members: tuple[GroupMember, ...]
     coordinator_id: BrokerId
+    group_type: str = "classic"
+    epochs: ConsumerGroupEpochs | None = None

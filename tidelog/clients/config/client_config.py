@@ -275,6 +275,9 @@ class ProducerConfig(ClientConfig):
 class ConsumerConfig(ClientConfig):
     """The options of a consumer.
 
+    `group_protocol`: "consumer" is the protocol of KIP-848, in which the coordinator assigns the partitions,
+    by the assignor `group_remote_assignor` if it is given. `session_timeout_ms`, `heartbeat_interval_ms` and
+    `partition_assignment_strategy` are for the protocol "classic".
     `partition_assignment_strategy`: names in order of preference. `auto_offset_reset`: where to start without
     a committed offset ("none" raises an error). `max_decompressed_bytes` limits the decompressed size of one
     batch; Kafka's clients have no such option.
@@ -282,6 +285,8 @@ class ConsumerConfig(ClientConfig):
 
     group_id: str | None = None
     group_instance_id: str | None = None
+    group_protocol: str = "classic"
+    group_remote_assignor: str | None = None
     allow_auto_create_topics: bool = True
     auto_commit_interval_ms: int = 5_000
     auto_offset_reset: str = "latest"
@@ -304,7 +309,8 @@ class ConsumerConfig(ClientConfig):
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
-        for option in ("group_id", "group_instance_id"):
+        require_one_of("group_protocol", self.group_protocol, ("classic", "consumer"))
+        for option in ("group_id", "group_instance_id", "group_remote_assignor"):
             if getattr(self, option) is not None:
                 require_text(option, getattr(self, option))
         require_one_of("auto_offset_reset", self.auto_offset_reset, ("earliest", "latest", "none"))

@@ -21,6 +21,7 @@ from typing import Any
 from tidelog.clients.config.client_config import ConsumerConfig, make_config
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.consumer.consumer_coordinator import ConsumerCoordinator
+from tidelog.clients.consumer.consumer_group_member import ConsumerGroupMember
 from tidelog.clients.consumer.consumer_lifecycle import ConsumerLifecycle, deadline_ms
 from tidelog.clients.consumer.consumer_positions import ConsumerPositions
 from tidelog.clients.consumer.consumer_types import ConsumerRecord, OffsetAndTimestamp
@@ -81,7 +82,7 @@ class Consumer:
         self._assigned = AssignedPartitions()
         self._pending = PendingRecords(self._assigned)
         self._subscription: TopicSubscription | None = None
-        self._group: ConsumerCoordinator | None = None
+        self._group: ConsumerCoordinator | ConsumerGroupMember | None = None
         self._lookup: CoordinatorLookup | None = None
         self._lifecycle = ConsumerLifecycle()
         # Constructed by `start`, from scratch each time, because a closed client cannot be opened again.
@@ -193,7 +194,8 @@ class Consumer:
         if self._group is None:
             if len(self._assigned):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
-            self._group = ConsumerCoordinator(
+            create = ConsumerGroupMember if config.group_protocol == "consumer" else ConsumerCoordinator
+            self._group = create(
                 self._client, config, self._lookup, self._committer, self._assigned, self._wake_poll
             )
         updater = self._client.updater

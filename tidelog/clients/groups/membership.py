@@ -33,6 +33,7 @@ from tidelog.protocol.messages.sync_group import (
 NO_GENERATION = -1
 _REBALANCE_MARGIN_MS = 5_000
 _LEAVE_WITH_MEMBERS_VERSION = 3
+_FENCING = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 
 class MemberState(Enum):
@@ -244,9 +245,9 @@ class Membership:
             if self.state is MemberState.STABLE:
                 self.request_join("group is rebalancing")
             return Step.PROCEED
-        return self.on_member_error(code, "Heartbeat")
+        return self._on_member_error(code, "Heartbeat")
 
-    def on_member_error(self, code: ErrorCode, api: str) -> Step:
+    def _on_member_error(self, code: ErrorCode, api: str) -> Step:
         """Act on an error about the membership, from a heartbeat or a commit."""
         if code is ErrorCode.ILLEGAL_GENERATION:
             self._forget_generation()
@@ -260,6 +261,18 @@ class Membership:
             self._forget_member()
             self.request_join("another member has the same instance id", lost=True)
         return self._retry_or_raise(code, api)
+
+    @property
+    def may_commit(self) -> bool:
+        """Whether the member has a valid assignment."""
+        return self.state is MemberState.STABLE
+
+    def on_commit_error(self, code: ErrorCode) -> None:
+        """Act on the error of a commit in the current generation."""
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.request_join("group is rebalancing")
+        elif code in _FENCING:
+            self._on_member_error(code, "OffsetCommit")
 
     # --- leaving --------------------------------------------------------------------------
 

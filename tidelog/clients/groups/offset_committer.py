@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from tidelog.clients.config.client_config import ConsumerConfig
 from tidelog.clients.groups.committed_offsets import commit_once
+from tidelog.clients.groups.committing_member import CommittingMember
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from tidelog.clients.groups.membership import Membership, MemberState
 from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.clients.transport.failures import failure
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -18,7 +18,6 @@ from tidelog.protocol.ids import TopicPartition
 
 _log = logging.getLogger("tidelog.clients.group")
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
-_FENCING = (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
 
 
 class OffsetCommitter:
@@ -34,7 +33,7 @@ class OffsetCommitter:
         lookup: CoordinatorLookup,
         positions: Callable[[], dict[TopicPartition, OffsetAndMetadata]],
     ) -> None:
-        self._membership: Membership | None = None
+        self._membership: CommittingMember | None = None
         self._client = client
         self._config = config
         self._lookup = lookup
@@ -43,7 +42,7 @@ class OffsetCommitter:
         self._auto_task: asyncio.Task[None] | None = None
         self._last_auto: dict[TopicPartition, OffsetAndMetadata] = {}
 
-    def set_membership(self, membership: Membership | None) -> None:
+    def set_membership(self, membership: CommittingMember | None) -> None:
         """Commit as this member; None if the consumer uses `assign` or has left its group."""
         self._membership = membership
 
@@ -143,7 +142,7 @@ class OffsetCommitter:
         group_id, membership = self._lookup.key, self._membership
         if membership is None:
             return ConsumerGroupMetadata(group_id)
-        if membership.state is not MemberState.STABLE:
+        if not membership.may_commit:
             text = f"commit to group {group_id!r}: the group is rebalancing"
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS, text)
         return ConsumerGroupMetadata(
@@ -161,10 +160,10 @@ class OffsetCommitter:
             error = failure(code, f"commit of {topic_partition} to group {self._lookup.key!r}")
             membership = self._membership
             if membership is not None and membership.generation == member.generation:
-                if code is ErrorCode.REBALANCE_IN_PROGRESS:
-                    membership.request_join("group is rebalancing")
-                elif code in _FENCING:
-                    membership.on_member_error(code, "OffsetCommit")
+                membership.on_commit_error(code)
+            elif code is ErrorCode.STALE_MEMBER_EPOCH and membership is not None and membership.may_commit:
+                retriable = error  # a heartbeat has changed the epoch meanwhile
+                continue
             if not code.retriable:
                 raise error
             retriable = error

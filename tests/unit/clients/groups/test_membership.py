@@ -185,7 +185,7 @@ def test_a_member_fenced_by_a_late_commit_during_its_join_rejoins(code: ErrorCod
     membership = stable()
     membership.request_join("group is rebalancing")
     membership.join_request(OFFERS)
-    assert membership.on_member_error(code, "OffsetCommit") is Step.REJOIN
+    membership.on_commit_error(code)
     assert membership.on_join_response(joined(generation=2), 0) is Step.REJOIN
     membership.join_request(OFFERS)
     assert membership.on_join_response(joined(generation=3), 0) is Step.PROCEED

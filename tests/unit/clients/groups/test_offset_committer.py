@@ -48,7 +48,7 @@ def test_a_consumer_without_generation_cannot_commit_in_a_transaction() -> None:
     committer = committer_of(membership)
     join(membership, 1)
     membership.on_assignment_applied()
-    membership.on_member_error(ErrorCode.ILLEGAL_GENERATION, "Heartbeat")
+    membership.on_commit_error(ErrorCode.ILLEGAL_GENERATION)
     for _ in range(2):
         with pytest.raises(KafkaError) as caught:
             committer.group_metadata()

@@ -1,0 +1,135 @@
+"""Consumer groups (KIP-848) with Java clients, and with a coordinator that moves to Apache Kafka and back."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
+from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.tools import KafkaTools
+from tests.support.waiting import wait_until
+
+JARS = Path(os.environ["TIDELOG_KAFKA_JARS"])
+NEW_PROTOCOL = ("--command-property", "group.protocol=consumer")
+SETTINGS = {
+    "offsets.topic.num.partitions": "1",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "100",
+}
+PARTITIONS = 4
+RECORDS = 200
+
+
+def test_java_consumers_read_with_the_new_protocol(tools: KafkaTools) -> None:
+    tools.run("kafka-topics", "--create", "--topic", "waves", "--partitions", str(PARTITIONS))
+    lines = [f"wave {number}" for number in range(100)]
+    tools.run("kafka-console-producer", "--topic", "waves", stdin="\n".join(lines))
+    group = ("--group", "surfers", "--from-beginning", "--timeout-ms", "30000")
+    for source in (("--topic", "waves"), ("--include", "wav.*")):
+        arguments = (*source, *group, "--max-messages", "100", *NEW_PROTOCOL)
+        read = tools.run("kafka-console-consumer", *arguments)
+        assert sorted(read.splitlines()) == sorted(lines)
+        reset = ("--reset-offsets", "--group", "surfers", "--topic", "waves", "--to-earliest", "--execute")
+        tools.run("kafka-consumer-groups", *reset)
+    listed = tools.run("kafka-consumer-groups", "--list", "--type", "consumer", "--state")
+    assert "surfers" in listed and "Empty" in listed, listed
+    tools.run("kafka-consumer-groups", "--delete", "--group", "surfers")
+    assert "surfers" not in tools.run("kafka-consumer-groups", "--list")
+
+
+class Members:
+    """Two members of one group, one with an expression, that are polled while the cluster changes."""
+
+    def __init__(self, servers: str) -> None:
+        self.consumers = [
+            self._consumer(servers, name, assignor) for name, assignor in (("a", "range"), ("b", None))
+        ]
+        self.consumers[0].subscribe(["tides"])
+        self.consumers[1].subscribe(["^tid.*"])
+
+    def _consumer(self, servers: str, name: str, assignor: str | None) -> Consumer:
+        config = {
+            "bootstrap.servers": servers,
+            "client.id": name,
+            "group.id": "moving",
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+        return Consumer(config if assignor is None else {**config, "group.remote.assignor": assignor})
+
+    def poll(self) -> list[list[int]]:
+        """Poll each member, and return the partitions of each."""
+        for consumer in self.consumers:
+            consumer.poll(0.05)
+        return [sorted(each.partition for each in consumer.assignment()) for consumer in self.consumers]
+
+    def commit(self) -> None:
+        """Commit the end of each partition as all members."""
+        for consumer in self.consumers:
+            ends = [
+                TopicPartition(each.topic, each.partition, RECORDS // PARTITIONS)
+                for each in consumer.assignment()
+            ]
+            consumer.commit(offsets=ends, asynchronous=False)
+
+    def close(self) -> None:
+        for consumer in self.consumers:
+            consumer.close()
+
+
+def descriptions(tools: KafkaTools, coordinator: Node) -> list[str]:
+    """Return what kafka-consumer-groups shows of the group, without the address of its coordinator."""
+    host, _, port = coordinator.address.partition(":")
+    shown = []
+    for options in (("--offsets",), ("--members", "--verbose"), ("--state", "--verbose")):
+        text = tools.run("kafka-consumer-groups", "--describe", "--group", "moving", *options)
+        text = text.replace(f"{host}:{port}", "COORDINATOR").replace(f"({coordinator.number})", "(ID)")
+        shown.append("\n".join(sorted(" ".join(line.split()) for line in text.splitlines())))
+    return shown
+
+
+def test_a_group_keeps_epochs_members_and_partitions_when_its_coordinator_moves_to_kafka_and_back(
+    tmp_path: Path,
+) -> None:
+    cluster = MixedCluster(tmp_path)
+    cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
+    ours = cluster.add(1, Engine.TIDELOG, "broker", SETTINGS)
+    kafkas = cluster.add(3, Engine.KAFKA, "broker", SETTINGS)
+    clients = MixedClients(cluster)
+    try:
+        for node in cluster.nodes.values():
+            cluster.format(node)
+        cluster.start(*cluster.nodes.values())
+        clients.wait_for_brokers(1, 3)
+        clients.create_topic("__consumer_offsets", [[1, 3]], cleanup_policy="compact")
+        clients.create_topic("tides", [[3, 1], [1, 3]] * (PARTITIONS // 2))
+        clients.produce("tides", [str(number) for number in range(RECORDS)], PARTITIONS)
+        members = Members(cluster.bootstrap_servers)
+        wait_until(lambda: sorted(map(len, members.poll())) == [2, 2], timeout_s=WITHIN_S)
+        before = members.poll()
+        members.commit()
+        tools = KafkaTools(JARS, cluster.bootstrap_servers)
+        expected = descriptions(tools, ours)
+        assert "Stable" in expected[2]
+        for stopped, coordinator in ((ours, kafkas), (kafkas, ours)):
+            cluster.stop(stopped)
+            clients.wait_for_leader_other_than(stopped, "__consumer_offsets")
+            for _ in range(40):
+                members.poll()
+            assert members.poll() == before
+            members.commit()
+            assert descriptions(tools, coordinator) == expected
+            cluster.start(stopped)
+            clients.wait_for_brokers(1, 3)
+            clients.wait_until_whole("__consumer_offsets")
+            clients.wait_until_whole("tides")
+            wait_until(lambda: members.poll() == before, timeout_s=WITHIN_S)
+        members.close()
+    finally:
+        cluster.end()
