@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
+import urllib.request
 
 import pytest
 
+from tests.support.cli import tidelog
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.oauthbearer_config import SIGNED_VALIDATOR
 from tidelog.broker.config.settings import BROKER_CONFIGS
+from tidelog.broker.node.node import BrokerNode
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.admin.types import ConfigChange, ConfigResource, ResourceType
 from tidelog.security.jaas import OAUTHBEARER_LOGIN_MODULE
@@ -23,11 +26,40 @@ BROKER = ConfigResource(ResourceType.BROKER, "1")
 
 
 def planted() -> dict[str, str]:
-    """Every secret key, also with the prefix of a listener, and secrets of unknown keys."""
+    """Every secret key, also with the prefix of a listener, and secrets in keys of other parts."""
     values = {key: f"{CANARY}-{number}" for number, key in enumerate(SECRET_KEYS)}
     prefixed = {f"listener.name.other.{key}": value for key, value in values.items()}
-    jaas = {"listener.name.other.plain.sasl.jaas.config": CANARY, "some.unknown.password": CANARY}
-    return values | prefixed | jaas
+    others = (
+        "listener.name.other.plain.sasl.jaas.config",
+        "listener.name.other.oauthbearer.sasl.oauthbearer.client.credentials.client.secret",
+        "config.providers.other.param.token",
+        "rsm.config.storage.aws.secret.access.key",
+        "rlmm.config.remote.log.metadata.common.client.sasl.jaas.config",
+    )
+    return values | prefixed | dict.fromkeys(others, CANARY)
+
+
+def metrics_of(node: BrokerNode) -> str:
+    """Return the address of the metrics of a node."""
+    endpoint = node._context.observability.endpoint
+    assert endpoint is not None
+    return f"http://127.0.0.1:{endpoint.port}/metrics"
+
+
+def output_of_commands(servers: str) -> str:
+    """Return all that commands print that describe and set configs of the broker, and fail."""
+    commands = (
+        ("config", "describe", "broker", "1", "--all"),
+        ("config", "describe", "broker", "1", "--all", "--json"),
+        ("config", "set", "broker", "1", f"ssl.keystore.password={CANARY}"),
+        ("config", "set", "broker", "1", f"listener.name.other.ssl.keystore.password={CANARY}"),
+        ("topic", "list", "-X", "sasl.mechanism=PLAIN", "-X", f"sasl.password={CANARY}"),
+        ("topic", "list", "-X", "security.protocol=SASL_SSL", "-X", f"sasl.jaas.config={CANARY}"),
+    )
+    results = [tidelog(*command, bootstrap=servers) for command in commands]
+    assert [result.exit_code for result in results[:2]] == [0, 0]
+    assert "ssl.keystore.password" in results[0].output
+    return "".join(result.output + result.stderr for result in results)
 
 
 def test_the_secret_keys_are_known() -> None:
@@ -47,8 +79,11 @@ def test_a_running_node_does_not_show_secrets(
             after = await admin.describe_configs([BROKER])
             return repr((configs, answers, after))
 
-    with EmbeddedCluster(config=planted()) as running:
+    with EmbeddedCluster(config={**planted(), "metrics.port": "0"}) as running:
         text = asyncio.run(described(running.bootstrap_servers))
+        text += output_of_commands(running.bootstrap_servers)
+        with urllib.request.urlopen(running.run(metrics_of), timeout=10) as response:
+            text += response.read().decode()
         assert all(key in text for key in SECRET_KEYS)
         text += repr(running.run(lambda node: node.services.config))
     captured = capfd.readouterr()
