@@ -284,8 +284,10 @@ def test_invalid_sql_is_refused_in_one_line(
 def test_statistics_equal_those_of_plain_python(spark: SparkSession, cluster: EmbeddedCluster) -> None:
     (report,) = job(cluster, "stats", TOPIC, "--top", "2")
     everything = [one for records in SENT.values() for one in records]
-    assert report["counts"] == counted(everything)
-    assert [one["counts"] for one in report["partitions"]] == [counted(records) for records in SENT.values()]
+    assert report["counts"] == count_text(everything)
+    assert [one["counts"] for one in report["partitions"]] == [
+        count_text(records) for records in SENT.values()
+    ]
     assert [one["out_of_order"] for one in report["partitions"]] == [60, 25, 0]
     assert report["skew_records"] == round(6000 * 3 / 8500, 3)
     records: Counter[bytes] = Counter()
@@ -307,7 +309,7 @@ def size_of(one: Sent) -> int:
     return len(one.key or b"") + len(one.value or b"")
 
 
-def counted(records: list[Sent]) -> dict[str, Any]:
+def count_text(records: list[Sent]) -> dict[str, Any]:
     """Compute the same figures record by record."""
     sizes = sorted(map(size_of, records))
     times = [one.timestamp_ms for one in records]

@@ -157,7 +157,7 @@ class ConfigDefinition:
         self._validate(value, text)
         return value
 
-    def shown(self, text: str | None) -> str | None:
+    def shown_text(self, text: str | None) -> str | None:
         """Return `text` for logs and errors, or HIDDEN_VALUE if it may be a secret."""
         return HIDDEN_VALUE if self.is_sensitive and text is not None else text
 

@@ -135,10 +135,10 @@ def _skip_blanks(line: str, position: int) -> int:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda match: _escaped(match[1], text), text) if "\\" in text else text
+    return _ESCAPE.sub(lambda match: _escaped_character(match[1], text), text) if "\\" in text else text
 
 
-def _escaped(escape: str, text: str) -> str:
+def _escaped_character(escape: str, text: str) -> str:
     if len(escape) == 5:
         return chr(int(escape[1:], 16))
     if escape == "u":

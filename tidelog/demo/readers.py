@@ -144,20 +144,20 @@ def _read_as_confluent_member(
     from confluent_kafka import Consumer as ConfluentConsumer
     from confluent_kafka import TopicPartition
 
-    def assigned(consumer: ConfluentConsumer, partitions: list[TopicPartition]) -> None:
+    def on_assigned(consumer: ConfluentConsumer, partitions: list[TopicPartition]) -> None:
         consumer.assign(partitions)
         if not members.update(number, len(partitions)):
             # Rebalances happen only in `consume`: it has to be called, and returns no records yet.
             consumer.pause(partitions)
 
-    def revoked(consumer: ConfluentConsumer, partitions: list[TopicPartition]) -> None:
+    def on_revoked(consumer: ConfluentConsumer, partitions: list[TopicPartition]) -> None:
         members.update(number, 0)
         consumer.unassign()
 
     consumer = ConfluentConsumer(
         {"bootstrap.servers": servers, "group.id": "demo-confluent", "auto.offset.reset": "earliest"}
     )
-    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked)
+    consumer.subscribe([topic], on_assign=on_assigned, on_revoke=on_revoked)
     try:
         while not members.complete:
             yield _records_of(consumer.consume(POLL_RECORDS, 0.05))

@@ -69,9 +69,9 @@ class RecordSkimmer:
                 min(RECORDS_PER_STEP, self._header.record_count - self._index)
             )
         except IndexError:
-            raise self._damaged("a record ends beyond the data") from None
+            raise self._damage_error("a record ends beyond the data") from None
         if not (min(skimmed.timestamps) >= _INT64_MIN and max(skimmed.timestamps) <= _INT64_MAX):
-            raise self._damaged("a timestamp exceeds 64 bits")
+            raise self._damage_error("a timestamp exceeds 64 bits")
         self._position = self._window_start + at
         self._index, self._last_delta = self._index + len(skimmed.timestamps), skimmed.offset_deltas[-1]
         if self.is_at_end:
@@ -133,7 +133,7 @@ class RecordSkimmer:
             at += 1 + (size if size >= 0 else self._null(size))
             at = at + 1 if not window[at] else (yield from self._skip_headers(window, at))
             if at != end or offset_delta <= previous:
-                raise self._damaged(f"record {index} has offset delta {offset_delta} after {previous}")
+                raise self._damage_error(f"record {index} has offset delta {offset_delta} after {previous}")
             previous = offset_delta
             deltas.append(offset_delta)
             timestamps.append(base + delta if append_timestamp is None else append_timestamp)
@@ -163,28 +163,28 @@ class RecordSkimmer:
         """Return the position after the headers, whose count is at `at`."""
         count, last = read_varint(window, at)
         if count < 0:
-            raise self._damaged(f"header count {count}")
+            raise self._damage_error(f"header count {count}")
         for number in range(1, count + 1):
             if number % HEADERS_PER_STEP == 0:
                 yield None
             size, last = read_varint(window, last + 1)
             if size < 0:
-                raise self._damaged(f"length {size} of a header key")
+                raise self._damage_error(f"length {size} of a header key")
             size, last = read_varint(window, last + 1 + size)
             last += size if size >= 0 else self._null(size)
         return last + 1
 
     def _null(self, size: int) -> int:
         if size != -_NULL:
-            raise self._damaged(f"length {size} of a key or value")
+            raise self._damage_error(f"length {size} of a key or value")
         return 0
 
     def _check_end(self) -> None:
         if self._position != len(self._data) or self._last_delta > self._header.last_offset_delta:
-            raise self._damaged(
+            raise self._damage_error(
                 f"{self._header.record_count} records end at {self._position} of {len(self._data)} bytes, "
                 f"at offset delta {self._last_delta} of {self._header.last_offset_delta}"
             )
 
-    def _damaged(self, what: str) -> DecodeError:
+    def _damage_error(self, what: str) -> DecodeError:
         return DecodeError(f"records of the batch at offset {self._header.base_offset}: {what}")

@@ -40,10 +40,10 @@ def resolve_variables(texts: Mapping[str, str], environment: Mapping[str, str]) 
     providers = _providers(texts, environment)
     if not providers:
         return dict(texts)
-    return {key: _resolved(key, text, providers) for key, text in texts.items()}
+    return {key: _resolved_text(key, text, providers) for key, text in texts.items()}
 
 
-def _resolved(key: str, text: str, providers: Mapping[str, Provider]) -> str:
+def _resolved_text(key: str, text: str, providers: Mapping[str, Provider]) -> str:
     def value(match: re.Match[str]) -> str:
         name, path, variable_key = match[1], match[2] or "", match[3]
         if name not in providers:

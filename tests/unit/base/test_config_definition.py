@@ -143,9 +143,9 @@ def test_choices_may_ignore_case() -> None:
 
 def test_a_password_is_sensitive_and_hidden() -> None:
     assert SECRET.is_sensitive
-    assert SECRET.shown("abc") == "[hidden]"
-    assert SECRET.shown(None) is None
-    assert PORT.shown("1") == "1"
+    assert SECRET.shown_text("abc") == "[hidden]"
+    assert SECRET.shown_text(None) is None
+    assert PORT.shown_text("1") == "1"
 
 
 def test_values_are_formatted_as_in_kafka() -> None:

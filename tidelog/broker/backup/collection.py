@@ -48,7 +48,7 @@ async def collect(
     `previous` is the backup before this one, None if there is none.
     """
     groups: dict[str, Mapping[TopicPartition, CommittedOffset]] = {
-        group: await _committed(admin, group)
+        group: await _committed_offsets(admin, group)
         for group, listing in sorted((await admin.list_groups()).items())
         if listing.group_type.lower() != _SHARE
     }
@@ -103,7 +103,7 @@ def _unavailable_ranges(
     }
 
 
-async def _committed(admin: Admin, group: str) -> dict[TopicPartition, CommittedOffset]:
+async def _committed_offsets(admin: Admin, group: str) -> dict[TopicPartition, CommittedOffset]:
     offsets = await admin.list_group_offsets(group)
     return {
         name: CommittedOffset(

@@ -129,7 +129,7 @@ class Forwarder:
             if api.key not in FORWARDABLE:
                 supported.append(api)
                 continue
-            offered = versions.offered(api.key)
+            offered = versions.offered_range(api.key)
             if offered is None:
                 continue
             lowest, highest = max(api.lowest, offered[0]), min(api.highest, offered[1])
@@ -139,7 +139,7 @@ class Forwarder:
 
     def highest_version(self, key: ApiKey) -> int:
         """Return the highest version of a forwarded API that the active controller serves, if it is known."""
-        offered = None if self._channel.versions is None else self._channel.versions.offered(key)
+        offered = None if self._channel.versions is None else self._channel.versions.offered_range(key)
         return APIS[key].highest if offered is None else min(APIS[key].highest, offered[1])
 
     async def _send_and_wait(self, envelope: EnvelopeRequest) -> EnvelopeResponse:

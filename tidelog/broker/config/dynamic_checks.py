@@ -188,7 +188,7 @@ def _needs_restart(base: str) -> bool:
 def _printable_value(key: str, config: BrokerConfig) -> str | None:
     """Return the value of a key for an error message, hidden if it is a secret."""
     definition = broker_definition(key)
-    return HIDDEN_VALUE if definition is None else definition.shown(config.explicit.get(key, ""))
+    return HIDDEN_VALUE if definition is None else definition.shown_text(config.explicit.get(key, ""))
 
 
 def _different_keys(config: BrokerConfig, other: BrokerConfig) -> set[str]:

@@ -123,7 +123,7 @@ def _problem(key: str, text: str, of_one_broker: bool) -> str | None:
     """Return the reason why a stored config cannot be used; None if it can be used."""
     base = listener_and_base(key).base
     definition = BROKER_DEFINITIONS.get(base)
-    value = HIDDEN_VALUE if definition is None else definition.shown(text)
+    value = HIDDEN_VALUE if definition is None else definition.shown_text(text)
     if key in BROKER_CONFIGS and key not in DYNAMIC_KEYS:
         return str(ConfigError(key, value, "allowed is this key only in server.properties"))
     if key in LISTENER_SECURITY_KEYS:

@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from tidelog.base.counted import counted
+from tidelog.base.count_text import count_text
 from tidelog.cli.admin import succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import EXIT_FAILURE
@@ -77,7 +77,7 @@ class ClusterHealth:
 
 
 def _directories(count: int) -> str:
-    return f"{counted(count, 'log directory', 'log directories')} {'is' if count == 1 else 'are'}"
+    return f"{count_text(count, 'log directory', 'log directories')} {'is' if count == 1 else 'are'}"
 
 
 def _used_percent(node: NodeHealth) -> int:
@@ -91,7 +91,7 @@ def _listed(partitions: Sequence[TopicPartition], state: str) -> Iterator[str]:
         shown = ", ".join(map(str, partitions[:PROBLEMS_SHOWN]))
         more = len(partitions) - PROBLEMS_SHOWN
         end = f" and {more} more" if more > 0 else ""
-        yield f"{counted(len(partitions), 'partition')} {state}: {shown}{end}"
+        yield f"{count_text(len(partitions), 'partition')} {state}: {shown}{end}"
 
 
 @connects
@@ -114,8 +114,8 @@ def _print(found: ClusterHealth) -> None:
     print(f"without leader    {len(found.offline_partitions)}")
     print(f"under-replicated  {len(found.under_replicated_partitions)}")
     if found.tiered_partitions:
-        tiered = counted(found.tiered_partitions, "tiered partition")
-        print(f"not in the tier   {counted(found.offsets_not_in_tier, 'offset')} of {tiered}")
+        tiered = count_text(found.tiered_partitions, "tiered partition")
+        print(f"not in the tier   {count_text(found.offsets_not_in_tier, 'offset')} of {tiered}")
     print()
     print_table(
         ("broker", "address", "state", "logs", "free", "disk"),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from tidelog.base.clock import SystemClock
-from tidelog.base.counted import counted
+from tidelog.base.count_text import count_text
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure, complain
@@ -135,7 +135,7 @@ def reset_offsets(
     written = succeeded(results)
     _print_plan(plan, export, as_json)
     if not execute:
-        complain(f"dry run: --execute resets {counted(len(plan), 'offset')} of group {group!r}")
+        complain(f"dry run: --execute resets {count_text(len(plan), 'offset')} of group {group!r}")
     fail_unless_all(len(results), len(written))
 
 
@@ -149,7 +149,7 @@ async def _require_inactive(admin: Admin, group: str) -> None:
     elif description.state not in INACTIVE_STATES:
         raise UsageFailure(
             f"offsets can only be reset if the group {group!r} is inactive;"
-            f" it is {description.state} and has {counted(len(description.members), 'member')}"
+            f" it is {description.state} and has {count_text(len(description.members), 'member')}"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from tidelog.base.counted import counted
+from tidelog.base.count_text import count_text
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure, complain, kafka_error_text
@@ -164,7 +164,7 @@ async def _produce(producer: Producer, splitter: RecordSplitter, target: Target)
             if target.partition not in partitions:
                 raise UsageFailure(
                     f"topic {target.topic!r} has no partition {target.partition}:"
-                    f" it has {counted(len(partitions), 'partition')}"
+                    f" it has {count_text(len(partitions), 'partition')}"
                 )
         if producer.config.transactional_id is not None:
             # Transaction markers for many partitions may take longer than the connection timeout.
@@ -255,14 +255,14 @@ class Deliveries:
         missing = self.sent - self.written
         if missing:
             verb = "was" if self.sent == 1 else "were"
-            complain(f"{missing} of {counted(self.sent, 'record')} that {verb} read {verb} not written")
+            complain(f"{missing} of {count_text(self.sent, 'record')} that {verb} read {verb} not written")
 
     def raise_failure(self) -> None:
         """Raise the error of the first failed delivery, with the number of failed records."""
         error = self.failure
         if isinstance(error, KafkaError):
             verb = "was" if self.sent == 1 else "were"
-            count = f"{self.failed} of {counted(self.sent, 'record')} {verb} not written"
+            count = f"{self.failed} of {count_text(self.sent, 'record')} {verb} not written"
             text = f"{count}: {kafka_error_text(error)}"
             raise KafkaError(error.code, text)
         if error is not None:

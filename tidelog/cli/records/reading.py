@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tidelog.base.counted import counted
+from tidelog.base.count_text import count_text
 from tidelog.cli.failures import UsageFailure, complain
 from tidelog.cli.records.offset_choice import OffsetChoice, Start
 from tidelog.clients.consumer.consumer import Consumer
@@ -49,9 +49,8 @@ async def topics_partitions(
         existing = sorted(await consumer.partitions_for(topic))
         for number in numbers:
             if number not in existing:
-                raise UsageFailure(
-                    f"topic {topic!r} has no partition {number}: it has {counted(len(existing), 'partition')}"
-                )
+                count = count_text(len(existing), "partition")
+                raise UsageFailure(f"topic {topic!r} has no partition {number}: it has {count}")
         partitions += [TopicPartition(topic, number) for number in (sorted(set(numbers)) or existing)]
     return partitions
 

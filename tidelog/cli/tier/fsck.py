@@ -200,11 +200,13 @@ def _print(report: Report, as_json: bool) -> None:
     for finding in report.findings:
         print(finding)
     read = f", {report.bytes_read} bytes read" if report.bytes_read else ""
-    looked_at = f"{_counted(len(report.views), 'partition')}, {_counted(segments, 'remote segment')}{read}"
-    print(f"{looked_at}: {_counted(finding_count, 'finding')}, {_counted(notes, 'note')}")
+    looked_at = (
+        f"{_count_text(len(report.views), 'partition')}, {_count_text(segments, 'remote segment')}{read}"
+    )
+    print(f"{looked_at}: {_count_text(finding_count, 'finding')}, {_count_text(notes, 'note')}")
 
 
-def _counted(number: int, noun: str) -> str:
+def _count_text(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
 

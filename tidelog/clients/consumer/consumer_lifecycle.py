@@ -62,13 +62,13 @@ class ConsumerLifecycle:
         if self._stage is Stage.NEW:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is not started")
         if self._stage is Stage.CLOSED:
-            raise _closed()
+            raise _closed_error()
 
     def require_open(self, driver: FetchDriver) -> None:
         """Raise KafkaError if the consumer is not started, is being closed, or its fetcher has failed."""
         self.require_usable()
         if self.is_closing:
-            raise _closed()
+            raise _closed_error()
         if driver.failure is not None:
             raise driver.failure
 
@@ -85,5 +85,5 @@ def deadline_ms(client: ClusterClient, config: ConsumerConfig, timeout_ms: int |
     return client.now_ms() + (config.default_api_timeout_ms if timeout_ms is None else timeout_ms)
 
 
-def _closed() -> KafkaError:
+def _closed_error() -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, "the consumer is closed")

@@ -90,7 +90,7 @@ class FetchedData:
         return self._decoded_at >= len(self._decoded) and self._next_batch >= len(self._batches)
 
     @property
-    def consumed(self) -> tuple[Offset, LeaderEpoch]:
+    def consumed_position(self) -> tuple[Offset, LeaderEpoch]:
         """The offset after the taken records, and the leader epoch of the previous batch."""
         return self._consumed_offset, self._consumed_epoch
 

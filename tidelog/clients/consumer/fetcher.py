@@ -320,7 +320,7 @@ class Fetcher:
                 # Keep the position before the damaged batch; the records before it are valid.
                 state.drop_damaged(error)
                 break
-            state.advance(*data.consumed)
+            state.advance(*data.consumed_position)
             room -= len(taken)
             records = records + taken if records else taken
             if data.is_drained:

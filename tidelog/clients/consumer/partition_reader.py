@@ -129,13 +129,13 @@ class PartitionReader:
         start, end = await self.range()
         async for _, data in self._fetches(start, end):
             assert data.records is not None
-            yield FetchedRange(memoryview(data.records), self._aborted(data))
+            yield FetchedRange(memoryview(data.records), self._aborted_transactions(data))
 
     async def records(self) -> AsyncIterator[ConsumerRecord]:
         """Yield each record in the range; with read_committed, without those of aborted transactions."""
         start, end = await self.range()
         async for fetch_offset, data in self._fetches(start, end):
-            fetched = self._fetched(data, fetch_offset)
+            fetched = self._fetched_data(data, fetch_offset)
             while not fetched.is_drained:
                 for record in fetched.take(self.config.max_poll_records):
                     if record.offset >= end:
@@ -184,19 +184,19 @@ class PartitionReader:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, text)
         return batches
 
-    def _fetched(self, data: PartitionData, fetch_offset: Offset) -> FetchedData:
+    def _fetched_data(self, data: PartitionData, fetch_offset: Offset) -> FetchedData:
         assert data.records is not None
         return FetchedData(
             self.topic_partition,
             data.records,
             fetch_offset,
             NO_LEADER_EPOCH,
-            aborted=self._aborted(data),
+            aborted=self._aborted_transactions(data),
             check_crcs=False,  # `_complete_batches` has checked them
             max_decompressed_bytes=self.config.max_decompressed_bytes,
         )
 
-    def _aborted(self, data: PartitionData) -> tuple[tuple[ProducerId, Offset], ...] | None:
+    def _aborted_transactions(self, data: PartitionData) -> tuple[tuple[ProducerId, Offset], ...] | None:
         if not self.config.read_committed:
             return None
         return tuple((entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ())

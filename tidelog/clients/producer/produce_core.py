@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from tidelog.base.counted import counted
+from tidelog.base.count_text import count_text
 from tidelog.clients.metadata.cluster_metadata import ClusterMetadata
 from tidelog.clients.producer.accumulator import PartitionQueue, Readiness, RecordAccumulator
 from tidelog.clients.producer.producer_batch import ProducerBatch
@@ -85,7 +85,7 @@ class ProduceCore:
             age_ms = now_ms - batch.created_ms
             reason = connection_error(batch.topic_partition) or batch.last_error
             text = (
-                f"{counted(batch.record_count, 'record')} for {batch.topic_partition} expired {age_ms} ms"
+                f"{count_text(batch.record_count, 'record')} for {batch.topic_partition} expired {age_ms} ms"
                 f" after batch creation; delivery_timeout_ms is {self._delivery_timeout_ms}"
                 f"{'; the last error: ' if reason else ''}{reason}"
             )
@@ -117,7 +117,7 @@ class ProduceCore:
             batch.last_error = f"{result.error_message or code.text} [{code.name}]"
             self.accumulator.reenqueue(batch, now_ms)
         else:
-            subject = f"{counted(batch.record_count, 'record')} for {batch.topic_partition}"
+            subject = f"{count_text(batch.record_count, 'record')} for {batch.topic_partition}"
             self._fail(batch, failure(result.error_code, subject, result.error_message))
         return code in STALE_METADATA
 
@@ -126,7 +126,7 @@ class ProduceCore:
         self.accumulator.take_all()
         lost = [batch for batch in self.accumulator.incomplete if not batch.is_done]
         for batch in lost:
-            text = f"{counted(batch.record_count, 'record')} for {batch.topic_partition}: {error}"
+            text = f"{count_text(batch.record_count, 'record')} for {batch.topic_partition}: {error}"
             batch.fail(KafkaError(error.code, text))
             self._release_expired(batch)
         _log_lost(lost, str(error))
@@ -209,5 +209,5 @@ def _log_lost(batches: Sequence[ProducerBatch], reason: str) -> None:
     if batches:
         records = sum(batch.record_count for batch in batches)
         partitions = ", ".join(sorted({str(batch.topic_partition) for batch in batches})[:5])
-        count = f"{counted(records, 'record')} in {counted(len(batches), 'batch', 'batches')}"
+        count = f"{count_text(records, 'record')} in {count_text(len(batches), 'batch', 'batches')}"
         _log.warning("Lost %s (%s): %s", count, partitions, reason)

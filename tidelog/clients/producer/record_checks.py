@@ -44,18 +44,20 @@ def too_large(size: int, config: ProducerConfig) -> KafkaError:
 def _explain(value: object, key: object, headers: object) -> str | None:
     for name, content in (("value", value), ("key", key)):
         if content is not None and not isinstance(content, _BYTES):
-            return f"{name}={_shown(content)} is a {type(content).__name__}, expected bytes or None"
+            return f"{name}={_short_text(content)} is a {type(content).__name__}, expected bytes or None"
     if not isinstance(headers, list | tuple):
-        return f"headers={_shown(headers)} is a {type(headers).__name__}, expected a list of (str, bytes)"
+        return (
+            f"headers={_short_text(headers)} is a {type(headers).__name__}, expected a list of (str, bytes)"
+        )
     for header in headers:
         match header:
             case (str(), content) if content is None or isinstance(content, _BYTES):
                 continue
-        return f"header {_shown(header)}: expected (str, bytes or None)"
+        return f"header {_short_text(header)}: expected (str, bytes or None)"
     return None
 
 
-def _shown(content: object) -> str:
+def _short_text(content: object) -> str:
     """Return the beginning of the value's representation, which may be long."""
     text = repr(content)
     return text if len(text) <= 60 else text[:57] + "..."

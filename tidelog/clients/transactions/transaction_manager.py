@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from enum import Enum, auto
 from typing import Final
 
-from tidelog.base.counted import counted
+from tidelog.base.count_text import count_text
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from tidelog.clients.transactions.producer_id import ProducerIdAndEpoch
 from tidelog.clients.transactions.transaction_errors import (
@@ -182,7 +182,7 @@ class TransactionManager:
         """Act on a batch of the transaction that was not written, or whose result is unknown."""
         if self.lifecycle.is_fatal:
             return
-        text = f"{counted(record_count, 'record')} for {topic_partition} were not written [{code.name}]"
+        text = f"{count_text(record_count, 'record')} for {topic_partition} were not written [{code.name}]"
         action = action_for_batch(code)
         if action is ErrorAction.ABORT_AND_BUMP and not was_sent:
             action = ErrorAction.ABORT  # no broker knows the batch

@@ -53,7 +53,7 @@ class ApiVersions:
             return chosen
         return self._negotiate(api_key, highest)
 
-    def offered(self, api_key: int) -> tuple[int, int] | None:
+    def offered_range(self, api_key: int) -> tuple[int, int] | None:
         """Return the lowest and highest version that the broker supports; None for an unsupported API."""
         return self._offered.get(api_key)
 

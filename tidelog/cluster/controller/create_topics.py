@@ -141,7 +141,7 @@ class _Creation:
         """Add the records of `topic`, or raise KafkaError if it cannot be created."""
         self._check_name(topic.name)
         values = yield from _config_values(topic)
-        restored = self._restored(topic, values)
+        restored = self._restored_topic(topic, values)
         if restored is None:
             check_source_change({}, values)
         configs = self._config_records(topic, values)
@@ -180,7 +180,7 @@ class _Creation:
             )
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
-    def _restored(self, topic: CreatableTopic, values: Mapping[str, str]) -> RestoredTopic | None:
+    def _restored_topic(self, topic: CreatableTopic, values: Mapping[str, str]) -> RestoredTopic | None:
         """Return the identity of a topic that is restored, None for a new topic."""
         try:
             restored = RestoredTopic.of(values)

@@ -144,7 +144,7 @@ def plan_expiration(view: ExpirationView) -> ExpirationPlan:
         else:
             deletions[segment.remote_log_segment_id.id] = Deletion(segment, reason)
     log_start_offset = None
-    for deletion in _expired(remaining, view, lineage):
+    for deletion in _expired_deletions(remaining, view, lineage):
         deletions[deletion.segment.remote_log_segment_id.id] = deletion
         log_start_offset = max(log_start_offset or 0, deletion.segment.end_offset + 1)
     if log_start_offset is not None and log_start_offset <= view.log_start_offset:
@@ -210,7 +210,7 @@ def _is_of_unreachable_epochs(
     return all(epoch < first_epoch for epoch, _ in segment.segment_leader_epochs)
 
 
-def _expired(
+def _expired_deletions(
     segments: Sequence[RemoteLogSegmentMetadata], view: ExpirationView, lineage: EpochLineage
 ) -> Iterator[Deletion]:
     """Return the longest run of segments from the log's oldest one that are too old or exceed the size.

@@ -63,7 +63,7 @@ def byte_range(bucket: Bucket, segment: RemoteLogSegmentMetadata, offset: Offset
     if batch is None:
         raise RemoteStorageError(f"{keys.display_name(keys.log)}: no batch reaches offset {offset}")
     end = batch.position + batch.size_bytes
-    stored_start, stored_end = _stored(manifest, batch.position, end)
+    stored_start, stored_end = _stored_range(manifest, batch.position, end)
     return ByteRange(
         keys.display_name(keys.log),
         batch.base_offset,
@@ -77,7 +77,7 @@ def byte_range(bucket: Bucket, segment: RemoteLogSegmentMetadata, offset: Offset
     )
 
 
-def _stored(manifest: SegmentManifest, start: int, end: int) -> tuple[int, int]:
+def _stored_range(manifest: SegmentManifest, start: int, end: int) -> tuple[int, int]:
     """Return the stored range: complete chunks if the stored bytes are not the original ones."""
     if manifest.transform.is_identity:
         return start, end

@@ -65,14 +65,14 @@ def encode_event(event: RemoteLogEvent) -> bytes:
     """Return `event` as a value of the metadata topic."""
     match event:
         case RemoteLogSegmentMetadata():
-            return _framed(
+            return _frame(
                 RemoteLogSegmentMetadataRecord(
                     remote_log_segment_id=_segment_id_entry(event.remote_log_segment_id),
                     **_segment_fields(event),
                 )
             )
         case RemoteLogSegmentMetadataUpdate():
-            return _framed(
+            return _frame(
                 RemoteLogSegmentMetadataUpdateRecord(
                     remote_log_segment_id=_segment_id_entry(event.remote_log_segment_id),
                     broker_id=event.broker_id,
@@ -82,7 +82,7 @@ def encode_event(event: RemoteLogEvent) -> bytes:
                 )
             )
         case RemotePartitionDeleteMetadata():
-            return _framed(
+            return _frame(
                 RemotePartitionDeleteMetadataRecord(
                     topic_id_partition=_partition_entry(event.topic_id_partition),
                     broker_id=event.broker_id,
@@ -136,7 +136,7 @@ def decode_event(value: bytes | memoryview) -> RemoteLogEvent:
 
 def encode_snapshot_entry(metadata: RemoteLogSegmentMetadata) -> bytes:
     """Return `metadata` as an entry of a snapshot."""
-    return _framed(
+    return _frame(
         RemoteLogSegmentMetadataSnapshotRecord(
             segment_id=metadata.remote_log_segment_id.id, **_segment_fields(metadata)
         )
@@ -151,7 +151,7 @@ def decode_snapshot_entry(value: bytes | memoryview, partition: TopicIdPartition
     return _segment(RemoteLogSegmentId(partition, record.segment_id), record)
 
 
-def _framed(record: RemoteMetadataRecord) -> bytes:
+def _frame(record: RemoteMetadataRecord) -> bytes:
     value = bytearray()
     for number in (FRAME_VERSION, record.record_type, _VERSION):
         write_unsigned_varint(value, number)

@@ -112,7 +112,7 @@ class SegmentRepair:
 
     async def _repair_from(self, replica: BrokerId, segment: DamagedRemoteSegment, directory: Path) -> None:
         metadata = segment.metadata
-        with _created(log_path(directory, metadata)) as file:
+        with _create_file(log_path(directory, metadata)) as file:
             headers = await fetch_segment_records(
                 self._bootstrap_servers, self._options, replica, metadata, file
             )
@@ -130,5 +130,5 @@ class SegmentRepair:
             raise NotRepairable(f"it was written again, and still has a finding: {remaining[0]}")
 
 
-def _created(path: Path) -> BinaryIO:
+def _create_file(path: Path) -> BinaryIO:
     return open(path, "wb")

@@ -56,7 +56,7 @@ def recovered_log(
     epochs = LeaderEpochCache.of(checkpoint or newest.segment_leader_epochs)
     epochs.truncate_from_end(end_offset)
     lineage = epochs.entries
-    ranges = _joined(
+    ranges = _joined_ranges(
         each
         for segment in segments
         for each in ranges_in_log(segment, lineage)
@@ -79,7 +79,7 @@ def ranges_in_log(segment: RemoteLogSegmentMetadata, lineage: Sequence[EpochEntr
                 yield common
 
 
-def _joined(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
+def _joined_ranges(ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
     """Return `ranges` in order, with those that touch or overlap joined."""
     joined: list[OffsetRange] = []
     for each in sorted(ranges):

@@ -62,7 +62,7 @@ def verify_token(value: str, rules: TokenRules, keys: KeySet, now_ms: int) -> Be
         if not isinstance(claims.get(name), str | None):
             raise TokenError(f"the claim {name} is no text")
     if rules.expected_issuer is not None and claims.get("iss") != rules.expected_issuer:
-        raise TokenError(f"the issuer {_shown(claims.get('iss'))} is not the expected one")
+        raise TokenError(f"the issuer {_short_text(claims.get('iss'))} is not the expected one")
     return read_token(value, claims, rules.scope_claim, rules.principal_claim)
 
 
@@ -88,7 +88,7 @@ def _check_audience(claims: Mapping[str, Any], expected: frozenset[str]) -> None
         raise TokenError("the audience of the token is no text")
     if expected.isdisjoint(audiences):
         allowed = ", ".join(sorted(expected)) or "none, because sasl.oauthbearer.expected.audience is empty"
-        raise TokenError(f"the audience {_shown(found)} is not expected; expected are: {allowed}")
+        raise TokenError(f"the audience {_short_text(found)} is not expected; expected are: {allowed}")
 
 
 def _verified_claims(value: str, keys: KeySet) -> Mapping[str, Any]:
@@ -102,10 +102,10 @@ def _verified_claims(value: str, keys: KeySet) -> Mapping[str, Any]:
         raise TokenError("the token is no signed token in compact form, or is too large") from None
     algorithm, key_id = header.get("alg"), header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise TokenError(f"the algorithm {_shown(algorithm)} is not accepted")
+        raise TokenError(f"the algorithm {_short_text(algorithm)} is not accepted")
     candidates = keys.candidates(key_id, algorithm)
     if not candidates:
-        text = f"no key for the key id {_shown(key_id)} and the algorithm {algorithm}"
+        text = f"no key for the key id {_short_text(key_id)} and the algorithm {algorithm}"
         raise UnknownKeyError(text, key_id)
     if not any(_is_signed_with(parsed, candidate.key) for candidate in candidates):
         raise TokenError("the signature of the token is not valid")
@@ -129,6 +129,6 @@ def _claims(payload: bytes) -> Mapping[str, Any]:
     return claims
 
 
-def _shown(value: object) -> str:
+def _short_text(value: object) -> str:
     """Return a short text of a value that the sender of a token chooses."""
     return repr(value)[:_TEXT_CHARACTERS_SHOWN]

@@ -78,7 +78,7 @@ def read_topic_choice(values: Mapping[str, str]) -> TopicChoice:
         return TopicChoice(topics=topics)
     if option == "subscribePattern":
         return TopicChoice(pattern=_pattern(text))
-    return TopicChoice(assigned=_assigned(text))
+    return TopicChoice(assigned=_assigned_partitions(text))
 
 
 def _pattern(text: str) -> str:
@@ -91,7 +91,7 @@ def _pattern(text: str) -> str:
     return text.strip()
 
 
-def _assigned(text: str) -> frozenset[TopicPartition]:
+def _assigned_partitions(text: str) -> frozenset[TopicPartition]:
     partitions = set()
     allowed = f"JSON such as {_ASSIGN_EXAMPLE}"
     for topic, numbers in read_json_object("assign", text, _ASSIGN_EXAMPLE).items():

@@ -184,7 +184,7 @@ class TierPlanner:
         all_parts = [part for parts in split.parts for part in parts]
         # In threads, because indexes come from the store. None is cached, because there can be many.
         slices = iter(list(in_threads(lambda part: self._slices(part, max_bytes), all_parts)))
-        aborted = self._aborted(split, tiers)
+        aborted = self._aborted_ranges(split, tiers)
         tasks: list[SliceTask] = []
         for parts in split.parts:
             range_slices = [segment_slice for _ in parts for segment_slice in next(slices)]
@@ -209,7 +209,7 @@ class TierPlanner:
             _log.warning("%s; the segment is read as one slice", error)
         return OffsetPositions.empty()
 
-    def _aborted(
+    def _aborted_ranges(
         self, split: TierSplit, tiers: dict[TopicPartition, PartitionTier]
     ) -> dict[TopicPartition, list[AbortedRange]] | None:
         """Return the aborted transactions of each partition's ranges; None if their records are visible."""

@@ -68,11 +68,11 @@ class DirectoryCheckpoints:
 
     def offset(self, kind: CheckpointKind, topic_partition: TopicPartition) -> Offset:
         """Return the last written offset of the partition; 0 if there is none."""
-        return self._checkpoints[kind].written.get(topic_partition, 0)
+        return self._checkpoints[kind].latest_offsets.get(topic_partition, 0)
 
     def first_dirty_offset(self, topic_partition: TopicPartition) -> Offset | None:
         """Return where compaction of the partition continues; None if it was never compacted."""
-        return self._checkpoints[CheckpointKind.FIRST_DIRTY_OFFSET].written.get(topic_partition)
+        return self._checkpoints[CheckpointKind.FIRST_DIRTY_OFFSET].latest_offsets.get(topic_partition)
 
     def write(self, kind: CheckpointKind) -> None:
         """Write one file, if its contents have changed."""
@@ -83,9 +83,9 @@ class DirectoryCheckpoints:
         kind = CheckpointKind.LOG_START_OFFSET
         self._checkpoints[kind].write({**self._offsets(kind), topic_partition: log_start_offset})
 
-    def planned(self, kind: CheckpointKind) -> Callable[[], None] | None:
+    def planned_write(self, kind: CheckpointKind) -> Callable[[], None] | None:
         """Return the write of one file, for any thread; None if nothing has changed."""
-        return self._checkpoints[kind].planned(self._offsets(kind))
+        return self._checkpoints[kind].planned_write(self._offsets(kind))
 
     def planned_forget(self, topic_partitions: Iterable[TopicPartition]) -> list[Callable[[], None]]:
         """Return the writes that remove the lines of partitions from the files, for any thread."""
@@ -94,7 +94,7 @@ class DirectoryCheckpoints:
         return [write for write in planned if write is not None]
 
     def _offsets(self, kind: CheckpointKind) -> dict[TopicPartition, Offset]:
-        kept = self._checkpoints[kind].written
+        kept = self._checkpoints[kind].latest_offsets
         offsets = {key: kept[key] for key in (*self._damaged, *self._moves.departed) if key in kept}
         _, offset_of = _CONTENTS[kind]
         for topic_partition, log in (*self._logs.items(), *self._moves.arriving.items()):
@@ -147,7 +147,7 @@ class _Checkpoint:
         self._number_in_file = 0
 
     @property
-    def written(self) -> Mapping[TopicPartition, Offset]:
+    def latest_offsets(self) -> Mapping[TopicPartition, Offset]:
         """The latest state; it is in the file, or a thread is going to write it."""
         return self._latest.offsets
 
@@ -162,26 +162,26 @@ class _Checkpoint:
 
     def write(self, offsets: dict[TopicPartition, Offset]) -> None:
         """Replace the file if it does not contain `offsets`; wait for a thread that is writing it."""
-        write = self.planned(offsets)
+        write = self.planned_write(offsets)
         if write is not None:
             write()
 
-    def planned(self, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None] | None:
+    def planned_write(self, offsets: Mapping[TopicPartition, Offset]) -> Callable[[], None] | None:
         """Return the write, for any thread; None if nothing has changed. `offsets` must not change later.
 
         A state that could not be written before, because no descriptor was available, is written too.
         """
-        if offsets != self.written:
+        if offsets != self.latest_offsets:
             self._latest = _State(self._latest.number + 1, offsets)
         return self._pending_write()
 
     def planned_forget(self, topic_partitions: frozenset[TopicPartition]) -> Callable[[], None] | None:
         """Return the write that removes lines, for any thread; None if the file has none of them."""
-        if self.written.keys().isdisjoint(topic_partitions):
+        if self.latest_offsets.keys().isdisjoint(topic_partitions):
             # The file may have their lines until the latest state is written.
             return self._pending_write()
-        return self.planned(
-            {key: value for key, value in self.written.items() if key not in topic_partitions}
+        return self.planned_write(
+            {key: value for key, value in self.latest_offsets.items() if key not in topic_partitions}
         )
 
     def _pending_write(self) -> Callable[[], None] | None:

@@ -63,7 +63,7 @@ class LogMaintenance:
         return [
             DirectoryWork(each, f"{kind.value} checkpoint", write)
             for each in self._directories.online
-            if (write := each.checkpoints.planned(kind)) is not None
+            if (write := each.checkpoints.planned_write(kind)) is not None
         ]
 
     def work_failed(self, work: DirectoryWork, error: Exception) -> None:

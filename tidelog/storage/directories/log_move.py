@@ -73,7 +73,7 @@ class LogMove:
         The copy must be durable. The writes precede `replace`.
         """
         self.target.moves.arriving[self.topic_partition] = self.log
-        planned = (self.target.checkpoints.planned(kind) for kind in CheckpointKind)
+        planned = (self.target.checkpoints.planned_write(kind) for kind in CheckpointKind)
         return [write for write in planned if write is not None]
 
     def forget_checkpoints(self) -> None:

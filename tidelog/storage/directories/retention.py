@@ -42,7 +42,7 @@ def apply_retention(directory: LogDirectory, now_ms: int) -> Steps[int]:
         yield None
     if not expired:
         return 0
-    write = directory.checkpoints.planned(CheckpointKind.LOG_START_OFFSET)
+    write = directory.checkpoints.planned_write(CheckpointKind.LOG_START_OFFSET)
     if write is not None:
         yield write
     removed_count = 0

@@ -137,25 +137,25 @@ class OnDemandFile(File):
 
     # -- durability
 
-    def unsynced(self) -> UnsyncedChanges | None:
+    def unsynced_changes(self) -> UnsyncedChanges | None:
         """Return what has to be synced, in any thread; None if everything is durable."""
         file = self._unsynced
         return None if file is None else UnsyncedChanges(self, file, self._change_count, self._is_new)
 
-    def synced(self, changes: UnsyncedChanges) -> None:
+    def on_synced(self, changes: UnsyncedChanges) -> None:
         """Close the file if it has not changed since `changes` were read: they are durable now."""
         if changes.change_count == self._change_count:
             self._unsynced = None
             self._is_new = False
 
     def fsync(self) -> None:
-        changes = self.unsynced()
+        changes = self.unsynced_changes()
         if changes is None:
             return
         changes.file.fsync()
         if changes.is_new:
             self._file_system.fsync_dir(parent_directory(self.path))
-        self.synced(changes)
+        self.on_synced(changes)
 
     def close(self) -> None:
         self._unsynced = None

@@ -116,7 +116,7 @@ class Durability:
             with suppress(OSError, StorageFailure):
                 # The roll reports the error if it persists; after a crash the indexes are rebuilt.
                 self._segments.active.write_indexes()
-        changes = tuple(each for segment in unflushed for each in segment.unsynced())
+        changes = tuple(each for segment in unflushed for each in segment.unsynced_changes())
         logs = (segment.file for segment in unflushed if not isinstance(segment.file, OnDemandFile))
         directories = []
         is_new = any(segment.base_offset >= self.recovery_point for segment in unflushed)
@@ -138,7 +138,7 @@ class Durability:
     def flushed(self, plan: FlushPlan, now_ms: int) -> None:
         """Raise the recovery point after `plan` has run without an error."""
         for changes in plan.changes:
-            changes.owner.synced(changes)
+            changes.owner.on_synced(changes)
         if plan.epoch_write is not None:
             self._epochs.on_written(plan.epoch_write)
         if plan.generation != self.generation:
@@ -159,7 +159,7 @@ class Durability:
             following = self._segments.higher(segment.base_offset)
             if following is None or following.base_offset > end_offset:
                 break
-            if segment.unsynced():
+            if segment.unsynced_changes():
                 end_offset = segment.base_offset
                 break
             segment.release_descriptors()

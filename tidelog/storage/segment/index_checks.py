@@ -51,7 +51,7 @@ class OffsetIndexCheck:
 
     def __init__(self, index: OffsetIndex) -> None:
         self._path = index.file.path
-        self._entries = _numbered(index.entries())
+        self._entries = _numbered_entries(index.entries())
         self._last = OffsetPosition(_BEFORE_ALL, _BEFORE_ALL)
         self._next = next(self._entries, None)
 
@@ -94,7 +94,7 @@ class TimeIndexCheck:
 
     def __init__(self, index: TimeIndex) -> None:
         self._path = index.file.path
-        self._entries = _numbered(index.entries())
+        self._entries = _numbered_entries(index.entries())
         self._last = TimestampOffset(NO_TIMESTAMP, index.base_offset)
         self._next = next(self._entries, None)
         self._largest = NO_TIMESTAMP
@@ -136,7 +136,7 @@ class TransactionIndexCheck:
 
     def __init__(self, index: TransactionIndex) -> None:
         self._path = index.file.path
-        self._entries = _numbered(index.entries())
+        self._entries = _numbered_entries(index.entries())
         self._last_offset = _BEFORE_ALL
         self._next = next(self._entries, None)
 
@@ -197,7 +197,7 @@ def _aborts(batch: CheckedBatch, entry: AbortedTransaction) -> bool:
     return marker is None or marker.is_abort
 
 
-def _numbered(entries: Iterable[E]) -> Iterator[tuple[int, E]]:
+def _numbered_entries(entries: Iterable[E]) -> Iterator[tuple[int, E]]:
     return enumerate(entries)
 
 

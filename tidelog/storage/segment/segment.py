@@ -390,9 +390,9 @@ class LogSegment:
 
     # -- durability
 
-    def unsynced(self) -> list[UnsyncedChanges]:
+    def unsynced_changes(self) -> list[UnsyncedChanges]:
         """Return the unsynced changes of on-demand files; the log file of an active segment is not one."""
-        found = (file.unsynced() for file in self._files if isinstance(file, OnDemandFile))
+        found = (file.unsynced_changes() for file in self._files if isinstance(file, OnDemandFile))
         return [changes for changes in found if changes is not None]
 
     def sync(self) -> None:

@@ -69,12 +69,12 @@ def test_records_are_taken_in_parts_and_the_position_follows() -> None:
     data = fetched(batch(0, "a", "b", "c") + batch(3, "d"))
     assert data.next_offset == 4
     assert [record.offset for record in data.take(2)] == [0, 1]
-    assert data.consumed == (2, 4)
+    assert data.consumed_position == (2, 4)
     assert [record.offset for record in data.take(2)] == [2]
-    assert data.consumed == (3, 4)
+    assert data.consumed_position == (3, 4)
     assert [record.offset for record in data.take(2)] == [3]
     assert data.is_drained
-    assert data.consumed == (4, 4)
+    assert data.consumed_position == (4, 4)
 
 
 def test_records_before_the_fetch_offset_are_omitted() -> None:
@@ -121,13 +121,13 @@ def test_control_batches_only_advance_the_position() -> None:
     data = fetched(batch(0, "a", producer=1, transactional=True) + marker(1, 1, COMMIT))
     assert [record.offset for record in data.take(10)] == [0]
     assert data.is_drained
-    assert data.consumed == (2, 4)
+    assert data.consumed_position == (2, 4)
 
 
 def test_a_range_of_only_markers_advances_the_position() -> None:
     data = fetched(marker(5, 1, COMMIT), 5)
     assert data.take(10) == []
-    assert data.consumed == (6, 4)
+    assert data.consumed_position == (6, 4)
 
 
 def test_read_uncommitted_returns_aborted_records() -> None:
@@ -149,7 +149,7 @@ def test_read_committed_omits_only_aborted_records() -> None:
     )
     data = fetched(stream, aborted=[(1, 1)])
     assert values(data) == ["committed 1", "plain", "idempotent", "committed 2"]
-    assert data.consumed == (9, 4)
+    assert data.consumed_position == (9, 4)
 
 
 def test_two_aborted_transactions_of_one_producer_are_omitted() -> None:
@@ -172,4 +172,4 @@ def test_a_transaction_that_began_before_the_range_is_omitted() -> None:
 def test_a_compacted_batch_without_records_advances_the_position() -> None:
     data = fetched(batch(0) + batch(1, "a"))
     assert values(data) == ["a"]
-    assert data.consumed[0] == 2
+    assert data.consumed_position[0] == 2

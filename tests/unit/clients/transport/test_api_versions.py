@@ -16,17 +16,17 @@ from tidelog.protocol.messages.api_versions import ApiVersion, ApiVersionsRespon
 from tidelog.protocol.registry import ApiKey
 
 
-def offered(key: ApiKey, lowest: int, highest: int) -> ApiVersions:
+def versions_of(key: ApiKey, lowest: int, highest: int) -> ApiVersions:
     return ApiVersions([ApiVersion(api_key=key, min_version=lowest, max_version=highest)])
 
 
 def test_the_highest_common_version_is_chosen() -> None:
-    assert offered(ApiKey.FETCH, 0, 11).choose(ApiKey.FETCH) == 11
-    assert offered(ApiKey.FETCH, 0, 99).choose(ApiKey.FETCH) == 18
+    assert versions_of(ApiKey.FETCH, 0, 11).choose(ApiKey.FETCH) == 11
+    assert versions_of(ApiKey.FETCH, 0, 99).choose(ApiKey.FETCH) == 18
 
 
 def test_a_caller_may_limit_the_version() -> None:
-    versions = offered(ApiKey.FETCH, 0, 18)
+    versions = versions_of(ApiKey.FETCH, 0, 18)
     assert versions.choose(ApiKey.FETCH, 12) == 12
     assert versions.choose(ApiKey.FETCH) == 18
 
@@ -34,13 +34,13 @@ def test_a_caller_may_limit_the_version() -> None:
 @pytest.mark.parametrize(("lowest", "highest"), [(0, 2), (14, 20)])
 def test_disjoint_version_ranges_are_an_error_that_names_both(lowest: int, highest: int) -> None:
     with pytest.raises(KafkaError, match=f"{lowest}..{highest}") as caught:
-        offered(ApiKey.PRODUCE, lowest, highest).choose(ApiKey.PRODUCE)
+        versions_of(ApiKey.PRODUCE, lowest, highest).choose(ApiKey.PRODUCE)
     assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_an_unsupported_api_is_an_error_that_names_it() -> None:
     with pytest.raises(KafkaError, match="DescribeProducers"):
-        offered(ApiKey.FETCH, 0, 18).choose(ApiKey.DESCRIBE_PRODUCERS)
+        versions_of(ApiKey.FETCH, 0, 18).choose(ApiKey.DESCRIBE_PRODUCERS)
 
 
 def test_unsupported_version_is_read_in_version_0() -> None:

@@ -96,11 +96,11 @@ def test_segments_are_not_listed_again_without_a_change(monkeypatch: pytest.Monk
     listings: list[None] = []
     list_segments = node.metadata.list_remote_log_segments
 
-    def counted(*args: Any) -> Any:
+    def count_call(*args: Any) -> Any:
         listings.append(None)
         return list_segments(*args)
 
-    monkeypatch.setattr(node.metadata, "list_remote_log_segments", counted)
+    monkeypatch.setattr(node.metadata, "list_remote_log_segments", count_call)
     node.run_expiration()
     produce(node.log, 3)
     for _ in range(5):

@@ -130,7 +130,7 @@ async def test_tasks_of_a_partition_never_overlap_across_epochs() -> None:
     inside, most = 0, 0
     lock, door = threading.Lock(), threading.Event()
 
-    def counted(_: RemoteLogSegmentMetadata) -> None:
+    def count_call(_: RemoteLogSegmentMetadata) -> None:
         nonlocal inside, most
         with lock:
             inside += 1
@@ -139,7 +139,7 @@ async def test_tasks_of_a_partition_never_overlap_across_epochs() -> None:
         with lock:
             inside -= 1
 
-    site.tier.before_copy = counted
+    site.tier.before_copy = count_call
     site.manager.start()
     log = site.log(2)
     for epoch in range(5):

@@ -442,11 +442,11 @@ def test_a_stream_checks_once_that_the_store_is_the_brokers(
     requested = []
     fetch_index = storage.fetch_index
 
-    def counted(metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
+    def count_call(metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
         requested.append(metadata)
         return fetch_index(metadata, index_type)
 
-    monkeypatch.setattr(storage, "fetch_index", counted)
+    monkeypatch.setattr(storage, "fetch_index", count_call)
     with offset_source(settings) as source:
         planner, ranges = TaskPlanner(settings, source), whole(settings, source)
         tasks = planner.input_partitions(ranges)

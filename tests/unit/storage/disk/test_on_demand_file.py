@@ -69,17 +69,17 @@ def test_a_descriptor_is_held_while_changes_are_unsynced(tmp_path: Path) -> None
 def test_changes_made_during_a_sync_keep_the_descriptor(tmp_path: Path) -> None:
     file = OnDemandFile(OsFileSystem(), str(tmp_path / "a"))
     file.append(b"x")
-    changes = file.unsynced()
+    changes = file.unsynced_changes()
     assert changes is not None
     changes.file.fsync()
     file.append(b"y")
-    file.synced(changes)
-    assert file.unsynced() is not None, "y is not durable"
-    changes = file.unsynced()
+    file.on_synced(changes)
+    assert file.unsynced_changes() is not None, "y is not durable"
+    changes = file.unsynced_changes()
     assert changes is not None
     changes.file.fsync()
-    file.synced(changes)
-    assert file.unsynced() is None
+    file.on_synced(changes)
+    assert file.unsynced_changes() is None
     assert file.pread(2, 0) == b"xy"
 
 

@@ -138,11 +138,11 @@ def count_preads(log: PartitionLog, monkeypatch: pytest.MonkeyPatch) -> list[str
     calls: list[str] = []
     original = CrashFile.pread
 
-    def counted(self: CrashFile, length: int, position: int) -> bytes:
+    def count_call(self: CrashFile, length: int, position: int) -> bytes:
         calls.append(f"{self.path} {position} {length}")
         return original(self, length, position)
 
-    monkeypatch.setattr(CrashFile, "pread", counted)
+    monkeypatch.setattr(CrashFile, "pread", count_call)
     return calls
 
 

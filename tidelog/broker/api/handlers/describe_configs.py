@@ -144,7 +144,7 @@ class _Description:
             if definition.synonyms:
                 first = definition.synonyms[0].key
                 entries += self._layers.entries_from(first, broker_synonyms(first))
-            yield self._described(definition, key, effective.value, entries)
+            yield self._config_result(definition, key, effective.value, entries)
 
     def _broker(self) -> Iterable[DescribeConfigsResourceResult]:
         effective = effective_config(self._config, self._image)
@@ -159,7 +159,7 @@ class _Description:
             if key in effective.values:
                 value = value_text(effective.values[key])
             entries = self._layers.entries_from(key, broker_synonyms(key))
-            yield self._described(definition, key, value, entries, is_read_only=key not in DYNAMIC_KEYS)
+            yield self._config_result(definition, key, value, entries, is_read_only=key not in DYNAMIC_KEYS)
 
     def _cluster(self) -> Iterable[DescribeConfigsResourceResult]:
         for key, text in self._layers.cluster.items():
@@ -169,7 +169,7 @@ class _Description:
                 if entry.source is ConfigSource.DYNAMIC_CLUSTER
             ]
             definition = broker_definition(key)
-            yield self._described(definition, key, text, entries, is_read_only=key not in DYNAMIC_KEYS)
+            yield self._config_result(definition, key, text, entries, is_read_only=key not in DYNAMIC_KEYS)
 
     def _group(self, name: str) -> Iterable[DescribeConfigsResourceResult]:
         own = self._image.configs.get((ResourceType.GROUP, name), {})
@@ -186,7 +186,7 @@ class _Description:
             else:
                 value = definition.default_text
                 entries = [ConfigEntry(key, value, ConfigSource.DEFAULT)]
-            yield self._described(definition, key, value, entries)
+            yield self._config_result(definition, key, value, entries)
 
     def _loggers(self) -> Iterable[DescribeConfigsResourceResult]:
         for name, level in self._levels.levels().items():
@@ -194,7 +194,7 @@ class _Description:
                 name=name, value=level, config_source=ConfigSource.BROKER_LOGGER
             )
 
-    def _described(
+    def _config_result(
         self,
         definition: ConfigDefinition | None,
         key: str,

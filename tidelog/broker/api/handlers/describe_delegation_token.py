@@ -55,7 +55,7 @@ class DescribeDelegationTokenHandler:
             yield None
             is_requested = request.owners is None or not requested.isdisjoint(parties(token))
             if is_requested and self._may_describe(context, token):
-                tokens.append(_described(token, secret_key, context.header.api_version))
+                tokens.append(_token_entry(token, secret_key, context.header.api_version))
         return DescribeDelegationTokenResponse(tokens=tuple(tokens))
 
     def _may_describe(self, context: RequestContext, token: DelegationTokenRecord) -> bool:
@@ -67,7 +67,7 @@ class DescribeDelegationTokenHandler:
         ) or is_authorized(context, AclOperation.DESCRIBE_TOKENS, AclResourceType.USER, token.owner)
 
 
-def _described(token: DelegationTokenRecord, secret_key: str, version: int) -> DescribedDelegationToken:
+def _token_entry(token: DelegationTokenRecord, secret_key: str, version: int) -> DescribedDelegationToken:
     kind, _, name = token.owner.partition(":")
     requester = token.requester if version >= REQUESTER_FROM_VERSION else ""
     requester_kind, _, requester_name = requester.partition(":")

@@ -279,11 +279,11 @@ def test_a_produce_with_a_repeated_partition_appends_the_last_entry_and_waits_on
     checks = []
     committed = Partition.commit_outcome
 
-    def counted(partition: Partition, offset: int) -> ErrorCode | None:
+    def count_call(partition: Partition, offset: int) -> ErrorCode | None:
         checks.append(offset)
         return committed(partition, offset)
 
-    monkeypatch.setattr(Partition, "commit_outcome", counted)
+    monkeypatch.setattr(Partition, "commit_outcome", count_call)
     partition.log.advance_high_watermark(1)
     broker.produces.check_and_complete(partition.topic_partition)
     assert checks == [1]
@@ -365,14 +365,14 @@ def test_a_parked_fetch_with_a_repeated_partition_is_checked_once_per_produce(
     checks: list[int] = []
     upper_bound = Partition.upper_bound
 
-    def counted(partition: Partition, isolation: FetchIsolation) -> int:
+    def count_call(partition: Partition, isolation: FetchIsolation) -> int:
         checks.append(partition.topic_partition.partition)
         return upper_bound(partition, isolation)
 
     repeated = [at(0, 1), *(at(number % 7) for number in range(1_000)), at(0)]
     waiting = broker.fetch(*repeated, max_wait_ms=10_000, min_bytes=2**30, max_bytes=2**30)
     assert (broker.fetches.delayed_count, broker.fetches.watched_count) == (1, 2)
-    monkeypatch.setattr(Partition, "upper_bound", counted)
+    monkeypatch.setattr(Partition, "upper_bound", count_call)
     broker.produce(batch(b"a"))
     assert checks == [0]
     broker.pass_ms(10_001)
@@ -400,12 +400,12 @@ def test_a_parked_fetch_of_many_partitions_checks_only_the_one_that_has_changed(
     checks: list[int] = []
     upper_bound = Partition.upper_bound
 
-    def counted(partition: Partition, isolation: FetchIsolation) -> int:
+    def count_call(partition: Partition, isolation: FetchIsolation) -> int:
         checks.append(partition.topic_partition.partition)
         return upper_bound(partition, isolation)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Partition, "upper_bound", counted)
+        patch.setattr(Partition, "upper_bound", count_call)
         broker.produce(batch(b"a"), topic="wide", partition=7)
         broker.produce(batch(b"a"), topic="wide", partition=9)
         assert checks == [7, 9]

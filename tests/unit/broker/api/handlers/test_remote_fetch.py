@@ -175,11 +175,11 @@ async def test_local_partitions_of_a_remote_fetch_are_read_once(
     read = PartitionLog.read
     offsets_read: list[tuple[int, int]] = []
 
-    def counted(log: PartitionLog, offset: int, *arguments: Any, **options: Any) -> ReadResult:
+    def count_call(log: PartitionLog, offset: int, *arguments: Any, **options: Any) -> ReadResult:
         offsets_read.append((log.topic_partition.partition, offset))
         return read(log, offset, *arguments, **options)
 
-    monkeypatch.setattr(PartitionLog, "read", counted)
+    monkeypatch.setattr(PartitionLog, "read", count_call)
     request = broker.fetch(0, 0, 4)
     append(broker.partition(2).log, "new")
     for _, outcome in broker.tier.reader.reads:

@@ -106,11 +106,11 @@ def test_an_unknown_token_looks_like_a_known_one() -> None:
 def test_keys_are_derived_once_and_at_most_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     derived: list[object] = []
 
-    def counted(*arguments: Sequence[object]) -> bytes:
+    def count_call(*arguments: Sequence[object]) -> bytes:
         derived.append(arguments)
         return b"salted"
 
-    monkeypatch.setattr(token_credentials, "salt_password", counted)
+    monkeypatch.setattr(token_credentials, "salt_password", count_call)
     monkeypatch.setattr(token_credentials, "CREDENTIALS_MAX", 2)
     credentials_of_image = credentials(image(record("a"), record("b"), record("c")))
     for token_id in ("a", "b", "a", "c", "a"):

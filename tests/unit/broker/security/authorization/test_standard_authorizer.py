@@ -169,11 +169,11 @@ def test_a_decision_reads_only_the_entries_of_the_client(monkeypatch: pytest.Mon
     read: list[AccessControlEntryRecord] = []
     covers = standard_authorizer._covers
 
-    def counted(each: AccessControlEntryRecord, operation: int) -> bool:
+    def count_call(each: AccessControlEntryRecord, operation: int) -> bool:
         read.append(each)
         return covers(each, operation)
 
-    monkeypatch.setattr(standard_authorizer, "_covers", counted)
+    monkeypatch.setattr(standard_authorizer, "_covers", count_call)
     assert not allows(standard)
     assert [each.operation for each in read] == [WRITE]
     assert allows(standard, client=Client(client_address="10.1.0.7"))
