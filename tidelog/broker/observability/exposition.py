@@ -26,7 +26,7 @@ from tidelog.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-SAMPLES_PER_PIECE: Final = 500
+SAMPLES_PER_PIECE: Final = 200
 _END: Final = b"# EOF\n"
 _Encode: TypeAlias = Callable[[Collector], bytes]
 
