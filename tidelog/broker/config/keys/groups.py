@@ -69,7 +69,7 @@ class GroupKeys:
     group_max_member_bytes = long(
         "group.max.member.bytes",
         134_217_728,
-        "The maximum memory in bytes of the members of all classic groups of a broker. Tidelog's own key.",
+        "The maximum memory in bytes of the members of all groups of a broker. Tidelog's own key.",
         minimum=1_048_576,
     )
     group_max_size = integer(

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.member import Client, Member
-from tidelog.broker.coordinators.groups.classic.member_memory import MemberMemory
+from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory, MemberMemory
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupSettings
@@ -102,10 +102,10 @@ class Conversion:
             return GroupToJoin(group, [])
         classic = self._groups.get(group_id)
         if classic is None:
-            return GroupToJoin(ConsumerGroup(group_id), [])
+            return GroupToJoin(self._groups.new_consumer(group_id), [])
         if not classic.members:
             logger.info("Group %s: the empty classic group becomes a consumer group", group_id)
-            return GroupToJoin(ConsumerGroup(group_id), [group_tombstone(group_id)])
+            return GroupToJoin(self._groups.new_consumer(group_id), [group_tombstone(group_id)])
         return self._upgrade(classic, now)
 
     # From classic to consumer
@@ -136,7 +136,9 @@ class Conversion:
 
     def _consumer_group(self, classic: Group) -> ConsumerGroup:
         """Return the consumer group with the members and the assignments of a classic group."""
-        group = ConsumerGroup(classic.group_id)
+        # Replay creates the group that is served, and counts its memory.
+        memory = GroupMemory(classic.group_id, MemberMemory(self._config.group_max_member_bytes))
+        group = ConsumerGroup(classic.group_id, memory)
         group.epoch = group.assignment_epoch = classic.generation
         group.assignment_wall_ms = _NO_TIME
         protocol = classic.protocol_name or classic.select_protocol()

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.states import GroupState
+from tidelog.broker.coordinators.groups.consumer.classic_members import leaving_member
+from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
@@ -59,10 +61,10 @@ class LeaveCommand:
         If several identify the same member, the first one removes it. `leave` looks up the members again,
         because the group may change between the steps.
         """
-        group = self._groups.get(request.group_id)
+        group = self._groups.find(request.group_id)
         member_ids: set[str] = set()
         prepared = PreparedLeave([], {})
-        for position, identity in enumerate(identities_of(request, version)):
+        for position, identity in enumerate(_identities(request, version)):
             code = ErrorCode.NONE
             try:
                 member_id = _find(group, identity)
@@ -128,15 +130,16 @@ def response_of(results: Sequence[MemberResponse], version: int) -> LeaveGroupRe
     return LeaveGroupResponse(members=tuple(results))
 
 
-def identities_of(request: LeaveGroupRequest, version: int) -> tuple[MemberIdentity, ...]:
-    """Return the members of a request. Versions below 3 have one."""
+def _identities(request: LeaveGroupRequest, version: int) -> tuple[MemberIdentity, ...]:
     return (
         request.members if version >= BATCH_FROM_VERSION else (MemberIdentity(member_id=request.member_id),)
     )
 
 
-def _find(group: Group | None, identity: MemberIdentity) -> str:
+def _find(group: Group | ConsumerGroup | None, identity: MemberIdentity) -> str:
     """Return the id of the member. Raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if there is none."""
+    if isinstance(group, ConsumerGroup):
+        return leaving_member(group, identity).member_id
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the group is unknown")
     if identity.member_id == UNKNOWN_MEMBER_ID:

@@ -10,7 +10,7 @@ from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.classic_members import ClassicMembers
 from tidelog.broker.coordinators.groups.heartbeat import HeartbeatCommand
 from tidelog.broker.coordinators.groups.join import JoinCommand, JoinReply
-from tidelog.broker.coordinators.groups.leave import LeaveCommand, PreparedLeave, identities_of, response_of
+from tidelog.broker.coordinators.groups.leave import LeaveCommand, PreparedLeave, response_of
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
@@ -22,7 +22,7 @@ from tidelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatRespo
 from tidelog.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from tidelog.protocol.messages.sync_group import SyncGroupRequest
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.steps import Steps, run_steps
 
 
 class Membership:
@@ -88,7 +88,9 @@ class Membership:
         """Remove members from their group; see `LeaveCommand.leave`."""
         group = self._groups.consumer(request.group_id)
         if group is not None:
-            identities = identities_of(request, version)
-            results, writes = self._in_consumer_groups.leave(group, identities)
+            results, members = prepared or run_steps(self._leave.prepare(request, version))
+            left, writes = self._in_consumer_groups.leave(group, members.values())
+            for position, result in zip(members, left, strict=True):
+                results[position] = result
             return Outcome(response_of(results, version), writes)
         return self._leave.leave(request, version, now, prepared)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.broker.coordinators.groups.classic.group import Group
-from tidelog.broker.coordinators.groups.classic.member_memory import MemberMemory
+from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory, MemberMemory
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.records import group_tombstones
@@ -73,12 +73,18 @@ class GroupRegistry:
         classic = self._groups.get(group_id)
         if classic is not None:
             self.remove(classic)
-        group = self._consumer_groups[group_id] = ConsumerGroup(group_id)
+        group = self._consumer_groups[group_id] = self.new_consumer(group_id)
         return group
+
+    def new_consumer(self, group_id: str) -> ConsumerGroup:
+        """Return a consumer group without members that is not one of this registry yet."""
+        return ConsumerGroup(group_id, GroupMemory(group_id, self._memory))
 
     def remove_consumer(self, group_id: str) -> None:
         """Remove a consumer group, if there is one."""
-        self._consumer_groups.pop(group_id, None)
+        group = self._consumer_groups.pop(group_id, None)
+        if group is not None:
+            group.memory.release()
 
     def remove(self, group: Group) -> None:
         """Remove a group. Its waiting requests get UNKNOWN_MEMBER_ID, and its deadlines are cancelled."""
@@ -95,6 +101,8 @@ class GroupRegistry:
         """Remove all groups without any response."""
         for group in self._groups.values():
             group.memory.release()
+        for consumer_group in self._consumer_groups.values():
+            consumer_group.memory.release()
         self._groups.clear()
         self._consumer_groups.clear()
 

@@ -227,12 +227,15 @@ def test_members_of_both_protocols_leave_by_leave_group() -> None:
     coordinator = new_coordinator()
     new, other, classic = MemberClient("m"), MemberClient("n", instance_id="i"), ClassicClient()
     run(coordinator, new, other, classic)
-    response = coordinator.leave((classic.member_id, None), ("", "i"), ("x", None), ("x", "i"))
+    response = coordinator.leave(
+        (classic.member_id, None), ("", "i"), ("x", None), ("x", "i"), (classic.member_id, None)
+    )
     assert [ErrorCode(each.error_code) for each in response.members] == [
         ErrorCode.NONE,
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.UNKNOWN_MEMBER_ID,
     ]
     assert set(consumer_group(coordinator).members) == {"m"}
     assert coordinator.leave(("y", None), version=2).error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -1,4 +1,4 @@
-"""The bound on the memory of the members of all classic groups of a node, in bytes.
+"""The bound on the memory of the members of all groups of a node, in bytes.
 
 The metadata of a member for each protocol, and its assignment, are stored until it leaves or its session
 expires, which may take half an hour. Apache Kafka bounds only the number of members. A group may use a
@@ -81,8 +81,15 @@ class GroupMemory:
         additional = MEMBER_BYTES + _size_of_protocols(protocols)
         if member is not None:
             additional -= size_of(member) - len(member.assignment)
-        if additional > 0:
-            self._memory.check(self._group_id, self.used_bytes, additional)
+        self.check(additional)
+
+    def check(self, additional_bytes: int) -> None:
+        """Check that there is memory for `additional_bytes` more.
+
+        Errors: KafkaError, see `MemberMemory.check`.
+        """
+        if additional_bytes > 0:
+            self._memory.check(self._group_id, self.used_bytes, additional_bytes)
 
     def grow(self, size_bytes: int) -> None:
         """Count `size_bytes` more, or less if negative."""

@@ -109,6 +109,7 @@ class ClassicMembers:
             leaving = {replaced.member_id: replaced}
         downgrades = bool(leaving) and self._context.groups.allows_downgrade(group, leaving, joining=1)
         member = _updated(previous, client, request, subscription)
+        self._context.lookup.check_memory(group, previous, member)
         subscribed = self._context.update.subscribe(group, previous, member, records, now)
         owned = owned_partitions(subscription, self._context.topics)
         if not downgrades:
@@ -214,7 +215,7 @@ class ClassicMembers:
         for identity in identities:
             error = ErrorCode.NONE
             try:
-                member = _leaving_member(group, identity)
+                member = leaving_member(group, identity)
             except KafkaError as failure:
                 error = failure.code
             else:
@@ -229,7 +230,8 @@ class ClassicMembers:
         return Outcome(responses, self._context.removal.remove(group, leaving))
 
 
-def _leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+def leaving_member(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    """Return the member that leaves. Raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if there is none."""
     instance_id = identity.group_instance_id
     if instance_id is None:
         return group.member(identity.member_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import Protocol
 
 from tidelog.broker.coordinators.groups.classic.member import Client
@@ -114,7 +114,7 @@ class ConsumerCoordinator:
 
     # Events
 
-    def on_topics_changed(self, names: Collection[str], created_version: int | None) -> None:
+    def on_topics_changed(self, names: Set[str], created_version: int | None) -> None:
         """Let the groups of changed topics check the metadata.
 
         `created_version` is the version of the metadata if topics were created, else None.
@@ -123,7 +123,7 @@ class ConsumerCoordinator:
         if created_version is not None:
             self._expressions.on_topics_created(created_version)
         for group in self._groups.consumers():
-            if any(group.subscriptions.includes(name) for name in names):
+            if group.subscriptions.include_any(names):
                 group.on_topics_changed()
 
     def on_deadline(self, key: DeadlineKey) -> Writes:
@@ -132,7 +132,11 @@ class ConsumerCoordinator:
         return NO_WRITES if group is None else self._removal.on_deadline(group, key.member_id, key.kind)
 
     def finish_loading(self, now: Moment) -> None:
-        """Start the sessions of all members, and the time of those that must revoke partitions."""
+        """Start the sessions of all members, and the time of those that must revoke partitions.
+
+        Topics may have been created while the group had no coordinator, so expressions are resolved again.
+        """
+        self._expressions.on_topics_created(self._topics.version)
         for group in self._groups.consumers():
             timeout_ms = self._settings.of_group(group.group_id).session_timeout_ms
             for member in group.members.values():

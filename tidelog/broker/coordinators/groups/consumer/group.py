@@ -10,12 +10,14 @@ from types import MappingProxyType
 from typing import Final
 from uuid import UUID
 
+from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory
 from tidelog.broker.coordinators.groups.consumer.member import (
     AssignedPartitions,
     ConsumerMember,
     MemberState,
     TargetPartitions,
 )
+from tidelog.broker.coordinators.groups.consumer.member_size import size_of
 from tidelog.broker.coordinators.groups.consumer.subscriptions import Subscriptions
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -49,8 +51,9 @@ class ConsumerGroup:
     yet, and then no other member gets it.
     """
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, memory: GroupMemory) -> None:
         self.group_id = group_id
+        self.memory = memory
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
         self.assignment_epoch = NO_ASSIGNMENT_EPOCH
@@ -142,6 +145,8 @@ class ConsumerGroup:
         self.subscriptions.replace(old, new)
         self._assignors = _counted_assignors(self._assignors, old, new)
         for member, change in ((old, -1), (new, 1)):
+            if member is not None:
+                self.memory.grow(change * size_of(member))
             if member is not None and member.classic is not None:
                 self.classic_member_count += change
                 for protocol in member.classic.supported_protocols:

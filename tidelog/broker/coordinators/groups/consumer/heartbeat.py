@@ -72,6 +72,7 @@ class HeartbeatCommand:
         self._context.lookup.check_room(group, member_id)
         previous = self._find(group, member_id, request, records)
         member = _updated(previous, client, request)
+        self._context.lookup.check_memory(group, previous, member)
         subscribed = self._context.update.subscribe(group, previous, member, records, now)
         owned = None
         if request.topic_partitions is not None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupSettings
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.member import STATIC_LEAVE_EPOCH, ConsumerMember
+from tidelog.broker.coordinators.groups.consumer.member_size import size_of
 from tidelog.broker.coordinators.groups.consumer.records import (
     current_assignment,
     member_metadata,
@@ -38,6 +39,16 @@ class MemberLookup:
         if len(group.members) >= limit and member_id not in group.members:
             text = f"The consumer group has reached its maximum capacity of {limit} members."
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+    def check_memory(self, group: ConsumerGroup, previous: ConsumerMember, member: ConsumerMember) -> None:
+        """Check that there is memory for `member` in place of `previous`.
+
+        Errors: KafkaError GROUP_MAX_SIZE_REACHED or COORDINATOR_NOT_AVAILABLE.
+        """
+        if previous == member:
+            return
+        is_new = previous.member_id not in group.members
+        group.memory.check(size_of(member) - (0 if is_new else size_of(previous)))
 
     def join(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Set
 from typing import NamedTuple
 
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
@@ -76,6 +76,12 @@ class Subscriptions:
     def includes(self, topic: str) -> bool:
         """Return whether a member subscribes to a topic, by name or by expression."""
         return topic in self._by_name or topic in self._by_expression
+
+    def include_any(self, topics: Set[str]) -> bool:
+        """Return whether a member subscribes to one of `topics`, in time linear in the subscribed ones."""
+        return any(topic in topics for topic in self._by_name) or any(
+            topic in topics for topic in self._by_expression
+        )
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Return the topics that a member subscribes to, by name or by expression."""

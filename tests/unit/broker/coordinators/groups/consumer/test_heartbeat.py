@@ -370,6 +370,20 @@ def test_a_coordinator_that_loads_a_group_gives_members_time_to_revoke(
     assert set(group_of(other).members) == {"b"}
 
 
+def test_a_topic_that_was_created_while_the_coordinator_moved_is_matched_by_the_next_one(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    member = MemberClient("a", (), "t.*")
+    for _ in range(2):
+        member.heartbeat(coordinator)
+    coordinator.add_partitions("t2", 1)
+    other = coordinator.reload()
+    other.pass_time(10_001)
+    for _ in range(2):
+        member.heartbeat(other)
+    assert len(member.owned) == 5
+
+
 def test_a_member_that_leaves_last_leaves_an_empty_group_that_can_be_deleted(
     coordinator: GroupCoordinatorFixture,
 ) -> None:
