@@ -14,6 +14,7 @@ from typing import Any
 
 from tidelog.cli.main import main
 from tidelog.clients.producer.producer import Producer
+from tidelog.remote.mounts.mounting import TopicMount
 from tidelog.remote.objects.manager import ObjectStorageManager
 from tidelog.remote.objects.stores.local_directory import LocalDirectoryStore
 from tidelog.remote.restore.execution import TopicRestore
@@ -49,6 +50,15 @@ class TravelStep(Enum):
     """Before the topic is created."""
     RELEASE = auto()
     """After the leaders have recovered their logs, before deleted segments are looked for."""
+
+
+class MountStep(Enum):
+    """The moments at which a mount is killed."""
+
+    MOUNT_CREATION = auto()
+    """Before the topic is created."""
+    MOUNTED = auto()
+    """After the topic is created, before its leaders have followed the source."""
 
 
 def _kill() -> None:
@@ -103,8 +113,20 @@ def arm_travel(step: TravelStep) -> None:
             _before(TopicRestore, "_release")
 
 
+def arm_mount(step: MountStep) -> None:
+    """Let this process kill itself at `step`."""
+    match step:
+        case MountStep.MOUNT_CREATION:
+            # The first call only validates.
+            _before(TopicMount, "_create", 2)
+        case MountStep.MOUNTED:
+            _before(TopicMount, "_wait_for")
+
+
 if __name__ == "__main__":
-    if sys.argv[1] in TravelStep.__members__:
+    if sys.argv[1] in MountStep.__members__:
+        arm_mount(MountStep[sys.argv[1]])
+    elif sys.argv[1] in TravelStep.__members__:
         arm_travel(TravelStep[sys.argv[1]])
     else:
         arm(RestoreStep[sys.argv[1]])

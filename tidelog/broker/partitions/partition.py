@@ -38,6 +38,7 @@ from tidelog.protocol.ids import (
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import AppendInfo, PartitionLog
+from tidelog.storage.log.truncation import RemoteState
 from tidelog.storage.log.validation_rules import ValidatedBatch
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
 
@@ -60,6 +61,7 @@ class Partition:
     __slots__ = (
         "_leadership",
         "is_internal",
+        "is_read_only",
         "leader",
         "leader_epoch",
         "leader_id",
@@ -76,6 +78,8 @@ class Partition:
         self.topic_id = topic_id
         self.is_internal = is_internal(topic_partition.topic)
         self.log = log
+        self.is_read_only = log.config.is_mounted
+        """Whether records come only from another cluster: the topic is mounted."""
         self.leader: LeaderState | None = None
         """The leader's state; None while this node is a follower."""
         self.leader_id: BrokerId = NO_LEADER
@@ -124,15 +128,10 @@ class Partition:
         self.log.producers.forget_verifications()
         return is_new_epoch
 
-    def await_recovery(self) -> None:
-        """Have no role until the log is recovered from remote storage; the leader epoch does not begin."""
-        self.leader = None
-        self.leader_id = NO_LEADER
+    def end_role(self) -> None:
+        """Have no role: the partition has left this node, or its log is recovered from remote storage.
 
-    def retire(self) -> None:
-        """End the role, because the partition is no longer on this node.
-
-        Waiting requests then complete with NOT_LEADER_OR_FOLLOWER.
+        Waiting requests complete with NOT_LEADER_OR_FOLLOWER. The next leader epoch has not begun.
         """
         self.leader = None
         self.leader_id = NO_LEADER
@@ -145,6 +144,7 @@ class Partition:
     def update_config(self, config: LogConfig) -> None:
         """Apply changed configs of the topic."""
         self.log.update_config(config)
+        self.is_read_only = config.is_mounted
         leader = self.leader
         if leader is not None and leader.min_insync_replicas != config.min_insync_replicas:
             leader.set_min_insync_replicas(config.min_insync_replicas)
@@ -171,6 +171,8 @@ class Partition:
         leader = self.leader
         if leader is None:
             raise self._not_leader()
+        if self.is_read_only:
+            raise self._read_only()
         if required_acks == ACKS_ALL and leader.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -194,6 +196,18 @@ class Partition:
             # Earlier records waited for a follower, and no later event completes the requests for them.
             self._leadership.complete_waiting_requests(self.topic_partition)
         return info
+
+    def continue_after_remote(self, state: RemoteState, now_ms: int) -> None:
+        """Continue a mounted log, as its leader, after segments that have appeared in remote storage.
+
+        All of its records are committed: they are in the bucket of another cluster.
+        """
+        leader = self.leader
+        assert leader is not None and self.is_read_only, self.topic_partition
+        self.log.restart_from_remote(state, now_ms)
+        self._note_leader_epoch(self.leader_epoch)
+        leader.restart_epoch_at(self.log.log_end_offset)
+        self._leadership.complete_waiting_requests(self.topic_partition)
 
     def begin_verification(
         self,
@@ -349,6 +363,14 @@ class Partition:
             raise self._not_leader()
         return self.leader
 
+    def _read_only(self) -> KafkaError:
+        source = self.log.config.tidelog_source
+        assert source is not None
+        return KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{self.topic_partition} is read-only: it is topic {source.topic} of mount {source.mount}",
+        )
+
     def _not_leader(self) -> KafkaError:
         return KafkaError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -377,6 +399,8 @@ class Partition:
         Errors: NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION, OFFSET_OUT_OF_RANGE.
         """
         self.require_leader()
+        if self.is_read_only:
+            raise self._read_only()
         if "delete" not in self.log.config.cleanup_policy:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,

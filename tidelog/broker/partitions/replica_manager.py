@@ -233,7 +233,7 @@ class ReplicaManager:
         for topic_partition in topic_partitions:
             partition = self.partitions.pop(topic_partition, None)
             if partition is not None:
-                partition.retire()
+                partition.end_role()
         if self._unavailable:
             for topic_partition in topic_partitions:
                 self._unavailable.pop(topic_partition, None)
@@ -435,7 +435,7 @@ class ReplicaManager:
             self.awaiting_recovery.discard(partition.topic_partition)
         if partition_image.leader == self.node_id:
             if _must_recover(partition, partition_image):
-                partition.await_recovery()
+                partition.end_role()
                 self.awaiting_recovery.add(partition.topic_partition)
                 changes.followers.append(partition)
                 return
@@ -468,7 +468,7 @@ class ReplicaManager:
         logger.error("Partition %s is unavailable: %s", topic_partition, error, exc_info=bug)
         partition = self.partitions.pop(topic_partition, None)
         if partition is not None:
-            partition.retire()
+            partition.end_role()
         self._unavailable[topic_partition] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def assigned_partitions(self, image: MetadataImage) -> dict[TopicPartition, UUID]:
@@ -529,12 +529,13 @@ def _must_recover(partition: Partition, partition_image: PartitionImage) -> bool
     """Return whether this node may become leader only with the log that is in remote storage.
 
     It was elected without the records of the partition: the topic is restored, or the election was unclean.
-    A log without local records may also be the remains of an interrupted recovery.
+    A log without local records may also be the remains of an interrupted recovery. The records of a mounted
+    topic are never local.
     """
     log = partition.log
-    return (
+    if partition.leader is not None or not log.remote_log_enabled:
+        return False
+    return log.config.is_mounted or (
         partition_image.leader_recovery_state == LeaderRecoveryState.RECOVERING
-        and partition.leader is None
-        and log.remote_log_enabled
         and log.local_log_start_offset == log.log_end_offset
     )

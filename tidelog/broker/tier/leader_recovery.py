@@ -7,8 +7,9 @@ record continues after the newest remote segment, like a follower whose leader h
     elected -> metadata of the remote segments is complete -> leader epochs and producers of the newest one
             -> the log restarts at its end -> leader; requests got NOT_LEADER_OR_FOLLOWER until then
 
-Without remote segments the log starts at 0. A recovery that was interrupted by a crash is repeated. Apache
-Kafka differs: its leader always starts at 0.
+A mounted partition recovers at each election, because its records are at the source; segments that appeared
+there are registered first (`register_new`). Without remote segments the log starts at 0. A recovery that was
+interrupted by a crash is repeated. Apache Kafka differs: its leader always starts at 0.
 
 I/O: reads remote storage in threads. Failures are repeated, with back-off, as long as this node is elected.
 Source: KIP-405 (auxiliary state), KIP-704.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, Protocol
 
@@ -62,8 +63,10 @@ class LeaderRecovery:
         clock: Clock,
         randomness: Randomness,
         backoff: ExponentialBackoff,
+        register_new: Callable[[Partition], Awaitable[object]],
     ) -> None:
         self._metadata = metadata
+        self._register_new = register_new
         self._reader = reader
         self._replicas = replicas
         self._clock = clock
@@ -121,6 +124,9 @@ class LeaderRecovery:
             await asyncio.sleep(_READY_CHECK_S)
             if not self._is_awaited(partition):
                 return
+        await self._register_new(partition)
+        if not self._is_awaited(partition):
+            return
         segments = [
             segment for segment in self._metadata.list_remote_log_segments(name) if segment.state is _FINISHED
         ]

@@ -37,6 +37,7 @@ from tidelog.broker.tier.managers import (
 )
 from tidelog.broker.tier.metered_reader import MeteredReader
 from tidelog.broker.tier.metrics import report_remote
+from tidelog.broker.tier.mounts import MountFollower, MountPorts
 from tidelog.broker.tier.roles import RemoteRoles
 from tidelog.broker.tier.settings import log_manager_settings
 from tidelog.clients.config.environment import Environment
@@ -145,7 +146,23 @@ class TieredStorage:
         )
         self.follower_tier = FollowerTier(metadata, self.reader)
         self.roles = RemoteRoles(self.manager, ports.replicas, self._remove_indexes)
+        self.mounts = self._create_mounts()
         self.recovery = self._create_recovery()
+
+    def _create_mounts(self) -> MountFollower:
+        ports = self._ports
+        return MountFollower(
+            MountPorts(
+                metadata=self.metadata,
+                reader=self.reader,
+                replicas=ports.replicas,
+                store=self.storage.store,
+                run_in_thread=self._auxiliary_pool.run,
+                interval_ms=lambda: ports.config().remote_log_manager_task_interval_ms,
+                clock=ports.clock,
+                broker_id=self._config.node_id,
+            )
+        )
 
     def _referenced_until(self, topic_id: UUID) -> int | None:
         return self._referenced_until_ms.get(topic_id)
@@ -163,6 +180,7 @@ class TieredStorage:
                 settings.remote_log_manager_task_retry_backoff_max_ms,
                 settings.remote_log_manager_task_retry_jitter,
             ),
+            register_new=self.mounts.register_new,
         )
 
     @classmethod
@@ -206,6 +224,7 @@ class TieredStorage:
         self._referenced_until_ms = referenced_until_ms(image)
         self.roles.add_existing(image)
         self.recovery.check()
+        self.mounts.start(self._ports.replicas.partitions.values())
 
     def delete_data_of_deleted_topics(
         self, retired_partitions: Iterable[tuple[TopicPartition, UUID]], image: MetadataImage
@@ -243,6 +262,7 @@ class TieredStorage:
         """Apply role changes; complete requests for partitions of which this node is no longer the leader."""
         self.roles.on_roles_changed(changes, image)
         self.recovery.check()
+        self.mounts.start(changes.leaders)
         for name in (*changes.removed, *(each.topic_partition for each in changes.followers)):
             self.access.fetches.check_and_complete(name)
             self.access.list_offsets.check_and_complete(name)
@@ -273,6 +293,7 @@ class TieredStorage:
         """Close all parts, each within `timeout_s`; abandon requests to the object store that hang."""
         self.roles.close()
         await self.recovery.close()
+        await self.mounts.close()
         await self.manager.close(timeout_s)
         self._auxiliary_pool.close()
         await _close_within(timeout_s, self.metadata.close(), "the metadata of remote segments")

@@ -260,3 +260,55 @@ def restore(
         else:
             travel = TravelOptions(timestamp_ms=parse_time(at), name=new_name, restore=options)
             run_time_travel(bucket, cluster, travel)
+
+
+@app.command()
+@connects
+def mount(
+    mount_name: Annotated[str, typer.Argument(metavar="MOUNT", help="The mount in the brokers' settings.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic in the bucket of the mount.")],
+    cluster: ClusterConnection,
+    new_name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="The name in this cluster; default: the same."),
+    ] = None,
+    topic_ids: TopicIds = [],  # noqa: B006
+    replication_factor: ReplicationFactor = -1,
+    execute: Execute = False,
+    config: ConfigFile = None,
+    storage: StorageValues = [],  # noqa: B006
+    as_json: AsJson = False,
+) -> None:
+    """Mount a topic of another cluster's bucket: readable without copying, and read-only.
+
+    It follows new segments as they appear. Without --execute, only report.
+
+    Exit codes: 0 success, 1 the topic cannot be mounted.
+    """
+    from tidelog.cli.tier.mount import MountOptions, run_mount
+
+    options = MountOptions(
+        mount=mount_name,
+        topic=topic,
+        name=new_name or topic,
+        topic_ids=[parse_topic_id(text) for text in topic_ids],
+        replication_factor=replication_factor,
+        executes=execute,
+        as_json=as_json,
+    )
+    raise typer.Exit(run_mount(storage_values(config, storage), cluster, options))
+
+
+@app.command()
+@connects
+def unmount(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The mounted topic.")],
+    cluster: ClusterConnection,
+) -> None:
+    """Delete a mounted topic; the objects of its source are kept.
+
+    Exit codes: 0 success, 1 the topic is not mounted.
+    """
+    from tidelog.cli.tier.mount import run_unmount
+
+    raise typer.Exit(run_unmount(cluster, topic))

@@ -63,6 +63,9 @@ def _check_topic(
     except ConfigError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
     existing = image.topic_configs(name) if name in image.topics_by_name else {}
+    if config.is_mounted and not config.remote_storage_enable:
+        text = "remote.storage.enable=false: a mounted topic is only in remote storage"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, text)
     if config.remote_storage_enable:
         _check_tiered(settings, config)
     elif (

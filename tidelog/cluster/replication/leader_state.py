@@ -286,6 +286,10 @@ class LeaderState:
         """Return whether a follower with this log end offset has all committed records."""
         return end_offset >= high_watermark
 
+    def restart_epoch_at(self, offset: Offset) -> None:
+        """Let this leader epoch begin at `offset`: the log was restarted there, without records of it."""
+        self.epoch_start_offset = offset
+
     def _has_epoch_start(self, end_offset: Offset) -> bool:
         """Return whether a follower with this log end offset has reached this leader epoch (KAFKA-7128)."""
         return end_offset >= self.epoch_start_offset

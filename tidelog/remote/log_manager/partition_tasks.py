@@ -51,7 +51,8 @@ class PartitionTasks:
     def start(self) -> None:
         """Start the tasks."""
         assert not self._tasks
-        if not self.role.is_leader:
+        # The segments of a mounted topic are those of another cluster, which copies and deletes them.
+        if not self.role.is_leader or self.role.replica.log.config.is_mounted:
             self._add("follower", self._follow, self._pools.follower)
             return
         self._copy = CopyTask(self._context, self.role)

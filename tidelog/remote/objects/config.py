@@ -37,9 +37,11 @@ from tidelog.remote.objects.layout.encryption import KeyPair, KeyRing
 from tidelog.remote.objects.layout.object_keys import ObjectKeys
 from tidelog.remote.objects.layout.rsa_oaep import MODULUS_BITS_MIN
 from tidelog.remote.objects.manager import ManagerSettings, ObjectStorageManager
+from tidelog.remote.objects.mounts import MOUNTS, open_mounts
 from tidelog.remote.objects.stores.activity import ObservedStore, StoreActivity
 from tidelog.remote.objects.stores.backends import object_store, reports_requests
 from tidelog.remote.objects.stores.masked import MaskedStore
+from tidelog.remote.objects.stores.mounted import MountedStores
 from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, StorePorts
 from tidelog.remote.objects.verification import Verification
 
@@ -273,6 +275,8 @@ def storage_manager_from_config(
             store, activity, settings.keys.prefix, calls_are_requests=ports.on_request is None
         )
     try:
+        if mounts := open_mounts(values, ports):
+            store = MountedStores(store, mounts)
         return ObjectStorageManager(store, settings, _chunk_cache(store, parsed), activity)
     except BaseException:
         store.close()
@@ -284,7 +288,9 @@ def unknown_keys(values: Mapping[str, str]) -> tuple[str, ...]:
     pairs = split_list(values.get("encryption.key.pairs", ""))
     files = {name for pair_id in pairs for name in _key_file_names(pair_id)}
     supported_keys = {*CONFIGS, *UNUSED, *files}
-    return tuple(key for key in values if key not in supported_keys and not key.startswith(_STORAGE))
+    return tuple(
+        key for key in values if key not in supported_keys and not key.startswith((_STORAGE, MOUNTS))
+    )
 
 
 def _current_name(key: str) -> str:

@@ -21,8 +21,7 @@ from uuid import UUID
 
 from tidelog.protocol.ids import Offset, uuid_text
 from tidelog.remote.inspection.bucket import Bucket
-from tidelog.remote.objects.layout.custom_metadata import CustomMetadata, encode_custom_metadata
-from tidelog.remote.objects.layout.object_keys import main_path
+from tidelog.remote.objects.layout.object_keys import reference
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -73,18 +72,6 @@ class _Piece(NamedTuple):
 
     segment: RemoteLogSegmentMetadata
     ranges: list[OffsetRange]
-
-
-def reference(
-    segment: RemoteLogSegmentMetadata, partition: TopicIdPartition, mount: str | None = None
-) -> RemoteLogSegmentMetadata:
-    """Return the segment of `partition` that refers to the objects of `segment`."""
-    custom_metadata = CustomMetadata(source_path=main_path(segment), mount=mount)
-    return replace(
-        segment,
-        remote_log_segment_id=RemoteLogSegmentId(partition, segment.remote_log_segment_id.id),
-        custom_metadata=encode_custom_metadata(custom_metadata),
-    )
 
 
 def travelled(

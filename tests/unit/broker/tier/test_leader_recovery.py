@@ -72,11 +72,15 @@ class Node:
             clock=self.replicas.clock,
             randomness=random.Random(1),
             backoff=ExponentialBackoff(1, 1),
+            register_new=self._register_nothing,
         )
         self.topic_id = self.replicas.create(
             "t", leader_epoch=1005, leader_recovery_state=state, remote_storage_enable="true"
         )
         self.partition_id = TopicIdPartition(self.topic_id, *NAME)
+
+    async def _register_nothing(self, partition: Partition) -> None:
+        assert not partition.is_read_only
 
     @property
     def partition(self) -> Partition:

@@ -6,17 +6,27 @@ Source: ObjectKeyFactory of Aiven's RemoteStorageManager.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from tidelog.protocol.ids import Offset, uuid_from_text, uuid_text
-from tidelog.remote.objects.layout.custom_metadata import decode_custom_metadata
-from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.remote.objects.layout.custom_metadata import (
+    CustomMetadata,
+    decode_custom_metadata,
+    encode_custom_metadata,
+)
+from tidelog.remote.ports.segment_metadata import (
+    RemoteLogSegmentId,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
 
 LOG_SUFFIX: Final = "log"
 INDEXES_SUFFIX: Final = "indexes"
 MANIFEST_SUFFIX: Final = "rsm-manifest"
+MOUNT_SCHEME: Final = "mount://"
+"""The start of the keys of objects that are in the bucket of another cluster."""
 BACKUPS_FOLDER: Final = "tidelog-backups"
 """The folder below the prefix with the backups of clusters, which belong to no topic."""
 
@@ -25,6 +35,11 @@ _KEY: Final = re.compile(
     rf"(?P<topic>.+)-(?P<topic_id>{_ID})/(?P<partition>\d+)/(?P<offset>\d{{20}})-(?P<segment_id>{_ID})"
     rf"\.(?P<suffix>{LOG_SUFFIX}|{INDEXES_SUFFIX}|{MANIFEST_SUFFIX})"
 )
+
+
+def mount_prefix(name: str) -> str:
+    """Return the common start of the keys of a mount."""
+    return f"{MOUNT_SCHEME}{name}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +107,18 @@ def parse_key(key: str, prefix: str) -> ObjectName | None:
     return ObjectName(partition, int(match["offset"]), uuid_from_text(match["segment_id"]), match["suffix"])
 
 
+def reference(
+    segment: RemoteLogSegmentMetadata, partition: TopicIdPartition, mount: str | None = None
+) -> RemoteLogSegmentMetadata:
+    """Return the segment of `partition` that refers to the objects of `segment`."""
+    custom_metadata = CustomMetadata(source_path=main_path(segment), mount=mount)
+    return replace(
+        segment,
+        remote_log_segment_id=RemoteLogSegmentId(partition, segment.remote_log_segment_id.id),
+        custom_metadata=encode_custom_metadata(custom_metadata),
+    )
+
+
 def is_reference(metadata: RemoteLogSegmentMetadata) -> bool:
     """Return whether the objects of a segment belong to another topic: they must not be deleted.
 
@@ -119,7 +146,9 @@ class ObjectKeys:
             return keys
         custom_metadata = decode_custom_metadata(metadata.custom_metadata)
         if custom_metadata.source_path is not None:
-            return SegmentKeys(keys.prefix, custom_metadata.source_path, self.masks_prefix)
+            mount = custom_metadata.mount
+            prefix = keys.prefix if mount is None else mount_prefix(mount)
+            return SegmentKeys(prefix, custom_metadata.source_path, self.masks_prefix and mount is None)
         return SegmentKeys(
             keys.prefix if custom_metadata.object_prefix is None else custom_metadata.object_prefix,
             keys.path if custom_metadata.object_key is None else custom_metadata.object_key,
