@@ -58,12 +58,24 @@ class SimRemoteBorder:
         """Do nothing."""
 
 
+class SimEpochFile:
+    """Replaces LeaderEpochFileCache."""
+
+    def __init__(self, log: SimLog) -> None:
+        self._log = log
+
+    def note(self, epoch: int, start_offset: int) -> None:
+        """Record an epoch without records; a crash loses it, see `SimLog.reopen`."""
+        self._log.leader_epochs.assign(epoch, start_offset)
+
+
 class SimLog:
     """The log of one replica. Entries below `synced_end` survive a crash; leader epochs always survive."""
 
     def __init__(self, min_insync_replicas: int) -> None:
         self.producers = SimProducers()
         self.remote_border = SimRemoteBorder()
+        self.epoch_file = SimEpochFile(self)
         self.config = log_config(min_insync_replicas=min_insync_replicas)
         self.log_start_offset = 0
         self.entries: list[Entry] = []
@@ -123,14 +135,6 @@ class SimLog:
         self.synced_end = max(self.synced_end, offset)
 
     # -- leader
-
-    def assign_leader_epoch(self, epoch: int, start_offset: int) -> None:
-        """Record an epoch durably."""
-        self.leader_epochs.assign(epoch, start_offset)
-
-    def note_leader_epoch(self, epoch: int, start_offset: int) -> None:
-        """Record an epoch without records; a crash loses it, see `reopen`."""
-        self.leader_epochs.assign(epoch, start_offset)
 
     def append_as_leader(self, records: str, leader_epoch: int, now_ms: int, **_: object) -> SimpleNamespace:
         """Append one value."""
