@@ -35,6 +35,7 @@ from tidelog.protocol.metadata_records.partition_change_record import PartitionC
 from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import run_steps
 
 TOPIC_ID = UUID(int=4_711)
 THE_PARTITION = TopicPartition("t", 0)
@@ -174,7 +175,7 @@ class ReplicaGroup:
 
     def fence(self, node_id: BrokerId) -> None:
         """Expire the session of a broker."""
-        self.publish(*fence_records(self.image, _SETTINGS, self.image.brokers[node_id]))
+        self.publish(*run_steps(fence_records(self.image, _SETTINGS, self.image.brokers[node_id])))
 
     def cut_off(self, node_id: BrokerId) -> None:
         """Isolate a broker from metadata, fetches and requests in both directions."""
@@ -190,7 +191,7 @@ class ReplicaGroup:
         member.is_cut_off = False
         self._deliver_metadata(member)
         if self.image.brokers[node_id].fenced:
-            self.publish(*unfence_records(self.image, _SETTINGS, self.image.brokers[node_id]))
+            self.publish(*run_steps(unfence_records(self.image, _SETTINGS, self.image.brokers[node_id])))
 
     # -- clients
 

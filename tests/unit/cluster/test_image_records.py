@@ -110,10 +110,10 @@ def _perform(image: MetadataImage, command, chance: SeededRandomness):  # type: 
                 features=supported_features(),
                 log_dirs=(UUID(int=broker + 300),),
             )
-            return [register_broker(image, SETTINGS, registration, has_session=False)]
+            return [run_steps(register_broker(image, SETTINGS, registration, has_session=False))]
         case ("unfence" | "fence" as event, broker) if broker in image.brokers:
             change = broker_changes.unfence_records if event == "unfence" else broker_changes.fence_records
-            records = change(image, SETTINGS, image.brokers[broker])
+            records = run_steps(change(image, SETTINGS, image.brokers[broker]))
             return [ControllerResult(tuple(records), None)]
         case ("ids", broker):
             epoch = image.brokers[broker].epoch if broker in image.brokers else 0

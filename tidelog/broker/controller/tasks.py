@@ -35,6 +35,7 @@ from tidelog.cluster.controller.settings import ControllerSettings
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
+from tidelog.protocol.steps import Steps
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ _PAUSE_AFTER_FAILURE_S: Final = 0.5
 _STALL_SHARE: Final = 10
 """A delay of more than this share of a session means that received heartbeats have not been read yet."""
 
-Step: TypeAlias = Callable[[MetadataImage], ControllerResult[bool]]
+Step: TypeAlias = Callable[[MetadataImage], ControllerResult[bool] | Steps[ControllerResult[bool]]]
 """A command that replies whether it should be submitted again at once."""
 
 
@@ -146,9 +147,9 @@ class ControllerTasks:
         if not await self._run(self._fence_one):
             await asyncio.sleep(_PAUSE_AFTER_FAILURE_S)
 
-    def _fence_one(self, image: MetadataImage) -> ControllerResult[bool]:
+    def _fence_one(self, image: MetadataImage) -> Steps[ControllerResult[bool]]:
         now_ms = self._clock.monotonic_ms()
-        result = fence_stale_broker(image, self._settings, self._heartbeats, now_ms)
+        result = yield from fence_stale_broker(image, self._settings, self._heartbeats, now_ms)
         if result.reply:
             stale = self._heartbeats.stale_broker(image, now_ms)
             logger.warning("Fencing broker %s because its session has timed out", stale)

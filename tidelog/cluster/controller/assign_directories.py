@@ -27,11 +27,12 @@ from tidelog.protocol.messages.assign_replicas_to_dirs import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from tidelog.protocol.steps import Steps
 
 
 def assign_replicas_to_directories(
     image: MetadataImage, settings: ControllerSettings, request: AssignReplicasToDirsRequest
-) -> ControllerResult[AssignReplicasToDirsResponse]:
+) -> Steps[ControllerResult[AssignReplicasToDirsResponse]]:
     """Record the directories of replicas; every partition has its own outcome.
 
     Errors: KafkaError STALE_BROKER_EPOCH if the broker's registration has another epoch.
@@ -52,10 +53,11 @@ def assign_replicas_to_directories(
                 if code is ErrorCode.NONE:
                     replicas = online if is_online(directory.id, broker.log_dirs) else offline
                     replicas.append((image.topics_by_id[topic.topic_id], index))
+                yield None
             topics.append(ResponseTopicData(topic_id=topic.topic_id, partitions=tuple(partitions)))
         directories.append(ResponseDirectoryData(id=directory.id, topics=tuple(topics)))
-    updates.remove_from_isrs(offline, broker.id)
-    updates.remove_from_isrs([each for each in online if _has_no_leader(updates, each)])
+    yield from updates.remove_from_isrs(offline, broker.id)
+    yield from updates.remove_from_isrs([each for each in online if _has_no_leader(updates, each)])
     reply = AssignReplicasToDirsResponse(directories=tuple(directories))
     return ControllerResult(tuple(updates.records), reply, is_atomic=False)
 

@@ -29,6 +29,7 @@ from tidelog.cluster.image import BrokerImage, MetadataImage
 from tidelog.protocol.ids import Offset
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import Steps
 
 
 class BrokerState(Enum):
@@ -54,7 +55,7 @@ def broker_heartbeat(
     settings: ControllerSettings,
     heartbeats: BrokerHeartbeats,
     request: BrokerHeartbeatRequest,
-) -> ControllerResult[HeartbeatReply]:
+) -> Steps[ControllerResult[HeartbeatReply]]:
     """Determine the broker's next state, and return the records that lead to it.
 
     `heartbeats` is only read: call `BrokerHeartbeats.record_heartbeat` before, `apply_reply` after.
@@ -63,10 +64,12 @@ def broker_heartbeat(
     broker = current_registration(image, request.broker_id, request.broker_epoch)
     current = _current_state(heartbeats, broker)
     next_state = _next_state(image, heartbeats, broker, current, request)
-    records = _records(image, settings, broker, next_state) if next_state is not current else []
+    records: list[MetadataRecord] = []
+    if next_state is not current:
+        records = yield from _records(image, settings, broker, next_state)
     if any(directory in request.offline_log_dirs for directory in broker.log_dirs):
         changed_image = _apply(image, records)
-        records += broker_changes.offline_directory_records(
+        records += yield from broker_changes.offline_directory_records(
             changed_image, settings, broker, request.offline_log_dirs
         )
     records += broker_changes.cordoned_directory_records(broker, request.cordoned_log_dirs)
@@ -82,7 +85,7 @@ def broker_heartbeat(
 
 def fence_stale_broker(
     image: MetadataImage, settings: ControllerSettings, heartbeats: BrokerHeartbeats, now_ms: int
-) -> ControllerResult[bool]:
+) -> Steps[ControllerResult[bool]]:
     """Fence the broker whose session expired first; return whether there was one.
 
     There may be others. The next call must use an image that contains the changes of this call.
@@ -90,7 +93,7 @@ def fence_stale_broker(
     stale = heartbeats.stale_broker(image, now_ms)
     if stale is None:
         return ControllerResult((), False)
-    records = broker_changes.fence_records(image, settings, image.brokers[stale])
+    records = yield from broker_changes.fence_records(image, settings, image.brokers[stale])
     return ControllerResult(tuple(records), True, is_atomic=False)
 
 
@@ -135,12 +138,12 @@ def _next_state(
 
 def _records(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerImage, next_state: BrokerState
-) -> list[MetadataRecord]:
+) -> Steps[list[MetadataRecord]]:
     if next_state is BrokerState.UNFENCED:
-        return broker_changes.unfence_records(image, settings, broker)
+        return (yield from broker_changes.unfence_records(image, settings, broker))
     if next_state is BrokerState.CONTROLLED_SHUTDOWN:
-        return broker_changes.controlled_shutdown_records(image, settings, broker)
-    return [] if broker.fenced else broker_changes.fence_records(image, settings, broker)
+        return (yield from broker_changes.controlled_shutdown_records(image, settings, broker))
+    return [] if broker.fenced else (yield from broker_changes.fence_records(image, settings, broker))
 
 
 def _apply(image: MetadataImage, records: list[MetadataRecord]) -> MetadataImage:

@@ -22,6 +22,7 @@ from tidelog.protocol.metadata_records.register_broker_record import (
     BrokerFeature,
     RegisterBrokerRecord,
 )
+from tidelog.protocol.steps import Steps
 
 
 def require_registration(image: MetadataImage, broker: BrokerId) -> BrokerImage:
@@ -58,7 +59,7 @@ def register_broker(
     *,
     has_session: bool,
     has_previous_epoch: bool = True,
-) -> ControllerResult[int]:
+) -> Steps[ControllerResult[int]]:
     """Register a broker; the reply is its epoch, the offset of its registration record.
 
     The same process keeps its epoch and its state. A new one starts fenced. Its previous epoch in the request
@@ -79,7 +80,7 @@ def register_broker(
         raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text)
     is_clean = existing is not None and has_previous_epoch
     is_clean = is_clean and existing is not None and existing.epoch == request.previous_broker_epoch
-    cleanup = broker_changes.replacement_records(
+    cleanup = yield from broker_changes.replacement_records(
         image, settings, request.broker_id, request.log_dirs, is_clean=is_clean
     )
     epoch = image.offset + 1 + len(cleanup)
@@ -88,13 +89,13 @@ def register_broker(
 
 def unregister_broker(
     image: MetadataImage, settings: ControllerSettings, broker: BrokerId
-) -> ControllerResult[None]:
+) -> Steps[ControllerResult[None]]:
     """Remove a broker's registration, fenced or not.
 
     Errors: KafkaError BROKER_ID_NOT_REGISTERED if there is none.
     """
     registration = require_registration(image, broker)
-    records = broker_changes.unregistration_records(image, settings, registration)
+    records = yield from broker_changes.unregistration_records(image, settings, registration)
     return ControllerResult(tuple(records), None, is_atomic=False)
 
 

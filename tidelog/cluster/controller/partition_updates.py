@@ -27,6 +27,7 @@ from tidelog.cluster.partition_changes import changed_partition
 from tidelog.cluster.replica_directories import default_directory, is_online
 from tidelog.protocol.ids import BrokerId
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
+from tidelog.protocol.steps import Steps
 from tidelog.storage.config.topic_configs import TOPIC_CONFIGS
 
 _MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
@@ -88,7 +89,7 @@ class PartitionUpdates:
         removed: BrokerId | None = None,
         *,
         is_unclean: bool = False,
-    ) -> None:
+    ) -> Steps[None]:
         """Remove the broker `removed`, if any, from the ISRs of `partitions`, and elect missing leaders.
 
         `is_unclean`: whether the broker may have lost records, so that it is no longer an eligible leader.
@@ -102,6 +103,7 @@ class PartitionUpdates:
                 unclean_shutdown=removed if is_unclean else None,
             )
             self.change(topic, index, requested)
+            yield None
 
     def election(self, topic: TopicImage) -> Election:
         """Return the kind of election that keeps a topic's partitions online."""

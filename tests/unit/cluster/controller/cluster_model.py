@@ -35,6 +35,7 @@ from tidelog.protocol.messages.alter_partition import (
 )
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
+from tidelog.protocol.steps import run_steps
 
 R = TypeVar("R")
 Place = tuple[UUID, int]
@@ -160,7 +161,9 @@ class ClusterModel:
             log_dirs=tuple(UUID(int=10_000 + broker * 10 + each) for each in range(2)),
             previous_broker_epoch=previous,
         )
-        epoch = self.apply(lambda image: register_broker(image, SETTINGS, request, has_session=has_session))
+        epoch = self.apply(
+            lambda image: run_steps(register_broker(image, SETTINGS, request, has_session=has_session))
+        )
         if epoch is not None:
             self.processes[broker] = Process(broker, incarnation, epoch, is_up=True)
             self.heartbeats.record_heartbeat(self.image, broker, epoch, self.now_ms)
@@ -179,7 +182,9 @@ class ClusterModel:
             **fields,
         )
         self.heartbeats.record_heartbeat(self.image, broker, process.epoch, self.now_ms)
-        reply = self.apply(lambda image: broker_heartbeat(image, SETTINGS, self.heartbeats, request))
+        reply = self.apply(
+            lambda image: run_steps(broker_heartbeat(image, SETTINGS, self.heartbeats, request))
+        )
         if reply is not None:
             self.heartbeats.apply_reply(
                 broker,
@@ -205,7 +210,9 @@ class ClusterModel:
     def pass_time(self, ms: int) -> None:
         """Advance the time and fence brokers with expired sessions."""
         self.now_ms += ms
-        while self.apply(lambda image: fence_stale_broker(image, SETTINGS, self.heartbeats, self.now_ms)):
+        while self.apply(
+            lambda image: run_steps(fence_stale_broker(image, SETTINGS, self.heartbeats, self.now_ms))
+        ):
             pass
 
     def up(self) -> list[int]:

@@ -26,6 +26,7 @@ from tidelog.protocol.messages.assign_replicas_to_dirs import (
     RequestPartitionData,
     RequestTopicData,
 )
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
 FIRST, SECOND, OFFLINE = (UUID(int=each) for each in (801, 802, 899))
@@ -57,7 +58,7 @@ def assigned(
         broker_epoch=100 + broker,
         directories=(RequestDirectoryData(id=directory, topics=(topic,)),),
     )
-    result = assign_replicas_to_directories(image, SETTINGS, request)
+    result = run_steps(assign_replicas_to_directories(image, SETTINGS, request))
     after = image_after_result(image, result)
     check_image(after)
     check_step(image, after)
@@ -110,7 +111,7 @@ def test_partitions_that_cannot_be_assigned_are_reported() -> None:
     assert assigned(image, UUID(int=9003), 0, broker=3)[0] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=7)
     with pytest.raises(KafkaError) as error:
-        assign_replicas_to_directories(image, SETTINGS, request)
+        run_steps(assign_replicas_to_directories(image, SETTINGS, request))
     assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 

@@ -25,6 +25,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from tidelog.protocol.messages.broker_registration import BrokerRegistrationRequest, Listener
 from tidelog.protocol.messages.create_topics import CreatableTopic
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1)
 SESSION_MS = 9000
@@ -48,7 +49,7 @@ class Brokers:
             **fields,
         )
         self.heartbeats.record_heartbeat(self.image, broker, epoch, self.now_ms)
-        result = broker_heartbeat(self.image, SETTINGS, self.heartbeats, request)
+        result = run_steps(broker_heartbeat(self.image, SETTINGS, self.heartbeats, request))
         self._apply(image_after_result(self.image, result))
         self.heartbeats.apply_reply(
             broker,
@@ -61,7 +62,7 @@ class Brokers:
         return result.reply
 
     def fence_stale(self) -> bool:
-        result = fence_stale_broker(self.image, SETTINGS, self.heartbeats, self.now_ms)
+        result = run_steps(fence_stale_broker(self.image, SETTINGS, self.heartbeats, self.now_ms))
         self._apply(image_after_result(self.image, result))
         return result.reply
 
@@ -77,7 +78,7 @@ class Brokers:
             log_dirs=(UUID(int=9000 + broker),),
             previous_broker_epoch=previous_epoch,
         )
-        result = register_broker(self.image, SETTINGS, request, has_session=session)
+        result = run_steps(register_broker(self.image, SETTINGS, request, has_session=session))
         self._apply(image_after_result(self.image, result))
         self.heartbeats.record_heartbeat(self.image, broker, result.reply, self.now_ms)
         return result.reply
@@ -122,7 +123,7 @@ def test_a_heartbeat_with_another_epoch_returns_stale_broker_epoch() -> None:
         BrokerHeartbeatRequest(broker_id=9, broker_epoch=5),
     ):
         with pytest.raises(KafkaError) as error:
-            broker_heartbeat(cluster.image, SETTINGS, cluster.heartbeats, request)
+            run_steps(broker_heartbeat(cluster.image, SETTINGS, cluster.heartbeats, request))
         assert error.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -333,7 +334,7 @@ def test_a_directory_belongs_to_one_broker() -> None:
         log_dirs=cluster.image.brokers[1].log_dirs,
     )
     with pytest.raises(KafkaError) as error:
-        register_broker(cluster.image, SETTINGS, request, has_session=False)
+        run_steps(register_broker(cluster.image, SETTINGS, request, has_session=False))
     assert error.value.code is ErrorCode.INVALID_REGISTRATION
 
 
@@ -370,11 +371,11 @@ def test_cordoned_directories_are_recorded_once() -> None:
 
 def test_an_unregistered_broker_leaves_every_isr() -> None:
     cluster = brokers(1, 2, 3, topic=orders(3, 3))
-    after = image_after_result(cluster.image, unregister_broker(cluster.image, SETTINGS, 1))
+    after = image_after_result(cluster.image, run_steps(unregister_broker(cluster.image, SETTINGS, 1)))
     check_image(after)
     assert 1 not in after.brokers
     for partition in after.topics_by_name["orders"].partitions.values():
         assert 1 not in partition.isr and partition.leader != 1
     with pytest.raises(KafkaError) as error:
-        unregister_broker(after, SETTINGS, 1)
+        run_steps(unregister_broker(after, SETTINGS, 1))
     assert error.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from tests.support.metadata.images import (
     creatable,
     image_after_records,
     image_after_result,
+    image_with_brokers,
     with_topics,
 )
 from tidelog.cluster.controller import broker_changes
@@ -32,6 +34,8 @@ from tidelog.protocol.metadata_records.feature_level_record import FeatureLevelR
 from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
 from tidelog.protocol.metadata_records.partition_change_record import PartitionChangeRecord
 from tidelog.protocol.metadata_records.register_broker_record import RegisterBrokerRecord
+from tidelog.protocol.schema import MetadataRecord
+from tidelog.protocol.steps import Steps, run_steps
 
 NEW_CLUSTER = image_after_records(bootstrap_records(1), offset=8)
 REQUEST = BrokerRegistrationRequest(
@@ -50,7 +54,7 @@ SETTINGS = controller_settings(node_id=1)
 def register(
     image: MetadataImage, request: BrokerRegistrationRequest, *, has_session: bool = False
 ) -> ControllerResult[int]:
-    return register_broker(image, SETTINGS, request, has_session=has_session)
+    return run_steps(register_broker(image, SETTINGS, request, has_session=has_session))
 
 
 def registered() -> MetadataImage:
@@ -164,7 +168,7 @@ def test_a_broker_that_lost_a_directory_is_not_eligible_for_its_partitions(
     image = image_after_result(image, register(image, request))
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == eligible
     image = image_after_records(
-        broker_changes.unfence_records(image, SETTINGS, image.brokers[1]), image, offset=700
+        run_steps(broker_changes.unfence_records(image, SETTINGS, image.brokers[1])), image, offset=700
     )
     moved = PartitionUpdates(image, SETTINGS)
     moved.change(image.topics_by_name["orders"], 0, RequestedChange(directories={1: kept}))
@@ -175,7 +179,7 @@ def test_a_broker_that_lost_a_directory_is_not_eligible_for_its_partitions(
 def test_a_registration_without_previous_broker_epoch_counts_as_unclean_shutdown() -> None:
     image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
     request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=500)
-    result = register_broker(image, SETTINGS, request, has_session=False, has_previous_epoch=False)
+    result = run_steps(register_broker(image, SETTINGS, request, has_session=False, has_previous_epoch=False))
     assert (
         image_after_result(image, result).topics_by_name["orders"].partitions[0].eligible_leader_replicas
         == ()
@@ -195,7 +199,7 @@ def test_the_last_known_leader_stays_a_candidate_after_an_unclean_shutdown() -> 
     partition = after.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.last_known_elr) == (-1, (), (1,))
     back = image_after_records(
-        broker_changes.unfence_records(after, SETTINGS, after.brokers[1]), after, offset=700
+        run_steps(broker_changes.unfence_records(after, SETTINGS, after.brokers[1])), after, offset=700
     )
     partition = back.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 1)
@@ -251,3 +255,21 @@ def test_a_command_writes_a_limited_number_of_records() -> None:
     with pytest.raises(KafkaError) as error:
         ControllerResult((NoOpRecord(),) * (MAX_RECORDS_PER_COMMAND + 1), None)
     assert error.value.code is ErrorCode.POLICY_VIOLATION
+
+
+@pytest.mark.parametrize(
+    "records_of",
+    [
+        broker_changes.fence_records,
+        broker_changes.controlled_shutdown_records,
+        broker_changes.unregistration_records,
+    ],
+    ids=["fenced", "stopped", "unregistered"],
+)
+def test_the_partitions_of_a_broker_that_goes_are_changed_in_steps(
+    records_of: Callable[..., Steps[list[MetadataRecord]]],
+) -> None:
+    """2,000 partitions took 24 ms at once, during which the controller served no request."""
+    image = with_topics(image_with_brokers(1, 2), creatable("t", 50, 2))
+    steps = records_of(image, SETTINGS, image.brokers[1])
+    assert sum(1 for _ in steps) == 50

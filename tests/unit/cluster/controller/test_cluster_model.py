@@ -144,7 +144,7 @@ class RandomRun:
     def _unregister(self) -> None:
         broker = self.chance.choice(self._brokers)
         if self.chance.random() < 0.3 or broker not in self.model.up():
-            self.model.apply(lambda image: unregister_broker(image, SETTINGS, broker))
+            self.model.apply(lambda image: run_steps(unregister_broker(image, SETTINGS, broker)))
 
     def _lose_directory(self) -> None:
         broker = self._any_up()
@@ -190,7 +190,7 @@ class RandomRun:
             broker_epoch=registered.epoch,
             directories=(RequestDirectoryData(id=directory, topics=(named,)),),
         )
-        self.model.apply(lambda image: assign_replicas_to_directories(image, SETTINGS, request))
+        self.model.apply(lambda image: run_steps(assign_replicas_to_directories(image, SETTINGS, request)))
 
     # Topics
 

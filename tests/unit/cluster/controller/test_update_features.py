@@ -34,6 +34,7 @@ from tidelog.protocol.metadata_records.register_controller_record import (
     ControllerFeature,
     RegisterControllerRecord,
 )
+from tidelog.protocol.steps import run_steps
 
 SETTINGS = controller_settings(node_id=1, static_configs={"min.insync.replicas": "2"})
 
@@ -203,7 +204,9 @@ def test_eligible_replicas_are_not_restored_when_the_feature_is_enabled_again() 
     one = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
     image = updated(image_after_records([one], image), {name: 1})
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
-    image = image_after_records(broker_changes.fence_records(image, SETTINGS, image.brokers[1]), image)
+    image = image_after_records(
+        run_steps(broker_changes.fence_records(image, SETTINGS, image.brokers[1])), image
+    )
     assert image.topics_by_name["orders"].partitions[0].leader == NO_LEADER
 
 

@@ -19,6 +19,7 @@ from tidelog.protocol.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from tidelog.protocol.steps import Steps
 
 _FIRST_WITH_PREVIOUS_EPOCH: Final = 3
 
@@ -40,7 +41,7 @@ class BrokerRegistrationHandler:
         """Return the broker's epoch when the registration is durable."""
         has_previous_epoch = context.header.api_version >= _FIRST_WITH_PREVIOUS_EPOCH
 
-        def command(image: MetadataImage) -> ControllerResult[int]:
+        def command(image: MetadataImage) -> Steps[ControllerResult[int]]:
             existing = image.brokers.get(request.broker_id)
             # This node's own broker: a former registration with its id is a former run of this process.
             is_own = context.listener == OWN_LISTENER
