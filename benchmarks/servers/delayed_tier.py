@@ -12,15 +12,15 @@ import tidelog.remote.objects.config
 from benchmarks.delayed_store import delayed
 from tidelog.broker.node.process import main
 from tidelog.remote.objects.stores.backends import object_store
-from tidelog.remote.objects.stores.port import ObjectStore
+from tidelog.remote.objects.stores.port import SYSTEM_PORTS, ObjectStore, StorePorts
 
 
 def run(arguments: list[str]) -> int:
     """Run the broker; return its exit code."""
     delay_ms = float(arguments[0])
 
-    def make(backend_class: str, values: Mapping[str, str]) -> ObjectStore:
-        return delayed(object_store(backend_class, values), delay_ms)
+    def make(backend_class: str, values: Mapping[str, str], ports: StorePorts = SYSTEM_PORTS) -> ObjectStore:
+        return delayed(object_store(backend_class, values, ports), delay_ms)
 
     vars(tidelog.remote.objects.config)["object_store"] = make
     return main(arguments[1:], "delayed_tier")

@@ -15,7 +15,9 @@ Source: RemoteLogMetadataSerde and AbstractApiMessageSerde of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from struct import Struct
 from typing import Any, Final, TypeVar
+from uuid import UUID
 
 from tidelog.protocol.codec import decode, encode_into
 from tidelog.protocol.errors import DecodeError
@@ -58,6 +60,13 @@ _OF_SEGMENTS: Final = (
     RemoteLogSegmentMetadataUpdateRecord.record_type,
 )
 _UUID_BYTES: Final = 16
+# Header, id, start and end offset, broker, largest timestamp, event timestamp, number of epochs (+ 1), epoch,
+# its start, number of its tags, size, custom metadata (0: null), state.
+_PLAIN_ENTRY: Final = Struct(">3s16sqqiqqBiqBiBb")
+_PLAIN_HEAD: Final = bytes((FRAME_VERSION, RemoteLogSegmentMetadataSnapshotRecord.record_type, _VERSION))
+_ONE_EPOCH: Final = 2
+_PLAIN_TAILS: Final = {b"\x00": False, b"\x01\x00\x01\x01": True}
+"""The tags of an entry: whether the transaction index is certainly empty."""
 _State = TypeVar("_State", RemoteLogSegmentState, RemotePartitionDeleteState)
 
 
@@ -145,10 +154,44 @@ def encode_snapshot_entry(metadata: RemoteLogSegmentMetadata) -> bytes:
 
 def decode_snapshot_entry(value: bytes | memoryview, partition: TopicIdPartition) -> RemoteLogSegmentMetadata:
     """Return the segment of `partition` in an entry of its snapshot."""
+    segment = _decode_plain_entry(value, partition)
+    if segment is not None:
+        return segment
     record = _unframed(value)
     if not isinstance(record, RemoteLogSegmentMetadataSnapshotRecord):
         raise DecodeError(f"{type(record).__name__} is not a record of a snapshot")
     return _segment(RemoteLogSegmentId(partition, record.segment_id), record)
+
+
+def _decode_plain_entry(
+    value: bytes | memoryview, partition: TopicIdPartition
+) -> RemoteLogSegmentMetadata | None:
+    """Return the segment of an entry with one leader epoch and without custom metadata, else None.
+
+    A start reads an entry for each segment, and nearly all are of this form. It has a fixed layout, which is
+    decoded in a third of the time.
+    """
+    is_txn_index_empty = _PLAIN_TAILS.get(bytes(value[_PLAIN_ENTRY.size :]))
+    if is_txn_index_empty is None:
+        return None
+    fields = _PLAIN_ENTRY.unpack_from(value)
+    head, segment_id, start, end, broker, newest, event, epochs, epoch, epoch_start, tags, size = fields[:12]
+    custom, state = fields[12:]
+    if head != _PLAIN_HEAD or epochs != _ONE_EPOCH or tags or custom or end < start:
+        return None
+    return RemoteLogSegmentMetadata(
+        RemoteLogSegmentId(partition, UUID(bytes=segment_id)),
+        start,
+        end,
+        newest,
+        broker,
+        event,
+        size,
+        (EpochEntry(epoch, epoch_start),),
+        _state(RemoteLogSegmentState, state),
+        None,
+        is_txn_index_empty,
+    )
 
 
 def _frame(record: RemoteMetadataRecord) -> bytes:

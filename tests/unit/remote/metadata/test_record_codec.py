@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support.paths import GOLDEN_FILES
 from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, STARTED
 from tidelog.protocol.errors import DecodeError
+from tidelog.remote.metadata import record_codec
 from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.metadata.record_codec import (
     decode_event,
@@ -157,3 +159,29 @@ def test_random_bytes_are_a_record_or_refused(data: bytes) -> None:
     except DecodeError:
         return
     assert decode_event(encode_event(event)) == event
+
+
+def test_entries_of_the_plain_form_are_decoded_like_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    segments = [
+        replace(
+            PLAIN,
+            state=state,
+            is_txn_index_empty=is_empty,
+            custom_metadata=custom_metadata,
+            segment_leader_epochs=epochs,
+            max_timestamp_ms=timestamp,
+        )
+        for state in RemoteLogSegmentState
+        for is_empty in (True, False)
+        for custom_metadata in (None, b"", b"x", bytes(200))
+        for epochs in ((EpochEntry(0, 0),), (EpochEntry(7, 3),), (EpochEntry(1, 0), EpochEntry(2, 9)))
+        for timestamp in (-1, 0, 1 << 62)
+    ]
+    entries = [encode_snapshot_entry(segment) for segment in segments]
+    decoded = [decode_snapshot_entry(memoryview(entry), TIDES) for entry in entries]
+    monkeypatch.setattr(record_codec, "_decode_plain_entry", lambda *_: None)
+    assert [decode_snapshot_entry(entry, TIDES) for entry in entries] == decoded
+    for entry in entries:
+        for end in range(len(entry)):
+            with pytest.raises(DecodeError):
+                decode_snapshot_entry(entry[:end], TIDES)
