@@ -55,10 +55,11 @@ class Treatment(Enum):
     @property
     def needs_records(self) -> bool:
         """Whether the records of the batch must be read."""
-        return self in _WITH_RECORDS
+        return self is _FILTER or self is _MARK
 
 
-_WITH_RECORDS = frozenset({Treatment.MARK, Treatment.FILTER})
+# Locals of the module, because each batch is compared with them.
+_FILTER, _MARK, _KEEP, _EMPTY = Treatment.FILTER, Treatment.MARK, Treatment.KEEP, Treatment.EMPTY
 
 
 class ClassifiedBatch(NamedTuple):
@@ -105,8 +106,8 @@ class BatchFilter:
             return self._classify_marker(batch)
         is_aborted = header.is_transactional and self._transactions.saw_data(header)
         if is_aborted or not header.record_count:
-            return Treatment.EMPTY
-        return Treatment.KEEP if header.base_offset > self._offsets.latest_offset else Treatment.FILTER
+            return _EMPTY
+        return _KEEP if header.base_offset > self._offsets.latest_offset else _FILTER
 
     def _classify_marker(self, batch: CheckedBatch) -> Treatment:
         header = batch.header
@@ -127,9 +128,9 @@ class BatchFilter:
         retained = []
         for batch, treatment, _ in batches:
             result: RetainedBatch | None
-            if treatment is Treatment.KEEP:
+            if treatment is _KEEP:
                 result = RetainedBatch(batch.header, batch.data)
-            elif treatment is Treatment.EMPTY:
+            elif treatment is _EMPTY:
                 result = self._emptied(batch.header)
             else:
                 result = next(decided)
@@ -142,14 +143,14 @@ class BatchFilter:
             return []
         headers = [one.batch.header for one in batches]
         columns = read_key_columns(headers, [one.records for one in batches])
-        is_marker = np.array([one.treatment is Treatment.MARK for one in batches])
+        is_marker = np.array([one.treatment is _MARK for one in batches])
         survives = self._survivors(columns) | is_marker[columns.batch]
-        horizons_ms = [delete_horizon_ms(header) for header in headers]
-        has_expired = [horizon_ms is not None and horizon_ms <= self._now_ms for horizon_ms in horizons_ms]
-        survives &= ~(columns.is_tombstone & np.array(has_expired)[columns.batch])
-        has_no_horizon = np.array([horizon_ms is None for horizon_ms in horizons_ms])
+        has_horizon = np.array([header.attributes for header in headers]) & ATTRIBUTE_DELETE_HORIZON != 0
+        base_timestamps = np.array([header.base_timestamp for header in headers])
+        has_expired = has_horizon & (base_timestamps <= self._now_ms)
+        survives &= ~(columns.is_tombstone & has_expired[columns.batch])
         tombstone_counts = _count_by_batch(survives & columns.is_tombstone, columns)
-        needs_horizon = (has_no_horizon & (tombstone_counts > 0)) | is_marker
+        needs_horizon = (~has_horizon & (tombstone_counts > 0)) | is_marker
         counts = _count_by_batch(survives, columns)
         rebuilding = Rebuilding(headers, columns, survives, counts, needs_horizon, self._new_horizon_ms)
         results: list[RetainedBatch | None] = []

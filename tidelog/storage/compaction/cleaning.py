@@ -53,7 +53,7 @@ class _Window:
 
     def add(self, header: BatchHeader, records: BytesLike) -> bool:
         """Count a batch with its expanded records; return whether the window is full, and begin the next."""
-        self._bytes += header.size_bytes + len(records)
+        self._bytes += header.batch_length + len(records)
         self._records += header.record_count
         if self._bytes < WINDOW_BYTES and self._records < _WINDOW_RECORDS:
             return False
@@ -67,7 +67,7 @@ def _batches(
     path = f"{task.directory}/{file_name(source.base_offset, LOG_SUFFIX)}"
     with closing(fs.open_to_keep(path, create=False)) as file:
         for batch in checked_batches(file, start, task.io_buffer_bytes):
-            pace(batch.header.size_bytes)
+            pace(len(batch.data))
             yield batch
 
 
@@ -211,7 +211,7 @@ class GroupCleaner:
         for source in group:
             for batch in _batches(self._fs, task, source, 0, self._pace):
                 last, last_base_offset = batch.header, source.base_offset
-                self.bytes_read += last.size_bytes
+                self.bytes_read += len(batch.data)
                 treatment = batch_filter.classify(batch)
                 records = expanded(batch) if treatment.needs_records else b""
                 pending.append(ClassifiedBatch(batch, treatment, records))

@@ -81,12 +81,21 @@ class Rebuilding:
         if header.compression is not Compression.NONE:
             parts = [memoryview(compress(header.compression, b"".join(parts)))]
         data = bytearray().join([_HEADER_SPACE, *parts])
-        header = header._replace(
-            batch_length=len(data) - LOG_OVERHEAD,
-            attributes=attributes,
-            base_timestamp=base_timestamp,
-            max_timestamp=max_timestamp,
-            record_count=count,
+        # NamedTuple._replace takes longer than the rest of this function.
+        header = BatchHeader(
+            header.base_offset,
+            len(data) - LOG_OVERHEAD,
+            header.partition_leader_epoch,
+            header.magic,
+            header.crc,
+            attributes,
+            header.last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            count,
         )
         write_header(data, 0, header)
         return RetainedBatch(header, data)

@@ -152,7 +152,7 @@ class LogCleaner:
     async def _rest(self, slot: WorkerSlot) -> None:
         """Wait for log.cleaner.backoff.ms; meanwhile, stop the worker when it has been idle for long."""
         end_ms = self._clock.monotonic_ms() + self._config().log_cleaner_backoff_ms
-        while (remaining_ms := end_ms - self._clock.monotonic_ms()) > 0:
+        while (remaining_ms := end_ms - self._clock.monotonic_ms()) > 0 and not self._is_stopping:
             if await self._was_woken(min(remaining_ms, slot.idle_ms_left)):
                 return
             await slot.stop_if_idle()

@@ -16,7 +16,7 @@ from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import Clock
 from tidelog.broker.logs.cleaning.worker_process import CleaningWorker, StartWorker
 
-IDLE_MS: Final = 10_000
+IDLE_MS: Final = 60_000
 _LONG_MS: Final = 2**31
 BACKOFF: Final = ExponentialBackoff(initial_ms=1_000, max_ms=300_000, jitter=0.0)
 

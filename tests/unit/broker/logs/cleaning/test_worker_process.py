@@ -155,3 +155,20 @@ def test_a_worker_ends_when_its_node_is_killed() -> None:
         assert is_running(pid)
         parent.kill()
         wait_until(lambda: not is_running(pid), "end of the worker", timeout_s=10)
+
+
+CLOSED_STREAMS_PARENT = """\
+from tidelog.broker.logs.cleaning.worker_process import WorkerProcess
+worker = WorkerProcess()
+try:
+    worker.clean(0, 1)
+except Exception as error:
+    os._exit(42 if "the offset map is not filled" in str(error) else 1)
+"""
+
+
+def test_a_worker_works_without_the_standard_streams_of_its_node(log: PartitionLog) -> None:
+    script = "import os, sys; [os.close(number) for number in (0, 1, 2)]\n" + CLOSED_STREAMS_PARENT
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[5])}
+    ended = subprocess.run([sys.executable, "-c", script], env=environment, timeout=60, check=False)
+    assert ended.returncode == 42
