@@ -25,6 +25,7 @@ finish() {
         echo "FAILED; the last log lines of the nodes:"
         "${COMPOSE[@]}" logs --tail 30 || true
     fi
+    docker rm -f tidelog-smoke >/dev/null 2>&1 || true
     "${COMPOSE[@]}" down -v --timeout 20 >/dev/null 2>&1 || true
     rm -rf "$WORK"
     exit "$code"
@@ -92,6 +93,24 @@ fails_in_one_line 2 tidelog log dump /nowhere
 fails_in_one_line 1 tidelog storage info --config /nowhere
 fails_in_one_line 1 tidelog spark stats nowhere -b localhost:9092
 fails_in_one_line 2 python -m tidelog.broker --config /nowhere
+
+step "one container with the image's defaults: the host reaches it; Kafka's tools by their names; a stop in time"
+docker run --rm -d --name tidelog-smoke -p 127.0.0.1:9092:9092 tidelog:dev >/dev/null
+one_node() { "${TIDELOG[@]}" "$@" -b localhost:9092; }
+wait_for 30 "the broker of the container" one_node topic list
+echo hello | one_node produce greetings
+[ "$(one_node consume greetings -g smoke -n 1)" = hello ]
+[ "$(docker exec tidelog-smoke /opt/kafka/bin/kafka-topics.sh --bootstrap-server localhost:9092 --list \
+    --exclude-internal)" = greetings ]
+stopped=$SECONDS
+docker stop tidelog-smoke >/dev/null
+[ $((SECONDS - stopped)) -le 3 ]
+
+step "a volume that belongs to root is explained"
+mkdir "$WORK/volume"
+chmod 755 "$WORK/volume"
+docker run --rm -v "$WORK/volume:/var/lib/tidelog" tidelog:dev 2>"$WORK/failure" && exit 1
+grep "belongs to user .*, and the broker runs as user 10001" "$WORK/failure"
 
 step "a topic of 6 partitions and 3 replicas, $RECORDS records"
 "${TIDELOG[@]}" topic create smoke -p 6 -r 3 -b "$ALL"

@@ -53,6 +53,12 @@ def _draw(headings: list[str], rows: list[list[str]], numeric: list[bool]) -> No
     Console().print(table)
 
 
+def print_lines(texts: Iterable[str]) -> None:
+    """Print texts, one a line."""
+    for text in texts:
+        print(text)
+
+
 def print_json(value: object) -> None:
     """Print one JSON document on one line."""
     print(json_text(value))

@@ -10,8 +10,8 @@ import typer
 from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.groups import offsets
-from tidelog.cli.options import AsJson
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.options import AsJson, NamesOnly
+from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.clients.admin.admin import Admin, GroupDescription, GroupMember, ListedOffset, OffsetSpec
 from tidelog.clients.groups.assignors import Assignment
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
@@ -57,6 +57,7 @@ def list_groups(
         list[str],
         typer.Option("-t", "--type", metavar="TYPE", help="Only groups of this type: classic or consumer."),
     ] = [],  # noqa: B006
+    names_only: NamesOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """List consumer groups."""
@@ -64,6 +65,9 @@ def list_groups(
     groups = [groups_by_name[name] for name in sorted(groups_by_name)]
     if as_json:
         print_json(groups)
+        return
+    if names_only:
+        print_lines(group.group_id for group in groups)
         return
     rows = [(group.group_id, group.state, group.group_type, group.protocol_type) for group in groups]
     print_table(("group", "state", "type", "protocol"), rows)

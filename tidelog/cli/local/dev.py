@@ -77,11 +77,11 @@ def dev(
     ] = "WARNING",
 ) -> None:
     """Start a broker for development; it runs until ctrl-C."""
+    own_settings = broker_overrides(override)
     try:
         configure_logging(level=log_level.upper())
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--log-level") from None
-    own_settings = broker_overrides(override)
     if tiered:
         own_settings = tiered_settings(_tier_folder(data), 1, own_settings)
     security = open_or_create_security(_security_folder(data)) if secure else None

@@ -59,6 +59,10 @@ CountOption = Annotated[
 ExitOption = Annotated[
     bool, typer.Option("-e", "--exit", help="Stop at the end offsets of the time when reading starts.")
 ]
+TimeoutOption = Annotated[
+    int | None,
+    typer.Option("--timeout-ms", metavar="MS", min=1, help="Stop when no record arrives for this time."),
+]
 PartitionOption = Annotated[
     list[int],
     typer.Option("-p", "--partition", metavar="N", min=0, help="Read only this partition; may be repeated."),
@@ -87,6 +91,7 @@ def consume(
     group: GroupOption = None,
     count: CountOption = None,
     exit_at_end: ExitOption = False,
+    timeout_ms: TimeoutOption = None,
     partition: PartitionOption = [],  # noqa: B006
     isolation: IsolationOption = None,
     null: NullOption = False,
@@ -116,7 +121,9 @@ def consume(
         "fetch_max_wait_ms": POLL_MS if exit_at_end else FETCH_WAIT_MS,
     }
     options = cluster.client_options(ConsumerConfig, defaults, {"isolation_level": isolation})
-    bounds = Bounds(count=count, stop_at_timestamp=choice.stop_at_timestamp, at_end=exit_at_end)
+    bounds = Bounds(
+        count=count, stop_at_timestamp=choice.stop_at_timestamp, at_end=exit_at_end, idle_ms=timeout_ms
+    )
     consumer = Consumer(cluster.bootstrap, **options)
     if group is not None:
         work = _consume_in_group(consumer, topics, bounds, render)
@@ -173,6 +180,7 @@ async def _print_until_done(consumer: Consumer, bounds: Bounds, render: RecordFo
     last_assignment: tuple[TopicPartition, ...] = ()
     while not await bounds.are_reached(consumer):
         batches = await consumer.poll(POLL_MS, bounds.records_left(RECORDS_PER_POLL))
+        bounds.on_poll(bool(batches), POLL_MS)
         assignment = consumer.assignment()
         if assignment != last_assignment:
             last_assignment = assignment

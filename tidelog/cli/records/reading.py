@@ -77,13 +77,19 @@ async def start_at(consumer: Consumer, assignment: Sequence[TopicPartition], cho
 
 
 class Bounds:
-    """When to stop reading: after `count` records, before a timestamp, or at the end; each is optional.
+    """When to stop reading; each condition is optional.
+
+    After `count` records, before a timestamp, at the end, or when no record arrives for `idle_ms`.
 
     Invariant: `_done` has the partitions of which no more records are read.
     """
 
-    def __init__(self, *, count: int | None, stop_at_timestamp: int | None, at_end: bool) -> None:
+    def __init__(
+        self, *, count: int | None, stop_at_timestamp: int | None, at_end: bool, idle_ms: int | None = None
+    ) -> None:
         self._left = count
+        self._idle_ms_max = idle_ms
+        self._idle_ms = 0
         self._stop_at_timestamp = stop_at_timestamp
         self.at_end = at_end
         self._ends: dict[TopicPartition, Offset] = {}
@@ -124,9 +130,13 @@ class Bounds:
             consumer.pause(partition)
         self._excess.clear()
 
+    def on_poll(self, has_records: bool, waited_ms: int) -> None:
+        """Record a poll, which waited this time if it returned no records."""
+        self._idle_ms = 0 if has_records else self._idle_ms + waited_ms
+
     async def are_reached(self, consumer: Consumer) -> bool:
         """Return whether no more records are read."""
-        if self._left == 0:
+        if self._left == 0 or (self._idle_ms_max is not None and self._idle_ms >= self._idle_ms_max):
             return True
         assigned = consumer.assignment()
         if not assigned:

@@ -9,10 +9,10 @@ import typer
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
-from tidelog.cli.options import AsJson, key_values
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.options import AsJson, NamesOnly, key_values
+from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.topics import log_dirs, moves, trim
-from tidelog.cli.topics.description import describe_topics, print_topic, topic_document
+from tidelog.cli.topics.description import DescribedTopic, describe_topics, print_topic, topic_document
 from tidelog.clients.admin.admin import (
     Admin,
     AlterOperation,
@@ -38,6 +38,9 @@ log_dirs.register(app)
 trim.register(app)
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The names of the topics.")]
+OptionalNames = Annotated[
+    list[str] | None, typer.Argument(metavar="[TOPIC...]", help="The names of the topics.")
+]
 Settings = Annotated[
     list[str],
     typer.Option(
@@ -117,12 +120,15 @@ def _created_text(topic: CreatedTopic, dry_run: bool) -> str:
 def list_topics(
     cluster: ClusterConnection,
     internal: Annotated[bool, typer.Option("-i", "--internal", help="Also list internal topics.")] = False,
+    names_only: NamesOnly = False,
     as_json: AsJson = False,
 ) -> None:
     """List topics."""
     topics = with_admin(cluster, lambda admin: admin.list_topics(include_internal=internal))
     if as_json:
         print_json(list(topics.values()))
+    elif names_only:
+        print_lines(topics)
     else:
         print_table(("topic", "partitions", "id"), [_listing_row(topic) for topic in topics.values()])
 
@@ -133,9 +139,17 @@ def _listing_row(topic: TopicListing) -> tuple[object, ...]:
 
 @app.command()
 @connects
-def describe(names: Names, cluster: ClusterConnection, as_json: AsJson = False) -> None:
-    """Show topics with their partitions, offsets, sizes, lag and settings, and their tier."""
-    topics = with_admin(cluster, lambda admin: describe_topics(admin, names))
+def describe(cluster: ClusterConnection, names: OptionalNames = None, as_json: AsJson = False) -> None:
+    """Show topics with their partitions, offsets, sizes, lag and settings, and their tier.
+
+    Without TOPIC, show all topics.
+    """
+
+    async def work(admin: Admin) -> tuple[int, list[DescribedTopic]]:
+        requested = list(names or await admin.list_topics())
+        return len(requested), await describe_topics(admin, requested)
+
+    count, topics = with_admin(cluster, work)
     if as_json:
         print_json([topic_document(described) for described in topics])
     else:
@@ -143,7 +157,7 @@ def describe(names: Names, cluster: ClusterConnection, as_json: AsJson = False) 
             if index:
                 print()
             print_topic(described)
-    fail_unless_all(len(names), len(topics))
+    fail_unless_all(count, len(topics))
 
 
 @app.command()
