@@ -38,16 +38,6 @@ __all__ = [
 ]
 
 
-def _version() -> str:
-    """Return the version of the installed package; "unknown" if only its files are in the path."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("tidelog")
-    except PackageNotFoundError:
-        return "unknown"
-
-
 _HOMES = {
     "AbortableTransactionError": "tidelog.clients.transactions.transaction_errors",
     "Admin": "tidelog.clients.admin.admin",
@@ -63,7 +53,9 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
-        return _version()
+        from tidelog.base.version import package_version
+
+        return package_version()
     if name not in _HOMES:
         raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -19,15 +19,15 @@ TAB: Final = r"\t"
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the tool that the first argument names, with the other arguments."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    name = given[0].rpartition("/")[2].removesuffix(".sh") if given else ""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    name = words[0].rpartition("/")[2].removesuffix(".sh") if words else ""
     if name not in TOOLS:
         print(f"unknown tool {name!r}; the tools are: {', '.join(TOOLS)}", file=sys.stderr)
         sys.exit(2)
     # Imported here: wrong usage does not need the commands.
     from tidelog.cli.main import main as run
 
-    run(TOOLS[name](given[1:]))
+    run(TOOLS[name](words[1:]))
 
 
 def _topics(arguments: Sequence[str]) -> list[str]:

@@ -84,14 +84,14 @@ def test_a_container_without_variables_is_one_node_that_the_host_reaches() -> No
 
 
 def test_variables_that_are_set_are_kept() -> None:
-    given = {
+    variables = {
         "CLUSTER_ID": "own",
         "KAFKA_NODE_ID": "2",
         "KAFKA_PROCESS_ROLES": "broker,controller",
         "KAFKA_LISTENERS": "PLAINTEXT://:9092,CONTROLLER://:9093",
         "KAFKA_LOG_DIRS": "/data",
     }
-    assert START["with_defaults"](given) == given
+    assert START["with_defaults"](variables) == variables
 
 
 def test_listeners_have_the_ports_that_are_advertised() -> None:

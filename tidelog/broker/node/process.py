@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -14,14 +15,18 @@ from typing import Final, TypeAlias
 import uvloop
 
 from tidelog.base.config_definition import ConfigError
+from tidelog.base.version import package_version
 from tidelog.broker.config.environment import CLUSTER_ID_VARIABLE
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.garbage_collection import GarbageCollection
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.node.wiring.node_context import NodeFailure
 from tidelog.broker.observability.logging_setup import configure_logging
+from tidelog.broker.observability.start_banner import keys_without_effect, start_banner
 from tidelog.protocol.errors import KafkaError
 from tidelog.storage.disk.errors import CorruptFile
+
+logger = logging.getLogger(__name__)
 
 EXIT_START: Final = 1
 EXIT_CONFIG: Final = 2
@@ -108,6 +113,9 @@ def run(config_path: str | None, overrides: dict[str, str], announce: Announceme
     except (ConfigError, OSError, ValueError) as error:
         print(f"Cannot start the broker: {error}", file=sys.stderr)
         return EXIT_CONFIG
+    logger.info("%s", start_banner(config, package_version()))
+    if unused := keys_without_effect(config):
+        logger.warning("These configured keys have no effect: %s", ", ".join(unused))
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         is_stopped_cleanly = uvloop.run(serve(config, announce))

@@ -95,6 +95,7 @@ class ReplicaFetcher:
         self._failures = 0
         """The number of consecutive failed rounds."""
         self._reported_errors: dict[TopicPartition, ErrorCode] = {}
+        self._last_error = ""
         self._auxiliary_tasks: dict[TopicPartition, asyncio.Task[None]] = {}
 
     def __str__(self) -> str:
@@ -150,17 +151,29 @@ class ReplicaFetcher:
             self._wake_event.clear()
             try:
                 has_sent = await self._round()
-                self._failures = 0
+                self._on_success()
                 if has_sent:
                     continue
             except (KafkaError, OSError, TimeoutError) as error:
-                logger.info("Error in %s: %s; retrying", self, str(error) or type(error).__name__)
+                self._log_error(str(error) or type(error).__name__)
                 await self._back_off()
             except Exception:
                 logger.exception("Error in %s; retrying", self)
                 await self._back_off()
             else:
                 await self._wait_for_work()
+
+    def _log_error(self, text: str) -> None:
+        """Log an error of the connection; the same one again only at level DEBUG, as for a lost node."""
+        level = logging.DEBUG if text == self._last_error else logging.INFO
+        logger.log(level, "Error in %s: %s; retrying", self, text)
+        self._last_error = text
+
+    def _on_success(self) -> None:
+        if self._failures > 1:
+            logger.info("%s continues after %d failed attempts", str(self).capitalize(), self._failures)
+        self._failures = 0
+        self._last_error = ""
 
     async def _back_off(self) -> None:
         """Disconnect and wait; the delay doubles with each consecutive failure."""
@@ -360,7 +373,10 @@ class ReplicaFetcher:
         if action.code is ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE:
             self.remote_restart_errors += 1
         if isinstance(action, PartitionFailed):
-            logger.warning(
+            # A leader of a newer epoch is normal: it is elected before this node has the metadata.
+            is_normal = action.code is ErrorCode.FENCED_LEADER_EPOCH
+            logger.log(
+                logging.INFO if is_normal else logging.WARNING,
                 "Partition %s has failed in %s: %s; it is not fetched until its metadata changes",
                 topic_partition,
                 self,

@@ -26,6 +26,7 @@ from tidelog.broker.node.wiring.stages import Action, Stage, Stages
 from tidelog.broker.node.wiring.topic_subscribers import CoordinatorRoles, TopicSubscriber, coordinators_of
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
 from tidelog.broker.observability.authentication_metrics import report_authentications
+from tidelog.broker.observability.metadata_history import MetadataHistory
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.quotas.subscription import on_changed_quotas
 from tidelog.broker.replication.node_replication import NodeReplication, ReplicationPorts
@@ -225,9 +226,11 @@ async def _serve(
     moves = services.log_dir_moves
     housekeeping = _create_housekeeping(broker, parts)
     subscriber = TopicSubscriber(services)
+    history = MetadataHistory(network.server.log_limit)
 
     def subscribe_to_metadata() -> None:
         broker.store.subscribe(subscriber.on_metadata_changed)
+        broker.store.subscribe(history.on_metadata_changed)
         broker.store.subscribe(parts.producer_ids.on_metadata_changed)
         broker.store.subscribe(on_changed_quotas(network.quotas.update))
         broker.store.subscribe(on_changed_quotas(network.address_quotas.update))
