@@ -154,7 +154,8 @@ def test_the_performance_tools_run_with_scram(secured: SecuredCluster) -> None:
         assert "20000 records sent" in sent
         read = tools.run(
             "kafka-consumer-perf-test",
-            *("--topic", "perf", "--num-records", "20000", "--command-config", str(config)),
+            *("--topic", "perf", "--num-records", "20000", "--timeout", "60000"),
+            *("--command-config", str(config)),
         )
         assert int(read.splitlines()[-1].split(", ")[4]) >= 20000
 
