@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 from tests.support.disks.crash_images import (
@@ -206,6 +207,12 @@ class CrashFileSystem(FileSystem):
         assert isinstance(root, _Directory)
         disk._root = root
         return disk
+
+    def image_digest(self) -> bytes:
+        """Return a digest of the names and contents of all files: equal disks have equal digests."""
+        digest = blake2b()
+        _add_to_digest(self._root, digest)
+        return digest.digest()
 
     # -- used by files
 
@@ -413,6 +420,15 @@ def _assign(change: _NameChange) -> None:
             directory.durable.pop(name, None)
         else:
             directory.durable[name] = node
+
+
+def _add_to_digest(directory: _Directory, digest: blake2b) -> None:
+    for name, node in sorted(directory.current.items()):
+        content = b"" if isinstance(node, _Directory) else bytes(node.current)
+        digest.update(f"{name}/{type(node).__name__}/{len(content)}/".encode() + content)
+        if isinstance(node, _Directory):
+            _add_to_digest(node, digest)
+            digest.update(b"..")
 
 
 def _inodes(directory: _Directory) -> Iterator[_Inode]:

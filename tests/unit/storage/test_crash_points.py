@@ -20,13 +20,13 @@ from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION
 
 
 def enumerate_crashes(seed: int, steps: int) -> int:
-    """Run one random workload with a crash at every operation; return the number of crashes."""
+    """Run one random workload with a crash at every operation; return the number of different crashes."""
 
     def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
         Driver(disk, progress, Random(seed)).run(steps)
 
     points = 0
-    for point in crash_points(lambda disk: disk.makedirs("/data"), workload, SURVIVALS):
+    for point in crash_points(lambda disk: disk.makedirs("/data"), workload, SURVIVALS, skips_repeated=True):
         check_survivor(point)
         points += 1
     return points
@@ -48,7 +48,10 @@ def enumerate_crashes_of_recovery(seed: int, steps: int) -> int:
     crashed = first.crash(seed)
     points = 0
     for point in crash_points(
-        lambda disk: copy_files(crashed, disk, "/data"), lambda disk, _: start_and_take_up(disk), SURVIVALS
+        lambda disk: copy_files(crashed, disk, "/data"),
+        lambda disk, _: start_and_take_up(disk),
+        SURVIVALS,
+        skips_repeated=True,
     ):
         check_survivor(point._replace(progress=progress))
         points += 1
@@ -71,9 +74,9 @@ def copy_files(source: CrashFileSystem, target: CrashFileSystem, directory: str)
 
 @pytest.mark.parametrize("seed", range(24))
 def test_flushed_records_survive_a_crash_at_any_operation(seed: int) -> None:
-    assert enumerate_crashes(seed, steps=10) > 100
+    assert enumerate_crashes(seed, steps=10) > 40
 
 
 @pytest.mark.parametrize("seeds", [range(first, first + 10) for first in range(100, 150, 10)])
 def test_a_crash_at_any_operation_of_recovery_is_recovered(seeds: range) -> None:
-    assert sum(enumerate_crashes_of_recovery(seed, steps=10) for seed in seeds) > 200
+    assert sum(enumerate_crashes_of_recovery(seed, steps=10) for seed in seeds) > 50

@@ -70,7 +70,7 @@ def test_no_crash_during_segment_replacement_loses_or_restores_a_record() -> Non
         log.retention.delete_expired_files(10**15)
 
     crash_point_count = 0
-    for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(12))):
+    for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(12)), skips_repeated=True):
         crash_point_count += 1
         log = open_log(point.disk, CONFIG, recovery_point=9)
         log.advance_high_watermark(log.log_end_offset)
@@ -118,7 +118,9 @@ def test_no_crash_restores_a_key_whose_tombstone_was_removed_in_the_same_round()
         progress.append("compacted")
 
     key_presence: set[bool] = set()
-    for point in crash_points(fill_with_a_deleted_key, workload, (*EVERY_SURVIVAL, *range(12))):
+    for point in crash_points(
+        fill_with_a_deleted_key, workload, (*EVERY_SURVIVAL, *range(12)), skips_repeated=True
+    ):
         log = open_log(point.disk, config, recovery_point=5)
         log.advance_high_watermark(log.log_end_offset)
         latest_values = latest_of(read_log(log))
@@ -229,7 +231,7 @@ def test_no_crash_during_a_replacement_restores_truncated_records(commits: bool)
         assert not log.replacement.commit(NOW_MS)
         log.replacement.finish()
 
-    for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(12))):
+    for point in crash_points(prepare, workload, (*EVERY_SURVIVAL, *range(12)), skips_repeated=True):
         log = open_log(point.disk, CONFIG, recovery_point=9)
         assert log.log_end_offset == 9 or (log.log_end_offset == 10 and not point.progress), point
         log.advance_high_watermark(log.log_end_offset)

@@ -114,10 +114,10 @@ def test_no_crash_before_the_checkpoint_loses_the_epoch_of_a_record(seed: int) -
         Replica(disk, progress, Random(seed)).run(16)
 
     points = 0
-    for point in crash_points(lambda disk: disk.makedirs("/data"), workload, SURVIVALS):
+    for point in crash_points(lambda disk: disk.makedirs("/data"), workload, SURVIVALS, skips_repeated=True):
         check_epochs(point)
         points += 1
-    assert points > 200
+    assert points > 80
 
 
 def test_a_crash_before_any_flush_is_recovered(caplog: pytest.LogCaptureFixture) -> None:
