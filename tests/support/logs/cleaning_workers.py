@@ -45,6 +45,9 @@ class ThreadWorker:
     def clean(self, first: int, end: int) -> WrittenBytes:
         return WrittenBytes(*self._request(["clean", first, end]))
 
+    def end_round(self) -> None:
+        self._session.handle(_transferred(["end"]))
+
     def _request(self, message: Message) -> Message:
         self._on_request(message[0])
         if self._killed.is_set():

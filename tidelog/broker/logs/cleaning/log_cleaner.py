@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from tidelog.base.clock import Clock
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.logs.cleaning.messages import CleaningLimits
+from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerError
 from tidelog.broker.logs.cleaning.round import CleaningAborted, CleaningRound, CleaningStats
 from tidelog.broker.logs.cleaning.worker_process import StartWorker, WorkerDied
 from tidelog.broker.logs.cleaning.worker_slot import WorkerSlot
@@ -198,6 +198,8 @@ class LogCleaner:
             self._on_worker_died(log, error, slot.backoff_ms)
             return False
         except Exception as error:
+            if isinstance(error, WorkerError):
+                await slot.stop()  # its state is unknown
             if self._is_in_use(log):
                 self._on_failed(log, error)
             return False

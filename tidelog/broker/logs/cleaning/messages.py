@@ -12,6 +12,7 @@ interpreter for long.
 | filled | worker | the end offset of the round, and the utilization of the map |
 | clean | node | write a cleaned segment from the sources with these numbers (the end is exclusive) |
 | cleaned | worker | the bytes read and the bytes written |
+| end | node | the round has ended; release its memory |
 | failed | worker | the error that ended the round |
 """
 

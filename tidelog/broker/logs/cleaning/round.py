@@ -87,6 +87,7 @@ class CleaningRound:
         for group in plan.groups(end_offset):
             written = await self._replace(plan, group, first)
             first += len(group)
+        await self._in_thread(worker.end_round)
         await self._in_thread(lambda: log.fs.fsync_dir(log.directory))
         if not self._is_valid(plan, []):
             raise CleaningAborted

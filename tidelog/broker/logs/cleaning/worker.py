@@ -88,6 +88,8 @@ class CleaningSession:
         try:
             if kind == "round":
                 self._received, self._cleaner = ReceivedTask(*values), None
+            elif kind == "end":
+                self._received = self._cleaner = None
             elif kind == "fill":
                 return self._fill()
             elif kind == "clean":

@@ -58,6 +58,10 @@ class CleaningWorker(Protocol):
         """Write the `.cleaned` files of the sources from number `first` to `end` (exclusive)."""
         ...
 
+    def end_round(self) -> None:
+        """Release the memory of the round."""
+        ...
+
     def kill(self) -> None:
         """End the worker at once; a call in progress raises WorkerDied."""
         ...
@@ -105,6 +109,11 @@ class WorkerProcess:
     def clean(self, first: int, end: int) -> WrittenBytes:
         """Write the `.cleaned` files of the sources from number `first` to `end` (exclusive)."""
         return WrittenBytes(*self._request([["clean", first, end]]))
+
+    def end_round(self) -> None:
+        """Release the memory of the round."""
+        with suppress(OSError):  # the next request reports the death of the worker
+            send(self._requests, ["end"])
 
     def _request(self, messages: Sequence[Message]) -> Message:
         try:

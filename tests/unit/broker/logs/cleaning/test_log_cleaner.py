@@ -291,6 +291,7 @@ async def test_an_unexpected_error_excludes_a_log_and_the_cleaner_continues(
     fixture.cleaner.start()
     await eventually(lambda: log in fixture.cleaner.uncleanable)
     assert "a fault of ours" in caplog.text
+    await eventually(lambda: fixture.workers[0].is_closed)
     assert fixture.cleaner.dead_count == 0
 
 

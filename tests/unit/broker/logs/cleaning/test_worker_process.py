@@ -17,7 +17,7 @@ import pytest
 from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, replace_segments, roll
 from tests.support.logs.partition_logs import NOW_MS, open_log
 from tests.support.waiting import wait_until
-from tidelog.broker.logs.cleaning.messages import CleaningLimits
+from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerError
 from tidelog.broker.logs.cleaning.worker_process import WorkerDied, WorkerProcess
 from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.plan import CleaningPlan, open_cleaned, plan_cleaning
@@ -79,6 +79,13 @@ def test_a_worker_compacts_a_log_on_a_real_disk(log: PartitionLog, worker: Worke
         records = read_log(log)
         assert {record.key: (record.offset, record.value) for record in records} == expected
         assert len(records) == len(expected)
+
+
+def test_the_memory_of_a_round_is_released_at_its_end(log: PartitionLog, worker: WorkerProcess) -> None:
+    worker.fill(plan_of(log).task, LIMITS)
+    worker.end_round()
+    with pytest.raises(WorkerError, match="the offset map is not filled"):
+        worker.clean(0, 1)
 
 
 def test_a_task_with_long_lists_arrives_complete(log: PartitionLog, worker: WorkerProcess) -> None:
