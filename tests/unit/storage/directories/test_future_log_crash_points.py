@@ -66,7 +66,7 @@ class Mover:
 
 
 def enumerate_crashes(seed: int, steps: int) -> tuple[int, int]:
-    """Run one random workload with a crash at every operation; return the different crashes and the completed moves."""
+    """Run one random workload with a crash at every operation; return the numbers of crashes and moves."""
     completed = 0
 
     def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
