@@ -156,6 +156,10 @@ class DrilledCluster:
             tidelog_output("storage", "format", "-c", str(file), "--backup", "latest")
         self.processes.start()
 
+    def is_each_partition_tiered(self) -> bool:
+        """Return whether the bucket has a segment of each partition."""
+        return all(any(self.tier.glob(f"{TOPIC}-*/{number}/*.rsm-manifest")) for number in range(PARTITIONS))
+
     def backups(self) -> list[dict[str, Any]]:
         """Return the backups in the bucket, the oldest first."""
         text = tidelog_output("backup", "list", "--from", str(self.tier), "--json")
@@ -283,6 +287,7 @@ def test_a_cluster_that_lost_all_disks_under_load_is_restored(
     drilled.create_everything()
     load = Load(drilled.servers)
     wait_until(lambda: len(load.acknowledged) > 6_000, timeout_s=TIMEOUT_S)
+    wait_until(drilled.is_each_partition_tiered, timeout_s=TIMEOUT_S)
     consumer = group_consumer(drilled.servers)
     committed = {0: 100, 1: 1_000, 2: max(offset for number, offset in load.acknowledged if number == 2)}
     consumer.commit(offsets=partitions_at(committed), asynchronous=False)
@@ -303,6 +308,7 @@ def test_a_cluster_that_lost_all_disks_under_load_is_restored(
     assert (plain["topic"], tides["topic"]) == (PLAIN_TOPIC, TOPIC)
     ends = {each["partition"]: each["end_offset"] for each in tides["partitions"]}
     for number, end in ends.items():
+        assert end > 0
         contents = drilled.read(number, end)
         assert sorted(contents) == list(range(end))
         acknowledged = {

@@ -47,7 +47,7 @@ def run_mount(values: dict[str, str], cluster: ClusterConnection, options: Mount
         ((name, topic_id), partitions), *_ = surveyed_topics(
             bucket, [options.topic], options.topic_ids
         ).items()
-    plan = topic_plan(name, topic_id, partitions, PlanOptions())
+    plan = topic_plan(name, topic_id, partitions, PlanOptions(is_live=True))
     source = TopicSource(topic=name, topic_id=topic_id, mount=options.mount)
     obstacle = ""
     ends: dict[TopicPartition, Offset] = {}

@@ -165,6 +165,6 @@ def _plan(
         travel.name,
         travel.topic_id,
         [each.surveyed for each in found],
-        replace(choices, configs={**choices.configs, SOURCE_KEY: source.text}),
+        replace(choices, is_live=True, configs={**choices.configs, SOURCE_KEY: source.text}),
     )
     return replace(plan, tails=tuple(tail for each in found for tail in each.tails), source=source)

@@ -25,6 +25,7 @@ from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
 )
+from tidelog.remote.ports.storage_manager import RemoteResourceNotFound
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 
 
@@ -95,6 +96,9 @@ def _read_manifest(bucket: Bucket, key: str, name: ObjectName) -> RemoteLogSegme
     """Return the segment that the manifest describes, or a finding if the manifest is invalid."""
     try:
         segment = described_segment(bucket.manifest_bytes(key))
+    except RemoteResourceNotFound:
+        place, partition = bucket.display_name(key), name.partition.topic_partition
+        return Finding(Kind.MISSING_OBJECT, partition, place, "it was only in the listing", name.segment_id)
     except DecodeError as error:
         return _invalid_manifest(bucket, key, name, str(error))
     if segment.remote_log_segment_id.id != name.segment_id:

@@ -59,6 +59,8 @@ class SurveyedPartition:
     producers: tuple[ProducerEntry, ...] = ()
     unusable: tuple[LeftOut, ...] = ()
     is_damaged: bool = False
+    later_manifests: tuple[str, ...] = ()
+    """Manifests that were not in the first listing of the bucket, and were not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +147,8 @@ class PlanOptions:
     configs: Mapping[str, str] = field(default_factory=lambda: SAFE_CONFIGS)
     leader_epoch: LeaderEpoch = 0
     accepts_gaps: bool = False
+    is_live: bool = False
+    """Whether the topic is in use, so that segments may appear at any time."""
 
 
 def topic_plan(
@@ -158,9 +162,7 @@ def topic_plan(
         partition = TopicIdPartition(topic_id, name, number)
         found = by_number.get(number)
         plans.append(
-            PartitionPlan(partition=partition, log=None)
-            if found is None
-            else _partition_plan(found, accepts_gaps=options.accepts_gaps)
+            PartitionPlan(partition=partition, log=None) if found is None else _partition_plan(found, options)
         )
     epochs = [segment.segment_leader_epochs[-1].epoch for each in surveyed for segment in each.segments]
     first_epoch = max(epochs, default=-1) + 1 + EPOCH_MARGIN
@@ -175,12 +177,17 @@ def topic_plan(
     )
 
 
-def _partition_plan(surveyed: SurveyedPartition, *, accepts_gaps: bool) -> PartitionPlan:
-    partition, newest = surveyed.partition, surveyed.newest
+def _partition_plan(surveyed: SurveyedPartition, options: PlanOptions) -> PartitionPlan:
+    partition, newest, accepts_gaps = surveyed.partition, surveyed.newest, options.accepts_gaps
     damage = []
+    if surveyed.later_manifests and not options.is_live:
+        damage.append(
+            f"{partition.topic_partition}: {', '.join(surveyed.later_manifests)} appeared while the bucket "
+            "was read: stop the cluster that writes to it, and repeat the command"
+        )
     if surveyed.is_damaged and not accepts_gaps:
         names = ", ".join(each.name for each in surveyed.unusable)
-        damage = [f"{partition.topic_partition}: damaged: {names}; --accept-gaps restores the rest"]
+        damage.append(f"{partition.topic_partition}: damaged: {names}; --accept-gaps restores the rest")
     if newest is None:
         return PartitionPlan(
             partition=partition, log=None, left_out=surveyed.unusable, problems=tuple(damage)

@@ -1,7 +1,8 @@
 """The topics in a bucket as a restore needs them (shell).
 
 Of each partition: the segments whose objects all exist with the expected sizes, and the leader epochs and
-producers that were stored with the newest of them.
+producers that were stored with the newest of them. The bucket is listed twice, because a listing may be older
+than the objects.
 
 I/O: blocks; manifests are fetched by a few threads. Errors: RemoteStorageError if the store does not respond.
 """
@@ -9,6 +10,7 @@ I/O: blocks; manifests are fetched by a few threads. Errors: RemoteStorageError 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from typing import Final
 from uuid import UUID
 
@@ -18,6 +20,7 @@ from tidelog.remote.inspection.deep import is_damage
 from tidelog.remote.inspection.findings import BROKEN_OBJECTS, Finding, Kind, segment_name
 from tidelog.remote.inspection.offline import offline_bucket_findings, offline_views
 from tidelog.remote.inspection.views import PartitionView
+from tidelog.remote.objects.layout.object_keys import MANIFEST_SUFFIX, parse_key
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.remote.reading.auxiliary import AuxiliaryState, fetch_auxiliary
@@ -65,7 +68,32 @@ def survey(
                     is_damaged=_is_damage(unusable),
                 )
             )
+    read = {segment.remote_log_segment_id.id for view in views for segment in view.segments}
+    read |= {finding.segment for finding in findings if finding.segment is not None}
+    _add_later_manifests(bucket, topics, read, surveyed)
     return surveyed
+
+
+def _add_later_manifests(
+    bucket: Bucket,
+    topics: Collection[str],
+    read: Collection[UUID],
+    surveyed: dict[tuple[str, UUID], list[SurveyedPartition]],
+) -> None:
+    """Add the manifests that only a second listing has: the first one was old, or the bucket changes."""
+    later: dict[TopicIdPartition, list[str]] = {}
+    for info in bucket.objects():
+        name = parse_key(info.key, bucket.prefix)
+        if name is None or name.suffix != MANIFEST_SUFFIX or name.segment_id in read:
+            continue
+        if not topics or name.partition.topic in topics:
+            later.setdefault(name.partition, []).append(bucket.display_name(info.key))
+    for partition, names in later.items():
+        partitions = surveyed.setdefault((partition.topic, partition.topic_id), [])
+        before = [each for each in partitions if each.partition == partition]
+        empty = SurveyedPartition(partition=partition, segments=(), newest=None)
+        changed = replace(before[0] if before else empty, later_manifests=tuple(sorted(names)))
+        partitions[:] = [each for each in partitions if each.partition != partition] + [changed]
 
 
 def _unusable(findings: Iterable[Finding], partition: TopicPartition) -> list[Finding]:
