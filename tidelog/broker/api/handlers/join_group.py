@@ -3,7 +3,7 @@
 - 0: no rebalance timeout; the session timeout is used
 - 4: a member without an id gets one and must join again with it (KIP-394)
 - 5: static members (KIP-345)
-- 7: the response has the protocol type; before, the protocol name cannot be null (KIP-559)
+- 7: the response has the protocol type; the protocol name of an error is null instead of empty (KIP-559)
 - 8: a reason, which is logged (KIP-800)
 - 9: the response may let a leader skip the assignment (KIP-814)
 
@@ -38,6 +38,7 @@ class JoinGroupHandler:
         # The group has its own references. This coroutine may wait for minutes.
         del request
         response = await joining
-        if response.protocol_name is None and version < NULLABLE_PROTOCOL_NAME_FROM_VERSION:
-            return replace(response, protocol_name="")
+        if not response.protocol_name:
+            no_name = None if version >= NULLABLE_PROTOCOL_NAME_FROM_VERSION else ""
+            return replace(response, protocol_name=no_name)
         return response

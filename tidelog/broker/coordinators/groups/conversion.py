@@ -82,11 +82,11 @@ class Conversion:
 
     # Look-ups
 
-    def existing(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group. Raise GROUP_ID_NOT_FOUND if there is none."""
+    def existing(self, group_id: str, kind: str = "Group") -> ConsumerGroup:
+        """Return a consumer group. Raise GROUP_ID_NOT_FOUND, with `kind` in the text, if there is none."""
         group = self._groups.consumer(group_id)
         if group is None:
-            text = f"Group {group_id} not found."
+            text = f"{kind} {group_id} not found."
             if self._groups.get(group_id) is not None:
                 text = f"Group {group_id} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)

@@ -108,7 +108,7 @@ async def test_a_member_joins_and_is_described(broker: Broker) -> None:
 async def test_a_rejected_heartbeat_has_a_message(broker: Broker) -> None:
     rejected = await broker.heartbeat(subscribed_topic_names=("t",), member_epoch=5)
     assert rejected.error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    assert rejected.error_message == "Group g not found."
+    assert rejected.error_message == "Consumer group g not found."
 
 
 async def test_the_apis_are_unsupported_without_the_feature(broker: Broker) -> None:

@@ -215,7 +215,8 @@ async def test_a_refused_join_has_a_protocol_name_that_the_version_can_express(
     broker: Broker, version: int
 ) -> None:
     answer = await broker.ask(replace(join_request(version), session_timeout_ms=1), version)
-    assert (answer.error_code, answer.protocol_name) == (ErrorCode.INVALID_SESSION_TIMEOUT, "")
+    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
+    assert answer.protocol_name == (None if version >= 7 else "")
 
 
 @pytest.mark.parametrize("version", range(5, 10))

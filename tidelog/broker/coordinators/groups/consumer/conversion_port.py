@@ -22,8 +22,8 @@ class GroupToJoin(NamedTuple):
 class GroupConversion(Protocol):
     """Looks up consumer groups. It converts classic groups to consumer groups, and back."""
 
-    def existing(self, group_id: str) -> ConsumerGroup:
-        """Return a consumer group. Raise GROUP_ID_NOT_FOUND if there is none."""
+    def existing(self, group_id: str, kind: str = "Group") -> ConsumerGroup:
+        """Return a consumer group. Raise GROUP_ID_NOT_FOUND, with `kind` in the text, if there is none."""
         ...
 
     def to_join(self, group_id: str, now: Moment) -> GroupToJoin:

@@ -67,7 +67,7 @@ class HeartbeatCommand:
         if request.member_epoch == JOIN_EPOCH:
             group, records = self._context.groups.to_join(request.group_id, now)
         else:
-            group = self._context.groups.existing(request.group_id)
+            group = self._context.groups.existing(request.group_id, "Consumer group")
         member_id = request.member_id or self._context.new_member_id()
         self._context.lookup.check_room(group, member_id)
         previous = self._find(group, member_id, request, records)
