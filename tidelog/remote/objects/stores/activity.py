@@ -43,6 +43,7 @@ class StoreActivity:
         self._traffic: dict[tuple[str, RequestKind], Traffic] = {}
         self._topics: set[str] = set()
         self._current = threading.local()
+        self._has_ended = False
 
     def traffic(self) -> dict[tuple[str, RequestKind], Traffic]:
         """Return the totals by topic and kind; the topic is empty for other objects."""
@@ -54,6 +55,10 @@ class StoreActivity:
         kinds = (RequestKind.PUT, RequestKind.GET, RequestKind.DELETE)
         statuses = {kind: self._outages[kind].status for kind in kinds}
         return {kind: 0 if status is None else status.failures for kind, status in statuses.items()}
+
+    def end(self) -> None:
+        """Record no further outage: closing the store ends calls in progress."""
+        self._has_ended = True
 
     @contextmanager
     def call(self, topic: str, kind: RequestKind, *, is_request: bool) -> Iterator[None]:
@@ -67,7 +72,8 @@ class StoreActivity:
         try:
             yield
         except StoreUnavailable as error:
-            self._outages[kind].on_failure(str(error))
+            if not self._has_ended:
+                self._outages[kind].on_failure(str(error))
             raise
         except RemoteResourceNotFound:
             self._outages[kind].on_success()
@@ -144,6 +150,7 @@ class ObservedStore:
 
     def close(self) -> None:
         """Close the store."""
+        self._activity.end()
         self._store.close()
 
     def _call(self, topic: str, kind: RequestKind) -> AbstractContextManager[None]:

@@ -147,7 +147,11 @@ CONFIGS: Final = table(
             "each change.",
         ),
         _switch("aws.certificate.check.enabled", True, "Whether the certificate of the server is verified."),
-        _switch("aws.checksum.check.enabled", False, "Whether the checksums of S3 are sent and verified."),
+        _switch(
+            "aws.checksum.check.enabled",
+            False,
+            "Whether the checksums of S3 are sent and verified in all requests. Uploads have one anyway.",
+        ),
     ]
 )
 

@@ -10,7 +10,7 @@ need care:
 - The process crashes. The deletion of the object aborts its uploads, also if the object does not exist.
 
 Each part is sent with its CRC-32C. A server that supports it verifies the bytes and returns the checksum;
-other servers ignore it.
+most other servers ignore it. If a server rejects a request with a checksum, later puts are sent without.
 
 Source: the limits of S3 are 5 MiB to 5 GiB for a part except the last, and 10,000 parts.
 """
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _RECORDED_UPLOADS_MAX: Final = 1000
 _TOKEN: Final = "tidelog-upload"
 _CHECKSUM: Final = "ChecksumCRC32C"
+_REJECTED_STATUS: Final = (400, 501)
+_WRONG_BYTES_CODES: Final = frozenset({"BadDigest", "InvalidDigest", "XAmzContentChecksumMismatch"})
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +48,21 @@ _log = logging.getLogger(__name__)
 class _Upload(NamedTuple):
     key: str
     upload_id: str
+
+
+class _Checksums(NamedTuple):
+    """The checksums of one put: all of its requests have one, or none."""
+
+    are_sent: bool
+
+    @property
+    def algorithm(self) -> Any:
+        """The argument of requests that names the algorithm."""
+        return {"ChecksumAlgorithm": "CRC32C"} if self.are_sent else {}
+
+    def of(self, body: bytes) -> Any:
+        """Return the argument with the checksum of `body`."""
+        return {_CHECKSUM: _crc_text(body)} if self.are_sent else {}
 
 
 class _SentPart(NamedTuple):
@@ -66,8 +83,8 @@ class S3Uploads:
         self._randomness = randomness
         self._bucket = settings.bucket
         self._part_bytes = settings.part_bytes
-        self._sends_checksums = not (settings.legacy_md5 or settings.checksum_check)
-        self._algorithm: Any = {"ChecksumAlgorithm": "CRC32C"} if self._sends_checksums else {}
+        # With one of these settings, the client adds other checksums itself.
+        self._checksums = _Checksums(not (settings.legacy_md5 or settings.checksum_check))
         self._abort_timeout_s = settings.attempt_timeout_ms / 1000
         standard = settings.storage_class == "STANDARD"
         self._options: dict[str, Any] = {} if standard else {"StorageClass": settings.storage_class}
@@ -78,16 +95,23 @@ class S3Uploads:
         """Write the object; return whether the server has confirmed the checksums of all bytes."""
         part_bytes = max(self._part_bytes, -(-(parts.size_bytes or 0) // PARTS_MAX))
         first = parts.next_part(part_bytes)
-        if len(first) < part_bytes or parts.taken_bytes == parts.size_bytes:
-            is_confirmed = self._put_at_once(key, _body(first))
-        else:
-            is_confirmed = self._put_in_parts(key, parts, part_bytes, first)
+        checksums = self._checksums
+        try:
+            if len(first) < part_bytes or parts.taken_bytes == parts.size_bytes:
+                is_confirmed = self._put_at_once(key, _body(first), checksums)
+            else:
+                is_confirmed = self._put_in_parts(key, parts, part_bytes, first, checksums)
+        except CallFailed as failed:
+            self._omit_checksums_if_rejected(checksums, failed)
+            raise
         self._abort_recorded()
         return is_confirmed
 
-    def _checksum(self, body: bytes) -> dict[str, str]:
-        """Return the argument with the checksum of `body`; none if boto3 adds another one itself."""
-        return {_CHECKSUM: _crc_text(body)} if self._sends_checksums else {}
+    def _omit_checksums_if_rejected(self, checksums: _Checksums, failed: CallFailed) -> None:
+        is_rejected = failed.status in _REJECTED_STATUS and failed.code not in _WRONG_BYTES_CODES
+        if checksums.are_sent and is_rejected and self._checksums.are_sent:
+            self._checksums = _Checksums(False)
+            _log.info("%s: sending objects without checksums from now on: %s", self._name, failed)
 
     def abort_unfinished(self, keys: Sequence[str]) -> None:
         """Abort every upload of `keys`, which are being deleted; uploads that cannot be aborted remain."""
@@ -103,12 +127,12 @@ class S3Uploads:
             if upload.key in keys:
                 self._abort(upload)
 
-    def _put_at_once(self, key: str, body: bytes) -> bool:
-        checksum: Any = self._checksum(body)
+    def _put_at_once(self, key: str, body: bytes, checksums: _Checksums) -> bool:
+        checksum = checksums.of(body)
 
         def send(_: object) -> bool:
             response = self._client.put_object(
-                Bucket=self._bucket, Key=key, Body=body, **checksum, **self._algorithm, **self._options
+                Bucket=self._bucket, Key=key, Body=body, **checksum, **checksums.algorithm, **self._options
             )
             if not response.get("ETag"):
                 raise AttemptFailed("the response has no ETag")
@@ -116,18 +140,20 @@ class S3Uploads:
 
         return self._calls.run(send)
 
-    def _put_in_parts(self, key: str, parts: Parts, part_bytes: int, first: Part) -> bool:
+    def _put_in_parts(
+        self, key: str, parts: Parts, part_bytes: int, first: Part, checksums: _Checksums
+    ) -> bool:
         token = new_uuid(self._randomness).hex
         lost_responses = [0]
         upload: _Upload | None = None
         try:
-            upload = self._create(key, token, lost_responses)
+            upload = self._create(key, token, lost_responses, checksums)
             sent: list[_SentPart] = []
             part = first
             while part:
                 if len(sent) == PARTS_MAX:
                     raise failure(self._name, "put", key, f"it would need more than {PARTS_MAX} parts")
-                sent.append(self._upload_part(upload, len(sent) + 1, part))
+                sent.append(self._upload_part(upload, len(sent) + 1, part, checksums))
                 part = parts.next_part(part_bytes)
             self._complete(upload, sent, token)
             return all(part.is_confirmed for part in sent)
@@ -139,12 +165,12 @@ class S3Uploads:
             if lost_responses[0]:
                 self._abort_others(key, upload)
 
-    def _create(self, key: str, token: str, lost_responses: list[int]) -> _Upload:
+    def _create(self, key: str, token: str, lost_responses: list[int], checksums: _Checksums) -> _Upload:
         """Begin an upload; count each attempt with an unknown outcome in `lost_responses`."""
 
         def create(_: object) -> _Upload:
             response = self._client.create_multipart_upload(
-                Bucket=self._bucket, Key=key, Metadata={_TOKEN: token}, **self._algorithm, **self._options
+                Bucket=self._bucket, Key=key, Metadata={_TOKEN: token}, **checksums.algorithm, **self._options
             )
             if not response.get("UploadId"):
                 raise AttemptFailed("the response has no upload id")
@@ -160,9 +186,9 @@ class S3Uploads:
                 count()
             raise
 
-    def _upload_part(self, upload: _Upload, number: int, part: Part) -> _SentPart:
+    def _upload_part(self, upload: _Upload, number: int, part: Part, checksums: _Checksums) -> _SentPart:
         body = _body(part)
-        checksum: Any = self._checksum(body)
+        checksum = checksums.of(body)
 
         def send(_: object) -> _SentPart:
             response = self._client.upload_part(
@@ -172,7 +198,7 @@ class S3Uploads:
                 PartNumber=number,
                 Body=body,
                 **checksum,
-                **self._algorithm,
+                **checksums.algorithm,
             )
             if not response.get("ETag"):
                 raise AttemptFailed("the response has no ETag")

@@ -108,6 +108,16 @@ def test_an_error_of_one_object_is_no_outage() -> None:
     assert observed.outages.copies.status is None
 
 
+def test_calls_that_end_because_the_store_is_closed_are_no_outage() -> None:
+    inner = BrokenStore()
+    observed = Observed(inner)
+    observed.store.close()
+    inner.error = StoreUnavailable("the connection was closed")
+    with pytest.raises(StoreUnavailable):
+        observed.store.put(LOG, b"1")
+    assert observed.outages.copies.status is None
+
+
 def test_the_probe_reads_an_object_that_does_not_exist() -> None:
     inner = BrokenStore()
     manager = ObjectStorageManager(inner, manager_settings(chunk_size=10))

@@ -274,6 +274,29 @@ def test_a_forbidden_request_is_not_retried(proxy: FaultProxy, proxied: NewStore
         assert not isinstance(raised.value, RemoteResourceNotFound)
 
 
+@pytest.mark.parametrize("name", ["put", "put in parts"])
+def test_a_server_that_rejects_checksums_gets_none_from_the_next_put_on(
+    name: str, proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(LONG_TIMEOUTS)
+    rule = proxy.inject(server_error(400, "InvalidArgument"), times=1)
+    with pytest.raises(RemoteStorageError, match="InvalidArgument"):
+        OPERATIONS[name].run(store)
+    assert rule.hits == 1
+    assert not OPERATIONS[name].run(store), "the server has confirmed nothing"
+    assert keys_of(store) == [f"new/{'small' if name == 'put' else 'large'}"]
+
+
+def test_a_checksum_that_does_not_match_is_an_error_and_checksums_continue(
+    proxy: FaultProxy, proxied: NewStore
+) -> None:
+    store = proxied(LONG_TIMEOUTS)
+    proxy.inject(server_error(400, "BadDigest"), times=1)
+    with pytest.raises(RemoteStorageError, match="BadDigest"):
+        OPERATIONS["put"].run(store)
+    assert OPERATIONS["put"].run(store), "the server has confirmed the checksum"
+
+
 def test_a_missing_bucket_is_an_error_and_not_a_missing_object(
     s3: S3Server, proxy: FaultProxy, proxied: NewStore
 ) -> None:
