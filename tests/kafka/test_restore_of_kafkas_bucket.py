@@ -1,4 +1,4 @@
-"""Topics of a lost cluster of Apache Kafka are restored from the bucket that Aiven's plugin filled.
+"""Topics of Apache Kafka are mounted, and restored, from the bucket that Aiven's plugin filled.
 
 Needs Aiven's plugin in TIDELOG_AIVEN_CLASSPATH.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from tests.kafka.kafka_tier import SMALL_SEGMENTS, TRANSACTIONS, KafkaTier, consumed
 from tests.support.cli import tidelog_output
+from tests.support.tier.tiered_topics import TieredTopics
+from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 COMPRESSED = "lz4"
@@ -36,6 +39,30 @@ def tier(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTier]:
         yield new_tier
     finally:
         new_tier.cluster.end()
+
+
+def test_a_topic_of_a_running_apache_kafka_is_mounted_and_followed(tier: KafkaTier, tmp_path: Path) -> None:
+    prefix = "rsm.config."
+    store = {
+        **tier.store,
+        f"{prefix}storage.root": str(tmp_path),
+        f"{prefix}mounts.kafka.storage.root": tier.store[f"{prefix}storage.root"],
+        f"{prefix}mounts.kafka.key.prefix": tier.store[f"{prefix}key.prefix"],
+    }
+    options = chain.from_iterable(("-C", f"{key}={value}") for key, value in store.items())
+    end = tier.wait_until_tiered(COMPRESSED).tiered_end
+    with EmbeddedCluster(tiered=True, config=store) as cluster:
+        servers = cluster.bootstrap_servers
+        tidelog_output("tier", "mount", "kafka", COMPRESSED, "--execute", *options, bootstrap=servers)
+        mounted = TieredTopics(cluster)
+        assert mounted.offset(COMPRESSED, -1) == end
+        tier.write(COMPRESSED, 0, 1500)
+        new_end = tier.wait_until_tiered(COMPRESSED).tiered_end
+        assert new_end > end
+        wait_until(lambda: mounted.offset(COMPRESSED, -1) == new_end)
+        expected = [row for row in tier.consumed(COMPRESSED, "read_committed") if row[0] < new_end]
+        assert consumed(servers, COMPRESSED, "read_committed") == expected
+    assert not any(tmp_path.rglob("*.rsm-manifest"))
 
 
 def test_topics_of_apache_kafka_are_restored_from_its_bucket(tier: KafkaTier) -> None:

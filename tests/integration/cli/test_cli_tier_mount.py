@@ -135,10 +135,10 @@ def test_the_replicas_of_a_mounted_topic_stay_in_sync_and_each_can_lead_it(clust
     def has_other_leader(former: int) -> bool:
         return partition().leader not in (former, -1)
 
-    for _ in range(2):
+    for end_node in (clusters.own.stop_node, clusters.own.kill_node):
         wait_until(lambda: len(partition().isr) == 3)
         former = partition().leader
-        clusters.own.stop_node(former)
+        end_node(former)
         try:
             wait_until(partial(has_other_leader, former))
             assert read(clusters.own, "elected", end) == expected
