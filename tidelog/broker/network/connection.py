@@ -21,7 +21,7 @@ from tidelog.broker.network.connection_throttle import ConnectionThrottle
 from tidelog.broker.network.memory import Admission
 from tidelog.broker.network.pausable_reading import PausableReading
 from tidelog.broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
-from tidelog.broker.network.request import ClientInformation, FrameBuffer, Request, Response, Session
+from tidelog.broker.network.request import ClientInformation, Request, Response, Session
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_writer import ResponseWriter
 from tidelog.broker.network.socket_watcher import BROKEN
@@ -92,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
             resources.spare_memory,
             memory.uncounted_bytes,
         )
-        self.buffer: FrameBuffer = buffer
+        self.buffer = buffer
         self.core = ConnectionCore(
             buffer,
             Admission(memory, resources.clock.monotonic_ms, self._schedule),

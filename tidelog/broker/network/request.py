@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
+from tidelog.broker.network.receive_buffer import ReceiveBuffer
 from tidelog.broker.network.request_metrics import ApiMetrics
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.steps import Steps
@@ -82,12 +83,6 @@ class Throttle(Protocol):
         ...
 
 
-class FrameBuffer(Protocol):
-    """The limit of the received frames of a connection; implemented by ReceiveBuffer."""
-
-    frame_bytes_max: int
-
-
 class Session(Protocol):
     """The authentication of a connection, which belongs to the handler of its requests.
 
@@ -107,7 +102,7 @@ class RequestConnection(Protocol):
     principal: str
     client: ClientInformation
     session: Session | None
-    buffer: FrameBuffer
+    buffer: ReceiveBuffer
 
     @property
     def throttle(self) -> Throttle:

@@ -115,11 +115,6 @@ class TopicPlan:
     """The topic to whose segments those of this one refer."""
 
     @property
-    def can_be_restored(self) -> bool:
-        """Whether nothing prevents the restore."""
-        return not self.problems
-
-    @property
     def segment_count(self) -> int:
         """The number of segments to register."""
         return sum(len(each.segments) for each in self.partitions)

@@ -39,7 +39,6 @@ from tidelog.storage.log.truncation import RemoteState
 
 _NO_LIMIT: Final = 2**31 - 1
 _FOREVER_MS: Final = 2**62
-_BATCH_BYTES_MAX: Final = 2**31 - 1
 _CONFIG: Final = replace(
     DEFAULT_LOG_CONFIG,
     remote_storage_enable=True,

@@ -49,7 +49,7 @@ def test_segments_of_another_lineage_are_left_out_with_the_reason() -> None:
     (partition,) = result.partitions
     assert lost not in partition.segments
     assert "another lineage" in partition.left_out[0].reason
-    assert result.can_be_restored
+    assert not result.problems
 
 
 def test_a_gap_is_a_problem_unless_it_is_accepted() -> None:
@@ -57,7 +57,7 @@ def test_a_gap_is_a_problem_unless_it_is_accepted() -> None:
     (problem,) = plan(partition).problems
     assert "offsets 10-19" in problem
     accepted = plan(partition, PlanOptions(accepts_gaps=True))
-    assert accepted.can_be_restored
+    assert not accepted.problems
     assert [each.start_offset for each in accepted.partitions[0].segments] == [20]
     assert accepted.partitions[0].left_out[0].reason == "before a gap"
 
@@ -74,14 +74,14 @@ def test_damaged_segments_are_a_problem_unless_they_are_accepted() -> None:
     partition = replace(
         surveyed(copy_start(1, 0, 9, 5)), unusable=(LeftOut("segment 10-19", "missing"),), is_damaged=True
     )
-    assert not plan(partition).can_be_restored
-    assert plan(partition, PlanOptions(accepts_gaps=True)).can_be_restored
+    assert plan(partition).problems
+    assert not plan(partition, PlanOptions(accepts_gaps=True)).problems
 
 
 def test_objects_of_an_unfinished_copy_are_no_problem() -> None:
     partition = replace(surveyed(copy_start(1, 0, 9, 5)), unusable=(LeftOut("20.log", "no manifest"),))
     result = plan(partition)
-    assert result.can_be_restored
+    assert not result.problems
     assert result.partitions[0].left_out == (LeftOut("20.log", "no manifest"),)
 
 
