@@ -38,7 +38,13 @@ class NetworkServer:
     Order of use: `bind` each listener, after which its port is known, then `start`, and finally `close`.
     """
 
-    def __init__(self, config: NetworkConfig, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        config: NetworkConfig,
+        *,
+        clock: Clock | None = None,
+        refusal_reason: Callable[[int, bool], str | None] | None = None,
+    ) -> None:
         self.config = config
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.loop = asyncio.get_running_loop()
@@ -71,7 +77,7 @@ class NetworkServer:
             log_limit=self.log_limit,
         )
         self.listeners: dict[str, Listener] = {}
-        self.refusal_reason: Callable[[int, bool], str | None] | None = None
+        self.refusal_reason = refusal_reason
         """Returns why an accepted socket must be refused, or None.
 
         The arguments are its descriptor, and whether it was accepted on the inter-broker listener.

@@ -5,7 +5,7 @@ I/O: the look-up is in memory; the task of one partition awaits `fetch_auxiliary
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
@@ -13,14 +13,13 @@ from uuid import UUID
 from tidelog.protocol.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager, RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.remote.reading.auxiliary import AuxiliaryState
 
 
 class AuxiliaryReader(Protocol):
     """Reads the auxiliary state of a remote segment; the remote log reader implements it."""
 
-    def fetch_auxiliary(
-        self, metadata: RemoteLogSegmentMetadata
-    ) -> Awaitable[tuple[Sequence[tuple[LeaderEpoch, Offset]], bytes | None]]:
+    def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> Awaitable[AuxiliaryState]:
         """Return the leader epochs up to the segment's end, and the producer snapshot at its end.
 
         The snapshot has the format of a `.snapshot` file; None if there is none.

@@ -21,17 +21,17 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.replication.remote_tier import AuxiliaryReader
 from tidelog.protocol.ids import TopicPartition
 from tidelog.remote.ports.metadata_manager import RemoteLogMetadataManager
 from tidelog.remote.ports.segment_metadata import (
-    RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     TopicIdPartition,
 )
@@ -43,12 +43,6 @@ logger = logging.getLogger(__name__)
 
 _READY_CHECK_S: Final = 0.05
 _FINISHED: Final = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-
-
-class AuxiliaryReader(Protocol):
-    """Reads the leader epochs and producers at the end of a segment."""
-
-    def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> Awaitable[AuxiliaryState]: ...
 
 
 class LeaderRecovery:

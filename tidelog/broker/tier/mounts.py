@@ -24,7 +24,7 @@ from uuid import UUID
 from tidelog.base.clock import Clock
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
-from tidelog.broker.tier.leader_recovery import AuxiliaryReader
+from tidelog.broker.replication.remote_tier import AuxiliaryReader
 from tidelog.protocol.ids import BrokerId, TopicPartition
 from tidelog.remote.mounts.follow import continuing, deleted_at_start, log_start_after
 from tidelog.remote.mounts.listing import Found, MountListing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from uuid import UUID
 
 import pytest
@@ -27,6 +27,7 @@ from tidelog.remote.ports.segment_metadata import (
     TopicIdPartition,
 )
 from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.remote.reading.auxiliary import AuxiliaryState
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
@@ -45,9 +46,7 @@ class Reader:
         self.fetch_count = 0
         self.given_up = 0
 
-    async def fetch_auxiliary(
-        self, metadata: RemoteLogSegmentMetadata
-    ) -> tuple[Sequence[tuple[int, int]], bytes | None]:
+    async def fetch_auxiliary(self, metadata: RemoteLogSegmentMetadata) -> AuxiliaryState:
         self.fetch_count += 1
         try:
             await self.is_open.wait()
@@ -59,7 +58,7 @@ class Reader:
             raise RemoteStorageError("503 Slow Down")
         producer = ProducerEntry(producer_id=77, producer_epoch=0)
         producer.batches.append(BatchMetadata(0, metadata.end_offset, 0, NOW_MS))
-        return [(0, 0)], encode_snapshot([producer])
+        return AuxiliaryState([EpochEntry(0, 0)], encode_snapshot([producer]))
 
 
 class TieredPair:

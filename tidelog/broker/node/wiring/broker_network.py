@@ -43,8 +43,9 @@ class BrokerNetwork:
         self._budget = process_budget()
         self._is_closed = False
         config = context.config
-        self.server = NetworkServer(network_config(config), clock=context.clock)
-        self.server.refusal_reason = self._refusal_reason
+        self.server = NetworkServer(
+            network_config(config), clock=context.clock, refusal_reason=self._refusal_reason
+        )
         self._limits = ConnectionLimits(self.server, context.threads.housekeeping)
         self.address_quotas = AddressQuotas(self.server.connection_rates, context.threads.housekeeping)
         self.certificates = TlsCertificates(

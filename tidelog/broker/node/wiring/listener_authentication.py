@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.listeners import Listener
@@ -28,15 +28,10 @@ from tidelog.cluster.image import MetadataImage
 from tidelog.security.oauthbearer.server import TokenValidation
 from tidelog.security.oauthbearer.unsecured import UnsecuredValidator
 
+if TYPE_CHECKING:
+    from tidelog.broker.security.authentication.verification_keys import VerificationKeys
+
 logger = logging.getLogger(__name__)
-
-
-class _Keys(Protocol):
-    """Keys that verify tokens and are fetched from an identity provider."""
-
-    async def start(self) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -69,7 +64,7 @@ class ListenerAuthentication:
             clock=context.clock,
         )
         self._on_request = on_request
-        self._verification_keys: list[_Keys] = []
+        self._verification_keys: list[VerificationKeys] = []
         self._gates: dict[str, _OpenGate] = {}
         """The gates by the names of their listeners."""
 
