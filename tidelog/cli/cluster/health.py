@@ -61,7 +61,7 @@ class ClusterHealth:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong, one line each."""
+        """The problems, one line each."""
         return tuple(self._problems())
 
     def _problems(self) -> Iterator[str]:

@@ -49,7 +49,7 @@ DeepCheck = Callable[[Sequence[RemoteLogSegmentMetadata]], list[Finding]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FsckOptions:
-    """What to check, and how thoroughly."""
+    """The options of one check."""
 
     cluster: ClusterConnection
     topics: Sequence[str]

@@ -26,7 +26,7 @@ _STORAGE = "storage."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountOptions:
-    """What to mount, under which name."""
+    """The options of one mount: `topic` of `mount` gets the name `name`."""
 
     mount: str
     topic: str

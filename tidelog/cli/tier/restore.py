@@ -33,7 +33,7 @@ from tidelog.remote.restore.survey import survey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreOptions:
-    """What to restore, and how."""
+    """The options of one restore."""
 
     topics: Sequence[str]
     """Empty for all."""

@@ -41,7 +41,7 @@ from tidelog.storage.segment.txn_index import AbortedTransaction
 
 
 class Treatment(Enum):
-    """What a batch needs, as far as its header shows."""
+    """The treatment of a batch, as far as its header determines it."""
 
     KEEP = auto()
     """It is kept unchanged."""

@@ -1,4 +1,4 @@
-"""The messages between a node and its cleaner workers, and how they travel through a pipe.
+"""The messages between a node and its cleaner workers, and their form in a pipe.
 
 A message is a JSON array of its kind and its values, after its length in four bytes. A list of values that
 grows with the log is sent in messages of LIST_ENTRIES_MAX entries, so that encoding never holds the

@@ -1,4 +1,4 @@
-"""What the commands of members of consumer groups use."""
+"""The parts that the commands of members of consumer groups share."""
 
 from __future__ import annotations
 

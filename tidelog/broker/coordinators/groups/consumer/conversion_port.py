@@ -1,4 +1,4 @@
-"""What commands of consumer groups need from the conversion between the two types of groups."""
+"""The conversion between the two types of groups, as commands of consumer groups use it."""
 
 from __future__ import annotations
 

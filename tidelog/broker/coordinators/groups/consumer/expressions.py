@@ -38,7 +38,7 @@ _NOT_RESOLVED: Final = ResolvedExpression(frozenset(), 0, 0)
 
 
 class ExpressionChange(Enum):
-    """What a heartbeat changed in the expression of its member."""
+    """The change of the expression of a member by its heartbeat."""
 
     NONE = 0
     CHANGED = 1

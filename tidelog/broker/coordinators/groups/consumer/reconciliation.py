@@ -29,7 +29,7 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciliation:
-    """What the next step of a member depends on.
+    """The values on which the next step of a member depends.
 
     `owned` are the partitions that the member says it owns; None if it does not say. `partition_epoch`
     returns the epoch at which a partition is owned. `subscription_changed` is true if the member may not

@@ -1,4 +1,4 @@
-"""What an assignor knows about a group."""
+"""The information about a group that assignors receive."""
 
 from __future__ import annotations
 
