@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, auto
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,8 @@ from tidelog.storage.compaction.offset_map import OffsetMap
 from tidelog.storage.compaction.rebuilding import Rebuilding, RetainedBatch
 from tidelog.storage.segment.batch_scan import CheckedBatch
 from tidelog.storage.segment.txn_index import AbortedTransaction
+
+_TIMESTAMP_MAX: Final = 2**63 - 1
 
 
 class Treatment(Enum):
@@ -95,7 +97,8 @@ class BatchFilter:
         self._keep_aborted = keep_aborted
         self._end_offset = end_offset
         self._now_ms = now_ms
-        self._new_horizon_ms = now_ms + delete_retention_ms
+        # With delete.retention.ms near its maximum, tombstones are kept for ever.
+        self._new_horizon_ms = min(now_ms + delete_retention_ms, _TIMESTAMP_MAX)
 
     # -- by header
 

@@ -71,6 +71,16 @@ def _batches(
             yield batch
 
 
+def _remove_cleaned_files(fs: FileSystem, directory: str) -> None:
+    """Unlink what an earlier round has left, or one of a deleted log with the same directory.
+
+    After a crash, such a file would mark complete .swap files as incomplete, and records would be lost.
+    """
+    for name in fs.listdir(directory):
+        if name.endswith(CLEANED_SUFFIX):
+            fs.unlink(f"{directory}/{name}")
+
+
 # -- the offset map
 
 
@@ -89,6 +99,7 @@ class OffsetMapFiller:
     def fill(self) -> Offset:
         """Return the end of what was added."""
         task, offsets = self._task, self._offsets
+        _remove_cleaned_files(self._fs, task.directory)
         for source in task.sources:
             if source.end_offset > task.first_dirty_offset and not self._add_source(source):
                 return max(offsets.latest_offset + 1, task.first_dirty_offset)

@@ -382,3 +382,19 @@ def test_memory_is_bounded_by_the_window(log: PartitionLog) -> None:
         tracemalloc.stop()
     assert len(read_log(log)) == 65
     assert peak_bytes < 4 * WINDOW_BYTES
+
+
+@pytest.mark.parametrize("retention_ms", [2**63 - 1, 2**63 - 1 - NOW_MS])
+def test_tombstones_are_kept_for_ever_with_the_largest_delete_retention(
+    disk: CrashFileSystem, retention_ms: int
+) -> None:
+    log = open_log(disk, replace(COMPACTED, delete_retention_ms=retention_ms))
+    append_keyed(log, ("a", "1"), ("b", "1"))
+    append_keyed(log, ("a", None), ("b", "2"))
+    roll(log)
+    compact(log)
+    log.set_first_dirty_offset(None)
+    compact(log, NOW_MS + 10**12)
+    assert pairs(log) == [("a", None), ("b", "2")]
+    assert [record.timestamp for record in read_log(log)] == [NOW_MS, NOW_MS]
+    check_log(log)

@@ -130,6 +130,25 @@ def test_no_crash_restores_a_key_whose_tombstone_was_removed_in_the_same_round()
     assert key_presence == {True, False}
 
 
+def test_a_cleaned_file_of_a_deleted_log_does_not_make_later_replacements_incomplete() -> None:
+    def prepare(disk: CrashFileSystem) -> None:
+        fill(disk).close(clean=True)
+
+    def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
+        log = open_log(disk, CONFIG, clean=True)
+        log.advance_high_watermark(log.log_end_offset)
+        log.update_config(replace(CONFIG, segment_bytes=100))  # each segment is replaced by one
+        # The worker of a topic that was deleted has created it in the directory of the new topic.
+        disk.open(f"{DIRECTORY}/{2:020d}.log.cleaned", create=True).close()
+        compact(log, io_buffer_bytes=150)
+
+    for point in crash_points(prepare, workload, EVERY_SURVIVAL, skips_repeated=True):
+        log = open_log(point.disk, CONFIG, recovery_point=9)
+        log.advance_high_watermark(log.log_end_offset)
+        assert latest_of(read_log(log, committed=True)) == EXPECTED, point
+        log.close(clean=False)
+
+
 def test_a_full_disk_before_the_swap_leaves_the_log_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = CrashFileSystem()
     log = fill(disk)

@@ -172,7 +172,9 @@ class LogCleaner:
         is_allowed = config.log_cleaner_enable and number < config.log_cleaner_threads and slot.is_available
         dirtiest = self._find_dirtiest() if is_allowed else None
         if dirtiest is None:
-            self._postponed.clear()
+            if is_allowed:
+                # Not during the back-off of a dead worker: the log that has killed it would be the next.
+                self._postponed.clear()
             return False
         log = dirtiest.log
         self._in_progress.add(log)

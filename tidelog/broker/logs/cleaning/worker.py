@@ -31,6 +31,7 @@ from tidelog.storage.disk.files import FileSystem, OsFileSystem
 
 _PR_SET_PDEATHSIG: Final = 1
 _CHECK_MS: Final = 50
+_WAIT_MS_MAX: Final = 2**31 - 1
 _OWN_STDOUT: Final = 1
 
 
@@ -59,7 +60,7 @@ class WorkerPace:
         early_ms = int(self._began_ms + self._bytes * self._ms_per_byte - now_ms)
         if early_ms <= 0 and now_ms - self._checked_ms < _CHECK_MS:
             return
-        if self._is_abandoned(max(early_ms, 0)):
+        if self._is_abandoned(min(max(early_ms, 0), _WAIT_MS_MAX)):
             raise Abandoned
         self._checked_ms = self._clock.monotonic_ms()
 

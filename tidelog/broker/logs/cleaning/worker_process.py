@@ -87,7 +87,8 @@ class WorkerProcess:
         }
         try:
             self._child = subprocess.Popen(
-                [sys.executable, "-m", _MODULE, str(os.getpid())],
+                # -P: modules in the working directory of the node are not imported.
+                [sys.executable, "-P", "-m", _MODULE, str(os.getpid())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,

@@ -18,13 +18,17 @@ from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, re
 from tests.support.logs.log_managers import TOPIC_ID, delete_logs, get_or_create_log, start_log_manager
 from tests.support.nodes.exposed_metrics import metric_samples
 from tests.support.waiting import eventually
+from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.logs.cleaning.log_cleaner import LogCleaner
+from tidelog.broker.logs.cleaning.messages import CleaningLimits
 from tidelog.broker.logs.cleaning.metrics import report_cleaning
+from tidelog.broker.logs.cleaning.worker_process import FilledMap, WorkerDied
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.compaction.cleaning import OffsetMapFiller
+from tidelog.storage.compaction.task import CleaningTask
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from tidelog.storage.log.partition_log import PartitionLog
@@ -309,6 +313,28 @@ async def test_the_death_of_a_worker_loses_only_its_round(
     assert not fixture.cleaner.uncleanable and len(fixture.logs.directories.online) == 2
     await eventually(lambda: is_compacted(log))
     assert len(fixture.workers) == 2
+
+
+async def test_a_log_that_kills_each_worker_does_not_starve_other_logs(
+    fixture: LogCleanerFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each back-off is longer than several searches for dirty logs.
+    backoff = ExponentialBackoff(initial_ms=200, max_ms=200, jitter=0.0)
+    monkeypatch.setattr("tidelog.broker.logs.cleaning.worker_slot.BACKOFF", backoff)
+    fill = ThreadWorker.fill
+
+    def deadly(worker: ThreadWorker, task: CleaningTask, limits: CleaningLimits) -> FilledMap:
+        if task.directory.endswith("/bad-0"):
+            raise WorkerDied("killed")
+        return fill(worker, task, limits)
+
+    monkeypatch.setattr(ThreadWorker, "fill", deadly)
+    fixture.log("bad", rounds=9)
+    fixture.cleaner.start()
+    await eventually(lambda: len(fixture.workers) == 1)
+    other = fixture.log("other", rounds=3, min_cleanable_dirty_ratio=0.1)
+    other.set_first_dirty_offset(2)  # less dirty than the log that kills workers
+    await eventually(lambda: other.first_dirty_offset == 6)
 
 
 async def test_each_worker_is_closed_with_the_cleaner(fixture: LogCleanerFixture) -> None:

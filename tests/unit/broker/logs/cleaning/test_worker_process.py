@@ -14,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, replace_segments, roll
 from tests.support.logs.partition_logs import NOW_MS, open_log
 from tests.support.waiting import wait_until
 from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerError
+from tidelog.broker.logs.cleaning.worker import WorkerPace
 from tidelog.broker.logs.cleaning.worker_process import WorkerDied, WorkerProcess
 from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.plan import CleaningPlan, open_cleaned, plan_cleaning
@@ -179,3 +181,29 @@ def test_a_worker_works_without_the_standard_streams_of_its_node(log: PartitionL
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[5])}
     ended = subprocess.run([sys.executable, "-c", script], env=environment, timeout=60, check=False)
     assert ended.returncode == 42
+
+
+def test_a_worker_imports_no_module_from_the_working_directory(
+    log: PartitionLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemExit('numpy of the working directory')")
+    monkeypatch.chdir(tmp_path)
+    worker = WorkerProcess()
+    try:
+        plan = plan_of(log)
+        assert worker.fill(plan.task, LIMITS).end_offset == plan.task.end_offset
+    finally:
+        worker.close()
+
+
+@pytest.mark.parametrize("bytes_per_second", [1.0, sys.float_info.max])
+def test_the_wait_for_a_low_rate_is_within_the_range_of_poll(bytes_per_second: float) -> None:
+    waits: list[int] = []
+
+    def is_abandoned(timeout_ms: int) -> bool:
+        waits.append(timeout_ms)
+        return False
+
+    pace = WorkerPace(ManualClock(), is_abandoned, bytes_per_second)
+    pace(100 * 1024 * 1024)
+    assert waits == ([2**31 - 1] if bytes_per_second == 1.0 else [])
