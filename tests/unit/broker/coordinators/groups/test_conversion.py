@@ -249,3 +249,17 @@ def test_waiting_joins_of_a_group_that_is_converted_get_rebalance_in_progress() 
     assert waiting.is_waiting
     MemberClient("m").heartbeat(coordinator)
     assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_classic_member_that_joins_does_not_prevent_that_expressions_follow_new_topics() -> None:
+    coordinator = new_coordinator()
+    matching, classic = MemberClient("m", (), "t.*"), ClassicClient()
+    matching.heartbeat(coordinator)
+    run(coordinator, matching, classic)
+    coordinator.add_partitions("t2", 1)
+    coordinator.pass_time(10_001)
+    another = ClassicClient()
+    another.step(coordinator)  # the first request after the topic was created
+    run(coordinator, another, matching, classic)
+    names = {each.topics for each in consumer_group(coordinator).subscriptions.resolved.values()}
+    assert names == {frozenset({"t", "t2"})}

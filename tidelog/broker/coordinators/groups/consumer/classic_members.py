@@ -110,7 +110,7 @@ class ClassicMembers:
         downgrades = bool(leaving) and self._context.groups.allows_downgrade(group, leaving, joining=1)
         member = _updated(previous, client, request, subscription)
         self._context.lookup.check_memory(group, previous, member)
-        subscribed = self._context.update.subscribe(group, previous, member, records, now)
+        subscribed = self._context.update.subscribe(group, previous, member, records)
         owned = owned_partitions(subscription, self._context.topics)
         if not downgrades:
             member = self._context.update.assign(subscribed, owned, records, now)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupSettings
 from tidelog.broker.coordinators.groups.consumer.conversion_port import GroupConversion
+from tidelog.broker.coordinators.groups.consumer.expressions import Expressions
 from tidelog.broker.coordinators.groups.consumer.member_lookup import MemberLookup
 from tidelog.broker.coordinators.groups.consumer.membership_update import MembershipUpdate
 from tidelog.broker.coordinators.groups.consumer.removal import MemberRemoval
@@ -24,4 +25,5 @@ class CommandContext(NamedTuple):
     update: MembershipUpdate
     lookup: MemberLookup
     removal: MemberRemoval
+    expressions: Expressions
     new_member_id: Callable[[], str]

@@ -79,6 +79,7 @@ class ConsumerCoordinator:
             update=MembershipUpdate(settings, topics, timers, self._expressions),
             lookup=MemberLookup(settings, timers),
             removal=self._removal,
+            expressions=self._expressions,
             new_member_id=new_member_id,
         )
         self._heartbeat = HeartbeatCommand(context)

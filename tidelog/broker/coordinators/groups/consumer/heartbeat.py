@@ -73,11 +73,13 @@ class HeartbeatCommand:
         previous = self._find(group, member_id, request, records)
         member = _updated(previous, client, request)
         self._context.lookup.check_memory(group, previous, member)
-        subscribed = self._context.update.subscribe(group, previous, member, records, now)
+        subscribed = self._context.update.subscribe(group, previous, member, records)
         owned = None
         if request.topic_partitions is not None:
             owned = {each.topic_id: frozenset(each.partitions) for each in request.topic_partitions}
         member = self._context.update.assign(subscribed, owned, records, now)
+        # After all checks: the caller must resolve what this returns.
+        to_resolve = self._context.expressions.to_resolve(group, previous, subscribed.change.member, now)
         settings = self._context.settings.of_group(group.group_id)
         self._context.timers.keep_alive(group.group_id, member_id, settings.session_timeout_ms, now)
         response = ConsumerGroupHeartbeatResponse(
@@ -87,7 +89,7 @@ class HeartbeatCommand:
         )
         if request.member_epoch == JOIN_EPOCH or _is_full(request) or previous.assigned != member.assigned:
             response = replace(response, assignment=_assignment(member.assigned))
-        return Outcome(HeartbeatReply(response, subscribed.to_resolve), Writes(tuple(records)))
+        return Outcome(HeartbeatReply(response, to_resolve), Writes(tuple(records)))
 
     def _find(
         self,

@@ -18,6 +18,8 @@ def size_of(member: ConsumerMember) -> int:
         MEMBER_BYTES
         + len(member.member_id)
         + len(member.client_id)
+        + len(member.instance_id or "")
+        + len(member.rack_id or "")
         + len(member.subscribed_topic_regex or "")
     )
     size += sum(TEXT_BYTES + len(name) for name in member.subscribed_topic_names)

@@ -34,13 +34,12 @@ NO_ASSIGNMENT_TIME = 0
 class Subscribed(NamedTuple):
     """A member whose subscription is up to date, and what follows for its group.
 
-    `previous` is the member before. `to_resolve` are the expressions that the service must resolve.
+    `previous` is the member before.
     """
 
     change: GroupChange
     previous: ConsumerMember
     has_changed: bool
-    to_resolve: frozenset[str]
 
 
 class MembershipUpdate:
@@ -64,21 +63,19 @@ class MembershipUpdate:
         previous: ConsumerMember,
         member: ConsumerMember,
         records: list[CoordinatorRecord],
-        now: Moment,
     ) -> Subscribed:
         """Add the records of a changed member, and of a new group epoch if the subscriptions changed."""
         names_changed = previous.subscribed_topic_names != member.subscribed_topic_names
         if previous != member:
             records.append(member_metadata(group.group_id, member))
         expression_change = self._expressions.change(group, previous, member, records)
-        to_resolve = self._expressions.to_resolve(group, previous, member, now)
         starts_epoch = names_changed or (
             expression_change is ExpressionChange.CHANGED_AND_RESOLVED
             or (member.uses_classic_protocol and expression_change is ExpressionChange.CHANGED)
         )
         change = self._change(group, previous, member, records, starts_epoch)
         has_changed = names_changed or expression_change is not ExpressionChange.NONE
-        return Subscribed(change, previous, has_changed, to_resolve)
+        return Subscribed(change, previous, has_changed)
 
     def _change(
         self,

@@ -7,6 +7,8 @@ import pytest
 from tests.support.configs import group_config
 from tests.support.groups.consumer_members import MemberClient
 from tests.support.groups.coordinator import GroupCoordinatorFixture
+from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
+from tidelog.broker.coordinators.groups.consumer.member_size import size_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 LIMIT = 4 * 1_048_576
@@ -35,6 +37,14 @@ def test_members_with_large_subscriptions_stay_within_the_memory_limit() -> None
     assert memory.used_bytes <= LIMIT
     members[0].heartbeat(coordinator)
     MemberClient("small", group_id="small").heartbeat(coordinator)
+
+
+def test_long_racks_and_instance_ids_count_as_memory_of_a_member() -> None:
+    for long in (
+        ConsumerMember(member_id="m", rack_id="r" * 32_000),
+        ConsumerMember(member_id="m", instance_id="i" * 32_000),
+    ):
+        assert size_of(long) == size_of(ConsumerMember(member_id="m")) + 32_000
 
 
 def test_the_memory_of_members_that_leave_is_released() -> None:
