@@ -32,10 +32,10 @@ class MountedStores:
         self._store = store
         self._mounts = mounts
 
-    def put(self, key: str, content: Content, size: int | None = None) -> None:
+    def put(self, key: str, content: Content, size: int | None = None) -> bool | None:
         """Put an object, as specified by ObjectStore."""
         self._require_own(key)
-        self._store.put(key, content, size)
+        return self._store.put(key, content, size)
 
     def get(self, key: str, start: int | None = None, end: int | None = None) -> ReadableStream:
         """Return a range of an object, as specified by ObjectStore."""
