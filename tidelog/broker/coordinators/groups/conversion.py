@@ -139,8 +139,7 @@ class Conversion:
         # Replay creates the group that is served, and counts its memory.
         memory = GroupMemory(classic.group_id, MemberMemory(self._config.group_max_member_bytes))
         group = ConsumerGroup(classic.group_id, memory)
-        group.epoch = group.assignment_epoch = classic.generation
-        group.assignment_wall_ms = _NO_TIME
+        group.set_assignment_epoch(classic.generation, _NO_TIME)
         protocol = classic.protocol_name or classic.select_protocol()
         for member in classic.members.values():
             partitions: TargetPartitions = {}
@@ -151,7 +150,7 @@ class Conversion:
                 partitions = assigned_partitions(assignment, self._topics)
             group.set_target(member.member_id, partitions)
             group.update_member(_consumer_member(member, protocol, classic.generation, partitions))
-        group.metadata_hash = self._topics.hash_of(group.subscriptions.topics())
+        group.set_epoch(classic.generation, self._topics.hash_of(group.subscriptions.topics()))
         return group
 
     # From consumer to classic

@@ -94,9 +94,28 @@ class Group:
         self.generation += 1
         self.pending_sync.clear()
         self.protocol_name = self.select_protocol() if self.members else None
-        self.update_subscribed_topics()
+        self._update_subscribed_topics()
         target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         self.transition(target, now)
+
+    def restore(
+        self, record: GroupMetadataValue, members: Iterable[Member], state_wall_ms: int | None
+    ) -> None:
+        """Set the state of a new group to that of its record: empty, or stable with `members`.
+
+        `state_wall_ms` is None if the record lacks the time of the state.
+        """
+        self.generation = record.generation
+        self.protocol_name = record.protocol
+        self.state_wall_ms = state_wall_ms
+        for member in members:
+            self.add(member)
+        self.protocol_type = record.protocol_type or None
+        if self.members:
+            self.state = GroupState.STABLE
+            if record.leader in self.members:
+                self.leader_id = record.leader
+        self._update_subscribed_topics()
 
     # Members
 
@@ -254,7 +273,7 @@ class Group:
         """Return the protocol that most members prefer among those that all support."""
         return self._protocols.select(list(self.members.values()))
 
-    def update_subscribed_topics(self) -> None:
+    def _update_subscribed_topics(self) -> None:
         """Set the topics that the consumers subscribe to, or None if they are unknown.
 
         Every version of the subscription begins with the fields of version 0; only these are read.

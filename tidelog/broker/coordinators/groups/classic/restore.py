@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.member import Client, Member
-from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.protocol.coordinator_records.group_metadata import GroupMetadataValue, MemberMetadata
 from tidelog.protocol.messages.join_group import JoinGroupRequestProtocol
 
@@ -21,18 +20,9 @@ def restore(group: Group) -> None:
     record = group.last_record
     if record is None:
         return
-    group.generation = record.generation
-    group.protocol_name = record.protocol
     stamp = record.current_state_timestamp
-    group.state_wall_ms = None if stamp == UNKNOWN_TIMESTAMP else stamp
-    for entry in record.members:
-        group.add(_member(entry, record))
-    group.protocol_type = record.protocol_type or None
-    if group.members:
-        group.state = GroupState.STABLE
-        if record.leader in group.members:
-            group.leader_id = record.leader
-    group.update_subscribed_topics()
+    members = [_member(entry, record) for entry in record.members]
+    group.restore(record, members, None if stamp == UNKNOWN_TIMESTAMP else stamp)
 
 
 def _member(entry: MemberMetadata, record: GroupMetadataValue) -> Member:

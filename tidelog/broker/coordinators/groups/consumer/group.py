@@ -89,6 +89,20 @@ class ConsumerGroup:
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
 
+    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """Set the group epoch, and the hash of the metadata of the topics at it."""
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+
+    def set_assignment_epoch(self, epoch: int, wall_ms: int) -> None:
+        """Set the epoch of the target assignment, and the time at which it was computed."""
+        self.assignment_epoch = epoch
+        self.assignment_wall_ms = wall_ms
+
+    def record_partition_metadata(self, exists: bool) -> None:
+        """Record whether the log has partition metadata of an older version of Kafka for the group."""
+        self.has_partition_metadata_record = exists
+
     def on_topics_changed(self) -> None:
         """Let the next heartbeat compare the metadata of the topics."""
         self._metadata_changed = True

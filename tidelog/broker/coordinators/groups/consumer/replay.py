@@ -32,8 +32,7 @@ def replay_value(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
     """Apply a record with a value."""
     match record:
         case (_, ConsumerGroupMetadataValue() as value):
-            group.epoch = value.epoch
-            group.metadata_hash = value.metadata_hash
+            group.set_epoch(value.epoch, value.metadata_hash)
         case (
             ConsumerGroupMemberMetadataKey(member_id=member_id),
             ConsumerGroupMemberMetadataValue() as value,
@@ -41,8 +40,7 @@ def replay_value(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
             member = group.members.get(member_id) or ConsumerMember(member_id=member_id)
             group.update_member(member.with_metadata(value))
         case (_, ConsumerGroupTargetAssignmentMetadataValue() as value):
-            group.assignment_epoch = value.assignment_epoch
-            group.assignment_wall_ms = value.assignment_timestamp
+            group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
         case (
             ConsumerGroupTargetAssignmentMemberKey(member_id=member_id),
             ConsumerGroupTargetAssignmentMemberValue() as value,
@@ -62,7 +60,7 @@ def replay_value(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
             resolved = ResolvedExpression(frozenset(value.topics), value.version, value.timestamp)
             group.subscriptions.resolve(expression, resolved)
         case (ConsumerGroupPartitionMetadataKey(), _):
-            group.has_partition_metadata_record = True
+            group.record_partition_metadata(True)
 
 
 def replay_tombstone(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
@@ -71,8 +69,7 @@ def replay_tombstone(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
         case ConsumerGroupMemberMetadataKey(member_id=member_id):
             group.remove_member(member_id)
         case ConsumerGroupTargetAssignmentMetadataKey():
-            group.assignment_epoch = NO_ASSIGNMENT_EPOCH
-            group.assignment_wall_ms = 0
+            group.set_assignment_epoch(NO_ASSIGNMENT_EPOCH, 0)
         case ConsumerGroupTargetAssignmentMemberKey(member_id=member_id):
             group.set_target(member_id, None)
         case ConsumerGroupCurrentMemberAssignmentKey(member_id=member_id):
@@ -82,4 +79,4 @@ def replay_tombstone(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
         case ConsumerGroupRegularExpressionKey(regular_expression=expression):
             group.subscriptions.resolve(expression, None)
         case ConsumerGroupPartitionMetadataKey():
-            group.has_partition_metadata_record = False
+            group.record_partition_metadata(False)
