@@ -66,23 +66,32 @@ class BatchStream:
         self._buffer_position = position
         self._next_position = position
         self._last_offset = metadata.start_offset - 1
+        self._skipped: BatchSpan | None = None
+        self._skipped_is_intact: bool | None = None
 
     def first_reaching(self, offset: Offset, first_piece_bytes: int) -> BatchSpan | None:
         """Return the first batch whose last offset is at or above `offset`; None if the stream ends before.
 
-        `first_piece_bytes` is the size of the first read.
+        `first_piece_bytes` is the size of the first read. The batches before it are skipped by their headers.
+        If no batch contains `offset`, the one before it is verified, as a damaged last offset would hide
+        records. Errors: DamagedSegment.
         """
         piece_bytes = max(first_piece_bytes, BATCH_OVERHEAD)
         while True:
             index = self._next_position - self._buffer_position
             if index + BATCH_OVERHEAD > len(self._buffer):
                 if not self._read_next_header(index, piece_bytes):
+                    if offset <= self._metadata.end_offset:
+                        self._check_skipped()
                     return None
                 piece_bytes, index = PIECE_BYTES, 0
             span = self._span_at(self._buffer, index, self._next_position)
             if span.last_offset >= offset:
+                if span.base_offset > offset:
+                    self._check_skipped()
                 return span
             self._last_offset = span.last_offset
+            self._skipped, self._skipped_is_intact = span, None
             self._next_position += span.size_bytes
 
     def data_from(self, position: int, size: int) -> memoryview:
@@ -149,21 +158,24 @@ class BatchStream:
             base_offset, length, crc = _CHECKSUM_HEAD.unpack_from(data, start)
             end = start + LOG_OVERHEAD + length
             if crc32c(data[start + ATTRIBUTES_AT : end]) != crc:
-                raise DamagedSegment(
-                    f"{self._name()}: the checksum of the batch at byte {position + start}, which begins at "
-                    f"offset {base_offset}, is wrong"
-                )
+                raise self._wrong_checksum(position + start, base_offset)
             start = end
+
+    def _check_skipped(self) -> None:
+        """Verify the checksum of the last batch that was skipped. Errors: DamagedSegment."""
+        skipped = self._skipped
+        if skipped is None:
+            return
+        if self._skipped_is_intact is None:
+            start = skipped.position - self._buffer_position
+            self.check(memoryview(self._buffer)[start : start + skipped.size_bytes], skipped.position)
+        elif not self._skipped_is_intact:
+            raise self._wrong_checksum(skipped.position, skipped.base_offset)
 
     def _read_next_header(self, index: int, piece_bytes: int) -> bool:
         """Read until the next header, at `index`, is in the buffer; return False at the segment's end."""
         rest = self._buffer[index:]
-        to_skip = index - len(self._buffer)
-        while to_skip > 0:
-            skipped = len(read_up_to(self._stream, min(to_skip, PIECE_BYTES)))
-            if not skipped:
-                raise self._short_segment(self._next_position)
-            to_skip -= skipped
+        self._leave_buffer(index)
         data = read_up_to(self._stream, piece_bytes)
         self._buffer = b"".join((rest, data)) if rest else data
         self._buffer_position = self._next_position
@@ -172,6 +184,29 @@ class BatchStream:
         if self._buffer or self._next_position < self._metadata.segment_size_bytes:
             raise self._short_segment(self._next_position + len(self._buffer))
         return False
+
+    def _leave_buffer(self, index: int) -> None:
+        """Read to `index`, which may be after the buffer, and verify the skipped batch while it is here."""
+        skipped = self._skipped
+        if skipped is None or self._skipped_is_intact is not None:
+            return
+        start = skipped.position - self._buffer_position
+        _, _, expected_crc = _CHECKSUM_HEAD.unpack_from(self._buffer, start)
+        crc = crc32c(memoryview(self._buffer)[start + ATTRIBUTES_AT : index])
+        to_skip = index - len(self._buffer)
+        while to_skip > 0:
+            piece = read_up_to(self._stream, min(to_skip, PIECE_BYTES))
+            if not piece:
+                raise self._short_segment(self._next_position)
+            crc = crc32c(piece, crc)
+            to_skip -= len(piece)
+        self._skipped_is_intact = crc == expected_crc
+
+    def _wrong_checksum(self, position: int, base_offset: Offset) -> DamagedSegment:
+        return DamagedSegment(
+            f"{self._name()}: the checksum of the batch at byte {position}, which begins at "
+            f"offset {base_offset}, is wrong"
+        )
 
     def _short_segment(self, position: int) -> ShortSegment:
         return ShortSegment(f"{self._name()} ended at byte {position} of {self._metadata.segment_size_bytes}")
