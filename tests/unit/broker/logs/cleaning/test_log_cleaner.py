@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event
@@ -28,10 +29,13 @@ from tidelog.broker.logs.cleaning.worker_process import FilledMap, WorkerDied
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.compaction.cleaning import OffsetMapFiller
+from tidelog.storage.compaction.plan import open_cleaned
+from tidelog.storage.compaction.segment_groups import SourceSegment
 from tidelog.storage.compaction.task import CleaningTask
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.storage.segment.segment import LogSegment
 
 
 class HeldRequests:
@@ -335,6 +339,52 @@ async def test_a_log_that_kills_each_worker_does_not_starve_other_logs(
     other = fixture.log("other", rounds=3, min_cleanable_dirty_ratio=0.1)
     other.set_first_dirty_offset(2)  # less dirty than the log that kills workers
     await eventually(lambda: other.first_dirty_offset == 6)
+
+
+@pytest.mark.parametrize("shortage", [MemoryError(), OSError(errno.ENOMEM, "Cannot allocate memory")])
+async def test_a_log_whose_worker_has_too_little_memory_is_compacted_later(
+    fixture: LogCleanerFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    shortage: Exception,
+) -> None:
+    monkeypatch.setattr(
+        "tidelog.broker.logs.cleaning.worker_slot.BACKOFF",
+        ExponentialBackoff(initial_ms=50, max_ms=50, jitter=0.0),
+    )
+    fill, shortages = OffsetMapFiller.fill, [shortage]
+
+    def fill_or_fail(filler: OffsetMapFiller) -> int:
+        if shortages:
+            raise shortages.pop()
+        return fill(filler)
+
+    monkeypatch.setattr(OffsetMapFiller, "fill", fill_or_fail)
+    log = fixture.log("t")
+    fixture.cleaner.start()
+    await eventually(lambda: is_compacted(log))
+    assert "the worker of the log cleaner had too little memory" in caplog.text
+    assert "the next one starts in" in caplog.text
+    assert [worker.is_closed for worker in fixture.workers] == [True, False]
+    assert not fixture.cleaner.uncleanable and len(fixture.logs.directories.online) == 2
+
+
+async def test_a_node_with_too_little_memory_compacts_a_log_later(
+    fixture: LogCleanerFixture, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    shortages = [MemoryError()]
+
+    def open_or_fail(log: PartitionLog, group: Sequence[SourceSegment]) -> LogSegment:
+        if shortages:
+            raise shortages.pop()
+        return open_cleaned(log, group)
+
+    monkeypatch.setattr("tidelog.broker.logs.cleaning.round.open_cleaned", open_or_fail)
+    log = fixture.log("t")
+    fixture.cleaner.start()
+    await eventually(lambda: is_compacted(log))
+    assert "too little memory; it is retried later" in caplog.text
+    assert not fixture.cleaner.uncleanable and not fixture.left_over(log)
 
 
 async def test_each_worker_is_closed_with_the_cleaner(fixture: LogCleanerFixture) -> None:
