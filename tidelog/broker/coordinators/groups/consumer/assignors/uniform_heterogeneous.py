@@ -116,15 +116,15 @@ class _Balancer:
 
     def assignment(self) -> Mapping[str, TargetPartitions]:
         """Return the partitions of each member."""
-        partitions: list[dict[UUID, list[int]]] = [{} for _ in self._member_ids]
+        partitions: list[dict[UUID, frozenset[int]]] = [{} for _ in self._member_ids]
         for topic_id, owners in self._owners.items():
+            owned: dict[int, list[int]] = {}
             for index, owner in enumerate(owners):
                 assert owner is not None, (topic_id, index)
-                partitions[owner].setdefault(topic_id, []).append(index)
-        return {
-            member_id: {topic_id: frozenset(indexes) for topic_id, indexes in assigned.items()}
-            for member_id, assigned in zip(self._member_ids, partitions, strict=True)
-        }
+                owned.setdefault(owner, []).append(index)
+            for owner, indexes in owned.items():
+                partitions[owner][topic_id] = frozenset(indexes)
+        return dict(zip(self._member_ids, partitions, strict=True))
 
 
 def _current_first(least: list[tuple[int, int]], loads: list[int]) -> int:

@@ -53,6 +53,14 @@ def test_range_assigns_contiguous_partitions_of_each_topic_in_the_order_of_the_m
     }
 
 
+def test_range_assigns_topics_with_equally_many_partitions_equally() -> None:
+    group = spec({"b": ({T, U, V}, {}), "a": ({T, U, V}, {})}, {T: 3, U: 2, V: 3})
+    assert ASSIGNORS["range"](group) == {
+        "a": {T: frozenset({0, 1}), U: frozenset({0}), V: frozenset({0, 1})},
+        "b": {T: frozenset({2}), U: frozenset({1}), V: frozenset({2})},
+    }
+
+
 def test_range_orders_static_members_by_instance_before_dynamic_ones() -> None:
     group = spec({"a": ({T}, {}), "x": ({T}, {}), "y": ({T}, {})}, {T: 3}, {"y": "1", "x": "2"})
     assert ASSIGNORS["range"](group) == {
