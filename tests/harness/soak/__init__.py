@@ -7,6 +7,7 @@ memory.py    pure: growth of memory
 values.py    records that contain their producer, and detect every changed byte
 broker.py    a broker process that is killed and restarted
 producers.py, consumers.py, group_members.py   the load, with three client libraries
+consumer_protocol_members.py   the part of the load that uses the consumer protocol (KIP-848)
 copiers.py, copies.py   a topic copied in transactions, and the check of the copy
 run.py       one run; __main__.py its command line and table
 """

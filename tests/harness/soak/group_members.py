@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
@@ -70,42 +70,51 @@ class CommitRecorder:
 
 async def run_confluent(clients: ClientSettings, topic: str, history: History, stop: threading.Event) -> None:
     """Run a member of librdkafka until `stop` is set."""
+    settings = {"partition.assignment.strategy": "range", "session.timeout.ms": SESSION_TIMEOUT_MS}
     recorder = CommitRecorder(history, f"{GROUP}/confluent")
+    await asyncio.to_thread(run_librdkafka, clients, topic, GROUP, settings, recorder, stop.is_set)
+
+
+def run_librdkafka(
+    clients: ClientSettings,
+    topic: str,
+    group: str,
+    settings: Mapping[str, Any],
+    recorder: CommitRecorder,
+    must_stop: Callable[[], bool],
+) -> None:
+    """Join a group with librdkafka, read and commit, and leave when `must_stop` returns true."""
 
     def numbers(topic_partitions: list[Any]) -> list[int]:
         return [each.partition for each in topic_partitions]
 
-    def work() -> None:
-        consumer = ConfluentConsumer(
-            {
-                **clients.confluent_kafka,
-                "group.id": GROUP,
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "partition.assignment.strategy": "range",
-                "session.timeout.ms": SESSION_TIMEOUT_MS,
-                "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
-            }
-        )
-        consumer.subscribe(
-            [topic],
-            on_assign=lambda _, topic_partitions: recorder.on_assignment(numbers(topic_partitions)),
-            on_revoke=lambda _, topic_partitions: recorder.on_revocation(numbers(topic_partitions)),
-        )
-        while not stop.is_set():
-            for partition, records in by_partition(consumer.consume(MOST_PER_POLL, POLL_S)).items():
-                recorder.on_records(partition, records)
-            if offsets := recorder.begin_commit():
-                topic_partitions = [ConfluentTopicPartition(topic, *entry) for entry in offsets]
-                try:
-                    results = consumer.commit(offsets=topic_partitions, asynchronous=False)
-                    recorder.end_commit(offsets, is_ok=all(each.error is None for each in results))
-                except KafkaException:
-                    recorder.end_commit(offsets, is_ok=False)
-        consumer.close()
-
-    await asyncio.to_thread(work)
+    consumer = ConfluentConsumer(
+        {
+            **clients.confluent_kafka,
+            **settings,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "reconnect.backoff.max.ms": 500,
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe(
+        [topic],
+        on_assign=lambda _, topic_partitions: recorder.on_assignment(numbers(topic_partitions)),
+        on_revoke=lambda _, topic_partitions: recorder.on_revocation(numbers(topic_partitions)),
+    )
+    while not must_stop():
+        for partition, records in by_partition(consumer.consume(MOST_PER_POLL, POLL_S)).items():
+            recorder.on_records(partition, records)
+        if offsets := recorder.begin_commit():
+            topic_partitions = [ConfluentTopicPartition(topic, *entry) for entry in offsets]
+            try:
+                results = consumer.commit(offsets=topic_partitions, asynchronous=False)
+                recorder.end_commit(offsets, is_ok=all(each.error is None for each in results))
+            except KafkaException:
+                recorder.end_commit(offsets, is_ok=False)
+    consumer.close()
 
 
 class _AioListener(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -160,14 +169,25 @@ class _TidelogListener(NoListener):
 
 async def run_tidelog(clients: ClientSettings, topic: str, history: History, stop: threading.Event) -> None:
     """Run a member of our own client until `stop` is set."""
-    recorder = CommitRecorder(history, f"{GROUP}/own")
+    settings = {"partition_assignment_strategy": ("range",), "session_timeout_ms": SESSION_TIMEOUT_MS}
+    await run_own(clients, topic, GROUP, settings, CommitRecorder(history, f"{GROUP}/own"), stop)
+
+
+async def run_own(
+    clients: ClientSettings,
+    topic: str,
+    group: str,
+    settings: Mapping[str, Any],
+    recorder: CommitRecorder,
+    stop: threading.Event,
+) -> None:
+    """Join a group with our own client, read and commit until `stop` is set."""
     async with Consumer(
         **clients.tidelog,
-        group_id=GROUP,
+        **settings,
+        group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        partition_assignment_strategy=("range",),
-        session_timeout_ms=SESSION_TIMEOUT_MS,
     ) as consumer:
         consumer.subscribe([topic], listener=_TidelogListener(recorder))
         while not stop.is_set():
@@ -182,12 +202,12 @@ async def run_tidelog(clients: ClientSettings, topic: str, history: History, sto
 
 
 async def query_committed_offsets(
-    clients: ClientSettings, topic: str, history: History, partitions: int, stop: threading.Event
+    clients: ClientSettings, topic: str, history: History, group: str, partitions: int, stop: threading.Event
 ) -> None:
-    """Query the group's committed offsets regularly from outside, until `stop` is set, and once more."""
-    process = f"{GROUP}/query"
+    """Query a group's committed offsets regularly from outside, until `stop` is set, and once more."""
+    process = f"{group}/query"
     topic_partitions = [TopicPartition(topic, index) for index in range(partitions)]
-    async with Consumer(**clients.tidelog, group_id=GROUP, enable_auto_commit=False) as consumer:
+    async with Consumer(**clients.tidelog, group_id=group, enable_auto_commit=False) as consumer:
         is_last = False
         while not is_last:
             is_last = stop.is_set()

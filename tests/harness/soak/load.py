@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from tests.harness.soak import consumers, group_members, producers
+from tests.harness.soak import consumer_protocol_members, consumers, group_members, producers
 from tests.harness.soak.history import History
 from tidelog.local_cluster.client_settings import ClientSettings
 
 # Readers and members continue until they have had enough time to read up to the end.
 LAST_READS_S: Final = 2.0
+THREADS_MAX: Final = 32
 
 
 class MixedLoad:
@@ -31,6 +33,10 @@ class MixedLoad:
 
     async def run_during(self, work: Coroutine[Any, Any, None]) -> None:
         """Run the load until `work` ends; an error of `work` or of the load ends both."""
+        # Each client of librdkafka occupies a thread for the whole run. The default executor may have as few
+        # as five threads, and then faults and the lookup of addresses would wait for the end of a client.
+        executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="load")
+        asyncio.get_running_loop().set_default_executor(executor)
         producer_tasks, reader_tasks = self._start_producers(), self._start_readers()
         try:
             await _run_until_failure([*producer_tasks, *reader_tasks], work)
@@ -74,7 +80,11 @@ class MixedLoad:
         loads = [
             *(run(clients, topic, history, self._partitions, stop) for run in consumers.READERS),
             *(run(clients, topic, history, stop) for run in group_members.MEMBERS),
-            group_members.query_committed_offsets(clients, topic, history, self._partitions, stop),
+            *(run(clients, topic, history, stop) for run in consumer_protocol_members.MEMBERS),
+            *(
+                group_members.query_committed_offsets(clients, topic, history, group, self._partitions, stop)
+                for group in (group_members.GROUP, consumer_protocol_members.GROUP)
+            ),
         ]
         return [asyncio.create_task(work) for work in loads]
 

@@ -9,6 +9,8 @@ import pytest
 from tests.harness.failover import firewall
 from tests.harness.failover.faults import NETWORK_FAULTS, FaultKind
 from tests.harness.failover.run import FailoverRun, Options
+from tests.harness.soak import consumer_protocol_members, group_members
+from tests.harness.soak.history import read_history
 
 KINDS = {
     "crashes and restarts": (FaultKind.KILL, FaultKind.RESTART),
@@ -33,6 +35,11 @@ async def test_acknowledged_records_survive_faults_of_a_cluster_under_load(name:
     assert outcome.problems == [], "\n".join([*outcome.problems, *messages])
     assert len(outcome.faults) >= 2
     assert outcome.findings.acknowledged > 1000
+    committed = [
+        event for event in read_history(tmp_path / "history.jsonl") if event[1:3] == ("commit", "ok")
+    ]
+    groups = {event.process.split("/")[0] for event in committed}
+    assert groups == {group_members.GROUP, consumer_protocol_members.GROUP}
 
 
 @pytest.mark.long
