@@ -5,9 +5,9 @@ Each cleaner is a task with a worker process, which exists while there is work.
 | failure | effect |
 |---|---|
 | the log was truncated, deleted, moved or set offline meanwhile | the new files are deleted |
-| no space on the disk, no descriptors | a warning; the log is retried after all others |
+| no space on the disk, no descriptors, no memory | a warning; the log is retried after all others |
 | the disk fails | its directory goes offline |
-| the worker process dies | a warning; its round is lost; the log is retried after a back-off |
+| the worker process dies or has no memory | a warning; its round is lost; a retry after a back-off |
 | any other error, such as records that cannot be read | the log is uncleanable until the next start |
 
 Bounds: log.cleaner.dedupe.buffer.size and log.cleaner.io.buffer.size are divided among the cleaners.
@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from tidelog.base.clock import Clock
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerError
+from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerError, WorkerOutOfMemory
 from tidelog.broker.logs.cleaning.round import CleaningAborted, CleaningRound, CleaningStats
 from tidelog.broker.logs.cleaning.worker_process import StartWorker, WorkerDied
 from tidelog.broker.logs.cleaning.worker_slot import WorkerSlot
@@ -195,9 +195,9 @@ class LogCleaner:
             await slot.stop()
             logger.info("%s: compaction was aborted", log.topic_partition)
             return False
-        except WorkerDied as error:
+        except (WorkerDied, WorkerOutOfMemory) as error:
             await slot.on_died()
-            self._on_worker_died(log, error, slot.backoff_ms)
+            self._on_worker_lost(log, error, slot.backoff_ms)
             return False
         except Exception as error:
             if isinstance(error, WorkerError):
@@ -245,12 +245,16 @@ class LogCleaner:
 
     # -- outcomes
 
-    def _on_worker_died(self, log: PartitionLog, error: WorkerDied, backoff_ms: int) -> None:
-        """Postpone a log whose worker has died: it may be the cause."""
+    def _on_worker_lost(
+        self, log: PartitionLog, error: WorkerDied | WorkerOutOfMemory, backoff_ms: int
+    ) -> None:
+        """Postpone a log whose worker has died or was stopped for lack of memory: it may be the cause."""
         self._postponed.add(log)
+        event = "has died" if isinstance(error, WorkerDied) else "had too little memory"
         logger.warning(
-            "Cannot compact %s now: the worker of the log cleaner has died: %s; the next one starts in %d ms",
+            "Cannot compact %s now: the worker of the log cleaner %s: %s; the next one starts in %d ms",
             log.topic_partition,
+            event,
             error,
             backoff_ms,
         )
@@ -260,10 +264,14 @@ class LogCleaner:
         cause = error.__cause__ if isinstance(error, KafkaError) else error
         if isinstance(error, StorageFailure):
             self._logs.directories.disk_failed(log, error)
-        elif isinstance(cause, OSError) and cause.errno in _TEMPORARY_ERRORS:
+        elif _is_temporary(cause):
             # A smaller log may fit on the disk and free space there.
             self._postponed.add(log)
-            logger.warning("Cannot compact %s now: %s; it is retried later", log.topic_partition, cause)
+            logger.warning(
+                "Cannot compact %s now: %s; it is retried later",
+                log.topic_partition,
+                str(cause) or "too little memory",
+            )
         elif isinstance(cause, OSError):
             self._logs.directories.disk_failed(log, StorageFailure(log.directory, "compaction", str(cause)))
         else:
@@ -292,6 +300,11 @@ def _limits(config: BrokerConfig) -> CleaningLimits:
         io_buffer_bytes=max(_IO_BUFFER_BYTES_MIN, config.log_cleaner_io_buffer_size // threads // 2),
         bytes_per_second=max(1.0, config.log_cleaner_io_max_bytes_per_second / threads),
     )
+
+
+def _is_temporary(error: BaseException | None) -> bool:
+    """Return whether the same round may succeed later."""
+    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in _TEMPORARY_ERRORS)
 
 
 def _is_damage(error: Exception) -> bool:

@@ -19,6 +19,7 @@ interpreter for long.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import struct
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,10 @@ _LISTS: Final = ("sources", "aborted", "last_records")
 
 class WorkerError(Exception):
     """An unexpected error in a worker: a fault of ours. Its text is the traceback there."""
+
+
+class WorkerOutOfMemory(Exception):
+    """A worker had too little memory for its round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +145,8 @@ def failed_message(error: Exception, traceback: str) -> Message:
             return ["failed", "undecodable", str(error)]
         case StorageFailure():
             return ["failed", "storage", error.path, error.operation, error.reason]
+        case MemoryError() | OSError(errno=errno.ENOMEM):
+            return ["failed", "memory", str(error)]
         case OSError():
             return ["failed", "system", error.errno, error.strerror or str(error), error.filename]
         case _:
@@ -156,6 +163,8 @@ def error_of(message: Message) -> Exception:
             return DecodeError(*values)
         case "storage":
             return StorageFailure(*values)
+        case "memory":
+            return WorkerOutOfMemory(*values)
         case "system":
             return OSError(*values)
         case _:

@@ -21,8 +21,6 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from tidelog.remote.objects.layout.pieces import Buffer
 from tidelog.remote.objects.layout.rsa_oaep import UnwrapError, unwrap, wrap
@@ -53,13 +51,6 @@ class DataKey:
     def random() -> DataKey:
         """Return a new key with independent AAD."""
         return DataKey(secrets.token_bytes(DATA_KEY_BYTES), secrets.token_bytes(AAD_BYTES))
-
-    @staticmethod
-    def derived(secret: bytes, name: str) -> DataKey:
-        """Return the key of `name`, always the same for a `secret`, with independent AAD."""
-        size = DATA_KEY_BYTES + AAD_BYTES
-        data = HKDFExpand(algorithm=SHA256(), length=size, info=name.encode()).derive(secret)
-        return DataKey(data[:DATA_KEY_BYTES], data[DATA_KEY_BYTES:])
 
     def encrypt(self, data: Buffer) -> bytes:
         """Return the IV, the ciphertext and the tag of `data`."""
