@@ -31,7 +31,7 @@ from tidelog.remote.objects.chunks.segment_chunks import Segment
 from tidelog.remote.objects.chunks.segment_stream import CachedSegmentStream, DirectSegmentStream
 from tidelog.remote.objects.layout.chunk_index import ChunkIndex
 from tidelog.remote.objects.layout.custom_metadata import CustomField, CustomMetadata, encode_custom_metadata
-from tidelog.remote.objects.layout.encryption import OVERHEAD_BYTES, DataKey, KeyRing
+from tidelog.remote.objects.layout.encryption import OVERHEAD_BYTES, DataKeys, KeyRing
 from tidelog.remote.objects.layout.manifest import (
     INDEX_ORDER,
     MANIFEST_BYTES_MAX,
@@ -115,6 +115,7 @@ class ObjectStorageManager:
             settings.manifest_cache, lambda _: 1
         )
         self._indexes: LoadingCache[tuple[str, IndexType], bytes] = LoadingCache(settings.index_cache, len)
+        self._data_keys = DataKeys()
         self._hints = ThreadPoolExecutor(_HINT_THREADS, thread_name_prefix="tier-hints")
         self._hinted: set[str] = set()
         self._hints_lock = threading.Lock()
@@ -263,7 +264,10 @@ class ObjectStorageManager:
         self, keys: SegmentKeys, metadata: RemoteLogSegmentMetadata, segment: LogSegmentData
     ) -> tuple[int, int, int]:
         """Put the three objects and return their sizes."""
-        data_key = DataKey.random() if self.settings.key_ring is not None else None
+        data_key = None
+        if self.settings.key_ring is not None:
+            # A put of an earlier attempt may be executed late: all attempts must have the same key.
+            data_key = self._data_keys.key_of(keys.log)
         with open(segment.log, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size != metadata.segment_size_bytes:

@@ -16,7 +16,13 @@ from tests.support.tier.segment_configs import compressible, key_pair
 from tests.support.tier.settings import manager_settings
 from tidelog.remote.objects.layout.encryption import KeyRing
 from tidelog.remote.objects.manager import ObjectStorageManager
-from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
+from tidelog.remote.objects.stores.port import Content
+from tidelog.remote.ports.storage_manager import (
+    IndexType,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreUnavailable,
+)
 
 SETTINGS = {
     "plain": manager_settings(chunk_size=500),
@@ -106,6 +112,46 @@ def test_a_segment_with_a_manifest_is_complete_after_a_lost_response(
     with pytest.raises(RemoteStorageError):
         manager_of(store, kind).copy_log_segment_data(segment.metadata, segment.files)
     assert check_readable_or_absent(store, kind, segment)
+
+
+class LateStore(MemoryStore):
+    """Does not respond to the put with a number (from 0), which `execute_late` executes."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._remaining = number
+        self._late: dict[str, bytes] = {}
+
+    def put(self, key: str, content: Content, size: int | None = None) -> None:
+        """Store an object, or keep it back."""
+        self._remaining -= 1
+        if self._remaining != -1:
+            super().put(key, content, size)
+            return
+        before = self.objects.copy()
+        super().put(key, content, size)
+        self._late = {key: self.objects[key]}
+        self.objects = before
+        raise StoreUnavailable(f"{key}: no response")
+
+    def execute_late(self) -> None:
+        """Execute the put whose outcome was unknown."""
+        assert self._late
+        self.objects.update(self._late)
+
+
+@pytest.mark.parametrize("put", range(PUTS_OF_A_COPY))
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_a_put_that_timed_out_and_is_executed_after_the_next_attempt_leaves_the_segment_readable(
+    kind: str, put: int, segment: StoredSegment
+) -> None:
+    store = LateStore(put)
+    manager = manager_of(store, kind)
+    with pytest.raises(StoreUnavailable):
+        manager.copy_log_segment_data(segment.metadata, segment.files)
+    manager.copy_log_segment_data(segment.metadata, segment.files)
+    store.execute_late()
+    read_all(manager_of(store, kind), segment)
 
 
 @pytest.mark.parametrize("how", FailureKind)

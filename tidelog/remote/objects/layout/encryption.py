@@ -21,6 +21,8 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from tidelog.remote.objects.layout.pieces import Buffer
 from tidelog.remote.objects.layout.rsa_oaep import UnwrapError, unwrap, wrap
@@ -47,11 +49,6 @@ class DataKey:
     def __repr__(self) -> str:
         return "DataKey([hidden])"
 
-    @staticmethod
-    def random() -> DataKey:
-        """Return a new key with independent AAD."""
-        return DataKey(secrets.token_bytes(DATA_KEY_BYTES), secrets.token_bytes(AAD_BYTES))
-
     def encrypt(self, data: Buffer) -> bytes:
         """Return the IV, the ciphertext and the tag of `data`."""
         iv = secrets.token_bytes(IV_BYTES)
@@ -64,6 +61,19 @@ class DataKey:
             return AESGCM(self.key).decrypt(view[:IV_BYTES], view[IV_BYTES:], self.aad)
         except (InvalidTag, ValueError) as error:
             raise DecryptError(f"the tag of {len(data)} encrypted bytes does not match") from error
+
+
+class DataKeys:
+    """Data keys by name: always the same key for one name, and of no use to find the key of another one."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(DATA_KEY_BYTES)
+
+    def key_of(self, name: str) -> DataKey:
+        """Return the data key of `name` and its AAD."""
+        size = DATA_KEY_BYTES + AAD_BYTES
+        data = HKDFExpand(algorithm=SHA256(), length=size, info=name.encode()).derive(self._secret)
+        return DataKey(data[:DATA_KEY_BYTES], data[DATA_KEY_BYTES:])
 
 
 @dataclass(frozen=True, slots=True)

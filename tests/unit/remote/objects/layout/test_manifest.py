@@ -14,7 +14,7 @@ from tests.support.tier.sealed_segments import make_segment
 from tests.support.tier.segment_configs import key_pair
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.objects.layout.chunk_index import FixedChunkIndex, VariableChunkIndex
-from tidelog.remote.objects.layout.encryption import DataKey, KeyRing
+from tidelog.remote.objects.layout.encryption import DataKeys, KeyRing
 from tidelog.remote.objects.layout.manifest import (
     SegmentManifest,
     decode_manifest,
@@ -55,12 +55,16 @@ def test_small_files_are_contiguous_with_the_transaction_index_last() -> None:
 def test_a_manifest_round_trips(compression: bool, metadata: Any) -> None:
     ring = KeyRing("new", {"new": key_pair(0), "old": key_pair(1)})
     index = VariableChunkIndex(100, 250, [60, 70, 30]) if compression else PLAIN.chunk_index
-    manifest = SegmentManifest(index, place_indexes(ALL), Transform(compression, DataKey.random()))
+    manifest = SegmentManifest(
+        index, place_indexes(ALL), Transform(compression, DataKeys().key_of("segment"))
+    )
     assert decode_manifest(encode_manifest(manifest, metadata, ring), ring) == manifest
 
 
 def test_a_segment_of_a_previous_key_pair_is_read_after_rotation(metadata: Any) -> None:
-    manifest = SegmentManifest(PLAIN.chunk_index, PLAIN.indexes, Transform(data_key=DataKey.random()))
+    manifest = SegmentManifest(
+        PLAIN.chunk_index, PLAIN.indexes, Transform(data_key=DataKeys().key_of("segment"))
+    )
     data = encode_manifest(manifest, metadata, KeyRing("old", {"old": key_pair(1)}))
     rotated = KeyRing("new", {"new": key_pair(0), "old": key_pair(1)})
     assert decode_manifest(data, rotated) == manifest

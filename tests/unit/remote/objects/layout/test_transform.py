@@ -11,14 +11,16 @@ from hypothesis import strategies as st
 
 from tests.support.tier.segment_configs import compressible, key_pair
 from tidelog.protocol.errors import DecodeError
-from tidelog.remote.objects.layout.encryption import OVERHEAD_BYTES, DataKey
+from tidelog.remote.objects.layout.encryption import OVERHEAD_BYTES, DataKey, DataKeys
 from tidelog.remote.objects.layout.pieces import Pieces
 from tidelog.remote.objects.layout.rsa_oaep import UnwrapError, unwrap, wrap
 from tidelog.remote.objects.layout.transform import DamagedChunk, Transform
 from tidelog.remote.objects.upload import TransformedLog, is_compressed, plain_chunk_index
 
 TRANSFORMS = [
-    Transform(compression, data_key) for compression in (False, True) for data_key in (None, DataKey.random())
+    Transform(compression, data_key)
+    for compression in (False, True)
+    for data_key in (None, DataKeys().key_of("segment"))
 ]
 
 
@@ -55,13 +57,21 @@ def test_a_frame_larger_than_the_chunk_is_not_decompressed() -> None:
 
 
 def test_encryption_of_the_same_chunk_is_never_equal() -> None:
-    key = DataKey.random()
+    key = DataKeys().key_of("segment")
     assert key.encrypt(b"abc") != key.encrypt(b"abc")
     assert len(key.encrypt(b"abc")) == 3 + OVERHEAD_BYTES
 
 
+def test_data_keys_are_the_same_for_one_name_of_one_manager_only() -> None:
+    data_keys = DataKeys()
+    key = data_keys.key_of("segment")
+    assert key == data_keys.key_of("segment")
+    others = (data_keys.key_of("segment 2"), DataKeys().key_of("segment"))
+    assert len({part for each in (key, *others) for part in (each.key, each.aad)}) == 6
+
+
 def test_a_data_key_is_never_shown() -> None:
-    assert "hidden" in repr(DataKey.random())
+    assert "hidden" in repr(DataKeys().key_of("segment"))
     assert "hidden" in repr(Transform(data_key=DataKey(b"k" * 32, b"a" * 32)))
 
 
