@@ -31,6 +31,8 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+EXPRESSIONS_MAX: Final = 50
+"""The distinct expressions of a group: the topics of each are stored. Kafka has no bound."""
 REFRESH_INTERVAL_MS_MIN: Final = 10_000
 """The expressions of a group are resolved at most this often, as in Kafka."""
 
@@ -69,7 +71,10 @@ class Expressions:
         new: ConsumerMember,
         records: list[CoordinatorRecord],
     ) -> ExpressionChange:
-        """Return how the expression of a member changes. Raise INVALID_REGULAR_EXPRESSION for a bad one."""
+        """Return how the expression of a member changes.
+
+        Raise INVALID_REGULAR_EXPRESSION for a bad one, GROUP_MAX_SIZE_REACHED for one too many.
+        """
         if old.subscribed_topic_regex == new.subscribed_topic_regex:
             return ExpressionChange.NONE
         subscribed = group.subscriptions.expressions
@@ -79,6 +84,8 @@ class Expressions:
         if after:
             if not subscribed[after]:
                 _check_expression(after)
+                freed_count = 1 if before and subscribed[before] == 1 else 0
+                _check_room(group.group_id, len(subscribed) - freed_count)
             elif after in group.subscriptions.resolved:
                 return ExpressionChange.CHANGED_AND_RESOLVED
             return ExpressionChange.CHANGED
@@ -148,6 +155,15 @@ class Expressions:
             group.on_metadata_checked(epoch)
             logger.info("Group %s: expressions match other topics, group epoch %d", group.group_id, epoch)
         return records
+
+
+def _check_room(group_id: str, expression_count: int) -> None:
+    if expression_count >= EXPRESSIONS_MAX:
+        text = (
+            f"The members of group {group_id} subscribe to {expression_count} regular expressions; "
+            f"at most {EXPRESSIONS_MAX} are allowed."
+        )
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
 
 
 def _check_expression(expression: str) -> None:

@@ -17,8 +17,8 @@ from tidelog.broker.coordinators.groups.consumer.member import (
     MemberState,
     TargetPartitions,
 )
-from tidelog.broker.coordinators.groups.consumer.member_size import size_of
-from tidelog.broker.coordinators.groups.consumer.subscriptions import Subscriptions
+from tidelog.broker.coordinators.groups.consumer.member_size import size_of, size_of_topics
+from tidelog.broker.coordinators.groups.consumer.subscriptions import ResolvedExpression, Subscriptions
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
@@ -167,6 +167,13 @@ class ConsumerGroup:
                     self.classic_protocols[protocol.name] += change
                     if not self.classic_protocols[protocol.name]:
                         del self.classic_protocols[protocol.name]
+
+    def resolve(self, expression: str, resolved: ResolvedExpression | None) -> None:
+        """Set the topics that match an expression; None deletes it."""
+        for each, change in ((self.subscriptions.resolved.get(expression), -1), (resolved, 1)):
+            if each is not None:
+                self.memory.grow(change * size_of_topics(each.topics))
+        self.subscriptions.resolve(expression, resolved)
 
     # Epochs of partitions
 

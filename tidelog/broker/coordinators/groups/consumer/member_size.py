@@ -1,7 +1,8 @@
-"""The memory that a member of a consumer group takes by what its client sends."""
+"""The memory of a consumer group: what the clients of its members send, and the topics of expressions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
@@ -10,6 +11,14 @@ MEMBER_BYTES: Final = 1_500
 """The overhead of a member in bytes: objects, keys, a deadline."""
 TEXT_BYTES: Final = 150
 """The overhead of a subscribed topic, of an expression and of a classic protocol in bytes."""
+
+TOPIC_OF_EXPRESSION_BYTES: Final = 80
+"""The memory of a topic that matches an expression, without its name: set entry, string, count."""
+
+
+def size_of_topics(topics: Iterable[str]) -> int:
+    """Return the memory of the topics that match an expression in bytes."""
+    return sum(TOPIC_OF_EXPRESSION_BYTES + len(name) for name in topics)
 
 
 def size_of(member: ConsumerMember) -> int:

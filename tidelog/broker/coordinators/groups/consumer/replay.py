@@ -58,7 +58,7 @@ def replay_value(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
             ConsumerGroupRegularExpressionValue() as value,
         ):
             resolved = ResolvedExpression(frozenset(value.topics), value.version, value.timestamp)
-            group.subscriptions.resolve(expression, resolved)
+            group.resolve(expression, resolved)
         case (ConsumerGroupPartitionMetadataKey(), _):
             group.record_partition_metadata(True)
 
@@ -77,6 +77,6 @@ def replay_tombstone(group: ConsumerGroup, record: ConsumerGroupRecord) -> None:
             if member is not None:
                 group.update_member(member.with_assignment(None))
         case ConsumerGroupRegularExpressionKey(regular_expression=expression):
-            group.subscriptions.resolve(expression, None)
+            group.resolve(expression, None)
         case ConsumerGroupPartitionMetadataKey():
             group.record_partition_metadata(False)

@@ -7,6 +7,7 @@ import pytest
 from tests.support.configs import group_config
 from tests.support.groups.consumer_members import MemberClient
 from tests.support.groups.coordinator import GroupCoordinatorFixture
+from tidelog.broker.coordinators.groups.consumer.expressions import EXPRESSIONS_MAX
 from tidelog.broker.coordinators.groups.consumer.member import ConsumerMember
 from tidelog.broker.coordinators.groups.consumer.member_size import size_of
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -59,3 +60,35 @@ def test_the_memory_of_members_that_leave_is_released() -> None:
     large("m").heartbeat(coordinator)
     coordinator.coordinator.resign()
     assert coordinator.coordinator.member_memory.used_bytes == 0
+
+
+def test_the_topics_of_expressions_count_as_memory_of_their_group() -> None:
+    coordinator = GroupCoordinatorFixture(group_config(group_max_member_bytes=LIMIT))
+    for number in range(100):
+        coordinator.add_partitions(f"topic-{number:03}", 1)
+    memory = coordinator.coordinator.member_memory
+    member = MemberClient("m", (), "none")
+    member.heartbeat(coordinator)
+    before = memory.used_bytes
+    coordinator.pass_time(10_001)
+    member.subscribe((), "t.*c")
+    member.heartbeat(coordinator)
+    assert memory.used_bytes == before, "no topic matches"
+    coordinator.pass_time(10_001)
+    member.subscribe((), "to.*")
+    member.heartbeat(coordinator)
+    assert memory.used_bytes >= before + 100 * (80 + len("topic-000"))
+    coordinator.pass_time(10_001)
+    member.subscribe((), "none")
+    member.heartbeat(coordinator)
+    assert memory.used_bytes == before
+
+
+def test_a_group_with_too_many_expressions_accepts_only_those_that_it_has() -> None:
+    coordinator = GroupCoordinatorFixture()
+    for number in range(EXPRESSIONS_MAX):
+        MemberClient(f"m{number}", (), f"t{number}").heartbeat(coordinator)
+    with pytest.raises(KafkaError, match="at most 50 are allowed") as error:
+        MemberClient("one-too-many", (), "u").heartbeat(coordinator)
+    assert error.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+    MemberClient("equal", (), "t0").heartbeat(coordinator)
