@@ -82,9 +82,11 @@ class TierBucket:
         if roll:
             self.log.roll(NOW_MS)
 
-    def copy(self) -> list[RemoteLogSegmentMetadata]:
-        """Copy sealed segments that are not copied yet, as a leader."""
+    def copy(self, from_offset: Offset | None = None) -> list[RemoteLogSegmentMetadata]:
+        """Copy sealed segments that are not copied yet, or those from an offset, as a leader."""
         copied_up_to = max((segment.end_offset for segment in self.segments), default=-1)
+        if from_offset is not None:
+            copied_up_to = from_offset - 1
         for segment in list(self.log.segments)[:-1]:
             if segment.base_offset > copied_up_to:
                 self.segments.append(self._copy(segment))

@@ -1,8 +1,9 @@
 """A topic as it was at a time, from the segments of another topic in the bucket (shell).
 
 The new topic contains the records before the first one later than the time, in whole batches. Its segments
-refer to those of the source, without a copy, except for the segment in which that record is: the part before
-it is copied (`tail_segment`).
+refer to those of the source, without a copy, except for segments with a record that is later than the time:
+the part before it is copied (`tail_segment`). These are the segment in which the new topic ends, and segments
+whose later records belong to another lineage: the source keeps only segments up to the time.
 
     source     0-49   50-119   120-189                   a record of 150 is the first one that is too late
     new topic  0-49   50-119   120-149                   two references, and one segment of its own
@@ -16,7 +17,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from tidelog.protocol.ids import Offset, uuid_text
@@ -67,6 +68,10 @@ class TravelledPartition(NamedTuple):
     tails: tuple[TailSegment, ...]
 
 
+_Kept: TypeAlias = RemoteLogSegmentMetadata | TailSegment
+"""A segment of the source that is referenced, or one that is copied."""
+
+
 class _Piece(NamedTuple):
     """A segment of the source with its offsets that are part of the log."""
 
@@ -83,26 +88,25 @@ def travelled(
     if surveyed.newest is None:
         return TravelledPartition(empty, ())
     log = recovered_log(surveyed.segments, surveyed.newest, surveyed.checkpoint)
-    whole, tail, end_offset = _divided(bucket, surveyed, log.leader_epochs, travel, partition, directory)
-    segments = [reference(each, partition) for each in whole]
-    if tail is not None:
-        segments.append(tail.metadata)
-    if not segments:
+    kept, end_offset = _divided(bucket, surveyed, log.leader_epochs, travel, partition, directory)
+    if not kept:
         return TravelledPartition(empty, ())
     epochs = LeaderEpochCache.of(surveyed.checkpoint or surveyed.newest.segment_leader_epochs)
     if end_offset is not None:
         epochs.truncate_from_end(end_offset)
-    newest = max(segments, key=log_position)
-    producers = _producers_at_end(bucket, newest, tail)
+    newest = max(kept, key=lambda each: log_position(_metadata(each)))
+    segments = (
+        each.metadata if isinstance(each, TailSegment) else reference(each, partition) for each in kept
+    )
     return TravelledPartition(
         replace(
             empty,
             segments=tuple(segments),
-            newest=newest,
+            newest=_metadata(newest) if isinstance(newest, TailSegment) else reference(newest, partition),
             checkpoint=tuple(epochs.entries),
-            producers=tuple(producers),
+            producers=tuple(_producers_at_end(bucket, newest)),
         ),
-        () if tail is None else (tail,),
+        tuple(each for each in kept if isinstance(each, TailSegment)),
     )
 
 
@@ -113,27 +117,34 @@ def _divided(
     travel: Travel,
     partition: TopicIdPartition,
     directory: Path,
-) -> tuple[list[RemoteLogSegmentMetadata], TailSegment | None, Offset | None]:
-    """Return the segments before the first record that is too late, the copied one, and its end."""
-    whole: list[RemoteLogSegmentMetadata] = []
+) -> tuple[list[_Kept], Offset | None]:
+    """Return the segments before the first record that is too late, and the offset of its batch."""
+    kept: list[_Kept] = []
     for piece in _pieces(surveyed.segments, lineage):
         segment = piece.segment
         if segment.max_timestamp_ms <= travel.timestamp_ms:
-            whole.append(segment)
+            kept.append(segment)
             continue
         source = TailSource(
             segment=segment,
             ranges=piece.ranges,
             lineage=lineage,
-            producers=_producers_before(bucket, whole, piece.ranges[0].start_offset),
+            producers=_producers_before(bucket, kept, piece.ranges[0].start_offset),
         )
         segment_id = RemoteLogSegmentId(partition, _tail_id(segment, partition))
-        folder = str(directory / f"{partition.partition}-{len(whole)}")
+        folder = str(directory / f"{partition.partition}-{len(kept)}")
         tail, end_offset = build_tail(bucket.storage, source, segment_id, travel.timestamp_ms, folder)
         if end_offset is not None:
-            return [each for each in whole if each.start_offset < end_offset], tail, end_offset
-        whole.append(segment)  # the later records in it belong to another lineage
-    return whole, None, None
+            kept = [each for each in kept if _metadata(each).start_offset < end_offset]
+        if tail is not None:
+            kept.append(tail)
+        if end_offset is not None:
+            return kept, end_offset
+    return kept, None
+
+
+def _metadata(kept: _Kept) -> RemoteLogSegmentMetadata:
+    return kept.metadata if isinstance(kept, TailSegment) else kept
 
 
 def _pieces(
@@ -152,21 +163,20 @@ def _tail_id(segment: RemoteLogSegmentMetadata, partition: TopicIdPartition) -> 
     return UUID(bytes=hashlib.sha256(seed.encode()).digest()[:16])
 
 
-def _producers_before(
-    bucket: Bucket, whole: Iterable[RemoteLogSegmentMetadata], offset: Offset
-) -> bytes | None:
-    for segment in whole:
-        if segment.end_offset + 1 == offset:
-            return fetch_auxiliary(bucket.storage, segment).producer_snapshot
+def _producers_before(bucket: Bucket, kept: Iterable[_Kept], offset: Offset) -> bytes | None:
+    for each in kept:
+        if _metadata(each).end_offset + 1 == offset:
+            return _producer_snapshot(bucket, each)
     return None
 
 
-def _producers_at_end(
-    bucket: Bucket, newest: RemoteLogSegmentMetadata, tail: TailSegment | None
-) -> list[ProducerEntry]:
-    if tail is not None and newest is tail.metadata:
-        snapshot: bytes | None = Path(tail.files.producer_snapshot).read_bytes()
-    else:
-        snapshot = fetch_auxiliary(bucket.storage, newest).producer_snapshot
-    name = f"the producers of {newest.remote_log_segment_id}"
+def _producers_at_end(bucket: Bucket, newest: _Kept) -> list[ProducerEntry]:
+    snapshot = _producer_snapshot(bucket, newest)
+    name = f"the producers of {_metadata(newest).remote_log_segment_id}"
     return [] if snapshot is None else decode_snapshot(snapshot, name)
+
+
+def _producer_snapshot(bucket: Bucket, kept: _Kept) -> bytes | None:
+    if isinstance(kept, TailSegment):
+        return Path(kept.files.producer_snapshot).read_bytes()
+    return fetch_auxiliary(bucket.storage, kept).producer_snapshot

@@ -68,6 +68,36 @@ def test_a_copied_segment_is_complete_and_undamaged(tier: TierBucket, tmp_path: 
     assert inspect_segment(tier.bucket.storage, tail.metadata) == []
 
 
+@pytest.mark.parametrize(
+    ("timestamp_ms", "copied"), [(NOW_MS + 50_000, [(0, 3)]), (NOW_MS + 2_500, [(0, 3), (4, 5)])]
+)
+def test_a_segment_whose_later_records_belong_to_another_lineage_is_copied_since_its_source_may_expire(
+    timestamp_ms: int, copied: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    tier = TierBucket(tmp_path)
+    transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+    append(tier.log, *("a", "b"), timestamps=NOW_MS)
+    append(tier.log, *("a", "b"), timestamps=NOW_MS + 1000, **transaction)
+    append(tier.log, *("a", "b"), timestamps=NOW_MS + 100_000)
+    tier.log.roll(NOW_MS)
+    tier.copy()
+    tier.log.truncate_to(4, NOW_MS, below_high_watermark=True)
+    tier.log.roll(NOW_MS)
+    append(tier.log, *("c", "d"), timestamps=NOW_MS + 2000, leader_epoch=1)
+    append(tier.log, *("c", "d"), timestamps=NOW_MS + 3000, leader_epoch=1)
+    tier.log.roll(NOW_MS)
+    tier.copy(from_offset=4)
+    new_topic = as_of(tier, timestamp_ms, tmp_path)
+    segments = new_topic.surveyed.segments
+    assert all(each.max_timestamp_ms <= timestamp_ms for each in segments)
+    own = [(each.start_offset, each.end_offset) for each in segments if not is_reference(each)]
+    assert (
+        own == copied == [(each.metadata.start_offset, each.metadata.end_offset) for each in new_topic.tails]
+    )
+    assert [each.start_offset for each in segments] == [0, 4]
+    assert [each.producer_id for each in new_topic.surveyed.producers] == [7]
+
+
 def test_nothing_is_as_old_as_a_time_before_the_first_record(tier: TierBucket, tmp_path: Path) -> None:
     new_topic = as_of(tier, NOW_MS - 1, tmp_path)
     assert new_topic.surveyed.segments == () and new_topic.tails == ()
