@@ -19,6 +19,7 @@ from benchmarks.figures import Compared, Figure
 from benchmarks.suites.effort import KIBIBYTE, MEBIBYTE, MEGA, MESSAGE_BYTES, Effort, size_name
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.record import BatchBuilder
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller
 from tidelog.storage.compaction.key_hashes import SECRET_BYTES, KeyHasher
@@ -87,7 +88,7 @@ def _copied_per_second(log: PartitionLog, target: Path) -> float:
 
 def _compacted_per_second(log: PartitionLog) -> float:
     size_bytes, began = log.size_bytes, time.perf_counter()
-    plan = plan_cleaning(log, find_cleanable(log, _NOW_MS), _NOW_MS, _IO_BUFFER_BYTES)
+    plan = run_steps(plan_cleaning(log, find_cleanable(log, _NOW_MS), _NOW_MS, _IO_BUFFER_BYTES))
     hasher = KeyHasher(os.urandom(SECRET_BYTES))
     offsets = OffsetMap.within(hasher, _MAP_BYTES, _LOAD_FACTOR, record_count_max=plan.task.dirty_count_max)
     end_offset = OffsetMapFiller(log.fs, plan.task, offsets, _unpaced).fill()

@@ -14,6 +14,7 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import Offset
 from tidelog.protocol.record import BatchBuilder, BatchProducer, Record, read_records
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.compaction.cleanable import Cleanable, find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller, Pace
 from tidelog.storage.compaction.key_hashes import SECRET_BYTES, KeyHasher
@@ -92,7 +93,7 @@ def compact(
 ) -> Round:
     """Run one round regardless of the dirty ratio; the log must have dirty records."""
     cleanable = find_cleanable(log, now_ms)
-    plan = plan_cleaning(log, cleanable, now_ms, io_buffer_bytes)
+    plan = run_steps(plan_cleaning(log, cleanable, now_ms, io_buffer_bytes))
     offsets = OffsetMap(HASHER, key_count_max, 2 * key_count_max)
     end_offset = OffsetMapFiller(log.fs, plan.task, offsets, pace).fill()
     cleaner = GroupCleaner(log.fs, plan.task, offsets, pace)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tidelog.protocol.ids import Offset, ProducerId
+from tidelog.protocol.steps import Steps
 from tidelog.storage.compaction.cleanable import Cleanable
 from tidelog.storage.compaction.last_records import LastRecord
 from tidelog.storage.compaction.segment_groups import SourceSegment, group_segments
@@ -18,6 +20,9 @@ from tidelog.storage.disk.log_files import CLEANED_SUFFIX
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.read import aborted_transactions
 from tidelog.storage.segment.segment import LogSegment
+
+PRODUCERS_PER_STEP: Final = 2_000
+"""The producers of a log that are read at once; this takes about 2 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,17 @@ class CleaningPlan:
         return [segment for segment in self.segments if first <= segment.base_offset <= last]
 
 
-def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffer_bytes: int) -> CleaningPlan:
+def plan_cleaning(
+    log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffer_bytes: int
+) -> Steps[CleaningPlan]:
     """Return the plan of a round; a replacement that was interrupted before is ended first.
 
+    The log may change between the steps; `is_current` then returns whether the plan is still valid.
     I/O: the transaction indexes, and a short scan for the first dirty offset. Errors: KafkaError if the disk
     fails.
     """
     log.replacement.settle()
+    generation = log.durability.generation
     segments = [segment for segment in log.segments if segment.base_offset < cleanable.end_offset]
     ends = [segment.base_offset for segment in segments[1:]] + [cleanable.end_offset]
     first_dirty_offset = cleanable.first_dirty_offset
@@ -56,6 +65,7 @@ def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffe
             SourceSegment.of(segment, end, first_dirty_offset)
             for segment, end in zip(segments, ends, strict=True)
         ]
+    last_records = yield from _last_records(log)
     task = CleaningTask(
         directory=log.directory,
         config=log.config,
@@ -63,11 +73,11 @@ def plan_cleaning(log: PartitionLog, cleanable: Cleanable, now_ms: int, io_buffe
         first_dirty_offset=first_dirty_offset,
         end_offset=cleanable.end_offset,
         aborted=aborted,
-        last_records=_last_records(log),
+        last_records=last_records,
         now_ms=now_ms,
         io_buffer_bytes=io_buffer_bytes,
     )
-    return CleaningPlan(task, segments, log.durability.generation)
+    return CleaningPlan(task, segments, generation)
 
 
 def is_current(log: PartitionLog, plan: CleaningPlan) -> bool:
@@ -88,10 +98,11 @@ def open_cleaned(log: PartitionLog, group: Sequence[SourceSegment]) -> LogSegmen
     )
 
 
-def _last_records(log: PartitionLog) -> Mapping[ProducerId, LastRecord]:
-    return {
-        producer_id: LastRecord(
-            entry.batches[-1].last_offset if entry.batches else None, entry.producer_epoch
-        )
-        for producer_id, entry in log.producers.producers.items()
-    }
+def _last_records(log: PartitionLog) -> Steps[Mapping[ProducerId, LastRecord]]:
+    last_records: dict[ProducerId, LastRecord] = {}
+    for number, entry in enumerate(list(log.producers.producers.values()), 1):
+        last_offset = entry.batches[-1].last_offset if entry.batches else None
+        last_records[entry.producer_id] = LastRecord(last_offset, entry.producer_epoch)
+        if number % PRODUCERS_PER_STEP == 0:
+            yield None
+    return last_records

@@ -24,6 +24,7 @@ from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append_marker, open_log
 from tidelog.protocol.batch import ATTRIBUTE_DELETE_HORIZON, read_header, write_header
 from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.cleaning import GroupCleaner, OffsetMapFiller
 from tidelog.storage.compaction.offset_map import OffsetMap
@@ -222,7 +223,7 @@ def test_a_truncation_lowers_the_compaction_checkpoint() -> None:
 
 def begin(log: PartitionLog, *, commits: bool) -> list[LogSegment]:
     """Begin to replace the sealed segments, and commit on request; return the replaced segments."""
-    plan = plan_cleaning(log, find_cleanable(log, NOW_MS), NOW_MS, 4096)
+    plan = run_steps(plan_cleaning(log, find_cleanable(log, NOW_MS), NOW_MS, 4096))
     offsets = OffsetMap(HASHER, 100, 200)
     end_offset = OffsetMapFiller(log.fs, plan.task, offsets, lambda size_bytes: None).fill()
     [group] = plan.groups(end_offset)

@@ -78,7 +78,7 @@ class CleaningRound:
     async def run(self, cleanable: Cleanable) -> CleaningStats:
         """Compact the cleanable part of the log, as far as its keys fit into the offset map."""
         log, worker, began_ms = self._log, self._worker, self._clock.monotonic_ms()
-        plan = plan_cleaning(log, cleanable, self._clock.wall_ms(), self._limits.io_buffer_bytes)
+        plan = await self._plan(cleanable)
         task, limits = plan.task, self._limits
         end_offset, utilization = await self._in_worker(
             lambda: worker.fill(task, limits), lambda: self._is_valid(plan, plan.segments)
@@ -102,6 +102,17 @@ class CleaningRound:
             elapsed_ms,
         )
         return CleaningStats(elapsed_ms, written.bytes_read, written.bytes_written, utilization)
+
+    async def _plan(self, cleanable: Cleanable) -> CleaningPlan:
+        """Plan the round in steps: a log may have 100,000 producers."""
+        steps = plan_cleaning(self._log, cleanable, self._clock.wall_ms(), self._limits.io_buffer_bytes)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                plan: CleaningPlan = ended.value
+                return plan
+            await asyncio.sleep(0)
 
     def _is_valid(self, plan: CleaningPlan, segments: Sequence[LogSegment]) -> bool:
         """Return whether the plan may be continued: retention may have deleted some of these segments."""

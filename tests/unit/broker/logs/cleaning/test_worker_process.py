@@ -21,6 +21,7 @@ from tests.support.waiting import wait_until
 from tidelog.broker.logs.cleaning.messages import CleaningLimits, WorkerError
 from tidelog.broker.logs.cleaning.worker import WorkerPace
 from tidelog.broker.logs.cleaning.worker_process import WorkerDied, WorkerProcess
+from tidelog.protocol.steps import run_steps
 from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.plan import CleaningPlan, open_cleaned, plan_cleaning
 from tidelog.storage.disk.errors import CorruptFile
@@ -50,7 +51,7 @@ def worker() -> Iterator[WorkerProcess]:
 
 
 def plan_of(log: PartitionLog) -> CleaningPlan:
-    return plan_cleaning(log, find_cleanable(log, NOW_MS), NOW_MS, LIMITS.io_buffer_bytes)
+    return run_steps(plan_cleaning(log, find_cleanable(log, NOW_MS), NOW_MS, LIMITS.io_buffer_bytes))
 
 
 def descriptors_of(pid: int) -> list[str]:
