@@ -51,8 +51,10 @@ STOP_TIMEOUT_S = 30.0
 
 # Defaults of a production cluster would make tests wait.
 EMBEDDED_DEFAULTS: Mapping[str, str] = {
-    # `advance_time` is followed by retention soon.
+    # `advance_time` is followed by retention soon. Tests also write records with old timestamps: these are
+    # deleted only if a topic has retention.ms.
     "log.retention.check.interval.ms": "200",
+    "log.retention.ms": "-1",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
