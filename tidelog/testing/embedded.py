@@ -40,6 +40,7 @@ from tidelog.local_cluster.tiering import (
     metadata_topic_settings,
     tiered_settings,
 )
+from tidelog.protocol.steps import run_steps
 from tidelog.testing.loop_thread import LoopThread
 from tidelog.testing.movable_clock import MovableClock
 from tidelog.testing.topics import create_topics
@@ -51,10 +52,6 @@ STOP_TIMEOUT_S = 30.0
 
 # Defaults of a production cluster would make tests wait.
 EMBEDDED_DEFAULTS: Mapping[str, str] = {
-    # `advance_time` is followed by retention soon. Tests also write records with old timestamps: these are
-    # deleted only if a topic has retention.ms.
-    "log.retention.check.interval.ms": "200",
-    "log.retention.ms": "-1",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
@@ -149,12 +146,13 @@ class EmbeddedCluster:
             self._on_loop(create_topics(self.client_settings(), counts, config or {}))
 
     def advance_time(self, duration: timedelta) -> None:
-        """Set the wall clock of the nodes forward: records become older, and retention deletes them.
+        """Set the wall clock of the nodes forward and apply retention: older records are deleted.
 
-        Retention runs every 200 ms, unless log.retention.check.interval.ms is in the config. Clients still
-        use the system's clock.
+        Otherwise retention runs as in a cluster, every log.retention.check.interval.ms. Clients still use the
+        system's clock.
         """
         self._clock.advance(duration)
+        self._on_loop(self._apply_retention())
 
     # ---- the cluster
 
@@ -241,6 +239,10 @@ class EmbeddedCluster:
         if self._layout is None:
             # A restart uses the same port, which clients know.
             self._port = node.bound_port()
+
+    async def _apply_retention(self) -> None:
+        for node in self.nodes.values():
+            run_steps(node.services.logs.maintenance.apply_retention(self._clock.wall_ms()))
 
     def _broker_config(self, node_id: int) -> BrokerConfig:
         if self._layout is not None:

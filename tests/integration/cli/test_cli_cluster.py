@@ -187,18 +187,18 @@ def test_cluster_info_shows_brokers_and_health(run: Command, broker: EmbeddedClu
 
 
 def test_configurations_are_shown_and_changed(run: Command, fail: Any, topic: str) -> None:
-    assert run("config", "set", "topic", topic, "retention.bytes=5000") == f"altered topic {topic}\n"
+    assert run("config", "set", "topic", topic, "retention.ms=5000") == f"altered topic {topic}\n"
     shown = {
         entry["name"]: entry for entry in json.loads(run("config", "describe", "topic", topic, "--json"))
     }
-    assert (shown["retention.bytes"]["value"], shown["retention.bytes"]["source"]) == ("5000", "topic")
+    assert (shown["retention.ms"]["value"], shown["retention.ms"]["source"]) == ("5000", "topic")
     assert "segment.bytes" not in shown
     assert ["segment.bytes", "1073741824", "default"] in words(
         run("config", "describe", "topic", topic, "-a")
     )
-    run("config", "set", "topic", topic, "--delete", "retention.bytes")
-    assert "retention.bytes" not in run("config", "describe", "topic", topic)
-    assert "[INVALID_CONFIG]" in fail("config", "set", "topic", topic, "retention.bytes=soon")
+    run("config", "set", "topic", topic, "--delete", "retention.ms")
+    assert "retention.ms" not in run("config", "describe", "topic", topic)
+    assert "[INVALID_CONFIG]" in fail("config", "set", "topic", topic, "retention.ms=soon")
     assert "nothing to change" in fail("config", "set", "topic", topic, code=2)
     assert "[UNKNOWN_TOPIC_OR_PARTITION]" in fail("config", "describe", "topic", "missing")
     assert "node.id" in run("config", "describe", "broker", "1", "--all")

@@ -94,6 +94,11 @@ class Load:
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._thread.start()
 
+    def last_acknowledged(self, partition: int) -> int:
+        """Return the highest acknowledged offset of a partition."""
+        # The copy is atomic; the thread of the load adds entries.
+        return max(offset for number, offset in list(self.acknowledged) if number == partition)
+
     def stop(self) -> None:
         """Stop, after records without an acknowledgement have failed."""
         self._is_stopped.set()
@@ -289,7 +294,7 @@ def test_a_cluster_that_lost_all_disks_under_load_is_restored(
     wait_until(lambda: len(load.acknowledged) > 6_000, timeout_s=TIMEOUT_S)
     wait_until(drilled.is_each_partition_tiered, timeout_s=TIMEOUT_S)
     consumer = group_consumer(drilled.servers)
-    committed = {0: 100, 1: 1_000, 2: max(offset for number, offset in load.acknowledged if number == 2)}
+    committed = {0: 100, 1: 1_000, 2: load.last_acknowledged(2)}
     consumer.commit(offsets=partitions_at(committed), asynchronous=False)
     consumer.close()
     drilled.wait_for_new_backup()
