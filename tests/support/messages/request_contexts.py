@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TypeVar
 
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.codec import decode, encode
 from tidelog.protocol.framing import RequestHeader
@@ -28,7 +28,7 @@ def request_context(version: int = 0, *, listener: str = "PLAINTEXT", api_key: i
         "127.0.0.1:5000",
         "User:ANONYMOUS",
         1_000_000,
-        ClientInformation(),
+        ConnectedClient(),
     )
 
 

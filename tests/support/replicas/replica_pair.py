@@ -17,7 +17,7 @@ from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
@@ -94,7 +94,7 @@ class LeaderConnection:
             "test:1",
             "User:x",
             NOW_MS,
-            ClientInformation(),
+            ConnectedClient(),
         )
         answer: ApiMessage
         if isinstance(sent, ListOffsetsRequest):

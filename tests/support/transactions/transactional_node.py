@@ -32,7 +32,7 @@ from tidelog.broker.coordinators.verification.verifier import VerificationSettin
 from tidelog.broker.fetching.fetch_options import FetchOptions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.logs.flusher import Flusher
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
@@ -360,7 +360,7 @@ class TransactionalNode:
 def request_context(key: ApiKey, version: int) -> RequestContext:
     """Return the context of a request of an anonymous client."""
     header = RequestHeader(key, version, 1, "test")
-    return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", 0, ClientInformation())
+    return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", 0, ConnectedClient())
 
 
 async def run_until_response(request: FakeRequest) -> None:

@@ -50,7 +50,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RawClient]:
                 assert network is not None
                 for connection in network.connections():
                     if connection.peer == own:
-                        connection.principal = "User:alice"
+                        connection.client.on_authenticated("User:alice")
                         return True
                 return False
 

@@ -109,7 +109,7 @@ def client_of_alice(cluster: ClusterFixture) -> Iterator[RawClient]:
             assert node._broker is not None
             connections = [each for each in node._broker.network.server.connections() if each.peer == own]
             for connection in connections:
-                connection.principal = ALICE
+                connection.client.on_authenticated(ALICE)
             return len(connections)
 
         assert cluster.cluster.run(authenticate) == 1

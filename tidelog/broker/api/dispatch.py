@@ -173,17 +173,15 @@ class Dispatcher:
         except DecodeError as error:
             request.close(str(error))
             return
-        request.header = header
         key, version, _, _ = header
         entry = self._entries.get(key)
         if entry is None or not entry.lowest <= version <= entry.highest:
-            _reject(request, entry)
+            _reject(request, header, entry)
             return
-        request.body = request.frame[position:]
-        request.route = entry
+        request.on_dispatched(header, request.frame[position:], entry)
         entry.metrics.requests[version] += 1
         if self._quotas.is_enabled:
-            request.quota = self._quotas.of(request)
+            request.limit(self._quotas.of(request))
             began_ns = self.clock.monotonic_ns()
         if entry.raw is None:
             self._dispatch_typed(request, entry)
@@ -287,7 +285,7 @@ class Dispatcher:
             request.header,
             connection.listener,
             connection.peer,
-            connection.principal,
+            connection.client.principal,
             self.clock.wall_ms(),
             connection.client,
         )
@@ -332,10 +330,11 @@ class Dispatcher:
 
         if isinstance(result, asyncio.Future):
             result.add_done_callback(on_done)
-            request.on_abandoned = lambda _: _cancel(result)
+            request.begin_waiting(lambda _: _cancel(result))
         elif isinstance(result, Coroutine):
             task = self._channel.run(result, on_done, uses_slot=entry.uses_slot)
-            request.on_abandoned = (lambda _: _cancel(task)) if entry.is_cancellable else None
+            if entry.is_cancellable:
+                request.begin_waiting(lambda _: _cancel(task))
         else:
             error = TypeError(f"the handler of {entry.api.name} returned {result!r}")
             self._on_failed(request, entry, message, error)
@@ -442,13 +441,12 @@ def _with_throttle_time(response: ApiMessage, throttle_time_ms: int) -> ApiMessa
     return cast(ApiMessage, replace(cast(Any, response), throttle_time_ms=throttle_time_ms))
 
 
-def _reject(request: Request, entry: _RegisteredApi | None) -> None:
+def _reject(request: Request, header: RequestHeader, entry: _RegisteredApi | None) -> None:
     """Reject a request of an API or a version that is not served; `entry` is None for an unknown API."""
-    header = request.header
     if entry is None:
         request.close(f"{APIS[header.api_key].name} is not served on listener {request.listener}")
     elif header.api_key == ApiKey.API_VERSIONS:
-        request.route = entry
+        request.on_dispatched(header, request.frame[:0], entry)
         entry.metrics.errors[ErrorCode.UNSUPPORTED_VERSION] += 1
         response = ApiVersionsResponse(
             error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.base.clock import Clock
 from tidelog.broker.api.dispatch import Dispatcher
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import NODE_PRINCIPAL, OWN_LISTENER, RequestContext
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.registry import APIS
@@ -27,6 +27,6 @@ class InProcessRequests:
         """
         header = RequestHeader(message.api_key, APIS[message.api_key].highest, 0, self._client_id)
         context = RequestContext(
-            header, OWN_LISTENER, "127.0.0.1:0", NODE_PRINCIPAL, self._clock.wall_ms(), ClientInformation()
+            header, OWN_LISTENER, "127.0.0.1:0", NODE_PRINCIPAL, self._clock.wall_ms(), ConnectedClient()
         )
         return await self._dispatcher.call(context, message)

@@ -25,7 +25,7 @@ def start_steps(
         steps = request.quota.measured(steps)
     work = slices.start(steps, on_completed, on_failed)
     if work is not None:
-        request.on_lost = lambda _: work.cancel()
+        request.call_if_lost(lambda _: work.cancel())
 
 
 def run_raw_steps(

@@ -77,7 +77,7 @@ class Forwarder:
             copied(request.frame), lambda frame: self._forward(request, frame), request.fail
         )
         if copying is not None:
-            request.on_lost = lambda _: copying.cancel()
+            request.call_if_lost(lambda _: copying.cancel())
 
     def _forward(self, request: Request, frame: bytes) -> None:
         envelope = _envelope(frame, request)

@@ -46,6 +46,10 @@ class AuthenticationCounters:
         else:
             self.failed += 1
 
+    def on_session_expired(self) -> None:
+        """Count a connection that is closed because its session has expired."""
+        self.sessions_expired += 1
+
     def on_reauthentication(self, duration_ms: int, now_ms: int) -> None:
         """Count a re-authentication, from its handshake to its end."""
         self.reauthentications += 1

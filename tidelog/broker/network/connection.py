@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable
 from typing import Final, cast
 
 from tidelog.broker.network.addresses import without_mapping
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.connection_core import ConnectionCore, SocketReading, State
 from tidelog.broker.network.connection_throttle import ConnectionThrottle
 from tidelog.broker.network.memory import Admission
 from tidelog.broker.network.pausable_reading import PausableReading
 from tidelog.broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
-from tidelog.broker.network.request import ClientInformation, Request, Response, Session
+from tidelog.broker.network.request import Request, Response
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_writer import ResponseWriter
 from tidelog.broker.network.socket_watcher import BROKEN
@@ -61,8 +62,6 @@ class Connection(asyncio.BufferedProtocol):
         "core",
         "listener",
         "peer",
-        "principal",
-        "session",
         "throttle",
     )
 
@@ -103,10 +102,7 @@ class Connection(asyncio.BufferedProtocol):
         self._last_response_ns = 0
         """The time of the last response, which is also the start time of the next request of the turn."""
         self.listener = listener
-        self.principal = "User:ANONYMOUS"
-        self.session: Session | None = None
-        """None until the client begins to authenticate by SASL."""
-        self.client = ClientInformation()
+        self.client = ConnectedClient()
         self.address = self.peer = "?"
 
     # ---- called by the transport
@@ -130,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the memory for the next bytes."""
-        self._turns.read_began_ns = self._clock.monotonic_ns()
+        self._turns.on_read_began()
         return self.core.buffer.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -138,7 +134,7 @@ class Connection(asyncio.BufferedProtocol):
         self.core.on_received(nbytes)
         self._resources.counters.bytes_in += nbytes
         turns = self._turns
-        turns.spent_ns += self._clock.monotonic_ns() - turns.read_began_ns
+        turns.on_read_ended()
         if turns.spent_ns > CALLBACKS_NS:
             # The first requests of many new connections wait until other connections have been served.
             self._schedule(is_busy=not self._last_response_ns, defers_reading=nbytes >= LARGE_READ_BYTES)
@@ -333,7 +329,7 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             core.end_turn()
         self._flush(writer)
-        turns.spent_ns += self._clock.monotonic_ns() - began_ns
+        turns.on_turn_ended(self._clock.monotonic_ns() - began_ns)
         if started_ns > turn_ends_ns and (handled > 1 or core.buffer.has_frame()):
             self._schedule(is_busy=True)
         self._update_reading()

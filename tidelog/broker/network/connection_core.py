@@ -473,9 +473,9 @@ class ConnectionCore:
         if not self._admission.is_held and not self._admission.request(*large):
             return None
         frame_bytes, _ = large
-        self.buffer.admitted_bytes = frame_bytes
+        self.buffer.admit(frame_bytes)
         return self.buffer.next_frame()
 
     def _release_memory(self) -> None:
         self._admission.release()
-        self.buffer.admitted_bytes = self._admission.uncounted_bytes
+        self.buffer.admit(self._admission.uncounted_bytes)

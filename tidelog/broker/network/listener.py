@@ -197,7 +197,8 @@ class Listener:
         authentications = self._resources.counters.authentications[self.name]
         try:
             if (certificate := connection.peer_certificate) is not None:
-                connection.principal = tls.principal(certificate, self._resources.clock.wall_ms())
+                principal = tls.principal(certificate, self._resources.clock.wall_ms())
+                connection.client.on_authenticated(principal)
         except ValueError as error:
             authentications.on_failure(is_reauthentication=False)
             return f"its certificate cannot be used: {error}"
@@ -225,7 +226,7 @@ class Listener:
                 self._waiting_connections[connection] = None
 
         self._waiting_connections[connection] = request
-        request.on_abandoned = drop_queued
+        request.begin_waiting(drop_queued)
 
     def admit_waiting(self) -> None:
         """Assign free slots to waiting connections."""
@@ -239,7 +240,7 @@ class Listener:
 
     def _handle_queued(self, request: Request) -> None:
         if request.is_open:
-            request.on_abandoned = None
+            request.end_waiting()
             self._on_request(request)
 
     def close_waiting(self) -> None:
@@ -262,7 +263,7 @@ class Listener:
 
     def _release_address(self, connection: Connection) -> None:
         """Stop counting a connection for its address; after a failed authentication only after a delay."""
-        session, release_delay_ms = connection.session, 0
+        session, release_delay_ms = connection.client.session, 0
         if session is not None:
             release_delay_ms = session.counts_until_ms - self._resources.clock.monotonic_ms()
         if release_delay_ms > 0:

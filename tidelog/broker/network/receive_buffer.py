@@ -6,8 +6,8 @@
 Invariant: while there is a current frame, the buffer is neither moved nor reused. The view of the frame
 therefore stays valid and writable until `release` or `drop_frame`. Later bytes are received behind it.
 
-Bounds: at most NORMAL_BYTES for a frame that is larger than `admitted_bytes`; the connection raises this
-value when memory for the frame is available. For other frames the buffer is at most twice the received bytes
+Bounds: at most NORMAL_BYTES for a frame that is larger than `admit` allows; the connection calls it when
+memory for the frame is available. For other frames the buffer is at most twice the received bytes
 plus GRANT_BYTES, whatever size the peer claims. More is taken only from SpareMemory, which is limited for the
 whole process. At most MAPPED_BYTES are copied at once for a frame that is received alone.
 I/O: none.
@@ -45,20 +45,20 @@ class ReceiveBuffer:
     """The memory for received bytes, from which frames are read."""
 
     __slots__ = (
+        "_admitted_bytes",
         "_data",
         "_end",
+        "_frame_bytes_max",
         "_pinned",
         "_spare",
         "_spare_taken",
         "_start",
         "_view",
-        "admitted_bytes",
-        "frame_bytes_max",
     )
 
     def __init__(self, frame_bytes_max: int, spare: SpareMemory, admitted_bytes: int = 2**31) -> None:
-        self.frame_bytes_max = frame_bytes_max
-        self.admitted_bytes = admitted_bytes
+        self._frame_bytes_max = frame_bytes_max
+        self._admitted_bytes = admitted_bytes
         """The size of the largest frame that is received completely and returned by `next_frame`."""
         self._spare = spare
         self._spare_taken = 0
@@ -77,6 +77,14 @@ class ReceiveBuffer:
     def is_full(self) -> bool:
         """Whether no byte can be received before frames are handled."""
         return self._end == len(self._data)
+
+    def allow(self, frame_bytes_max: int) -> None:
+        """Allow frames of up to `frame_bytes_max` bytes."""
+        self._frame_bytes_max = frame_bytes_max
+
+    def admit(self, frame_bytes: int) -> None:
+        """Receive frames of up to `frame_bytes` bytes, for which memory is available."""
+        self._admitted_bytes = frame_bytes
 
     def writable(self) -> memoryview:
         """Return memory for the next bytes; empty only if there is a current frame and the buffer is full."""
@@ -99,9 +107,9 @@ class ReceiveBuffer:
         if self._end - self._start < SIZE_BYTES:
             return None
         size: int = _unpack_size(self._data, self._start)[0]
-        if 0 <= size <= self.frame_bytes_max:
+        if 0 <= size <= self._frame_bytes_max:
             return SIZE_BYTES + size
-        raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self.frame_bytes_max}")
+        raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
 
     def next_frame(self) -> memoryview | None:
         """Make the next frame the current one and return it without its size; None until it is complete.
@@ -112,24 +120,24 @@ class ReceiveBuffer:
         if start > end:
             return None
         size: int = _unpack_size(self._data, start - SIZE_BYTES)[0]
-        if not 0 <= size <= self.frame_bytes_max:
-            raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self.frame_bytes_max}")
+        if not 0 <= size <= self._frame_bytes_max:
+            raise InvalidFrameError(f"frame of {size} bytes, allowed are 0 to {self._frame_bytes_max}")
         frame_end = start + size
-        if frame_end > end or size > self.admitted_bytes:
+        if frame_end > end or size > self._admitted_bytes:
             return None
         self._start = frame_end
         self._pinned = True
         return self._view[start:frame_end]
 
     def frame_to_admit(self) -> tuple[int, int] | None:
-        """Return the size and API key of the next frame if it is larger than `admitted_bytes`, else None.
+        """Return the size and API key of the next frame if it is not admitted, else None.
 
         Errors: InvalidFrameError.
         """
         if self._end == self._start:
             return None  # Nearly always: each turn ends with this question.
         size, key = self.frame_bytes(), self.next_api_key()
-        if size is None or key is None or size - SIZE_BYTES <= self.admitted_bytes:
+        if size is None or key is None or size - SIZE_BYTES <= self._admitted_bytes:
             return None
         return size, key
 
@@ -191,7 +199,7 @@ class ReceiveBuffer:
                 self._replace(max(FIRST_BYTES, 2 * capacity))
             return
         needed_bytes = self._claimed_bytes()
-        if needed_bytes > NORMAL_BYTES and needed_bytes - SIZE_BYTES > self.admitted_bytes:
+        if needed_bytes > NORMAL_BYTES and needed_bytes - SIZE_BYTES > self._admitted_bytes:
             needed_bytes = min(capacity, NORMAL_BYTES)
         if needed_bytes > capacity:
             room = self._room_for(needed_bytes)

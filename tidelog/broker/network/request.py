@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar
 
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.receive_buffer import ReceiveBuffer
 from tidelog.broker.network.request_metrics import ApiMetrics
 from tidelog.protocol.framing import RequestHeader
@@ -30,17 +30,6 @@ class Route(Protocol):
     def fail(self, request: Request, error: BaseException) -> None:
         """Send the error response of this API for `error`."""
         ...
-
-
-@dataclass(slots=True)
-class ClientInformation:
-    """The client's software (KIP-511), and whether it has used a delegation token (KIP-48).
-
-    `software` is name and version, for log lines; "" until the client sends ApiVersions version 3 or later.
-    """
-
-    software: str = ""
-    is_token_authenticated: bool = False
 
 
 class Quota(Protocol):
@@ -83,25 +72,13 @@ class Throttle(Protocol):
         ...
 
 
-class Session(Protocol):
-    """The authentication of a connection, which belongs to the handler of its requests.
-
-    Until the monotonic time `counts_until_ms`, the connection counts for max.connections.per.ip, even if it
-    ends earlier.
-    """
-
-    counts_until_ms: int
-
-
 class RequestConnection(Protocol):
     """The part of a connection that its requests use; implemented by Connection."""
 
     address: str
     peer: str
     listener: str
-    principal: str
-    client: ClientInformation
-    session: Session | None
+    client: ConnectedClient
     buffer: ReceiveBuffer
 
     @property
@@ -137,12 +114,12 @@ class RequestConnection(Protocol):
 class Request:
     """A frame and the state of its processing.
 
-    `frame` is the whole frame without its size; the dispatcher sets `header` and `body`. `frame` and `body`
-    are writable views, which are valid only until `respond`, `release_frame`, `park` or `close`. Then the
-    memory is used for the next request. `received_ms` is wall time, `started_ns` is monotonic time.
+    `frame` is the whole frame without its size; the dispatcher passes `header`, `body` and `route`. `frame`
+    and `body` are writable views, which are valid only until `respond`, `release_frame`, `park` or `close`.
+    Then the memory is used for the next request. `received_ms` is wall time, `started_ns` is monotonic time.
 
-    Both callbacks are optional. `on_abandoned` is set while a request only waits for an event or a timeout.
-    It is called if the client closes its side before the response. `on_lost` is set while a handler needs a
+    Both callbacks are optional. `on_abandoned` exists while a request only waits for an event or a timeout.
+    It is called if the client closes its side before the response. `on_lost` exists while a handler needs a
     long time for the request. It is called if the whole connection ends.
 
     Exactly one of `respond`, `fail` and `close` must be called, at once or later, on the event loop.
@@ -195,17 +172,39 @@ class Request:
     @property
     def principal(self) -> str:
         """The authenticated principal, for example User:ANONYMOUS."""
-        return self.connection.principal
+        return self.connection.client.principal
 
     @property
-    def client(self) -> ClientInformation:
-        """What the client has reported, and what it has authenticated with."""
+    def client(self) -> ConnectedClient:
+        """The client of the connection."""
         return self.connection.client
 
     @property
     def is_open(self) -> bool:
         """Whether the request has no response yet and can still get one."""
         return self.connection.can_respond_to(self)
+
+    def on_dispatched(self, header: RequestHeader, body: memoryview, route: Route) -> None:
+        """Keep the header, the body and the handler's route, which the dispatcher has found."""
+        self.header = header
+        self.body = body
+        self.route = route
+
+    def limit(self, quota: Quota) -> None:
+        """Apply the quota of the client to this request."""
+        self.quota = quota
+
+    def begin_waiting(self, on_abandoned: Callable[[Request], None]) -> None:
+        """Let the request wait for an event; call `on_abandoned` if the client closes its side meanwhile."""
+        self.on_abandoned = on_abandoned
+
+    def end_waiting(self) -> None:
+        """Continue the request after it has waited: the end of the client's side does not end it."""
+        self.on_abandoned = None
+
+    def call_if_lost(self, on_lost: Callable[[Request], None]) -> None:
+        """Call `on_lost` if the connection ends before the response."""
+        self.on_lost = on_lost
 
     def release_frame(self, *, keeps_message: bool = False) -> None:
         """Release the memory of the frame, because the handler has read all that it needs.
@@ -217,7 +216,7 @@ class Request:
         self.connection.release_frame(self, keeps_message=keeps_message)
 
     def park(self) -> None:
-        """Let the request wait for an event, and release its frame.
+        """Release the frame of a request that waits for an event, and handle further requests.
 
         A Produce after a parked Produce is handled in the meantime; the responses keep their order.
         """

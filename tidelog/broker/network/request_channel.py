@@ -37,7 +37,7 @@ class RequestChannel:
             start()
             return
         self._waiting[request] = start
-        request.on_abandoned = self._on_abandoned
+        request.begin_waiting(self._on_abandoned)
 
     def run(
         self,
@@ -71,7 +71,7 @@ class RequestChannel:
         finally:
             while self._waiting and self.running_count < self.limit:
                 request, start = self._waiting.popitem(last=False)
-                request.on_abandoned = None
+                request.end_waiting()
                 start()
 
     def _on_abandoned(self, request: Request) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.protocol.framing import RequestHeader
 
 NODE_PRINCIPAL: Final = "Node:self"
@@ -28,7 +28,7 @@ class RequestContext:
     peer: str
     principal: str
     now_ms: int
-    client: ClientInformation
+    client: ConnectedClient
     is_forwarded: bool = False
 
     @property

@@ -48,7 +48,6 @@ class Turns:
     """The connections that wait for a turn; each is in at most one of the queues, and once.
 
     `spent_ns` is the time that connections have used since the queues were served, including that of reads.
-    `read_began_ns` is the start time of the current or last read; there is one at a time.
     """
 
     __slots__ = (
@@ -58,7 +57,7 @@ class Turns:
         "_end_ns",
         "_idle",
         "_is_scheduled",
-        "read_began_ns",
+        "_read_began_ns",
         "spent_ns",
     )
 
@@ -70,7 +69,9 @@ class Turns:
         self._is_scheduled = False
         self._end_ns = 0
         """The time at which the current call of `_run` ends."""
-        self.spent_ns = self.read_began_ns = 0
+        self._read_began_ns = 0
+        """The start time of the current or last read; there is one at a time."""
+        self.spent_ns = 0
 
     def turn_ns(self) -> int:
         """Return how long the turn of a connection may take now."""
@@ -83,6 +84,18 @@ class Turns:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._call_soon(self._run)
+
+    def on_read_began(self) -> None:
+        """Measure the read of one connection, which begins now."""
+        self._read_began_ns = self._clock.monotonic_ns()
+
+    def on_read_ended(self) -> None:
+        """Count the time since the read began."""
+        self.spent_ns += self._clock.monotonic_ns() - self._read_began_ns
+
+    def on_turn_ended(self, elapsed_ns: int) -> None:
+        """Count the time of a turn."""
+        self.spent_ns += elapsed_ns
 
     def on_close(self) -> None:
         """Count the time that closing a connection takes outside of its callbacks."""

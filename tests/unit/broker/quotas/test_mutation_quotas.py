@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tidelog.base.sampled_rate import Windows
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.quotas.mutation_quotas import CONTROLLER_MUTATION_RATE, MutationQuota, MutationQuotas
 from tidelog.cluster.delta import MetadataDelta
@@ -31,7 +31,7 @@ class MutationQuotasFixture:
 
     def request(self, version: int = FIRST_STRICT, principal: str = "User:alice") -> MutationQuota:
         context = RequestContext(
-            RequestHeader(19, version, 1, "admin"), "CONTROLLER", "a:1", principal, 0, ClientInformation()
+            RequestHeader(19, version, 1, "admin"), "CONTROLLER", "a:1", principal, 0, ConnectedClient()
         )
         return self.quotas.of(context, FIRST_STRICT)
 

@@ -47,7 +47,7 @@ class ApiVersionsHandler:
             name, version = request.client_software_name, request.client_software_version
             if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-            context.client.software = f"{name} {version}"[:SOFTWARE_CHARACTERS_MAX]
+            context.client.on_software_reported(f"{name} {version}"[:SOFTWARE_CHARACTERS_MAX])
         features = self._features()
         supported = features.supported
         if context.header.api_version < _ZERO_LEVELS_FROM_VERSION:

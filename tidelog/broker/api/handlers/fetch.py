@@ -197,7 +197,7 @@ class FetchHandler:
         operation = self._delayed_fetch(request, context, view, limits, requested)
         if not self._purgatory.try_complete_else_watch(operation, requested):
             # `max_wait_ms` may be weeks: operations of a client that reconnects often must not accumulate.
-            request.on_abandoned = lambda _: operation.cancel()
+            request.begin_waiting(lambda _: operation.cancel())
             request.release_frame()
 
     def _park_in_steps(
@@ -217,7 +217,7 @@ class FetchHandler:
             if not number % PARTITIONS_PER_STEP:
                 yield None
         operation = self._delayed_fetch(request, context, view, limits, requested)
-        request.on_abandoned = lambda _: operation.cancel()
+        request.begin_waiting(lambda _: operation.cancel())
         try:
             yield from self._purgatory.watch_in_steps(operation, requested)
             for number, (key, each) in enumerate(requested.items(), 1):
@@ -293,7 +293,7 @@ class FetchHandler:
             on_failed,
         )
         if not remote.fetches.try_complete_else_watch(operation, requested):
-            request.on_abandoned = lambda _: operation.cancel()
+            request.begin_waiting(lambda _: operation.cancel())
             request.release_frame()
 
     def _complete(

@@ -133,7 +133,7 @@ class ProduceHandler:
             self._verification_tasks.discard(task)
             if task.cancelled() or not request.is_open:
                 return  # The memory of the frame, and of the records in it, has been reused.
-            request.on_abandoned = None
+            request.end_waiting()
             try:
                 state.verifications = ProduceVerifications(transactional.transaction.support, task.result())
                 self._append_all(request, state)
@@ -142,7 +142,7 @@ class ProduceHandler:
             except Exception as error:
                 request.fail(error)
 
-        request.on_abandoned = on_abandoned
+        request.begin_waiting(on_abandoned)
         verification_task.add_done_callback(on_verified)
 
     def _append_all(self, request: Request, state: AppendState) -> None:
@@ -207,7 +207,7 @@ class ProduceHandler:
         keys = [append.partition.topic_partition for append in appended]
         if not self._produce_purgatory.try_complete_else_watch(operation, keys):
             _release_records(results)
-            request.on_abandoned = lambda _: operation.cancel()
+            request.begin_waiting(lambda _: operation.cancel())
             request.park()
 
     def _respond_when_flushed(self, request: Request, state: AppendState) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 
 from tidelog.broker.api.dispatch import Dispatcher
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.quotas.event_loop_time import EventLoopTime
 from tidelog.protocol.codec import decode_in_steps
@@ -89,7 +89,7 @@ def _unwrap(context: RequestContext, request: EnvelopeRequest) -> Steps[tuple[Re
         f"{host}:0",
         principal,
         context.now_ms,
-        ClientInformation(is_token_authenticated=is_token_authenticated),
+        ConnectedClient(principal, is_token_authenticated=is_token_authenticated),
         is_forwarded=True,
     )
     return inner, message

@@ -74,10 +74,11 @@ class SaslGate:
 
     def handle(self, request: Request) -> None:
         """Handle a frame of a connection; raise no error."""
-        connection = request.connection
-        session = connection.session
+        client = request.client
+        session = client.session
         if not isinstance(session, SaslSession):
-            session = connection.session = SaslSession(self._config, self._create_exchange)
+            session = SaslSession(self._config, self._create_exchange)
+            client.begin_session(session)
         if session.state is _AUTHENTICATED:
             self._handle_authenticated(request, session)
         elif session.is_exchanging and session.has_raw_frames:
@@ -97,7 +98,7 @@ class SaslGate:
                 self._fail(request, session, f"malformed request for re-authentication: {error}")
         elif session.has_lifetime and session.is_expired(self._clock.monotonic_ms()):
             session.fail()
-            self._authentications.sessions_expired += 1
+            self._authentications.on_session_expired()
             request.close(f"the session of {session.principal} has expired")
         else:
             self._on_request(request)
@@ -107,7 +108,8 @@ class SaslGate:
         key = header.api_key
         if key == ApiKey.API_VERSIONS and session.admits_versions_request:
             # After an unsupported version, the client sends another one.
-            session.has_requested_versions = header.api_version <= APIS[key].highest
+            if header.api_version <= APIS[key].highest:
+                session.on_versions_requested()
             self._on_request(request)
         elif session.state is SessionState.HANDSHAKE and key == ApiKey.SASL_HANDSHAKE:
             self._on_handshake(request, session, header, position)
@@ -134,10 +136,9 @@ class SaslGate:
         self, request: Request, session: SaslSession, header: RequestHeader, position: int
     ) -> None:
         message = _decode(SaslAuthenticateRequest, request, header, position)
-        session.can_reauthenticate = header.api_version > 0
         now_ms, reason = self._clock.monotonic_ms(), ""
         try:
-            data = session.evaluate(message.auth_bytes, now_ms)
+            data = session.evaluate(message.auth_bytes, now_ms, can_reauthenticate=header.api_version > 0)
             lifetime_ms = session.lifetime_ms(now_ms)
             response = SaslAuthenticateResponse(
                 error_message=None, auth_bytes=data, session_lifetime_ms=lifetime_ms
@@ -166,9 +167,10 @@ class SaslGate:
         if session.state is _AUTHENTICATED:
             assert session.principal is not None
             self._count_success(session)
-            request.connection.principal = session.principal
-            request.client.is_token_authenticated = session.is_token_authenticated
-            request.connection.buffer.frame_bytes_max = self._request_bytes_max
+            request.client.on_authenticated(
+                session.principal, is_token_authenticated=session.is_token_authenticated
+            )
+            request.connection.buffer.allow(self._request_bytes_max)
         elif session.is_rejected:
             # Counted now, because the client may close the connection instead of acknowledging this.
             self._count_failure(session)
@@ -188,10 +190,9 @@ class SaslGate:
 
         A client that does not wait for the response must not have more attempts than one that does.
         """
-        if not session.is_failure_counted:
-            session.is_failure_counted = True
+        until_ms = self._clock.monotonic_ms() + self._config.failure_delay_ms
+        if session.count_failure(until_ms):
             self._authentications.on_failure(is_reauthentication=session.principal is not None)
-        session.counts_until_ms = self._clock.monotonic_ms() + self._config.failure_delay_ms
 
     def _fail(
         self, request: Request, session: SaslSession, reason: str, response: bytes | None = None
@@ -215,7 +216,7 @@ class SaslGate:
             close()
             return
         request.release_frame()
-        request.on_abandoned = _ignore
+        request.begin_waiting(_ignore)
         self._call_later(delay_ms / 1000, close)
 
 

@@ -64,11 +64,11 @@ class SaslSession:
         "_create_exchange",
         "_exchange",
         "_expires_ms",
+        "_has_requested_versions",
+        "_is_failure_counted",
         "can_reauthenticate",
         "counts_until_ms",
         "has_raw_frames",
-        "has_requested_versions",
-        "is_failure_counted",
         "is_token_authenticated",
         "mechanism",
         "principal",
@@ -85,11 +85,11 @@ class SaslSession:
         """Whether the client has authenticated with a delegation token."""
         self.counts_until_ms = 0
         """Until this monotonic time, a failed connection counts for its address, even if it ends earlier."""
-        self.is_failure_counted = False
+        self._is_failure_counted = False
         """Whether the failure of this connection is counted."""
         self.has_raw_frames = False
         """Whether messages are frames without a header, after a handshake of version 0."""
-        self.has_requested_versions = False
+        self._has_requested_versions = False
         """Whether the client has sent ApiVersions, which is served once before the authentication."""
         self.can_reauthenticate = False
         """Whether the client receives the lifetime of its session: with SaslAuthenticate 1 or later."""
@@ -103,7 +103,7 @@ class SaslSession:
     @property
     def admits_versions_request(self) -> bool:
         """Whether ApiVersions may be served."""
-        return self.state is _HANDSHAKE and not self.has_requested_versions
+        return self.state is _HANDSHAKE and not self._has_requested_versions
 
     @property
     def is_exchanging(self) -> bool:
@@ -130,6 +130,16 @@ class SaslSession:
     def is_expired(self, now_ms: int) -> bool:
         """Return whether the session has expired without a re-authentication."""
         return self._expires_ms is not None and now_ms > self._expires_ms
+
+    def on_versions_requested(self) -> None:
+        """Serve no further ApiVersions before the authentication."""
+        self._has_requested_versions = True
+
+    def count_failure(self, until_ms: int) -> bool:
+        """Let the connection count for its address until `until_ms`; return whether the failure is new."""
+        is_new, self._is_failure_counted = not self._is_failure_counted, True
+        self.counts_until_ms = until_ms
+        return is_new
 
     def admit_reauthentication(self, now_ms: int) -> bool:
         """Return whether a handshake may begin a re-authentication: only if the session expires."""
@@ -161,8 +171,9 @@ class SaslSession:
         self._exchange = self._create_exchange(mechanism)
         self._transition(_EXCHANGE if self.state is _HANDSHAKE else _REAUTHENTICATION)
 
-    def evaluate(self, message: bytes, now_ms: int) -> bytes:
+    def evaluate(self, message: bytes, now_ms: int, *, can_reauthenticate: bool = False) -> bytes:
         """Return the response to a message of the mechanism; raise AuthenticationError if it fails."""
+        self.can_reauthenticate = can_reauthenticate
         exchange = self._exchange
         assert exchange is not None and self.is_exchanging
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidelog.broker.api.handlers.api_versions import SOFTWARE_CHARACTERS_MAX, ApiVersionsHandler, Features
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import RequestHeader
@@ -22,7 +22,7 @@ FROM_ZERO = SupportedFeatureKey(name="group.version", min_version=0, max_version
 
 
 def ask(
-    version: int, name: str = "", software_version: str = "", client: ClientInformation | None = None
+    version: int, name: str = "", software_version: str = "", client: ConnectedClient | None = None
 ) -> ApiVersionsResponse:
     features = Features(
         supported=(METADATA_VERSION, FROM_ZERO),
@@ -31,9 +31,7 @@ def ask(
     )
     handler = ApiVersionsHandler(lambda: [APIS[ApiKey.FETCH]], lambda: features)
     header = RequestHeader(ApiKey.API_VERSIONS, version, 1, None)
-    context = RequestContext(
-        header, "PLAINTEXT", "[::1]:5", "User:ANONYMOUS", 0, client or ClientInformation()
-    )
+    context = RequestContext(header, "PLAINTEXT", "[::1]:5", "User:ANONYMOUS", 0, client or ConnectedClient())
     assert context.client_host == "/::1"
     return handler(
         context, ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
@@ -55,7 +53,7 @@ def test_valid_software_names_are_accepted(name: str) -> None:
 
 
 def test_a_connection_keeps_only_the_beginning_of_a_long_software_name() -> None:
-    client = ClientInformation()
+    client = ConnectedClient()
     assert ask(3, "a" * 30_000, "1", client).error_code == ErrorCode.NONE
     assert client.software == "a" * SOFTWARE_CHARACTERS_MAX
 

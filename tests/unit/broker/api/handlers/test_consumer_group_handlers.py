@@ -18,7 +18,7 @@ from tests.support.security.authorizers import DenyingAuthorizer
 from tidelog.broker.api.handlers.consumer_group_describe import ConsumerGroupDescribeHandler
 from tidelog.broker.api.handlers.consumer_group_heartbeat import ConsumerGroupHeartbeatHandler
 from tidelog.broker.coordinators.groups.service import GroupService
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import RequestHeader
@@ -68,7 +68,7 @@ class Broker:
             peer="10.0.0.1:4711",
             principal="User:alice",
             now_ms=self.time.wall_ms(),
-            client=ClientInformation(),
+            client=ConnectedClient(),
         )
 
     async def heartbeat(self, **fields: Any) -> ConsumerGroupHeartbeatResponse:

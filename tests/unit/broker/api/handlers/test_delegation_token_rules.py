@@ -9,7 +9,7 @@ import pytest
 from tests.support.messages.request_contexts import request_context
 from tidelog.broker.api.handlers.delegation_token_rules import allows_token_requests, refused_creation
 from tidelog.broker.config.settings import BrokerSettings
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.security.authorization.authorizer import AllowEverything
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
@@ -29,7 +29,7 @@ def allows(
     context = replace(
         request_context(listener=listener),
         principal=principal,
-        client=ClientInformation(is_token_authenticated=is_by_token),
+        client=ConnectedClient(is_token_authenticated=is_by_token),
         is_forwarded=is_forwarded,
     )
     return allows_token_requests(CONFIG, context)

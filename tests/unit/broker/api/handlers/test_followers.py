@@ -26,7 +26,7 @@ from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetching.replica_selector import find_selector, same_rack
 from tidelog.broker.logs.flusher import Flusher
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
@@ -218,7 +218,7 @@ def produced(request: FakeRequest) -> PartitionProduceResponse:
 
 def context(version: int) -> RequestContext:
     return RequestContext(
-        RequestHeader(0, version, 1, "test"), "PLAINTEXT", "h:1", "User:x", NOW_MS, ClientInformation()
+        RequestHeader(0, version, 1, "test"), "PLAINTEXT", "h:1", "User:x", NOW_MS, ConnectedClient()
     )
 
 

@@ -14,7 +14,7 @@ from tidelog.broker.api.handlers.describe_log_dirs import DescribeLogDirsHandler
 from tidelog.broker.api.handlers.describe_producers import DescribeProducersHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import Timers
@@ -50,7 +50,7 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
 def context(version: int) -> RequestContext:
     header = RequestHeader(2, version, 1, "test")
-    return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", NOW_MS, ClientInformation())
+    return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", NOW_MS, ConnectedClient())
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from tidelog.broker.api.handlers.delete_records import DeleteRecordsHandler
 from tidelog.broker.api.handlers.list_offsets import ListOffsetsHandler
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.fetching.read_checks import diverging_epoch
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.purgatory.purgatory import Purgatory
@@ -55,7 +55,7 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 
 def context(version: int = 11) -> RequestContext:
     header = RequestHeader(2, version, 1, "test")
-    return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", NOW_MS, ClientInformation())
+    return RequestContext(header, "PLAINTEXT", "test:1", "User:ANONYMOUS", NOW_MS, ConnectedClient())
 
 
 class Border:

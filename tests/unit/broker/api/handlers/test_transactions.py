@@ -24,7 +24,7 @@ from tidelog.broker.api.handlers.list_transactions import ListTransactionsHandle
 from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC
@@ -50,7 +50,7 @@ FENCED_BEFORE = ErrorCode.INVALID_PRODUCER_EPOCH
 
 def context(version: int) -> RequestContext:
     header = RequestHeader(0, version, 0, "c")
-    return RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ClientInformation())
+    return RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ConnectedClient())
 
 
 def topics(**partitions: tuple[int, ...]) -> tuple[AddPartitionsToTxnTopic, ...]:

@@ -23,7 +23,7 @@ from tidelog.broker.controller.handlers.elect_leaders import ElectLeadersHandler
 from tidelog.broker.controller.handlers.list_partition_reassignments import ListPartitionReassignmentsHandler
 from tidelog.broker.controller.handlers.unregister_broker import UnregisterBrokerHandler
 from tidelog.broker.metadata.store import MetadataStore
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.cluster.controller.brokers import supported_features
 from tidelog.cluster.controller.create_topics import create_topics
@@ -66,7 +66,7 @@ def context(api_key: int, version: int) -> RequestContext:
         peer="127.0.0.1:1",
         principal="User:ANONYMOUS",
         now_ms=0,
-        client=ClientInformation(),
+        client=ConnectedClient(),
     )
 
 

@@ -36,7 +36,7 @@ from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.shared.partitioning import partition_for
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.supported_operations import supported_bits
@@ -76,7 +76,7 @@ from tidelog.protocol.schema import ZERO_UUID, ApiMessage, MetadataRecord
 from tidelog.protocol.steps import Steps, run_steps
 
 TOPIC_ID, OFFSETS_ID, UNKNOWN_ID = UUID(int=11), UUID(int=12), UUID(int=13)
-CLIENT = ClientInformation()
+CLIENT = ConnectedClient()
 
 
 def topic(name: str, topic_id: UUID, partitions: int, leader: int = 1) -> list[MetadataRecord]:

@@ -28,7 +28,7 @@ from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import EndOfTransaction, TransactionalProducer
 from tidelog.broker.coordinators.shared.shard import RECORDS_BETWEEN_PAUSES
 from tidelog.broker.coordinators.shared.state_log import AppendedRecords
-from tidelog.broker.network.request import ClientInformation
+from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.framing import RequestHeader
@@ -149,7 +149,7 @@ async def test_many_topics_are_fetched_in_slices_in_an_early_version(
     slices = counted_slices()
     named = tuple(OffsetFetchRequestTopic(name=topic.name, partition_indexes=(0,)) for topic in topics)
     header = RequestHeader(ApiKey.OFFSET_FETCH, 7, 0, "c")
-    context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ClientInformation())
+    context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ConnectedClient())
     handler = OffsetFetchHandler(fixture.service, TopicAccess(lambda: image, slices, ALLOW_EVERYTHING))
     request = OffsetFetchRequest(group_id="g", topics=named if is_named else None)
     response = await handler.handle(context, request)
@@ -161,7 +161,7 @@ async def test_many_topics_are_fetched_in_slices_in_an_early_version(
 async def _fetch_topics(fixture: LargeGroupsFixture, *groups: OffsetFetchRequestGroup) -> OffsetFetchResponse:
     image: Any = SimpleNamespace(topics_by_name={"t": SimpleNamespace(id=UUID(int=1))}, topics_by_id={})
     header = RequestHeader(ApiKey.OFFSET_FETCH, 9, 0, "c")
-    context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ClientInformation())
+    context = RequestContext(header, "PLAINTEXT", "127.0.0.1:5", "User:ANONYMOUS", 0, ConnectedClient())
     topics = TopicAccess(lambda: image, fixture.slices, ALLOW_EVERYTHING)
     handler = OffsetFetchHandler(fixture.service, topics)
     return await handler.handle(context, OffsetFetchRequest(groups=groups))

@@ -1,0 +1,47 @@
+"""The client of one connection: its principal, its software, and how it has authenticated."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+
+
+class Session(Protocol):
+    """The authentication of a connection, which belongs to the handler of its requests.
+
+    Until the monotonic time `counts_until_ms`, the connection counts for max.connections.per.ip, even if it
+    ends earlier.
+    """
+
+    counts_until_ms: int
+
+
+class ConnectedClient:
+    """The client of one connection.
+
+    `software` is name and version (KIP-511), for log lines; "" until the client sends ApiVersions version 3
+    or later. `session` is None until the client begins to authenticate by SASL.
+    """
+
+    __slots__ = ("is_token_authenticated", "principal", "session", "software")
+
+    def __init__(self, principal: str = ANONYMOUS, *, is_token_authenticated: bool = False) -> None:
+        """`is_token_authenticated`: the client has authenticated with a delegation token (KIP-48)."""
+        self.principal = principal
+        self.is_token_authenticated = is_token_authenticated
+        self.session: Session | None = None
+        self.software = ""
+
+    def begin_session(self, session: Session) -> None:
+        """Keep the authentication that the client has begun."""
+        self.session = session
+
+    def on_authenticated(self, principal: str, *, is_token_authenticated: bool = False) -> None:
+        """Serve `principal`, as which the client has authenticated."""
+        self.principal = principal
+        self.is_token_authenticated = is_token_authenticated
+
+    def on_software_reported(self, software: str) -> None:
+        """Keep the name and version of the client's software."""
+        self.software = software
