@@ -10,6 +10,7 @@ from tidelog.broker.config.projection import projection
 from tidelog.broker.config.quorum_config import quorum_settings as configured_quorum_settings
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
+from tidelog.broker.coordinators.share.config import ShareCoordinatorConfig
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.metadata.settings import controller_settings as configured_controller_settings
 from tidelog.broker.metadata.snapshotter import SnapshotSettings
@@ -44,6 +45,11 @@ def consumer_group_config(**changes: Any) -> ConsumerGroupConfig:
 def transaction_config(**changes: Any) -> TransactionConfig:
     """Return the settings of the transaction coordinator."""
     return projection(_DEFAULTS, TransactionConfig, **changes)
+
+
+def share_coordinator_config(**changes: Any) -> ShareCoordinatorConfig:
+    """Return the settings of the share coordinator."""
+    return projection(_DEFAULTS, ShareCoordinatorConfig, **changes)
 
 
 def network_config(**changes: Any) -> NetworkConfig:

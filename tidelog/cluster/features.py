@@ -22,6 +22,7 @@ METADATA_VERSION: Final = "metadata.version"
 KRAFT_VERSION: Final = "kraft.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
+SHARE_VERSION: Final = "share.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 
 METADATA_VERSION_4_3: Final = 30
@@ -40,7 +41,7 @@ A feature without a supported level is absent, as in Kafka.
 
 COMPATIBLE_FEATURES: Final[Mapping[str, FeatureRange]] = {
     **SUPPORTED_FEATURES,
-    "share.version": FeatureRange(0, 1),
+    SHARE_VERSION: FeatureRange(0, 1),
     "streams.version": FeatureRange(0, 1),
 }
 """The levels that brokers and controllers register: those of the clusters that a node can join."""
@@ -85,3 +86,8 @@ def eligible_leader_replicas_enabled(image: MetadataImage) -> bool:
 def consumer_groups_enabled(image: MetadataImage) -> bool:
     """Return whether members may use the protocol of consumer groups (KIP-848)."""
     return image.features.get(GROUP_VERSION, 0) > 0
+
+
+def share_groups_enabled(image: MetadataImage) -> bool:
+    """Return whether members may use the protocol of share groups (KIP-932)."""
+    return image.features.get(SHARE_VERSION, 0) > 0

@@ -54,6 +54,7 @@ STOP_TIMEOUT_S = 30.0
 EMBEDDED_DEFAULTS: Mapping[str, str] = {
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
 }
 SINGLE_NODE_DEFAULTS: Mapping[str, str] = {
@@ -62,6 +63,8 @@ SINGLE_NODE_DEFAULTS: Mapping[str, str] = {
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     **metadata_topic_settings(1),
 }
 CLUSTER_DEFAULTS: Mapping[str, str] = {**EMBEDDED_DEFAULTS, **QUICK_TIMEOUTS}

@@ -18,6 +18,14 @@ import pytest
 from tests.support.messages.version_fields import fitted
 from tests.support.network.raw_client import RawClient, served_versions
 from tests.support.waiting import wait_until
+from tidelog.broker.coordinators.share.persister import (
+    InitialState,
+    SharePartition,
+    ShareStateBatch,
+    StateRead,
+    StateWrite,
+)
+from tidelog.broker.coordinators.share.state_messages import DELETE, INITIALIZE, READ, READ_SUMMARY, WRITE
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages import alter_configs, describe_quorum, incremental_alter_configs
 from tidelog.protocol.messages import describe_topic_partitions as topic_partitions
@@ -172,6 +180,12 @@ FITTING_ERRORS = {
     ApiKey.ADD_OFFSETS_TO_TXN: {ErrorCode.NOT_COORDINATOR},
     ApiKey.END_TXN: {ErrorCode.NOT_COORDINATOR},
     ApiKey.DESCRIBE_TRANSACTIONS: {ErrorCode.NOT_COORDINATOR},
+    # The topic __share_group_state does not exist either.
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.READ_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.WRITE_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.DELETE_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: {ErrorCode.NOT_COORDINATOR},
     # Errors of a transaction that no coordinator has.
     ApiKey.TXN_OFFSET_COMMIT: {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
@@ -366,6 +380,17 @@ def incremental(
 
 Ask = Callable[[ClusterFixture, int], ApiMessage]
 TXN_TOPICS = (AddPartitionsToTxnTopic(name=TOPIC, partitions=(0,)),)
+
+
+def share_partition(cluster: ClusterFixture) -> SharePartition:
+    """Return a partition of the topic as a share group reads it."""
+    return SharePartition(GROUP, cluster.topic_id, 0)
+
+
+def state_read(cluster: ClusterFixture) -> StateRead:
+    """Return a read of the state of `share_partition`."""
+    return StateRead(share_partition=share_partition(cluster), leader_epoch=1)
+
 
 REQUESTS: dict[ApiKey, Ask] = {
     ApiKey.PRODUCE: lambda cluster, _: produce_request(cluster.topic_id),
@@ -573,9 +598,34 @@ REQUESTS: dict[ApiKey, Ask] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda cluster, _: topic_partitions.DescribeTopicPartitionsRequest(
         topics=(topic_partitions.TopicRequest(name=TOPIC),)
     ),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: lambda cluster, _: INITIALIZE.create_request(
+        GROUP, [InitialState(share_partition=share_partition(cluster), state_epoch=1)]
+    ),
+    ApiKey.READ_SHARE_GROUP_STATE: lambda cluster, _: READ.create_request(GROUP, [state_read(cluster)]),
+    ApiKey.WRITE_SHARE_GROUP_STATE: lambda cluster, _: WRITE.create_request(
+        GROUP,
+        [
+            StateWrite(
+                share_partition=share_partition(cluster),
+                state_epoch=1,
+                leader_epoch=1,
+                start_offset=0,
+                delivery_complete_count=2,
+                batches=(ShareStateBatch(0, 4, 2, 1),),
+            )
+        ],
+    ),
+    ApiKey.DELETE_SHARE_GROUP_STATE: lambda cluster, _: DELETE.create_request(
+        GROUP, [share_partition(cluster)]
+    ),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: lambda cluster, _: READ_SUMMARY.create_request(
+        GROUP, [state_read(cluster)]
+    ),
     ApiKey.SASL_HANDSHAKE: lambda cluster, _: SaslHandshakeRequest(mechanism="PLAIN"),
     ApiKey.SASL_AUTHENTICATE: lambda cluster, _: SaslAuthenticateRequest(auth_bytes=b"\0user\0password"),
 }
+
+
 CASES = [
     pytest.param(key, version, id=f"{APIS[key].name}-{version}")
     for key in REQUESTS

@@ -36,8 +36,11 @@ DEV_SETTINGS: Final = {
     "offsets.topic.num.partitions": "4",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
     **metadata_topic_settings(1),
     "group.initial.rebalance.delay.ms": "0",
 }

@@ -1,8 +1,8 @@
-"""FindCoordinator (key 10), versions 0-6: the coordinator of a group or a transactional id.
+"""FindCoordinator (key 10), versions 0-6: the coordinator of a group, transactional id or share partition.
 
 - 0: groups only; 1: a key type, and a text with the error
 - 4: several keys at once (KIP-699)
-- 6: share groups, whose keys are group:topicId:partition (KIP-932)
+- 6: share partitions, whose keys are group:topicId:partition (KIP-932); for brokers only
 
 The coordinator is the leader of one partition of an internal topic. The first request creates that topic,
 and gets COORDINATOR_NOT_AVAILABLE until it exists.
@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.security.authorization.access import require_access
 from tidelog.broker.security.authorization.authorizer import Authorizer
+from tidelog.cluster.acls import CLUSTER_NAME
 from tidelog.cluster.image import MetadataImage
 from tidelog.protocol.access_control import AclOperation, AclResourceType
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -120,8 +121,11 @@ class FindCoordinatorHandler:
         resource_type = _RESOURCE_TYPES.get(key_type)
         if resource_type is not None:
             require_access(self._authorizer, context, AclOperation.DESCRIBE, resource_type, key)
-        if key_type == CoordinatorType.SHARE and context.header.api_version < SHARE_FROM_VERSION:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} requires version 6")
+        if key_type == CoordinatorType.SHARE:
+            if context.header.api_version < SHARE_FROM_VERSION:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} requires version 6")
+            action, cluster = AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER
+            require_access(self._authorizer, context, action, cluster, CLUSTER_NAME)
         topic = self._topics.get(key_type)
         if topic is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not supported")

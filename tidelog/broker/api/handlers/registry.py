@@ -58,16 +58,18 @@ from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.api.handlers.sasl import register_sasl_apis
 from tidelog.broker.api.handlers.services import Services
+from tidelog.broker.api.handlers.share_group_state import register_share_group_state_apis
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
+from tidelog.broker.coordinators.share.persister import SharePartition
 from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle, PreferredReadReplicas
 from tidelog.broker.fetching.replica_selector import find_selector
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
 from tidelog.cluster.features import consumer_groups_enabled
-from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tidelog.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
@@ -103,6 +105,7 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
     _register_transactions(dispatcher, services)
     _register_admin(dispatcher, services)
     _register_forwarded(dispatcher, services)
+    register_share_group_state_apis(dispatcher, services.share_coordinator)
     register_sasl_apis(dispatcher)
 
 
@@ -173,10 +176,15 @@ def _fetch_options(services: Services) -> FetchOptions:
 def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     """Register the APIs of groups of both protocols."""
     groups, image, slices = services.groups, services.image, services.slices
+    share_coordinator = services.share_coordinator
     transactions, authorizer, topics = services.transactions, services.authorizer, services.topic_access()
     coordinators = {
         CoordinatorType.GROUP: CoordinatorTopic(GROUP_METADATA_TOPIC, groups.partition_for),
         CoordinatorType.TRANSACTION: CoordinatorTopic(TRANSACTION_STATE_TOPIC, transactions.partition_for),
+        CoordinatorType.SHARE: CoordinatorTopic(
+            SHARE_GROUP_STATE_TOPIC,
+            lambda key: share_coordinator.partition_for(SharePartition.from_coordinator_key(key)),
+        ),
     }
     find_coordinator = FindCoordinatorHandler(coordinators, image, services.topic_creation, authorizer)
     dispatcher.register(ApiKey.FIND_COORDINATOR, find_coordinator.handle)

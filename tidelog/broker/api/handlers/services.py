@@ -11,6 +11,8 @@ from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions
+from tidelog.broker.coordinators.share.persister import SharePersister
+from tidelog.broker.coordinators.share.service import ShareCoordinatorService
 from tidelog.broker.coordinators.transactions.service import TransactionService
 from tidelog.broker.coordinators.verification.verifier import TransactionVerifier
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
@@ -43,6 +45,8 @@ class Services:
     groups: GroupService
 
     transactions: TransactionService
+    share_coordinator: ShareCoordinatorService
+    share_persister: SharePersister
     sessions: FetchSessionCache
     produce_purgatory: Purgatory
     fetch_purgatory: Purgatory

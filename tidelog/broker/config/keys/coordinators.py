@@ -95,19 +95,22 @@ class CoordinatorKeys:
         minimum=0,
     )
     share_coordinator_threads = integer(
-        "share.coordinator.threads", 1, "The number of threads of the share coordinator.", minimum=1
+        "share.coordinator.threads",
+        1,
+        "The number of threads of the share coordinator. Has no effect.",
+        minimum=1,
     )
     share_coordinator_append_linger_ms = integer(
         "share.coordinator.append.linger.ms",
         -1,
         "The time in milliseconds that the share coordinator collects records before it writes them. -1 "
-        "means that the coordinator chooses the time.",
+        "means that the coordinator chooses the time. Has no effect: records are written at once.",
         minimum=-1,
     )
     share_coordinator_cached_buffer_max_bytes = integer(
         "share.coordinator.cached.buffer.max.bytes",
         1_048_588,
-        "The maximum size in bytes of a write buffer that the share coordinator reuses.",
+        "The maximum size in bytes of a write buffer that the share coordinator reuses. Has no effect.",
         minimum=524_288,
     )
     share_coordinator_cold_partition_snapshot_interval_ms = integer(

@@ -16,8 +16,8 @@ class GroupKeys:
     group_coordinator_rebalance_protocols = text_list(
         "group.coordinator.rebalance.protocols",
         ("classic", "consumer", "streams"),
-        "The group protocols that this broker serves, as a comma-separated list. Has no effect: the classic "
-        "protocol is served.",
+        "The group protocols that this broker serves, as a comma-separated list. The classic protocol is "
+        "always served.",
         valid_values=(
             "consumer",
             "classic",
@@ -47,7 +47,7 @@ class GroupKeys:
     group_coordinator_cached_buffer_max_bytes = integer(
         "group.coordinator.cached.buffer.max.bytes",
         1_048_588,
-        "The maximum size in bytes of a write buffer that the group coordinator reuses.",
+        "The maximum size in bytes of a write buffer that the group coordinator reuses. Has no effect.",
         minimum=524_288,
     )
     group_initial_rebalance_delay_ms = integer(

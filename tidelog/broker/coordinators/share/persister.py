@@ -18,11 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, Self
 from uuid import UUID
 
-from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.ids import LeaderEpoch, Offset, uuid_text
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import LeaderEpoch, Offset, uuid_from_text, uuid_text
 
 UNINITIALIZED_START_OFFSET: Final = -1
 """The start offset of a share partition that still has to start at `share.auto.offset.reset`."""
@@ -41,6 +41,18 @@ class SharePartition(NamedTuple):
     def coordinator_key(self) -> str:
         """The key with which FindCoordinator looks up the share coordinator (key type 2)."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
+
+    @classmethod
+    def from_coordinator_key(cls, key: str) -> Self:
+        """Return the share partition of a key. Raise KafkaError INVALID_REQUEST for another text."""
+        group_id, topic_id, partition = ["", "", "", *key.rsplit(":", 2)][-3:]
+        try:
+            share_partition = cls(group_id, uuid_from_text(topic_id), int(partition))
+        except ValueError as error:
+            raise _invalid_key(key) from error
+        if not group_id:
+            raise _invalid_key(key)
+        return share_partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +115,7 @@ class StoredState:
     error_code: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
     state_epoch: int = 0
-    start_offset: Offset = UNINITIALIZED_START_OFFSET
+    start_offset: Offset = 0
     batches: tuple[ShareStateBatch, ...] = ()
 
 
@@ -115,7 +127,7 @@ class StateSummary:
     error_message: str | None = None
     state_epoch: int = 0
     leader_epoch: LeaderEpoch = 0
-    start_offset: Offset = UNINITIALIZED_START_OFFSET
+    start_offset: Offset = 0
     delivery_complete_count: int = UNKNOWN_DELIVERY_COMPLETE_COUNT
 
 
@@ -131,7 +143,11 @@ class SharePersister(Protocol):
         ...
 
     async def write(self, writes: Sequence[StateWrite]) -> list[StateResult]:
-        """Change the states. A result without an error is committed."""
+        """Change the states. A result without an error is committed.
+
+        There must be one call at a time for a share partition: a call may send its writes again, and the
+        start offset of a later call must not be replaced by that of an earlier one.
+        """
         ...
 
     async def delete(self, share_partitions: Sequence[SharePartition]) -> list[StateResult]:
@@ -141,3 +157,8 @@ class SharePersister(Protocol):
     async def read_summary(self, reads: Sequence[StateRead]) -> list[StateSummary]:
         """Return the states without their batches; no leader is fenced."""
         ...
+
+
+def _invalid_key(key: str) -> KafkaError:
+    text = f"{key!r} is not a key of a share partition, which is group:topicId:partition"
+    return KafkaError(ErrorCode.INVALID_REQUEST, text)

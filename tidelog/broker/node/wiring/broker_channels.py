@@ -11,21 +11,23 @@ from tidelog.broker.node.wiring.node_context import NodeContext
 
 
 class BrokerChannels:
-    """The channels for transaction markers and for verifications.
+    """The channels for transaction markers, for verifications, and for the state of share partitions.
 
     A marker is acknowledged when it is replicated. A verification must not wait for this on the same
-    connection.
+    connection. The state of a share partition must not wait for either.
     """
 
     def __init__(self, context: NodeContext, dispatcher: Dispatcher, store: MetadataStore) -> None:
         """Create the channels, which use the current addresses in the metadata."""
         self.markers = _create_channel(context, dispatcher, store)
         self.verifications = _create_channel(context, dispatcher, store)
+        self.share_state = _create_channel(context, dispatcher, store)
 
     async def close(self) -> None:
         """Close the connections."""
         await self.markers.close()
         await self.verifications.close()
+        await self.share_state.close()
 
 
 def _create_channel(context: NodeContext, dispatcher: Dispatcher, store: MetadataStore) -> BrokerChannel:

@@ -129,7 +129,7 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
     producer_ids = ProducerIds(
         general, config.node_id, lambda: broker.membership.lifecycle.broker_epoch, context.clock
     )
-    coordinators = _create_coordinators(broker, purgatories, channels, producer_ids)
+    coordinators = _create_coordinators(broker, purgatories, channels, topic_creation, producer_ids)
     await stages.start(Stage(name="coordinators", stop=[coordinators.stop]))
     stage = Stage(
         name="connections",
@@ -157,7 +157,11 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
 
 
 def _create_coordinators(
-    broker: _RegisteredBroker, purgatories: Purgatories, channels: BrokerChannels, producer_ids: ProducerIds
+    broker: _RegisteredBroker,
+    purgatories: Purgatories,
+    channels: BrokerChannels,
+    topic_creation: TopicCreation,
+    producer_ids: ProducerIds,
 ) -> Coordinators:
     context, store = broker.context, broker.store
     ports = CoordinatorPorts(
@@ -170,6 +174,8 @@ def _create_coordinators(
         randomness=context.randomness,
         lease=broker.membership.lease,
         brokers=channels.markers,
+        share_state_brokers=channels.share_state,
+        topic_creation=topic_creation,
         producer_ids=producer_ids,
         slices=context.slices,
     )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.channels.forwarding import Forwarder
 from tidelog.broker.coordinators.groups.metrics import report_consumer_groups, report_groups
+from tidelog.broker.coordinators.share.metrics import report_share_coordinator
 from tidelog.broker.coordinators.transactions.metrics import report_transactions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetching.metrics import report_fetch_sessions
@@ -62,6 +63,8 @@ def create_services(
         flusher=logs.flusher,
         groups=coordinators.groups,
         transactions=coordinators.transactions,
+        share_coordinator=coordinators.share,
+        share_persister=coordinators.share_persister,
         sessions=FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots,
             lambda: context.randomness.randrange(2**31 - 1) + 1,
@@ -100,6 +103,7 @@ def report_serving(
     metrics.add_slices(services.slices)
     report_groups(metrics, services.groups.group_counts)
     report_consumer_groups(metrics, services.groups.group_counts, services.groups.consumer_group_counts)
+    report_share_coordinator(metrics, services.share_coordinator.state_count)
     report_transactions(metrics, services.transactions, parts.coordinators.markers)
     parts.transactional_writes.report_to(metrics)
     report_cleaning(metrics, logs.cleaner, logs.manager)

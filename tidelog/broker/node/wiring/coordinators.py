@@ -1,9 +1,10 @@
-"""The group and transaction coordinators of a node, with the internal topics of their state."""
+"""The group, transaction and share coordinators of a node, with the internal topics of their state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from uuid import UUID
 
 from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness, new_uuid
@@ -15,26 +16,34 @@ from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.coordinators.share.config import ShareCoordinatorConfig
+from tidelog.broker.coordinators.share.coordinator_persister import CoordinatorPersister, PersisterPorts
+from tidelog.broker.coordinators.share.service import ShareCoordinatorPorts, ShareCoordinatorService
 from tidelog.broker.coordinators.shared.shard import Timer
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.coordinators.transactions.marker_sender import MarkerSender
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
 from tidelog.broker.coordinators.transactions.service import TransactionPorts, TransactionService
 from tidelog.broker.metadata.producer_ids import ProducerIds
+from tidelog.broker.metadata.topic_creation import TopicCreation
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.slices import Slices
-from tidelog.cluster.features import TRANSACTION_VERSION
+from tidelog.cluster.features import TRANSACTION_VERSION, share_groups_enabled
 from tidelog.cluster.image import MetadataImage
-from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.compression import Compression
-from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, TopicPartition
+from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoordinatorPorts:
-    """The ports of the coordinators to the node. `current_config` includes dynamic configs."""
+    """The ports of the coordinators to the node.
+
+    `current_config` includes dynamic configs. `brokers` sends markers, and `share_state_brokers` the states
+    of share partitions.
+    """
 
     replicas: ReplicaManager
     image: Callable[[], MetadataImage]
@@ -45,6 +54,8 @@ class CoordinatorPorts:
     randomness: Randomness
     lease: LeadershipLease
     brokers: BrokerChannel
+    share_state_brokers: BrokerChannel
+    topic_creation: TopicCreation
     producer_ids: ProducerIds
     slices: Slices
 
@@ -82,15 +93,27 @@ class Coordinators:
                 send_markers=self.markers.send,
             ),
         )
+        self.share = self._create_share_coordinator(projection(config, ShareCoordinatorConfig))
+        self.share_persister = CoordinatorPersister(
+            PersisterPorts(
+                brokers=ports.share_state_brokers,
+                image=ports.image,
+                partition_for=self.share.partition_for,
+                create_topic=lambda: ports.topic_creation.ensure(SHARE_GROUP_STATE_TOPIC),
+                clock=ports.clock,
+            )
+        )
 
     def start(self) -> None:
         """Begin to serve requests."""
         self.groups.start()
         self.transactions.start()
+        self.share.start()
 
     async def stop(self) -> None:
         """Stop serving; waiting requests get an error after which clients look up the coordinator."""
         await self.markers.close()
+        await self.share.stop()
         await self.transactions.stop()
         await self.groups.stop()
 
@@ -103,6 +126,29 @@ class Coordinators:
         ports = self._ports
         return TopicStateLog(
             topic, ports.replicas, ports.image, ports.fetch_purgatory, ports.clock, ports.lease
+        )
+
+    def _create_share_coordinator(self, config: ShareCoordinatorConfig) -> ShareCoordinatorService:
+        ports = self._ports
+
+        def partition_count(topic_id: UUID) -> int:
+            topic = ports.image().topics_by_id.get(topic_id)
+            return 0 if topic is None else len(topic.partitions)
+
+        def delete_records_before(partition: int, offset: Offset) -> None:
+            state_partition = TopicPartition(SHARE_GROUP_STATE_TOPIC, partition)
+            ports.replicas.partition(state_partition).delete_records_before(offset)
+
+        return ShareCoordinatorService(
+            config,
+            ShareCoordinatorPorts(
+                log=self._state_log(_share_state_topic(config)),
+                timer=ports.timers,
+                clock=ports.clock,
+                partition_count=partition_count,
+                is_enabled=lambda: share_groups_enabled(ports.image()),
+                delete_records_before=delete_records_before,
+            ),
         )
 
     def _leader_epoch(self, partition: int) -> LeaderEpoch:
@@ -140,4 +186,13 @@ def _transactions_topic(config: TransactionConfig) -> StateTopic:
         num_partitions=config.transaction_state_log_num_partitions,
         load_buffer_size=config.transaction_state_log_load_buffer_size,
         loads_committed=True,
+    )
+
+
+def _share_state_topic(config: ShareCoordinatorConfig) -> StateTopic:
+    return StateTopic(
+        name=SHARE_GROUP_STATE_TOPIC,
+        num_partitions=config.share_coordinator_state_topic_num_partitions,
+        load_buffer_size=config.share_coordinator_load_buffer_size,
+        compression=Compression(config.share_coordinator_state_topic_compression_codec),
     )

@@ -9,7 +9,7 @@ from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.partitions.role_changes import RoleChanges
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import MetadataImage
-from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.ids import TopicPartition
 
 
@@ -25,7 +25,11 @@ class TopicCoordinator(Protocol):
 
 def coordinators_of(services: Services) -> dict[str, TopicCoordinator]:
     """Return the coordinators of a node by the topics in which their state is stored."""
-    return {GROUP_METADATA_TOPIC: services.groups, TRANSACTION_STATE_TOPIC: services.transactions}
+    return {
+        GROUP_METADATA_TOPIC: services.groups,
+        TRANSACTION_STATE_TOPIC: services.transactions,
+        SHARE_GROUP_STATE_TOPIC: services.share_coordinator,
+    }
 
 
 class CoordinatorRoles:
@@ -55,12 +59,13 @@ class TopicSubscriber:
         self._coordinators = coordinators_of(services)
 
     def on_metadata_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Load and unload the state of coordinators; remove the offsets of deleted topics."""
+        """Load and unload the state of coordinators; remove the offsets and states of deleted topics."""
         for topic_name, coordinator in self._coordinators.items():
             self._apply_topic(topic_name, coordinator, delta, image)
         self._update_consumer_groups(delta, image)
         if delta.deleted_topics:
             self._services.groups.on_topics_deleted({topic.name: topic.id for topic in delta.deleted_topics})
+            self._services.share_coordinator.on_topics_deleted({topic.id for topic in delta.deleted_topics})
 
     def _update_consumer_groups(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Let the groups of created, changed and deleted topics check the metadata."""

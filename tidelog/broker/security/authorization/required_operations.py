@@ -108,6 +108,7 @@ BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ApiKey.FIND_COORDINATOR: (
         _each_group(AclOperation.DESCRIBE),
         _each_transactional_id(AclOperation.DESCRIBE),
+        _cluster_for_a_part(AclOperation.CLUSTER_ACTION),
     ),
     ApiKey.JOIN_GROUP: _READ_GROUP,
     ApiKey.HEARTBEAT: _READ_GROUP,
@@ -169,6 +170,11 @@ BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
     ApiKey.LIST_TRANSACTIONS: (_each_transactional_id(AclOperation.DESCRIBE),),
     ApiKey.LIST_CONFIG_RESOURCES: (_cluster(AclOperation.DESCRIBE_CONFIGS),),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_each_topic(AclOperation.DESCRIBE),),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _CLUSTER_ACTION,
+    ApiKey.READ_SHARE_GROUP_STATE: _CLUSTER_ACTION,
+    ApiKey.WRITE_SHARE_GROUP_STATE: _CLUSTER_ACTION,
+    ApiKey.DELETE_SHARE_GROUP_STATE: _CLUSTER_ACTION,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _CLUSTER_ACTION,
 }
 """The APIs that a broker serves itself. It forwards others to the active controller, which checks them."""
 
