@@ -10,6 +10,7 @@ from uuid import UUID
 
 from tests.sim.replication.sim_log import Entries, SimLog
 from tests.sim.replication.tier import RemoteLogView
+from tests.support.replicas.replica_manager import no_waiting_requests
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tidelog.broker.api.handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandler
 from tidelog.broker.fetching.fetch_read import FetchLimits, read_partitions
@@ -101,8 +102,9 @@ class SimBroker:
             brokers=lambda: self.view,
             own_epoch=lambda: self.epoch,
             lag_time_max_ms=self.cluster.swarm.lag_time_max_ms,
+            isr_updates=self,
+            waiting_requests=no_waiting_requests(self.cluster),
         )
-        leadership.updates = self
         self.partition = Partition(PARTITION, TOPIC_ID, cast(Any, self.log), leadership)
         self.pending_produces: list[tuple[int, str]] = []
         """Required offset and value of each record that waits for acks=all."""

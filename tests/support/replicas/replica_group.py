@@ -63,8 +63,8 @@ class Member:
         self.replicas.clock = self.replicas.leadership.clock = RunningClock()
         self.connections: dict[BrokerId, LeaderConnection] = {}
         self._group = group
-        self.updates = IsrUpdates(self, node_id, lambda: 100 + node_id, self.replicas.clock)
-        self.replicas.leadership.updates = self.updates
+        self.isr_updates = IsrUpdates(self, node_id, lambda: 100 + node_id, self.replicas.clock)
+        self.replicas.leadership.isr_updates = self.isr_updates
         quota = ReplicationQuota(window_ms=1_000, window_count=11)
         settings = FollowerSettings(
             replica_id=node_id,
@@ -83,7 +83,7 @@ class Member:
             backoff_ms=1,
         )
         self.fetchers = FetcherManager(node_id, 1, ports, lambda: FollowerFetcher(settings, throttle=quota))
-        self.replicas.manager.listeners.append(self.fetchers)
+        self.replicas.manager.add_listener(self.fetchers)
 
     @property
     def partition(self) -> Partition:
@@ -140,7 +140,7 @@ class ReplicaGroup:
         """End all tasks."""
         for member in self.members.values():
             await member.fetchers.close()
-            await member.updates.close()
+            await member.isr_updates.close()
 
     # -- the controller
 

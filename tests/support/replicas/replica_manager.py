@@ -10,11 +10,13 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_managers import new_log_manager
 from tests.support.logs.manual_log_work import ManualLogWork
 from tests.support.metadata.images import broker_registration_record
+from tidelog.base.clock import Clock
 from tidelog.broker.network.request import Request, Response
 from tidelog.broker.partitions.leadership import LeaderPartition, Leadership
 from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.purgatory.purgatory import Purgatory
+from tidelog.broker.purgatory.timers import Timers
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.image import LeaderRecoveryState, MetadataImage
 from tidelog.cluster.replication.leader_isr import CommittedIsr, IsrProposal
@@ -54,6 +56,14 @@ class Proposals:
         return isr
 
 
+def no_waiting_requests(clock: Clock) -> WaitingRequests:
+    """Return purgatories without requests."""
+    timers = Timers(clock.monotonic_ms)
+    return WaitingRequests(
+        Purgatory("Fetch", timers), Purgatory("Produce", timers), Purgatory("DeleteRecords", timers)
+    )
+
+
 class Replicas:
     """A ReplicaManager and its metadata image, to which the test applies records."""
 
@@ -73,8 +83,9 @@ class Replicas:
             brokers=lambda: self.image.brokers,
             own_epoch=lambda: 100 + node_id,
             lag_time_max_ms=LAG_TIME_MAX_MS,
+            isr_updates=self.proposals,
+            waiting_requests=no_waiting_requests(self.clock),
         )
-        self.leadership.updates = self.proposals
         self.fs = fs or CrashFileSystem()
         self.logs = new_log_manager(
             self.fs, log_dirs or ["/data"], default_config=log_config or DEFAULT_LOG_CONFIG

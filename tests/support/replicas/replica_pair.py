@@ -153,7 +153,7 @@ class ReplicaPair:
 
     def begin(self) -> None:
         """Register the follower and start following."""
-        self.follower.manager.listeners.append(self.fetchers)
+        self.follower.manager.add_listener(self.fetchers)
         self.fetchers.start(self.follower.manager.partitions.values())
 
     async def _flush(self, log: PartitionLog) -> None:

@@ -41,10 +41,7 @@ class IsrProposals(Protocol):
 
 
 class Leadership:
-    """The context of all leader partitions of one node.
-
-    `updates` and `waiting_requests` are None until the node serves requests.
-    """
+    """The context of all leader partitions of one node, and the counters of their ISR changes."""
 
     __slots__ = (
         "brokers",
@@ -53,10 +50,10 @@ class Leadership:
         "failed_isr_updates",
         "isr_expands",
         "isr_shrinks",
+        "isr_updates",
         "lag_time_max_ms",
         "node_id",
         "own_epoch",
-        "updates",
         "waiting_requests",
     )
 
@@ -68,14 +65,16 @@ class Leadership:
         brokers: Callable[[], Mapping[BrokerId, BrokerImage]],
         own_epoch: Callable[[], int] = lambda: -1,
         lag_time_max_ms: int,
+        isr_updates: IsrProposals,
+        waiting_requests: WaitingRequests,
     ) -> None:
         self.node_id = node_id
         self.clock = clock
         self.brokers = brokers
         self.own_epoch = own_epoch
         self.lag_time_max_ms = lag_time_max_ms
-        self.updates: IsrProposals | None = None
-        self.waiting_requests: WaitingRequests | None = None
+        self.isr_updates = isr_updates
+        self.waiting_requests = waiting_requests
         self.commits = PendingCommits()
         self.isr_expands = 0
         self.isr_shrinks = 0
@@ -91,29 +90,32 @@ class Leadership:
             own_epoch=self.own_epoch,
         )
 
-    @property
-    def can_propose(self) -> bool:
-        """Whether changes of an ISR can be sent to the controller."""
-        return self.updates is not None
-
     def propose(self, partition: LeaderPartition, proposal: IsrProposal) -> None:
         """Send a change of the ISR to the controller."""
-        assert self.updates is not None
-        self.updates.propose(partition, proposal)
+        self.isr_updates.propose(partition, proposal)
+
+    def on_isr_changed(self, proposal: IsrProposal) -> None:
+        """Count a change of an ISR that the controller has committed."""
+        if proposal.is_expansion:
+            self.isr_expands += 1
+        else:
+            self.isr_shrinks += 1
+
+    def on_isr_update_failed(self) -> None:
+        """Count a change of an ISR that the controller has rejected."""
+        self.failed_isr_updates += 1
 
     def complete_waiting_requests(self, topic_partition: TopicPartition) -> None:
         """Complete the requests that wait for a watermark of the partition, or for a change of its role."""
         self.commits.check(topic_partition)
-        if self.waiting_requests is not None:
-            self.waiting_requests.check(topic_partition)
+        self.waiting_requests.check(topic_partition)
 
     def complete_all_waiting_requests(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Do what `complete_waiting_requests` does for each of up to 10,000 partitions."""
         self.commits.check_all(topic_partitions)
-        if self.waiting_requests is not None:
-            self.waiting_requests.check_all(topic_partitions)
+        self.waiting_requests.check_all(topic_partitions)
 
     @property
     def has_waiting_deletions(self) -> bool:
         """Whether a DeleteRecords request waits for a low watermark."""
-        return self.waiting_requests is not None and bool(self.waiting_requests.delete_records.watched_count)
+        return bool(self.waiting_requests.delete_records.watched_count)

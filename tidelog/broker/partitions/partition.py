@@ -269,7 +269,7 @@ class Partition:
         has_advanced = leader.record_fetch(
             broker_id, fetch_offset, log_start_offset, log.log_end_offset, broker_epoch, now_ms
         )
-        if leader.pending is None and broker_id not in leader.isr and leadership.can_propose:
+        if leader.pending is None and broker_id not in leader.isr:
             proposal = leader.propose_expansion(broker_id, log.high_watermark)
             if proposal is not None:
                 leadership.propose(self, proposal)
@@ -286,11 +286,9 @@ class Partition:
         leader, leadership = self.leader, self._leadership
         if leader is None or leader.is_only_replica:
             return None
-        proposal = None
-        if leadership.can_propose:
-            proposal = leader.propose_shrink(self.log.log_end_offset, leadership.clock.monotonic_ms())
-            if proposal is not None:
-                leadership.propose(self, proposal)
+        proposal = leader.propose_shrink(self.log.log_end_offset, leadership.clock.monotonic_ms())
+        if proposal is not None:
+            leadership.propose(self, proposal)
         self._progress()
         return proposal
 
@@ -307,13 +305,10 @@ class Partition:
         outcome = leader.on_isr_response(proposal, response)
         if outcome is IsrOutcome.COMMITTED:
             self.partition_epoch = leader.partition_epoch
-            if proposal.is_expansion:
-                leadership.isr_expands += 1
-            else:
-                leadership.isr_shrinks += 1
+            leadership.on_isr_changed(proposal)
             self._progress()
         elif not isinstance(response, CommittedIsr) or leader.pending is proposal:
-            leadership.failed_isr_updates += 1
+            leadership.on_isr_update_failed()
             # The high watermark no longer waits for a new member that was rejected.
             self._progress()
         return outcome is IsrOutcome.RETRY

@@ -76,8 +76,8 @@ class ReplicaManager:
         self.node_id = node_id
         self.logs = logs
         self.partitions: dict[TopicPartition, Partition] = {}
-        self.listeners: list[RoleListener] = []
         self.leadership = leadership
+        self._listeners: list[RoleListener] = []
         self._log_work = log_work
         self._retirements = LogRetirements(logs, log_work)
         self._by_name_and_index = cast(dict[tuple[str, int], Partition], self.partitions)
@@ -90,6 +90,10 @@ class ReplicaManager:
         self._image: MetadataImage | None = None
         self.awaiting_recovery: set[TopicPartition] = set()
         """Partitions that this node leads after their logs have been recovered from remote storage."""
+
+    def add_listener(self, listener: RoleListener) -> None:
+        """Notify `listener` of further changes of roles, after the listeners that were added before."""
+        self._listeners.append(listener)
 
     # ---- look-ups
 
@@ -208,7 +212,7 @@ class ReplicaManager:
         self.leadership.complete_all_waiting_requests([*changes.removed, *current])
 
     def _notify_listeners(self, changes: RoleChanges, image: MetadataImage) -> None:
-        for listener in self.listeners:
+        for listener in self._listeners:
             try:
                 listener.on_roles_changed(changes, image)
             except Exception:

@@ -18,12 +18,12 @@ logger = logging.getLogger(__name__)
 class Timers:
     """Calls functions after a delay. `now_ms` must be a monotonic clock."""
 
-    __slots__ = ("_now_ms", "_wheel", "on_scheduled")
+    __slots__ = ("_now_ms", "_on_scheduled", "_wheel")
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
         self._wheel = TimingWheel(start_ms=now_ms())
-        self.on_scheduled: Callable[[int], None] | None = None
+        self._on_scheduled: Callable[[int], None] | None = None
 
     def __len__(self) -> int:
         return len(self._wheel)
@@ -33,13 +33,17 @@ class Timers:
         """The current time of the clock, in which deadlines are expressed."""
         return self._now_ms()
 
+    def notify(self, on_scheduled: Callable[[int], None] | None) -> None:
+        """Call `on_scheduled` with the deadline of each new timer; None ends this."""
+        self._on_scheduled = on_scheduled
+
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> TimerEntry:
         """Call `callback` after `delay_ms`; with a delay of 0 or less, at the next `advance`."""
         wheel = self._wheel
         deadline_ms = max(self._now_ms() + delay_ms, wheel.now_ms + 1)
         entry = wheel.add(deadline_ms, callback)
-        if self.on_scheduled is not None:
-            self.on_scheduled(deadline_ms)
+        if self._on_scheduled is not None:
+            self._on_scheduled(deadline_ms)
         return entry
 
     def advance(self) -> int:
@@ -60,19 +64,21 @@ class Timers:
 class TimerDriver:
     """Advances `timers` from the event loop whenever a deadline has passed."""
 
-    __slots__ = ("_handle", "_loop", "_timers", "_wake_ms")
+    __slots__ = ("_handle", "_is_stopped", "_loop", "_timers", "_wake_ms")
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._loop = asyncio.get_running_loop()
         self._handle: asyncio.TimerHandle | None = None
         self._wake_ms = 0
-        timers.on_scheduled = self._on_scheduled
+        self._is_stopped = False
+        timers.notify(self._on_scheduled)
         self._set_timer()
 
     def stop(self) -> None:
         """Stop advancing the timers."""
-        self._timers.on_scheduled = None
+        self._is_stopped = True
+        self._timers.notify(None)
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
@@ -95,5 +101,5 @@ class TimerDriver:
     def _wake(self) -> None:
         self._handle = None
         self._timers.advance()
-        if self._timers.on_scheduled is not None:
+        if not self._is_stopped:
             self._set_timer()

@@ -1,4 +1,4 @@
-"""The replication of one node: ISR updates, fetchers of its followers, and directory assignments."""
+"""The replication of one node: the fetchers of its followers, and directory assignments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tidelog.broker.partitions.replica_manager import ReplicaManager
 from tidelog.broker.replication.directory_assignments import DirectoryAssignments
 from tidelog.broker.replication.fetcher import FetcherPorts
 from tidelog.broker.replication.fetcher_manager import FetcherManager
-from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.broker.replication.remote_tier import FollowerTier
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.clients.config.environment import Environment
@@ -63,13 +62,12 @@ class NodeReplication:
         broker_id, leadership = ports.config.node_id, replicas.leadership
         self._replicas = replicas
         self._image = ports.image
-        self.isr_updates = IsrUpdates(ports.channel, broker_id, leadership.own_epoch, ports.clock)
-        leadership.updates = self.isr_updates
         self.fetchers = _create_fetchers(ports, replicas, throttles, tier)
         self.assignments = DirectoryAssignments(
             ports.channel, broker_id, leadership.own_epoch, ports.directory_ids, ports.clock
         )
-        replicas.listeners += (self.fetchers, self.assignments)
+        replicas.add_listener(self.fetchers)
+        replicas.add_listener(self.assignments)
 
     def start(self) -> None:
         """Start to fetch, and report replicas whose directory differs from the metadata."""
@@ -78,9 +76,8 @@ class NodeReplication:
         self.assignments.check(partitions, self._image())
 
     async def close(self) -> None:
-        """End the fetchers, the ISR updates and the directory assignments."""
+        """End the fetchers and the directory assignments."""
         await self.fetchers.close()
-        await self.isr_updates.close()
         await self.assignments.close()
 
 

@@ -220,7 +220,7 @@ class TieredStorage:
 
     def subscribe(self, image: MetadataImage) -> None:
         """Add the partitions of this node, and listen to role changes from now on."""
-        self._ports.replicas.listeners.append(self)
+        self._ports.replicas.add_listener(self)
         self._referenced_until_ms = referenced_until_ms(image)
         self.roles.add_existing(image)
         self.recovery.check()

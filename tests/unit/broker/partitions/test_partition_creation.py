@@ -32,7 +32,7 @@ class Listener:
 
     def __init__(self, replicas: Replicas) -> None:
         self.recorded_changes: list[tuple[str, int]] = []
-        replicas.manager.listeners.append(self)
+        replicas.manager.add_listener(self)
 
     def on_roles_changed(self, changes: RoleChanges, image: MetadataImage) -> None:
         self.recorded_changes += [("led", each.topic_partition.partition) for each in changes.leaders]

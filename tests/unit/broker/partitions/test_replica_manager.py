@@ -194,7 +194,8 @@ def test_an_error_in_one_partition_does_not_affect_role_changes_of_others(
         return make_leader(partition, placed)
 
     listener = Listener()
-    replicas.manager.listeners += [Broken(), listener]
+    replicas.manager.add_listener(Broken())
+    replicas.manager.add_listener(listener)
     monkeypatch.setattr(Partition, "make_leader", sometimes)
     replicas.create("t", 2)
     assert listener.leader_partitions == [1]

@@ -48,12 +48,15 @@ class FakeChannel:
         }
 
 
-def assignments_fixture(failures: int = 0) -> tuple[Replicas, FakeChannel, DirectoryAssignments]:
+def assignments_fixture(
+    failures: int = 0, *, is_listener: bool = True
+) -> tuple[Replicas, FakeChannel, DirectoryAssignments]:
     replicas = Replicas(None, "/first", "/second")
     channel = FakeChannel(failures)
     ids = {"/first": FIRST, "/second": SECOND}
     assignments = DirectoryAssignments(channel, NODE, lambda: 101, ids, ManualClock())
-    replicas.manager.listeners.append(assignments)
+    if is_listener:
+        replicas.manager.add_listener(assignments)
     return replicas, channel, assignments
 
 
@@ -116,8 +119,7 @@ async def test_a_topic_recreated_in_one_delta_is_not_lost() -> None:
 
 
 async def test_existing_replicas_are_compared_and_correct_ones_not_reported() -> None:
-    replicas, channel, assignments = assignments_fixture()
-    replicas.manager.listeners.clear()
+    replicas, channel, assignments = assignments_fixture(is_listener=False)
     topic_id = replicas.create("t", 2)
     partitions = list(replicas.manager.partitions.values())
     right = [one for one in partitions if one.log.directory.startswith("/first")]

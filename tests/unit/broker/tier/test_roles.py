@@ -76,7 +76,7 @@ def test_a_node_killed_while_tiering_was_disabled_deletes_remote_segments_after_
 
 def followed(manager: RecordingManager, replicas: Replicas) -> RemoteRoles:
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
-    replicas.manager.listeners.append(roles)
+    replicas.manager.add_listener(roles)
     roles.add_existing(replicas.image)
     return roles
 

@@ -207,17 +207,15 @@ class Conversion:
     ) -> CoordinatorRecord:
         """Return the record of the classic group, with the target assignments of its members."""
         # The group exists only to write its record. Replay creates the one that is served.
-        classic = Group(group.group_id, MemberMemory(self._config.group_max_member_bytes), GroupState.STABLE)
-        classic.generation = group.epoch
+        classic = Group(group.group_id, MemberMemory(self._config.group_max_member_bytes), None)
         members = {each.member_id: each for each in group.members.values() if each.member_id not in leaving}
         targets = {member_id: group.target_of(member_id) for member_id in members}
         if joining is not None:
             (replaced_id,) = leaving
             members[joining.member_id] = joining
             targets[joining.member_id] = group.target_of(replaced_id)
-        for member in members.values():
-            classic.add(_classic_member(member))
-        classic.protocol_name = classic.select_protocol()
+        classic.convert(group.epoch, map(_classic_member, members.values()))
+        assert classic.protocol_name is not None
         assignments = {
             member_id: assignment_bytes(
                 targets[member_id], member.metadata(classic.protocol_name), self._topics

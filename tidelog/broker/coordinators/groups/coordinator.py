@@ -43,6 +43,7 @@ from tidelog.broker.coordinators.groups.transactional_offsets import Transaction
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES
 from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.coordinator_records.group_metadata import GroupMetadataValue
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import NO_PRODUCER_ID, Offset, ProducerId
 from tidelog.protocol.messages.join_group import JoinGroupResponse
@@ -68,6 +69,8 @@ class GroupCoordinator:
         """`new_suffix` makes member ids unique. All partitions of a node share `memory`."""
         self._config = config
         self._is_loading = True
+        self._loaded_records: dict[str, GroupMetadataValue] = {}
+        """The last record of each classic group in the log; only while it is loaded."""
         self._deadlines = Deadlines()
         self._rebalance = Rebalance(self._deadlines, config)
         self.member_memory = MemberMemory(config.group_max_member_bytes) if memory is None else memory
@@ -107,15 +110,16 @@ class GroupCoordinator:
                 self._groups.create(group_id, None)
             self._offsets.replay(record, record_offset, producer_id)
         elif record.value is None:
+            self._loaded_records.pop(group_id, None)
             if group is not None:
                 self._groups.remove(group)
-        else:
-            is_converted = group is None and not self._is_loading
+        elif self._is_loading:
+            self._loaded_records[group_id] = record.value
             if group is None:
-                group = self._groups.create(group_id, None)
-            group.last_record = record.value
-            if is_converted:
-                restore(group)
+                self._groups.create(group_id, None)
+        elif group is None:
+            # A consumer group has been converted; other records repeat what their command has changed.
+            restore(self._groups.create(group_id, None), record.value)
 
     def replay_transaction_end(self, producer_id: ProducerId, is_commit: bool, record_offset: Offset) -> None:
         """Apply the end marker of a transaction."""
@@ -134,7 +138,10 @@ class GroupCoordinator:
                 self._groups.create(group_id, None)
         self.consumers.finish_loading(now)
         for group in self._groups:
-            restore(group)
+            record = self._loaded_records.pop(group.group_id, None)
+            # A group without a record has only offsets: it belongs to a simple consumer.
+            if record is not None:
+                restore(group, record)
             for member in group.members.values():
                 self._rebalance.keep_alive(group, member, now)
             if len(group.members) > self._config.group_max_size:

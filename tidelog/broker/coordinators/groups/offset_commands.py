@@ -17,7 +17,6 @@ from uuid import UUID
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
-from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.offset_access import Committer, check_commit
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetStore
 from tidelog.broker.coordinators.groups.outcome import Writes
@@ -160,7 +159,7 @@ class OffsetCommands:
         records: list[OffsetCommitRecord] = []
         topics = []
         for topic in request.topics:
-            subscribed = _is_subscribed(group, topic.name)
+            subscribed = group.subscriptions.includes(topic.name)
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
             results = []
             for partition in topic.partitions:
@@ -186,12 +185,6 @@ class OffsetCommands:
             if key.topic in topics and not ids_differ(committed.topic_id, topics[key.topic])
         )
         return Writes(tuple(offset_tombstone(*key) for key in deleted), may_split=True)
-
-
-def _is_subscribed(group: Group | ConsumerGroup, topic: str) -> bool:
-    if isinstance(group, ConsumerGroup):
-        return group.subscriptions.includes(topic)
-    return group.is_subscribed_to(topic)
 
 
 def partitions_of(records: Iterable[CoordinatorRecord]) -> Iterator[tuple[UUID, int]]:

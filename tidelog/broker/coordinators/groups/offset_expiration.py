@@ -98,11 +98,9 @@ class OffsetExpiration:
 
 def _unneeded_since(group: Group | ConsumerGroup, topic: str, committed: CommittedOffset) -> int | None:
     """Return the time since when an offset is not needed; None while the group needs it."""
-    if isinstance(group, ConsumerGroup):
-        return None if group.subscriptions.includes(topic) else committed.commit_wall_ms
-    if group.is_subscribed_to(topic):
+    if group.subscriptions.includes(topic):
         return None
-    if group.protocol_type is None:
+    if isinstance(group, ConsumerGroup) or group.protocol_type is None:
         return committed.commit_wall_ms
     if group.state is GroupState.EMPTY:
         return committed.commit_wall_ms if group.state_wall_ms is None else group.state_wall_ms

@@ -52,7 +52,7 @@ class Rebalance:
     ) -> Writes:
         """Add a member whose join waits for the other members."""
         if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
-            group.join_phase.has_new_member = True
+            group.join_phase.on_member_added()
         group.add(member)
         group.parked_requests.park_join(member, reply)
         self.keep_alive(group, member, now, NEW_MEMBER_JOIN_TIMEOUT_MS)
@@ -108,7 +108,7 @@ class Rebalance:
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.reset_assignments(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
         self.cancel_syncs(group)
-        group.join_phase.has_new_member = False
+        group.join_phase.begin()
         is_initial = group.state is GroupState.EMPTY
         group.transition(GroupState.PREPARING_REBALANCE, now)
         logger.info(
@@ -119,8 +119,8 @@ class Rebalance:
         )
         if is_initial:
             delay_ms = self._config.group_initial_rebalance_delay_ms
-            remaining_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
-            self._wait_for_joins(group, now, delay_ms, remaining_ms)
+            extension_ms = max(group.rebalance_timeout_ms() - delay_ms, 0)
+            self._wait_for_joins(group, now, delay_ms, extension_ms)
             return NO_WRITES
         if group.all_members_joined:
             return self.complete(group, now)
@@ -141,18 +141,16 @@ class Rebalance:
         """Extend the initial delay if a member has joined, or complete the join phase."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return NO_WRITES
-        remaining_ms = group.join_phase.remaining_ms
-        if group.join_phase.has_new_member and remaining_ms:
-            group.join_phase.has_new_member = False
-            delay_ms = min(self._config.group_initial_rebalance_delay_ms, remaining_ms)
-            self._wait_for_joins(group, now, delay_ms, max(remaining_ms - group.join_phase.delay_ms, 0))
-            return NO_WRITES
-        return self.complete(group, now)
+        delay_ms = group.join_phase.extend(self._config.group_initial_rebalance_delay_ms)
+        if delay_ms is None:
+            return self.complete(group, now)
+        self._deadlines.set(_join(group), now.monotonic_ms + delay_ms)
+        return NO_WRITES
 
     def complete(self, group: Group, now: Moment) -> Writes:
         """Complete the join phase: remove late members, start the next generation, complete all joins."""
         self._deadlines.cancel(_join(group))
-        group.join_phase.remaining_ms = None
+        group.join_phase.end()
         late = [m.member_id for m in group.members.values() if m.awaiting_join is None and not m.is_static]
         for member_id in late:
             self.evict(group, member_id)
@@ -182,34 +180,35 @@ class Rebalance:
         for member in group.members.values():
             group.parked_requests.complete_join(member, group.generation_reply(member))
             self.keep_alive(group, member, now)
-            member.is_new = False
-            group.pending_sync[member.member_id] = None
+            member.on_rebalance_completed()
+            group.sync_phase.expect(member.member_id)
         self._deadlines.set(_sync(group), now.monotonic_ms + group.rebalance_timeout_ms())
 
-    def _wait_for_joins(self, group: Group, now: Moment, delay_ms: int, remaining_ms: int | None) -> None:
-        """Set the deadline of the join phase; `remaining_ms` is the time by which it may be extended."""
-        group.join_phase.delay_ms = delay_ms
-        group.join_phase.remaining_ms = remaining_ms
+    def _wait_for_joins(self, group: Group, now: Moment, delay_ms: int, extension_ms: int | None) -> None:
+        """Set the deadline of the join phase; `extension_ms` is the time by which it may be extended."""
+        group.join_phase.wait(delay_ms, extension_ms)
         self._deadlines.set(_join(group), now.monotonic_ms + delay_ms)
 
     # The sync phase
 
     def on_member_synced(self, group: Group, member_id: str) -> None:
         """Note the sync of a member; cancel the sync deadline after the last one."""
-        group.pending_sync.pop(member_id, None)
-        if not group.pending_sync:
+        group.sync_phase.on_synced(member_id)
+        if group.sync_phase.is_complete:
             self._deadlines.cancel(_sync(group))
 
     def cancel_syncs(self, group: Group) -> None:
         """Expect no more syncs: the generation ends before all members have sent theirs."""
-        group.pending_sync.clear()
+        group.sync_phase.cancel()
         self._deadlines.cancel(_sync(group))
 
     def on_sync_deadline(self, group: Group, now: Moment) -> Writes:
         """Remove the members that have not sent SyncGroup, and rebalance."""
-        if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.pending_sync:
+        if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
             return NO_WRITES
-        late = list(group.pending_sync)
+        late = group.sync_phase.late_members
+        if not late:
+            return NO_WRITES
         for member_id in late:
             self.evict(group, member_id)
         return self.start(group, f"members {late} did not send SyncGroup in time", now)

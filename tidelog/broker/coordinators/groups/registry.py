@@ -63,9 +63,7 @@ class GroupRegistry:
     def create(self, group_id: str, now: Moment | None) -> Group:
         """Create an empty group; `now` is None while loading, when its age is unknown."""
         assert group_id not in self._groups, group_id
-        group = Group(group_id, self._memory)
-        group.state_wall_ms = None if now is None else now.wall_ms
-        self._groups[group_id] = group
+        group = self._groups[group_id] = Group(group_id, self._memory, now)
         return group
 
     def create_consumer(self, group_id: str) -> ConsumerGroup:

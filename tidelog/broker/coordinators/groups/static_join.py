@@ -55,7 +55,7 @@ class StaticJoin:
         self._fence(group, member)
         group.rename(member, member_id)
         group.update(member, request.protocols, request.rebalance_timeout_ms, request.session_timeout_ms)
-        member.is_new = False
+        member.on_rebalance_completed()
         self._rebalance.keep_alive(group, member, now)
         group.parked_requests.park_join(member, reply)
         logger.info("Group %s: %s replaces %s", group.group_id, member_id, old_id)

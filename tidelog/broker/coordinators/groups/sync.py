@@ -47,7 +47,7 @@ class SyncCommand:
             return Outcome(Pending.of(_assignment(group, member)))
         reply: SyncReply = Pending()
         group.parked_requests.park_sync(member, reply)
-        if member.member_id != group.leader_id or group.assigned_generation == group.generation:
+        if member.member_id != group.leader_id or group.sync_phase.has_assignment(group.generation):
             # A leader that repeats its request waits for its first assignment, which is being written.
             return Outcome(reply)
         return Outcome(reply, self._write_assignments(group, request))
@@ -81,7 +81,7 @@ class SyncCommand:
         if missing:
             logger.warning("Group %s: the leader sent no assignment for members %s", group.group_id, missing)
         generation = group.generation
-        group.assigned_generation = generation
+        group.sync_phase.on_assignment_received(generation)
 
         def follow_up(error: ErrorCode, now: Moment) -> Writes:
             if group.state is not GroupState.COMPLETING_REBALANCE or group.generation != generation:

@@ -134,11 +134,12 @@ class TransactionCoordinator:
         entry = self.registry.get(transaction.transactional_id)
         if self._prepared_transactions.get(transaction.transactional_id) is not transaction or entry is None:
             return NO_WRITES
-        without_marker = entry.partitions_without_marker
-        if not without_marker:
+        if not entry.partitions_without_marker:
             return NO_WRITES
-        without_marker.difference_update(partitions)
-        return NO_WRITES if without_marker else self._complete(transaction.transactional_id, now)
+        entry.on_markers_written(partitions)
+        if entry.partitions_without_marker:
+            return NO_WRITES
+        return self._complete(transaction.transactional_id, now)
 
     def _complete(self, transactional_id: str, now: Moment) -> Writes[TransactionRecord]:
         metadata = self.registry.committed_metadata(transactional_id)
@@ -195,7 +196,7 @@ class TransactionCoordinator:
     def resign(self) -> None:
         """Cancel all markers, because another node leads the partition, and drop the state."""
         for transaction in self._prepared_transactions.values():
-            transaction.is_cancelled = True
+            transaction.cancel()
         self._prepared_transactions.clear()
         self._completable.clear()
         self._retry_deadline_ms = self._abort_deadline_ms = None

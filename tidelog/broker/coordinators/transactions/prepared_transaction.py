@@ -25,3 +25,7 @@ class PreparedTransaction:
     transaction_version: int
     partitions: frozenset[TopicPartition]
     is_cancelled: bool = field(default=False)
+
+    def cancel(self) -> None:
+        """Write no further marker: another coordinator writes them."""
+        self.is_cancelled = True

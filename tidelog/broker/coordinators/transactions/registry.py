@@ -8,7 +8,7 @@ the in-sync replicas, and no client or broker receives a state that may be lost.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tidelog.broker.coordinators.transactions.metadata import TransactionMetadata
 from tidelog.broker.coordinators.transactions.states import TransactionState
@@ -37,7 +37,30 @@ class TransactionEntry:
         """Whether a transition is not committed, or markers must be written before the next transition."""
         if self.pending_offset is not None:
             return True
+        return self.is_prepared
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the transaction is prepared, so that its partitions need markers."""
         return self.committed_metadata is not None and self.committed_metadata.state.is_prepared
+
+    def append(self, metadata: TransactionMetadata | None, record_offset: Offset) -> None:
+        """Keep a transition, or with None the removal of the id, until it is committed."""
+        self.appended_metadata, self.pending_offset = metadata, record_offset
+
+    def commit(self) -> bool:
+        """Commit the last transition; return False if it removes the id."""
+        self.pending_offset = None
+        if self.appended_metadata is None:
+            return False
+        metadata, self.appended_metadata = self.appended_metadata, None
+        self.committed_metadata = metadata
+        self.partitions_without_marker = set(metadata.partitions) if metadata.state.is_prepared else set()
+        return True
+
+    def on_markers_written(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that these partitions have their marker, or have been deleted."""
+        self.partitions_without_marker.difference_update(partitions)
 
 
 class TransactionRegistry:
@@ -96,7 +119,7 @@ class TransactionRegistry:
         entry = self._entries.get(transactional_id)
         if entry is None:
             entry = self._entries[transactional_id] = TransactionEntry()
-        entry.appended_metadata, entry.pending_offset = metadata, record_offset
+        entry.append(metadata, record_offset)
         self._uncommitted.append((record_offset, transactional_id))
 
     def advance(self, high_watermark: Offset) -> list[TransactionEntry]:
@@ -107,17 +130,9 @@ class TransactionRegistry:
             entry = self._entries.get(transactional_id)
             if entry is None or entry.pending_offset != offset:
                 continue
-            entry.pending_offset = None
-            if entry.appended_metadata is None:
+            if not entry.commit():
                 del self._entries[transactional_id]
-                continue
-            entry.committed_metadata, entry.appended_metadata = entry.appended_metadata, None
-            entry.partitions_without_marker = (
-                set(entry.committed_metadata.partitions)
-                if entry.committed_metadata.state.is_prepared
-                else set()
-            )
-            if entry.committed_metadata.state.is_prepared:
+            elif entry.is_prepared:
                 prepared.append(entry)
         return prepared
 

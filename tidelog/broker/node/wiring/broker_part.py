@@ -27,8 +27,8 @@ from tidelog.broker.node.wiring.topic_subscribers import CoordinatorRoles, Topic
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
 from tidelog.broker.observability.authentication_metrics import report_authentications
 from tidelog.broker.observability.metadata_history import MetadataHistory
-from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.quotas.subscription import on_changed_quotas
+from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.broker.replication.node_replication import NodeReplication, ReplicationPorts
 from tidelog.broker.replication.replica_metrics import report_replicas
 from tidelog.broker.replication.throttle_metrics import report_throttles
@@ -57,6 +57,8 @@ class _RegisteredBroker:
     quorum: QuorumPart
     network: BrokerNetwork
     membership: ClusterMembership
+    purgatories: Purgatories
+    isr_updates: IsrUpdates
     logs: LogsPart
 
     @property
@@ -83,7 +85,14 @@ async def _join(context: NodeContext, quorum: QuorumPart, stages: Stages) -> _Re
     membership = ClusterMembership(context, quorum, network.advertised())
     lifecycle = membership.lifecycle
     await stages.start(Stage(name="registration", start=[membership.join], abandon=[lifecycle.close]))
-    logs = LogsPart(context, quorum.raft.store, lifecycle, network.apply)
+    config = context.config
+    purgatories = Purgatories(context.clock, config.max_parked_request_bytes)
+    isr_updates = IsrUpdates(
+        quorum.access.general, config.node_id, lambda: lifecycle.broker_epoch, context.clock
+    )
+    logs = LogsPart(
+        context, quorum.raft.store, lifecycle, network.apply, isr_updates, purgatories.waiting_requests
+    )
     stage = Stage(
         name="logs",
         start=[logs.open],
@@ -93,7 +102,13 @@ async def _join(context: NodeContext, quorum: QuorumPart, stages: Stages) -> _Re
     )
     await stages.start(stage)
     return _RegisteredBroker(
-        context=context, quorum=quorum, network=network, membership=membership, logs=logs
+        context=context,
+        quorum=quorum,
+        network=network,
+        membership=membership,
+        purgatories=purgatories,
+        isr_updates=isr_updates,
+        logs=logs,
     )
 
 
@@ -113,10 +128,7 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
     """Create the parts that handlers use. Connections are closed before the parts that requests need."""
     context, network, logs, store = broker.context, broker.network, broker.logs, broker.store
     config = context.config
-    purgatories = Purgatories(context.clock, config.max_parked_request_bytes)
-    logs.leadership.waiting_requests = WaitingRequests(
-        purgatories.fetch, purgatories.produce, purgatories.delete_records
-    )
+    purgatories = broker.purgatories
     await stages.start(Stage(name="flushes and timers", stop=[logs.flusher.close, purgatories.close]))
     general, forwarder = broker.quorum.access.general, _create_forwarder(broker)
     topic_creation = TopicCreation(general, forwarder, config, context.clock)
@@ -240,7 +252,7 @@ async def _serve(
         broker.store.subscribe(parts.producer_ids.on_metadata_changed)
         broker.store.subscribe(on_changed_quotas(network.quotas.update))
         broker.store.subscribe(on_changed_quotas(network.address_quotas.update))
-        logs.replicas.listeners.append(CoordinatorRoles(coordinators_of(services)))
+        logs.replicas.add_listener(CoordinatorRoles(coordinators_of(services)))
         register_apis(network.dispatcher, services)
 
     def start_remote_storage() -> None:
@@ -266,7 +278,7 @@ async def _serve(
         Stage(
             name="replication",
             start=[replication.start, moves.start],
-            stop=[moves.close, replication.close],
+            stop=[moves.close, replication.close, broker.isr_updates.close],
         ),
         Stage(
             name="membership",

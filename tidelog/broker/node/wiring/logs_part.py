@@ -16,7 +16,9 @@ from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.partitions.leadership import Leadership
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.registration.broker_lifecycle import BrokerLifecycle
+from tidelog.broker.replication.isr_updates import IsrUpdates
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.cluster.delta import MetadataDelta
 from tidelog.cluster.features import METADATA_VERSION, METADATA_VERSION_4_3
@@ -37,6 +39,8 @@ class LogsPart:
         store: MetadataStore,
         lifecycle: BrokerLifecycle,
         on_config_changed: Callable[[BrokerConfig], None],
+        isr_updates: IsrUpdates,
+        waiting_requests: WaitingRequests,
     ) -> None:
         """Create the parts; `on_config_changed` is called with each new configuration of the broker."""
         config = context.config
@@ -68,6 +72,8 @@ class LogsPart:
             brokers=lambda: store.image.brokers,
             own_epoch=lambda: lifecycle.broker_epoch,
             lag_time_max_ms=config.replica_lag_time_max_ms,
+            isr_updates=isr_updates,
+            waiting_requests=waiting_requests,
         )
         self.log_work = LogWorkQueue(
             context.threads.log_work,

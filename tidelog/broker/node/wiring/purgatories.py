@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidelog.base.clock import Clock
 from tidelog.broker.observability.metrics import BrokerMetrics
+from tidelog.broker.partitions.waiting_requests import WaitingRequests
 from tidelog.broker.purgatory.parked_memory import ParkedMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.purgatory.timers import TimerDriver, Timers
@@ -19,6 +20,7 @@ class Purgatories:
         self.fetch = self.create("Fetch")
         self.produce = self.create("Produce")
         self.delete_records = self.create("DeleteRecords")
+        self.waiting_requests = WaitingRequests(self.fetch, self.produce, self.delete_records)
 
     def create(self, name: str) -> Purgatory:
         """Return a purgatory with the same timers and bound; `name` is its name in metrics."""

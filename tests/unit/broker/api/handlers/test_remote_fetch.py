@@ -11,7 +11,7 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.logs.partition_logs import append, batch
 from tests.support.loops.yields import loop_iterations
-from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas
+from tests.support.replicas.replica_manager import NODE, NOW_MS, FakeRequest, Replicas, no_waiting_requests
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.tier.scripted_reader import FakeTier, move_to_remote
 from tidelog.base.bounded_pool import PoolFull
@@ -434,7 +434,7 @@ async def test_read_committed_gets_the_aborted_transactions_of_remote_segments()
 
 async def test_a_partition_removed_from_the_node_ends_the_wait() -> None:
     broker = TieredBroker()
-    broker.replicas.leadership.waiting_requests = None
+    broker.replicas.leadership.waiting_requests = no_waiting_requests(broker.replicas.clock)
     request = broker.fetch(0, 0)
     broker.replicas.replay(
         PartitionChangeRecord(partition_id=0, topic_id=broker.topic_id, replicas=(2,), isr=(2,), leader=2)

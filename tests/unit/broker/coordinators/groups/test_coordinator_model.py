@@ -360,7 +360,7 @@ def check_bookkeeping(group: Group) -> None:
     assert all(member_id == member.member_id for member_id, member in group.members.items())
     assert not group.members.keys() & group.pending_members.keys()
     assert group.memory.used_bytes == sum(map(size_of, members)) + MEMBER_BYTES * len(group.pending_members)
-    assert group.pending_sync.keys() <= group.members.keys()
+    assert set(group.sync_phase.late_members) <= group.members.keys()
     assert bool(group.members) or group.state in (GroupState.EMPTY, GroupState.PREPARING_REBALANCE)
 
 

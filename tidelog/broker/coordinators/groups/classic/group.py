@@ -1,14 +1,14 @@
 """One classic group: its members, their protocols and the state of the rebalance.
 
-Invariants: `leader_id` is a member whenever there are members; a member is in `pending_sync` only between the
-response to its join and its sync.
+Invariants: `leader_id` is a member whenever there are members; `sync_phase` waits for a member only between
+the response to its join and its sync.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from tidelog.broker.coordinators.groups.classic.group_subscriptions import GroupSubscriptions
 from tidelog.broker.coordinators.groups.classic.member import Member
 from tidelog.broker.coordinators.groups.classic.member_memory import (
     MEMBER_BYTES,
@@ -17,13 +17,12 @@ from tidelog.broker.coordinators.groups.classic.member_memory import (
     size_of,
 )
 from tidelog.broker.coordinators.groups.classic.parked_requests import ParkedRequests
+from tidelog.broker.coordinators.groups.classic.phases import JoinPhase, SyncPhase
 from tidelog.broker.coordinators.groups.classic.protocol_support import ProtocolSupport
 from tidelog.broker.coordinators.groups.classic.states import NEXT_STATES, GroupState
 from tidelog.broker.coordinators.shared.moment import Moment
-from tidelog.protocol.codec import decode_prefix
-from tidelog.protocol.consumer_protocol import ConsumerProtocolSubscription
 from tidelog.protocol.coordinator_records.group_metadata import GroupMetadataValue
-from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
+from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.join_group import (
     JoinGroupRequestProtocol,
     JoinGroupResponse,
@@ -32,46 +31,30 @@ from tidelog.protocol.messages.join_group import (
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NO_LEADER = ""
-# Every subscription begins with its version.
-_VERSION_BYTES = 2
-
-
-@dataclass(slots=True)
-class JoinPhase:
-    """The waiting time of the current join phase.
-
-    `remaining_ms` is how long the first rebalance of a group may still be delayed; None in later rebalances.
-    """
-
-    delay_ms: int = 0
-    remaining_ms: int | None = None
-    has_new_member: bool = False
 
 
 class Group:
-    """The members and the rebalance state of one group; `last_record` is its last record in the log."""
+    """The members and the rebalance state of one group."""
 
-    def __init__(self, group_id: str, memory: MemberMemory, state: GroupState = GroupState.EMPTY) -> None:
+    def __init__(self, group_id: str, memory: MemberMemory, created: Moment | None) -> None:
+        """Create an empty group; `created` is None if its age is unknown."""
         self.group_id = group_id
         self.memory = GroupMemory(group_id, memory)
-        self.state = state
+        self.state = GroupState.EMPTY
         self.previous_state = GroupState.DEAD
-        self.state_wall_ms: int | None = None
+        self.state_wall_ms = None if created is None else created.wall_ms
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        self.subscribed_topics: frozenset[str] | None = None
-        self.last_record: GroupMetadataValue | None = None
+        self.subscriptions = GroupSubscriptions()
         # Ids that were given to clients (KIP-394) which have not joined with them yet.
         # Dictionaries are used as ordered sets, so that runs are repeatable.
         self.pending_members: dict[str, None] = {}
-        self.pending_sync: dict[str, None] = {}
         self.join_phase = JoinPhase()
-        # The last generation whose leader has sent the assignment.
-        self.assigned_generation = -1
+        self.sync_phase = SyncPhase()
         self.parked_requests = ParkedRequests()
         self._protocols = ProtocolSupport()
 
@@ -92,11 +75,19 @@ class Group:
     def start_next_generation(self, now: Moment) -> None:
         """Increment the generation and select its protocol, or make a group without members empty."""
         self.generation += 1
-        self.pending_sync.clear()
+        self.sync_phase.cancel()
         self.protocol_name = self.select_protocol() if self.members else None
-        self._update_subscribed_topics()
+        self._update_subscriptions()
         target = GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY
         self.transition(target, now)
+
+    def convert(self, generation: int, members: Iterable[Member]) -> None:
+        """Make a new group stable, with the members of a consumer group and the protocol that they prefer."""
+        self.generation = generation
+        self.state = GroupState.STABLE
+        for member in members:
+            self.add(member)
+        self.protocol_name = self.select_protocol()
 
     def restore(
         self, record: GroupMetadataValue, members: Iterable[Member], state_wall_ms: int | None
@@ -115,7 +106,12 @@ class Group:
             self.state = GroupState.STABLE
             if record.leader in self.members:
                 self.leader_id = record.leader
-        self._update_subscribed_topics()
+        self._update_subscriptions()
+
+    def _update_subscriptions(self) -> None:
+        self.subscriptions.update(
+            self.members.values(), self.protocol_name, is_consumer_group=self.is_consumer_group
+        )
 
     # Members
 
@@ -145,7 +141,7 @@ class Group:
     def assign(self, member: Member, assignment: bytes) -> None:
         """Set the assignment of a member."""
         self.memory.grow(len(assignment) - len(member.assignment))
-        member.assignment = assignment
+        member.assign(assignment)
 
     def remove(self, member_id: str) -> Member | None:
         """Remove a member whose requests are complete, or a pending one. Select another leader if needed."""
@@ -159,7 +155,7 @@ class Group:
         if self.leader_id == member_id:
             self.leader_id = next(iter(self.members), None)
         self.remove_pending(member_id)
-        self.pending_sync.pop(member_id, None)
+        self.sync_phase.on_synced(member_id)
         return member
 
     def rename(self, member: Member, member_id: str) -> None:
@@ -169,10 +165,8 @@ class Group:
         del self.members[member.member_id]
         if self.leader_id == member.member_id:
             self.leader_id = member_id
-        if member.member_id in self.pending_sync:
-            del self.pending_sync[member.member_id]
-            self.pending_sync[member_id] = None
-        member.member_id = member_id
+        self.sync_phase.rename(member.member_id, member_id)
+        member.rename(member_id)
         self.members[member_id] = member
         self.static_members[member.group_instance_id] = member_id
 
@@ -186,11 +180,9 @@ class Group:
         """Set the protocols and timeouts of a member."""
         self._protocols.remove(member)
         before = size_of(member)
-        member.protocols = protocols
+        member.update(protocols, rebalance_timeout_ms, session_timeout_ms)
         self.memory.grow(size_of(member) - before)
         self._protocols.add(member)
-        member.rebalance_timeout_ms = rebalance_timeout_ms
-        member.session_timeout_ms = session_timeout_ms
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> Member:
         """Return the member that sends a request. Raise FENCED_INSTANCE_ID or UNKNOWN_MEMBER_ID."""
@@ -272,31 +264,3 @@ class Group:
     def select_protocol(self) -> str:
         """Return the protocol that most members prefer among those that all support."""
         return self._protocols.select(list(self.members.values()))
-
-    def _update_subscribed_topics(self) -> None:
-        """Set the topics that the consumers subscribe to, or None if they are unknown.
-
-        Every version of the subscription begins with the fields of version 0; only these are read.
-        """
-        self.subscribed_topics = None
-        if not self.is_consumer_group:
-            return
-        topics: set[str] = set()
-        if self.members:
-            if self.protocol_name is None:
-                return
-            for member in self.members.values():
-                try:
-                    subscription, _ = decode_prefix(
-                        ConsumerProtocolSubscription, member.metadata(self.protocol_name), 0, _VERSION_BYTES
-                    )
-                except DecodeError:
-                    return
-                topics.update(subscription.topics)
-        self.subscribed_topics = frozenset(topics)
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether a member subscribes to `topic`; if unknown, True for a consumer group."""
-        if self.subscribed_topics is None:
-            return self.is_consumer_group
-        return topic in self.subscribed_topics

@@ -39,6 +39,47 @@ class Member:
     awaiting_sync: Pending[SyncGroupResponse] | None = None
     is_new: bool = False
 
+    def wait_for_join(self, reply: Pending[JoinGroupResponse]) -> None:
+        """Keep the reply to the JoinGroup of the member."""
+        self.awaiting_join = reply
+
+    def end_join(self) -> Pending[JoinGroupResponse] | None:
+        """Return the reply that waits for JoinGroup, and keep it no longer; None if none waits."""
+        reply, self.awaiting_join = self.awaiting_join, None
+        return reply
+
+    def wait_for_sync(self, reply: Pending[SyncGroupResponse]) -> None:
+        """Keep the reply to the SyncGroup of the member."""
+        self.awaiting_sync = reply
+
+    def end_sync(self) -> Pending[SyncGroupResponse] | None:
+        """Return the reply that waits for SyncGroup, and keep it no longer; None if none waits."""
+        reply, self.awaiting_sync = self.awaiting_sync, None
+        return reply
+
+    def on_rebalance_completed(self) -> None:
+        """Accept heartbeats of the member from now on."""
+        self.is_new = False
+
+    def assign(self, assignment: bytes) -> None:
+        """Set the assignment of the member."""
+        self.assignment = assignment
+
+    def rename(self, member_id: str) -> None:
+        """Set the new id of a static member that has rejoined."""
+        self.member_id = member_id
+
+    def update(
+        self,
+        protocols: tuple[JoinGroupRequestProtocol, ...],
+        rebalance_timeout_ms: int,
+        session_timeout_ms: int,
+    ) -> None:
+        """Set what the member has sent with a further JoinGroup."""
+        self.protocols = protocols
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.session_timeout_ms = session_timeout_ms
+
     @property
     def is_static(self) -> bool:
         """Whether the member keeps its id and assignment over a restart (KIP-345)."""

@@ -33,25 +33,25 @@ class ParkedRequests:
             member,
             JoinGroupResponse(member_id=member.member_id, error_code=ErrorCode.REBALANCE_IN_PROGRESS),
         )
-        member.awaiting_join = reply
+        member.wait_for_join(reply)
         self._joins[reply] = member
 
     def complete_join(self, member: Member, response: JoinGroupResponse) -> None:
         """Complete the JoinGroup of `member`, if one waits."""
-        if member.awaiting_join is not None:
-            reply, member.awaiting_join = member.awaiting_join, None
+        reply = member.end_join()
+        if reply is not None:
             del self._joins[reply]
             reply.complete(response)
 
     def park_sync(self, member: Member, reply: Pending[SyncGroupResponse]) -> None:
         """Park a SyncGroup of `member`. An earlier one that waits gets REBALANCE_IN_PROGRESS."""
         self.complete_sync(member, SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
-        member.awaiting_sync = reply
+        member.wait_for_sync(reply)
 
     def complete_sync(self, member: Member, response: SyncGroupResponse) -> bool:
         """Complete the SyncGroup of `member`. Return whether one was waiting."""
-        if member.awaiting_sync is None:
+        reply = member.end_sync()
+        if reply is None:
             return False
-        reply, member.awaiting_sync = member.awaiting_sync, None
         reply.complete(response)
         return True

@@ -11,15 +11,12 @@ UNKNOWN_TIMESTAMP = -1
 UNKNOWN_TIMEOUT = -1
 
 
-def restore(group: Group) -> None:
-    """Restore the generation and the members of `group.last_record`.
+def restore(group: Group, record: GroupMetadataValue) -> None:
+    """Restore the generation and the members of `group` from its last record in the log.
 
-    A group without a record has only offsets: it belongs to a simple consumer. Records of old versions lack
+    Records of old versions lack
     the timestamp of the state; then it is unknown (KAFKA-8069).
     """
-    record = group.last_record
-    if record is None:
-        return
     stamp = record.current_state_timestamp
     members = [_member(entry, record) for entry in record.members]
     group.restore(record, members, None if stamp == UNKNOWN_TIMESTAMP else stamp)
