@@ -113,10 +113,10 @@ class RemoteIndexCache:
             assert isinstance(index, TransactionIndex), index
             yield index
 
-    def holds_offset_index(self, metadata: RemoteLogSegmentMetadata) -> bool:
-        """Return whether the segment's offset index is on disk, so that it need not be fetched."""
+    def holds_transaction_index(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Return whether the segment's transaction index is on disk, so that it need not be fetched."""
         # No lock: it may be held while files are removed, and the event loop must not wait for it.
-        return CachedFile.of(metadata, CachedIndex.OFFSET) in self._sizes
+        return CachedFile.of(metadata, CachedIndex.TRANSACTION) in self._sizes
 
     @contextmanager
     def _index(self, metadata: RemoteLogSegmentMetadata, kind: CachedIndex) -> Iterator[Index]:

@@ -74,7 +74,7 @@ _PROBE: Final = "tidelog-probe"
 _HINT_THREADS: Final = 4
 """Each thread fetches the manifest and the indexes of one segment, one request after the other."""
 _HINTS_MAX: Final = 64
-"""The maximum number of pending calls of prefetch_log_segment; further calls are dropped."""
+"""The maximum number of pending hints about segments that will be read; further hints are dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,24 +178,43 @@ class ObjectStorageManager:
         return CachedSegmentStream(self._chunks, segment, start_position, end)
 
     def prefetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_indexes: bool = False
+        self, metadata: RemoteLogSegmentMetadata, position: int = 0, *, with_transactions: bool = False
     ) -> None:
         """Fetch the bytes from `position` in the background, as far as reads fetch ahead.
 
-        With `with_indexes`, fetch the indexes too. This is a hint for readers that know the next segments: it
-        never blocks, never fails, and may be dropped.
+        With `with_transactions`, fetch the transaction index too. This is a hint for readers that know the
+        next segments: it never blocks, never fails, and may be dropped.
         """
         if self._chunks is None or self._chunks.read_ahead_bytes == 0:
             return
-        key = f"{metadata.remote_log_segment_id}@{position}"
+        chunks, name = self._chunks, metadata.remote_log_segment_id
+        self._hint(
+            f"{name}@{position}", lambda: self._prefetch(chunks, metadata, position, with_transactions)
+        )
+
+    def prefetch_manifest(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Fetch the manifest in the background; a hint like `prefetch_log_segment`."""
+        self._hint(str(metadata.remote_log_segment_id), lambda: self._segment(metadata))
+
+    def _hint(self, key: str, action: Callable[[], object]) -> None:
+        """Run `action` in the background unless one with the same `key` is pending."""
         with self._hints_lock:
             if key in self._hinted or len(self._hinted) >= _HINTS_MAX:
                 return
             self._hinted.add(key)
         try:
-            self._hints.submit(self._prefetch, self._chunks, metadata, position, with_indexes, key)
+            self._hints.submit(self._run_hint, key, action)
         except RuntimeError:  # closed
             self._hinted.discard(key)
+
+    def _run_hint(self, key: str, action: Callable[[], object]) -> None:
+        try:
+            action()
+        except RemoteStorageError as error:
+            _log.debug("Cannot read ahead in %s: %s", key, error)
+        finally:
+            with self._hints_lock:
+                self._hinted.discard(key)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> ReadableStream:
         """Return one index, as specified by RemoteStorageManager."""
@@ -396,24 +415,13 @@ class ObjectStorageManager:
             raise RemoteStorageError(f"{keys.display_name(key)}: {error}") from error
 
     def _prefetch(
-        self,
-        chunks: ChunkCache,
-        metadata: RemoteLogSegmentMetadata,
-        position: int,
-        with_indexes: bool,
-        key: str,
+        self, chunks: ChunkCache, metadata: RemoteLogSegmentMetadata, position: int, with_transactions: bool
     ) -> None:
-        try:
-            segment = self._segment(metadata)
-            if 0 <= position < segment.size:
-                chunks.read_ahead(segment, segment.index.index_at(position), is_sequential=True)
-            if with_indexes:
-                self.fetch_index(metadata, IndexType.OFFSET).close()
-        except RemoteStorageError as error:
-            _log.debug("Cannot read ahead in %s: %s", metadata.remote_log_segment_id, error)
-        finally:
-            with self._hints_lock:
-                self._hinted.discard(key)
+        segment = self._segment(metadata)
+        if 0 <= position < segment.size:
+            chunks.read_ahead(segment, segment.index.index_at(position), is_sequential=True)
+        if with_transactions:
+            self.fetch_index(metadata, IndexType.TRANSACTION).close()
 
 
 def _read_indexes(segment: LogSegmentData) -> dict[IndexType, bytes]:

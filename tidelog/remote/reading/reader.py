@@ -1,6 +1,7 @@
 """The reader of remote segments: metadata queries on the event loop, blocking calls in a pool.
 
-    read                  segment by leader epoch and offset -> offset index -> one ranged stream
+    read                  segment by leader epoch and offset -> offset index, unless the read continues
+                          another one -> one ranged stream
                           -> batches -> aborted transactions of this and later segments, then the local log's
     offset_for_timestamp  segments of the log's lineage, by their largest timestamp -> time index -> records
     fetch_auxiliary       the state that a follower needs to continue after a segment
@@ -33,13 +34,7 @@ from tidelog.remote.reading.lineage import (
     parts_with_aborted_transactions,
     parts_with_timestamp,
 )
-from tidelog.remote.reading.read_ahead import (
-    NOTHING_ANNOUNCED,
-    SEGMENTS_AT_ONCE_MAX,
-    Announced,
-    Prefetching,
-    SequentialReads,
-)
+from tidelog.remote.reading.read_ahead import Prefetching, ReadAhead
 from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
 from tidelog.remote.reading.segment_read import SegmentRead, SegmentReader
 from tidelog.remote.reading.timestamp_search import TimestampReader
@@ -72,15 +67,14 @@ class RemoteLogReader:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._storage = storage
-        # Checked once: isinstance with a protocol takes as long as reading some batches.
-        self._prefetching = storage if isinstance(storage, Prefetching) else None
         self._metadata = metadata
         self._index_cache = index_cache
         self._pool = pool
         self._auxiliary_pool = auxiliary_pool or pool
         self._segments = SegmentReader(storage, index_cache)
         self._timestamps = TimestampReader(storage, index_cache, clock)
-        self._sequential = SequentialReads()
+        prefetching = storage if isinstance(storage, Prefetching) else None
+        self._read_ahead = ReadAhead(prefetching, metadata, index_cache)
         self._errors = ReadErrors(clock)
 
     # -- batches by offset
@@ -100,11 +94,14 @@ class RemoteLogReader:
                     f"{request.topic_id_partition}: offset {request.offset} of leader epoch {epoch} is not "
                     "in remote storage",
                 )
-            self._prefetch_first(request, part)
             while part is not None:
-                result = await self._read_part(request, part)
+                begun = self._read_ahead.begin(request, part)
+                position = None if begun is None else begun.position
+                result = await self._read_part(request, part, position)
                 if result is not None:
-                    self._read_ahead(request, part.metadata, result.read)
+                    if result.read.records:
+                        _, next_offset, end_position = result.read
+                        self._read_ahead.record(request, part, begun, next_offset, end_position)
                     return await self._with_aborted_transactions(request, result)
                 offset = part.end_offset
                 part = self._part_at(request, offset)
@@ -117,14 +114,20 @@ class RemoteLogReader:
             return part
         return part._replace(end_offset=request.upper_bound)
 
-    async def _read_part(self, request: RemoteReadRequest, part: SegmentPart) -> _ThreadResult | None:
+    async def _read_part(
+        self, request: RemoteReadRequest, part: SegmentPart, position: int | None
+    ) -> _ThreadResult | None:
         candidates = self._segments_with_aborted(request, part.start_offset) if request.with_aborted else []
-        return await self._pool.run(self._read_in_thread, request, part, candidates)
+        return await self._pool.run(self._read_in_thread, request, part, position, candidates)
 
     def _read_in_thread(
-        self, request: RemoteReadRequest, part: SegmentPart, candidates: list[SegmentPart]
+        self,
+        request: RemoteReadRequest,
+        part: SegmentPart,
+        position: int | None,
+        candidates: list[SegmentPart],
     ) -> _ThreadResult | None:
-        read = self._segments.read(part, request.max_bytes, request.at_least_one)
+        read = self._segments.read(part, request.max_bytes, request.at_least_one, position)
         if read is None:
             return None
         if not read.records:
@@ -174,55 +177,6 @@ class RemoteLogReader:
                 )
             distinct.update(dict.fromkeys(transactions))
         return list(distinct)
-
-    # -- read-ahead
-
-    def _prefetch_first(self, request: RemoteReadRequest, part: SegmentPart) -> None:
-        """Fetch the first chunks of a segment in parallel with its indexes if a new reader begins with it."""
-        metadata = part.metadata
-        if (
-            self._prefetching is not None
-            and request.offset == metadata.start_offset
-            and not self._sequential.expects(request.topic_id_partition, request.offset)
-            and not self._index_cache.holds_offset_index(metadata)
-        ):
-            self._prefetching.prefetch_log_segment(metadata, with_indexes=True)
-
-    def _read_ahead(
-        self, request: RemoteReadRequest, metadata: RemoteLogSegmentMetadata, read: SegmentRead
-    ) -> None:
-        """Announce the next segments of a reader that continues where another read ended."""
-        prefetching = self._prefetching
-        if not read.records or prefetching is None:
-            return
-        partition = request.topic_id_partition
-        reads_ahead = self._sequential.take(partition, request.offset)
-        if reads_ahead is None:
-            reads_ahead = NOTHING_ANNOUNCED
-        else:
-            reads_ahead = reads_ahead.after(metadata, read.end_position, len(read.records))
-            if reads_ahead.bytes_left < prefetching.read_ahead_bytes:
-                reads_ahead = self._announce(prefetching, request, reads_ahead)
-        self._sequential.record(partition, read.next_offset, reads_ahead)
-
-    def _announce(
-        self, prefetching: Prefetching, request: RemoteReadRequest, reads_ahead: Announced
-    ) -> Announced:
-        log = request.log
-        for _ in range(SEGMENTS_AT_ONCE_MAX):
-            next_offset = reads_ahead.end_offset
-            if (
-                reads_ahead.bytes_left >= prefetching.read_ahead_bytes
-                or next_offset >= log.local_log_start_offset
-            ):
-                break
-            part = part_at(self._metadata, request.topic_id_partition, log.leader_epochs, next_offset)
-            if part is None:
-                break
-            with_indexes = not self._index_cache.holds_offset_index(part.metadata)
-            prefetching.prefetch_log_segment(part.metadata, with_indexes=with_indexes)
-            reads_ahead = reads_ahead.plus_segment(part.metadata)
-        return reads_ahead
 
     # -- records by timestamp
 

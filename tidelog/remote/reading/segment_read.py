@@ -40,23 +40,32 @@ class SegmentReader:
         self._source = SegmentSource(storage)
         self._index_cache = index_cache
 
-    def read(self, part: SegmentPart, max_bytes: int, at_least_one: bool) -> SegmentRead | None:
+    def read(
+        self, part: SegmentPart, max_bytes: int, at_least_one: bool, position: int | None = None
+    ) -> SegmentRead | None:
         """Return the batches of `part` from the first one that reaches its start; None if there is none.
 
         The result is empty if the first batch is larger than `max_bytes`, or ends after the part. With
-        `at_least_one`, the first batch is returned with any size.
+        `at_least_one`, the first batch is returned with any size. `position` is that of the first batch if it
+        is known; else the index is used.
         """
         try:
-            return self._read(part, max_bytes, at_least_one)
+            return self._read(part, max_bytes, at_least_one, position)
         except (DamagedSegment, ShortSegment):
             # Only cached bytes or the cached index may be damaged, or the connection was lost: try once more.
             self._index_cache.forget(part.metadata)
-            return self._read(part, max_bytes, at_least_one)
+            return self._read(part, max_bytes, at_least_one, None)
 
-    def _read(self, part: SegmentPart, max_bytes: int, at_least_one: bool) -> SegmentRead | None:
+    def _read(
+        self, part: SegmentPart, max_bytes: int, at_least_one: bool, position: int | None
+    ) -> SegmentRead | None:
         metadata, offset, end_offset = part
-        with self._index_cache.offset_index(metadata) as index:
-            indexed_offset, start, latest = _range_of_batch(index, offset, metadata)
+        if position is None:
+            with self._index_cache.offset_index(metadata) as index:
+                indexed_offset, start, latest = _range_of_batch(index, offset, metadata)
+        else:
+            # No index has this position, so that its batch may begin at any later offset.
+            indexed_offset, start, latest = metadata.end_offset, position, position
         requested_bytes = max(max_bytes, BATCH_OVERHEAD)
         with SegmentBytes(self._source, metadata, start, latest + requested_bytes) as stream:
             batches = BatchStream(metadata, stream, start, indexed_offset, stream.name)

@@ -342,20 +342,32 @@ def test_a_hint_starts_reading_ahead_of_the_next_segment(tmp_path: Path) -> None
     assert store.is_closed
 
 
-def test_a_hint_fetches_the_indexes_before_the_first_read(
-    tmp_path: Path,
-) -> None:
+def test_a_hint_fetches_the_transaction_index_before_the_first_read(tmp_path: Path) -> None:
     store = MemoryStore()
     cache = make_cache(store, read_ahead=2000)
     manager = make_manager(store, cache=cache)
-    segment = make_segment(tmp_path, compressible(5000))
+    segment = make_segment(tmp_path, compressible(5000), with_transactions=True)
     metadata = copy(manager, segment)
     before = len(store.gets(".indexes"))
-    manager.prefetch_log_segment(metadata, with_indexes=True)
+    manager.prefetch_log_segment(metadata, with_transactions=True)
     wait_until(lambda: cache.cached_bytes == 2000 and len(store.gets(".indexes")) == before + 1)
-    assert manager.fetch_index(metadata, IndexType.OFFSET).read() == segment.indexes[IndexType.OFFSET]
+    assert (
+        manager.fetch_index(metadata, IndexType.TRANSACTION).read() == segment.indexes[IndexType.TRANSACTION]
+    )
     assert len(store.gets(".indexes")) == before + 1
     manager.close()
+
+
+def test_a_hint_fetches_the_manifest_alone(segment: StoredSegment) -> None:
+    store = MemoryStore()
+    cache = make_cache(store, read_ahead=2000)
+    manager = make_manager(store, cache=cache)
+    metadata = copy(manager, segment)
+    before = len(store.gets("")), len(store.gets(".rsm-manifest"))
+    manager.prefetch_manifest(metadata)
+    wait_until(lambda: len(store.gets(".rsm-manifest")) > before[1])
+    manager.close()
+    assert len(store.gets("")) == before[0] + 1
 
 
 def test_a_hint_for_a_deleted_segment_has_no_effect(segment: StoredSegment) -> None:
