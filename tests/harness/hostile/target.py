@@ -267,7 +267,7 @@ class Target:
         return Resources(
             memory_bytes=self.memory_bytes(),
             descriptors=self.descriptors(),
-            connections=int(metrics["kafka_server_socketservermetrics_connection_count"]),
+            connections=int(metrics["kafka_server_socketservermetrics_connections"]),
             delayed_operations=int(metrics["kafka_server_delayedoperationpurgatory_numdelayedoperations"]),
             stall_ms=metrics[STALL_METRIC] * 1000 if STALL_METRIC in metrics else None,
         )

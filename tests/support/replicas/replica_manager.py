@@ -206,6 +206,9 @@ class FakeRequest(Request):
     def principal(self) -> str:
         return "User:alice"
 
+    def begin_remote_time(self) -> None:
+        """Measure nothing."""
+
     def throttle(self, throttle_time_ms: int) -> None:
         assert not self.answers, "a connection is muted before the response is sent"
         self.throttle_times_ms.append(throttle_time_ms)

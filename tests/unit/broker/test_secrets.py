@@ -41,9 +41,7 @@ def planted() -> dict[str, str]:
 
 def metrics_of(node: BrokerNode) -> str:
     """Return the address of the metrics of a node."""
-    endpoint = node._context.observability.endpoint
-    assert endpoint is not None
-    return f"http://127.0.0.1:{endpoint.port}/metrics"
+    return f"http://127.0.0.1:{node.metrics_port}/metrics"
 
 
 def output_of_commands(servers: str) -> str:

@@ -319,6 +319,7 @@ class Dispatcher:
         error_request = needed_for_error(message)
         if error_request is not message:
             request.release_frame()
+        request.begin_remote_time()
 
         def on_done(ended: asyncio.Future[Any]) -> None:
             if ended.cancelled():

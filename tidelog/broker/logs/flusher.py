@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from tidelog.base.clock import Clock
+from tidelog.base.time_histogram import TimeHistogram
 from tidelog.protocol.errors import KafkaError
 from tidelog.storage.disk.errors import StorageFailure, is_descriptor_shortage
 from tidelog.storage.log.flush import FlushPlan
@@ -44,6 +45,8 @@ class Flusher:
         self._waiting: dict[PartitionLog, asyncio.Future[None]] = {}
         self._paused: set[PartitionLog] = set()
         self._closing = asyncio.Event()
+        self.times = TimeHistogram()
+        """The times of successful flushes, without the time that they waited for a thread."""
 
     def flush(self, log: PartitionLog) -> asyncio.Future[None]:
         """Return a future that is done when the current content of `log` is durable."""
@@ -104,16 +107,25 @@ class Flusher:
         while True:
             try:
                 plan = log.durability.flush_plan()
-                await asyncio.get_running_loop().run_in_executor(self._executor, plan.run)
+                elapsed_ns = await asyncio.get_running_loop().run_in_executor(
+                    self._executor, self._run_timed, plan
+                )
             except Exception as error:
                 if not is_descriptor_shortage(error) or self._closing.is_set():
                     raise
                 # The log directory reports it.
                 log.failures.storage_error("flush", error)
             else:
+                self.times.observe(elapsed_ns)
                 return plan
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._closing.wait(), RETRY_S)
+
+    def _run_timed(self, plan: FlushPlan) -> int:
+        """Flush in the calling thread; return the time that it took."""
+        began_ns = self._clock.monotonic_ns()
+        plan.run()
+        return self._clock.monotonic_ns() - began_ns
 
 
 def _storage_failure(log: PartitionLog, error: Exception) -> StorageFailure:

@@ -19,6 +19,7 @@ from tidelog.broker.network.addresses import without_mapping
 from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.connection_core import ConnectionCore, SocketReading, State
 from tidelog.broker.network.connection_throttle import ConnectionThrottle
+from tidelog.broker.network.connection_times import ConnectionTimes
 from tidelog.broker.network.memory import Admission
 from tidelog.broker.network.pausable_reading import PausableReading
 from tidelog.broker.network.receive_buffer import InvalidFrameError, ReceiveBuffer
@@ -63,6 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         "listener",
         "peer",
         "throttle",
+        "times",
     )
 
     def __init__(
@@ -97,6 +99,7 @@ class Connection(asyncio.BufferedProtocol):
             Admission(memory, resources.clock.monotonic_ms, self._schedule),
         )
         self.throttle = ConnectionThrottle(self.core, resources, self._schedule)
+        self.times = ConnectionTimes(resources.clock)
         self._transport: asyncio.Transport | None = None
         self._writer: ResponseWriter | None = None
         self._last_response_ns = 0
@@ -185,12 +188,12 @@ class Connection(asyncio.BufferedProtocol):
     def respond(self, request: Request, response: Response) -> None:
         """Write the response, and pending responses that had to wait for it; see Request.respond."""
         core = self.core
-        ready = core.on_response(request, response)
+        now_ns = self._clock.monotonic_ns()
+        ready = core.on_response(request, response, now_ns)
         if ready is None:
             return
-        now_ns = self._last_response_ns = self._clock.monotonic_ns()
-        if request.route is not None:
-            request.route.metrics.observe(now_ns - request.started_ns)
+        self._last_response_ns = now_ns
+        self.times.on_response(request, now_ns)
         writer = self._writer
         assert writer is not None
         try:
@@ -214,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         if request is not core.request:
             return
         is_parked = core.on_parked(request)
-        self._last_response_ns = self._clock.monotonic_ns()
+        self._last_response_ns = self.times.begin_remote_time(request)
         if not is_parked and request.on_abandoned is not None:
             request.on_abandoned(request)
         self._schedule()
@@ -386,11 +389,13 @@ class Connection(asyncio.BufferedProtocol):
         """Pass collected responses to the transport, and count unsent bytes of a peer that does not read."""
         writer.flush()
         if writer.is_blocked:
+            self.times.on_blocked()
             self._resources.response_memory.add(self, writer.memory_bytes)
 
     def _on_writer_ready(self) -> None:
         """Handle requests again: the writer has sent its queue."""
         self.core.set_writer_blocked(False)
+        self.times.on_ready()
         self._resources.response_memory.discard(self)
         self._schedule()
 

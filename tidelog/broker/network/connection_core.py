@@ -309,7 +309,7 @@ class ConnectionCore:
             self._transition(_MUTED)
         return self._abandon_current()
 
-    def on_response(self, request: Request, response: Response) -> Sequence[Response] | None:
+    def on_response(self, request: Request, response: Response, now_ns: int) -> Sequence[Response] | None:
         """Accept the response of a request; return the responses to write now, in the order of the requests.
 
         None if the request cannot get a response any more: it was abandoned, or the connection has ended.
@@ -324,7 +324,7 @@ class ConnectionCore:
             assert not self.is_peer_open, f"a request of {request.peer} has two responses"
             return None
         if pending.count:
-            ready = pending.respond(request, response)
+            ready = pending.respond(request, response, now_ns)
         if self.request is None:
             self._leave_muted()
         return ready if self.state < _CLOSING else ()

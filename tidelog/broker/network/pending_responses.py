@@ -25,7 +25,8 @@ class PendingResponses:
     __slots__ = ("_responses", "count")
 
     def __init__(self) -> None:
-        self._responses: dict[Request, Response | _Missing] = {}
+        self._responses: dict[Request, tuple[Response, int] | _Missing] = {}
+        """The response of each request, and since when it has been available."""
         self.count = 0
         """The number of requests whose response has not been sent."""
 
@@ -43,20 +44,23 @@ class PendingResponses:
         self._responses[request] = _MISSING
         self.count += 1
 
-    def respond(self, request: Request, response: Response) -> list[Response]:
+    def respond(self, request: Request, response: Response, now_ns: int) -> list[Response]:
         """Store the response of `request`; return all responses that may be sent now, in request order.
 
-        A request that is not parked is added behind all others.
+        A request that is not parked is added behind all others. The wait of a response for those before it
+        is counted in the metrics of its API.
         """
         responses = self._responses
-        responses[request] = response
+        responses[request] = (response, now_ns)
         ready: list[Response] = []
         while responses:
             oldest = next(iter(responses))
             first = responses[oldest]
             if isinstance(first, _Missing):
                 break
-            ready.append(first)
+            ready.append(first[0])
+            if oldest.route is not None:
+                oldest.route.metrics.response_queue_ns += now_ns - first[1]
             del responses[oldest]
         self.count = len(responses)
         return ready

@@ -7,7 +7,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from tidelog.broker.network.connected_client import ConnectedClient
 from tidelog.broker.network.receive_buffer import ReceiveBuffer
-from tidelog.broker.network.request_metrics import ApiMetrics
+from tidelog.broker.network.request_metrics import ApiMetrics, RequestWaits
 from tidelog.protocol.framing import RequestHeader
 from tidelog.protocol.steps import Steps
 from tidelog.storage.segment.file_slice import FileSlice
@@ -72,6 +72,18 @@ class Throttle(Protocol):
         ...
 
 
+class Times(Protocol):
+    """Measures the waits of the requests of one connection; implemented by ConnectionTimes."""
+
+    def begin_remote_time(self, request: Request) -> int:
+        """Record the start of a wait; see Request.begin_remote_time."""
+        ...
+
+    def end_queue_time(self, request: Request) -> None:
+        """Record the end of a wait for a slot; see Request.end_queue_time."""
+        ...
+
+
 class RequestConnection(Protocol):
     """The part of a connection that its requests use; implemented by Connection."""
 
@@ -84,6 +96,11 @@ class RequestConnection(Protocol):
     @property
     def throttle(self) -> Throttle:
         """Mutes the connection."""
+        ...
+
+    @property
+    def times(self) -> Times:
+        """Measures the waits of requests."""
         ...
 
     def can_respond_to(self, request: Request) -> bool:
@@ -137,6 +154,7 @@ class Request:
         "received_ms",
         "route",
         "started_ns",
+        "waits",
     )
 
     def __init__(
@@ -153,6 +171,7 @@ class Request:
         self.route: Route | None = None
         self.on_abandoned: Callable[[Request], None] | None = None
         self.on_lost: Callable[[Request], None] | None = None
+        self.waits: RequestWaits | None = None
 
     @property
     def peer(self) -> str:
@@ -223,8 +242,18 @@ class Request:
         self.frame = self.body = _NO_BODY
         self.connection.park(self)
 
+    def begin_remote_time(self) -> None:
+        """Record that from now on the request waits for an event: its remote time, for the metrics."""
+        self.connection.times.begin_remote_time(self)
+
+    def end_queue_time(self) -> None:
+        """Record that the request has got a slot of the request channel, after it has waited for one."""
+        self.connection.times.end_queue_time(self)
+
     def throttle(self, throttle_time_ms: int) -> None:
         """Handle no later request of the connection for `throttle_time_ms`, because of a quota."""
+        if self.route is not None:
+            self.route.metrics.throttle_ns += throttle_time_ms * 1_000_000
         self.connection.throttle.mute(throttle_time_ms)
 
     def respond(self, response: Response) -> None:

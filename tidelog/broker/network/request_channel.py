@@ -72,6 +72,7 @@ class RequestChannel:
             while self._waiting and self.running_count < self.limit:
                 request, start = self._waiting.popitem(last=False)
                 request.end_waiting()
+                request.end_queue_time()
                 start()
 
     def _on_abandoned(self, request: Request) -> None:

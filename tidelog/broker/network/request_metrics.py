@@ -1,36 +1,74 @@
-"""The counters of each API: requests by version, errors by code, and a histogram of response times.
+"""The counters of each API: requests by version, errors by code, and the times of requests and their parts.
 
 They are plain integers in slotted objects, because every request changes them.
-`tidelog.broker.observability.exposition` renders them at each scrape.
+`tidelog.broker.observability.request_families` reads them at each scrape.
+
+The time of a request has these parts, under Kafka's names:
+
+    request queue    waiting for a slot of queued.max.requests
+    local            decoding, handling and encoding on this node; the rest of the total time
+    remote           waiting for an event: followers, records, remote storage, other nodes, group members
+    response queue   waiting for the responses to earlier requests of the connection
+    response send    the time until the socket accepted the whole response, if it did not at once
+    throttle         throttle times that clients were sent because of quotas
+
+Total time ends when the response is available, before the last three.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
-from typing import Final
 
-# Upper bounds of the histogram's buckets; the last bucket has none.
-LATENCY_BOUNDS_MS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 5_000, 30_000)
-_BOUNDS_NS: Final = tuple(int(bound * 1_000_000) for bound in LATENCY_BOUNDS_MS)
+from tidelog.base.time_histogram import TimeHistogram
+
+
+class RequestWaits:
+    """The waits of one request; most requests never wait and have none."""
+
+    __slots__ = ("queue_ns", "remote_began_ns")
+
+    def __init__(self) -> None:
+        self.queue_ns = 0
+        self.remote_began_ns = 0
+        """The time of the first wait for an event; 0 if there was none."""
 
 
 class ApiMetrics:
     """The counters of one API."""
 
-    __slots__ = ("errors", "latency_buckets", "latency_total_ns", "name", "requests")
+    __slots__ = (
+        "errors",
+        "local_ns",
+        "name",
+        "remote_ns",
+        "request_queue_ns",
+        "requests",
+        "response_queue_ns",
+        "response_send_ns",
+        "throttle_ns",
+        "times",
+    )
 
     def __init__(self, name: str, versions: int) -> None:
         self.name = name
         self.requests = [0] * versions
         self.errors: Counter[int] = Counter()
-        self.latency_buckets = [0] * (len(_BOUNDS_NS) + 1)
-        self.latency_total_ns = 0
+        self.times = TimeHistogram()
+        self.request_queue_ns = self.local_ns = self.remote_ns = 0
+        self.response_queue_ns = self.response_send_ns = self.throttle_ns = 0
 
-    def observe(self, elapsed_ns: int) -> None:
-        """Count a response that was available `elapsed_ns` after its request."""
-        self.latency_buckets[bisect_left(_BOUNDS_NS, elapsed_ns)] += 1
-        self.latency_total_ns += elapsed_ns
+    def observe(self, started_ns: int, now_ns: int, waits: RequestWaits | None) -> None:
+        """Count a response that is available now."""
+        elapsed_ns = now_ns - started_ns
+        self.times.observe(elapsed_ns)
+        if waits is not None:
+            self.request_queue_ns += waits.queue_ns
+            elapsed_ns -= waits.queue_ns
+            if waits.remote_began_ns:
+                remote_ns = now_ns - waits.remote_began_ns
+                self.remote_ns += remote_ns
+                elapsed_ns -= remote_ns
+        self.local_ns += elapsed_ns
 
 
 class RequestMetrics:

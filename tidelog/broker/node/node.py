@@ -150,6 +150,12 @@ class BrokerNode:
         """The metrics of this node."""
         return self._context.metrics
 
+    @property
+    def metrics_port(self) -> int | None:
+        """The port on which metrics are served; None if metrics.port is not set."""
+        endpoint = self._context.observability.endpoint
+        return None if endpoint is None else endpoint.port
+
     # ---- addresses
 
     def bound_port(self, listener: str | None = None) -> int:

@@ -52,9 +52,9 @@ def report_authentications(metrics: BrokerMetrics, servers: tuple[NetworkServer,
         lambda counters: counters.failed_reauthentications,
     )
     counter(
-        "reauthentication_latency_ms",
-        "Milliseconds that successful re-authentications took.",
-        lambda counters: counters.reauthentication_ms,
+        "reauthentication_latency_seconds",
+        "Time that successful re-authentications took.",
+        lambda counters: counters.reauthentication_ms / 1000,
     )
     counter(
         "expired_connections_killed_count",
@@ -62,8 +62,10 @@ def report_authentications(metrics: BrokerMetrics, servers: tuple[NetworkServer,
         lambda counters: counters.sessions_expired,
     )
     metrics.gauge(
-        _PREFIX + "reauthentication_latency_max",
-        "Milliseconds of the longest re-authentication in the last 30 to 60 s.",
-        by_listener(lambda counters: counters.longest_reauthentication_ms(servers[0].clock.monotonic_ms())),
+        _PREFIX + "reauthentication_latency_seconds_max",
+        "Time of the longest re-authentication in the last 30 to 60 s.",
+        by_listener(
+            lambda counters: counters.longest_reauthentication_ms(servers[0].clock.monotonic_ms()) / 1000
+        ),
         _LABELS,
     )

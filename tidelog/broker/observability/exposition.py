@@ -10,7 +10,7 @@ I/O: none. A scrape reads live objects and therefore must run on their event loo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from copy import copy
 from itertools import accumulate
 from typing import Final, TypeAlias
@@ -20,14 +20,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from tidelog.broker.network.request_metrics import LATENCY_BOUNDS_MS, ApiMetrics
-from tidelog.broker.observability.metrics import BrokerMetrics, Family
-from tidelog.protocol.errors import ErrorCode
+from tidelog.base.time_histogram import BOUNDS_S, TimeHistogram
+from tidelog.broker.observability.metrics import NANOSECONDS, BrokerMetrics, Family, FamilyKind
 
 logger = logging.getLogger(__name__)
 
 SAMPLES_PER_PIECE: Final = 200
 _END: Final = b"# EOF\n"
+_BUCKETS: Final = (*map(str, BOUNDS_S), "+Inf")
 _Encode: TypeAlias = Callable[[Collector], bytes]
 
 
@@ -48,7 +48,7 @@ class Exposition:
         A metric that cannot be read is logged and omitted.
         """
         encode, content_type = _encoder(accept)
-        for metric in self._collect():
+        for metric in self._process.collect():
             yield from _pieces(metric, encode)
         for family in self._metrics.families:
             yield from _family_pieces(family, encode)
@@ -59,9 +59,12 @@ class Exposition:
         """Return all metrics as one text, and its content type."""
         return b"".join(self.pieces(accept)), self.content_type(accept)
 
-    def _collect(self) -> Iterator[Metric]:
-        yield from self._process.collect()
-        yield from _request_families(self._metrics.requests.apis.values())
+
+_FAMILIES: Final[dict[FamilyKind, type[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]]] = {
+    FamilyKind.GAUGE: GaugeMetricFamily,
+    FamilyKind.COUNTER: CounterMetricFamily,
+    FamilyKind.HISTOGRAM: HistogramMetricFamily,
+}
 
 
 class _SingleMetricCollector(Collector):
@@ -93,17 +96,20 @@ def _pieces(metric: Metric, encode: _Encode) -> Iterator[bytes]:
 
 def _family_pieces(family: Family, encode: _Encode) -> Iterator[bytes]:
     try:
-        reading = family.read()
+        values = family.values()
     except Exception:
         logger.exception("Cannot read metric %s; this scrape does not contain it", family.name)
         return
-    values = list(reading.items()) if isinstance(reading, Mapping) else [((), reading)]
     for start in _piece_starts(values):
-        metric = (CounterMetricFamily if family.is_counter else GaugeMetricFamily)(
-            family.name, family.documentation, labels=family.labels
-        )
+        metric = _FAMILIES[family.kind](family.name, family.documentation, labels=family.labels)
         for labels, value in values[start : start + SAMPLES_PER_PIECE]:
-            metric.add_metric(labels, value)
+            if isinstance(metric, HistogramMetricFamily):
+                assert isinstance(value, TimeHistogram)
+                buckets = list(zip(_BUCKETS, accumulate(value.buckets), strict=True))
+                metric.add_metric(labels, buckets, value.total_ns / NANOSECONDS)
+            else:
+                assert not isinstance(value, TimeHistogram)
+                metric.add_metric(labels, value)
         yield _text(metric, encode, has_head=start == 0)
 
 
@@ -118,24 +124,3 @@ def _text(metric: Metric, encode: _Encode, *, has_head: bool) -> bytes:
     if has_head:
         return text
     return b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"# "))
-
-
-def _request_families(apis: Iterable[ApiMetrics]) -> Iterator[Metric]:
-    prefix = "kafka_network_requestmetrics_"
-    requests = CounterMetricFamily(prefix + "requests", "Requests received.", labels=("request", "version"))
-    errors = CounterMetricFamily(prefix + "errors", "Error responses.", labels=("request", "error"))
-    times = HistogramMetricFamily(
-        prefix + "totaltimems", "Milliseconds from request to response.", labels=("request",)
-    )
-    for api in apis:
-        for version, count in enumerate(api.requests):
-            if count:
-                requests.add_metric((api.name, str(version)), count)
-        for code, count in api.errors.items():
-            errors.add_metric((api.name, ErrorCode(code).name), count)
-        bounds = [*(str(float(bound)) for bound in LATENCY_BOUNDS_MS), "+Inf"]
-        buckets = list(zip(bounds, accumulate(api.latency_buckets), strict=True))
-        times.add_metric((api.name,), buckets, api.latency_total_ns / 1e6)
-    yield requests
-    yield errors
-    yield times

@@ -4,7 +4,11 @@ Nothing is counted here: hot paths add to integers in slotted objects, which are
 are Kafka's MBean names in lower case: type_name of
 kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec becomes kafka_server_brokertopicmetrics_bytesin_total.
 
-`tidelog.broker.observability.exposition` renders them.
+Two rules of Prometheus, which its linter checks, have priority: times are in seconds, and `_count` is the
+suffix of histograms only. Kafka's TotalTimeMs is totaltime_seconds, and its connection-count is connections.
+
+`tidelog.broker.observability.exposition` renders them for Prometheus, and
+`tidelog.broker.observability.otlp_export` for OpenTelemetry.
 
 Bounds: one sample per API and version, per API and error, per partition; nothing grows per client.
 I/O: none. A scrape reads live objects and therefore must run on their event loop.
@@ -12,20 +16,38 @@ I/O: none. A scrape reads live objects and therefore must run on their event loo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import Enum
+from typing import Final, TypeAlias
 
+from tidelog.base.time_histogram import TimeHistogram
 from tidelog.broker.network.request_channel import RequestChannel
-from tidelog.broker.network.request_metrics import RequestMetrics
+from tidelog.broker.network.request_metrics import ApiMetrics, RequestMetrics
 from tidelog.broker.network.server import NetworkServer
-from tidelog.broker.observability.topic_traffic import TopicTraffic
+from tidelog.broker.observability.topic_traffic import TopicCounters, TopicTraffic
 from tidelog.broker.purgatory.parked_memory import ParkedMemory
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.slices import Slices
+from tidelog.protocol.errors import ErrorCode
 
 Reading: TypeAlias = float | Mapping[tuple[str, ...], float]
 """The value of a metric without labels, or its values by label values."""
+HistogramReading: TypeAlias = Mapping[tuple[str, ...], TimeHistogram]
+
+NANOSECONDS: Final = 1_000_000_000
+_REQUESTS: Final = "kafka_network_requestmetrics_"
+
+
+class FamilyKind(Enum):
+    """The kinds of metrics."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    """A total that only increases."""
+    HISTOGRAM = "histogram"
+    """Durations in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +57,13 @@ class Family:
     name: str
     documentation: str
     labels: tuple[str, ...]
-    read: Callable[[], Reading]
-    is_counter: bool
-    """Whether the metric is a total that only increases; otherwise it is a gauge."""
+    read: Callable[[], Reading | HistogramReading]
+    kind: FamilyKind
+
+    def values(self) -> list[tuple[tuple[str, ...], float | TimeHistogram]]:
+        """Return the current values with the values of their labels."""
+        reading = self.read()
+        return list(reading.items()) if isinstance(reading, Mapping) else [((), reading)]
 
 
 class BrokerMetrics:
@@ -50,24 +76,101 @@ class BrokerMetrics:
         self.requests = RequestMetrics()
         self.families: list[Family] = []
         self._purgatories: list[Purgatory] = []
+        self._add_requests()
 
     def gauge(
         self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()
     ) -> None:
         """Add a gauge, whose value `read` returns."""
-        self._add(Family(name, documentation, labels, read, is_counter=False))
+        self._add(Family(name, documentation, labels, read, FamilyKind.GAUGE))
 
     def counter(
         self, name: str, documentation: str, read: Callable[[], Reading], labels: tuple[str, ...] = ()
     ) -> None:
         """Add a counter, whose total since the start `read` returns; `_total` is appended to `name`."""
-        self._add(Family(name, documentation, labels, read, is_counter=True))
+        self._add(Family(name, documentation, labels, read, FamilyKind.COUNTER))
+
+    def histogram(
+        self,
+        name: str,
+        documentation: str,
+        read: Callable[[], HistogramReading],
+        labels: tuple[str, ...] = (),
+    ) -> None:
+        """Add a histogram of durations; `name` ends in `_seconds`."""
+        self._add(Family(name, documentation, labels, read, FamilyKind.HISTOGRAM))
 
     def _add(self, family: Family) -> None:
         # Prometheus rejects the whole scrape if a name occurs twice.
         is_new = all(other.name != family.name for other in self.families)
         assert is_new, f"{family.name} is registered twice"
         self.families.append(family)
+
+    def _add_requests(self) -> None:
+        """Add the metrics of requests by API."""
+        apis = self.requests.apis
+
+        def requests() -> Reading:
+            return {
+                (api.name, str(version)): count
+                for api in apis.values()
+                for version, count in enumerate(api.requests)
+                if count
+            }
+
+        def errors() -> Reading:
+            return {
+                (api.name, ErrorCode(code).name): count
+                for api in apis.values()
+                for code, count in api.errors.items()
+            }
+
+        def times() -> HistogramReading:
+            return {(api.name,): api.times for api in self._used_apis()}
+
+        self.counter(_REQUESTS + "requests", "Requests received.", requests, ("request", "version"))
+        self.counter(_REQUESTS + "errors", "Error responses.", errors, ("request", "error"))
+        self.histogram(_REQUESTS + "totaltime_seconds", "Time from request to response.", times, ("request",))
+        for name, documentation, read in (
+            ("requestqueue", "Time that requests waited for a slot.", lambda api: api.request_queue_ns),
+            ("local", "Time to handle requests on this node.", lambda api: api.local_ns),
+            ("remote", "Time that requests waited for events.", lambda api: api.remote_ns),
+            ("throttle", "Throttle times of clients over a quota.", lambda api: api.throttle_ns),
+            (
+                "responsequeue",
+                "Time that responses waited for those before them.",
+                lambda api: api.response_queue_ns,
+            ),
+            (
+                "responsesend",
+                "Time until sockets accepted responses that they did not accept at once.",
+                lambda api: api.response_send_ns,
+            ),
+        ):
+            self.counter(
+                f"{_REQUESTS}{name}time_seconds", documentation, self._seconds_by_api(read), ("request",)
+            )
+
+    def _used_apis(self) -> Iterator[ApiMetrics]:
+        return (api for api in self.requests.apis.values() if any(api.requests))
+
+    def _seconds_by_api(self, read: Callable[[ApiMetrics], int]) -> Callable[[], Reading]:
+        return lambda: {(api.name,): read(api) / NANOSECONDS for api in self._used_apis()}
+
+    def add_build(self, version: str, node_id: int, roles: Sequence[str]) -> None:
+        """Add the metric whose labels name the version of this process and its node."""
+        labels = {
+            "version": version,
+            "python": platform.python_version(),
+            "node_id": str(node_id),
+            "roles": ",".join(roles),
+        }
+        self.gauge(
+            "tidelog_build_info",
+            "1; the labels name the version and the node.",
+            lambda: {tuple(labels.values()): 1},
+            tuple(labels),
+        )
 
     def add_network(self, server: NetworkServer) -> None:
         """Add the metrics of connections and bytes of all listeners."""
@@ -80,7 +183,7 @@ class BrokerMetrics:
         def receive_buffer_bytes() -> int:
             return sum(connection.core.buffer.capacity_bytes for connection in server.connections())
 
-        self.gauge(prefix + "connection_count", "Open connections.", per_listener, ("listener",))
+        self.gauge(prefix + "connections", "Open connections.", per_listener, ("listener",))
         self.gauge("tidelog_receive_buffer_bytes", "Memory of receive buffers.", receive_buffer_bytes)
         for name, documentation, read in (
             ("connection_creation", "Connections accepted.", lambda: counters.connections_accepted),
@@ -160,3 +263,17 @@ class BrokerMetrics:
             ),
         ):
             self.counter("kafka_server_brokertopicmetrics_" + name, documentation, read)
+        self._add_topics(traffic)
+
+    def _add_topics(self, traffic: TopicTraffic) -> None:
+        """Add the metrics of each topic, under other names, so that sums do not count them twice."""
+
+        def by_topic(read: Callable[[TopicCounters], int]) -> Callable[[], Reading]:
+            return lambda: {(topic,): read(counters) for topic, counters in traffic.topics.items()}
+
+        for name, documentation, read in (
+            ("messages_in", "Records of a topic appended by producers.", lambda one: one.messages_in),
+            ("bytes_in", "Bytes of a topic appended by producers.", lambda one: one.bytes_in),
+            ("bytes_out", "Bytes of a topic fetched by clients.", lambda one: one.bytes_out),
+        ):
+            self.counter("tidelog_topic_" + name, documentation, by_topic(read), ("topic",))

@@ -1,11 +1,14 @@
-"""Counters of the traffic of all topics: plain integers, which the metrics read at each scrape.
+"""Counters of the traffic of all topics and of each topic: plain integers, which each scrape reads.
+
+Bounds: `topics_max` topics have counters of their own; the traffic of further topics is counted together as
+OTHER_TOPICS.
 
 Source: ReplicaManager of Apache Kafka (which errors count as failed).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.protocol.errors import ErrorCode
@@ -39,10 +42,26 @@ EXPECTED_FETCH_ERRORS: Final = frozenset(
 )
 
 
+OTHER_TOPICS: Final = "(other)"
+"""Not a valid name of a topic."""
+DEFAULT_TOPICS_MAX: Final = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class TopicCounters:
+    """The traffic of one topic with producers and consumers."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    messages_in: int = 0
+
+
 @dataclass(slots=True, eq=False)
 class TopicTraffic:
-    """The totals over all topics of one broker; Kafka's BrokerTopicMetrics."""
+    """The totals over all topics of one broker, Kafka's BrokerTopicMetrics, and the totals of each topic."""
 
+    topics_max: int = DEFAULT_TOPICS_MAX
+    topics: dict[str, TopicCounters] = field(default_factory=dict)
     bytes_in: int = 0
     bytes_out: int = 0
     messages_in: int = 0
@@ -51,3 +70,25 @@ class TopicTraffic:
     failed_produce_requests: int = 0
     failed_fetch_requests: int = 0
     replication_bytes_out: int = 0
+
+    def record_append(self, topic: str, size_bytes: int, messages: int) -> None:
+        """Count one batch of a producer."""
+        self.bytes_in += size_bytes
+        self.messages_in += messages
+        counters = self.topics.get(topic) or self._add(topic)
+        counters.bytes_in += size_bytes
+        counters.messages_in += messages
+
+    def record_fetched(self, topic: str, size_bytes: int) -> None:
+        """Count the bytes of one partition that a client has fetched."""
+        self.bytes_out += size_bytes
+        counters = self.topics.get(topic) or self._add(topic)
+        counters.bytes_out += size_bytes
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove the counters of a deleted topic."""
+        self.topics.pop(topic, None)
+
+    def _add(self, topic: str) -> TopicCounters:
+        is_full = len(self.topics) - (OTHER_TOPICS in self.topics) >= self.topics_max
+        return self.topics.setdefault(OTHER_TOPICS if is_full else topic, TopicCounters())

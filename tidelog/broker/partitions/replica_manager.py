@@ -44,7 +44,7 @@ from tidelog.cluster.image import (
     TopicImage,
 )
 from tidelog.protocol.errors import ErrorCode, KafkaError
-from tidelog.protocol.ids import BrokerId, TopicPartition
+from tidelog.protocol.ids import BrokerId, Offset, TopicPartition
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_work import LogCreation
 from tidelog.storage.directories.log_directory import Retirement
@@ -124,6 +124,11 @@ class ReplicaManager:
             topic = self._image.topics_by_id.get(topic_id)
             return None if topic is None else topic.name
         return name
+
+    def high_watermark(self, partition: TopicPartition) -> Offset | None:
+        """Return the high watermark of the local replica; None if this node has none."""
+        replica = self.partitions.get(partition)
+        return None if replica is None else replica.log.high_watermark
 
     def resolve(self, topic: str | None, topic_id: UUID | None, index: int) -> TopicPartition:
         """Return the partition that a request names by topic name or, in newer versions, by topic id.

@@ -58,9 +58,9 @@ def _report_rates(
         _LABELS,
     )
     metrics.counter(
-        prefix + "throttle_time_ms",
-        "Milliseconds for which the client was throttled.",
-        _by_client(rates.entities, lambda one: one.throttle_time_ms),
+        prefix + "throttle_time_seconds",
+        "Time for which the client was throttled.",
+        _by_client(rates.entities, lambda one: one.throttle_time_ms / 1000),
         _LABELS,
     )
     metrics.counter(
@@ -118,15 +118,15 @@ def report_connection_rates(metrics: BrokerMetrics, rates: ConnectionRates, cloc
         ("ip",),
     )
     metrics.counter(
-        prefix + "connection_accept_throttle_time_ms",
-        "Milliseconds that connections waited because of the rate of the listener or the broker.",
-        by_listener(lambda one: one.throttle_time_ms),
+        prefix + "connection_accept_throttle_time_seconds",
+        "Time that connections waited because of the rate of the listener or the broker.",
+        by_listener(lambda one: one.throttle_time_ms / 1000),
         ("listener",),
     )
     metrics.counter(
-        prefix + "ip_connection_accept_throttle_time_ms",
-        "Milliseconds that connections waited to be closed because of the rate of their address.",
-        by_listener(lambda one: one.address_throttle_time_ms),
+        prefix + "ip_connection_accept_throttle_time_seconds",
+        "Time that connections waited to be closed because of the rate of their address.",
+        by_listener(lambda one: one.address_throttle_time_ms / 1000),
         ("listener",),
     )
 

@@ -74,7 +74,7 @@ def _report_topics(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
 def _report_partitions(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
     """Register sums over the partitions of a topic whose leader is this node, as in Kafka."""
 
-    def gauge(name: str, documentation: str, read: Callable[[PartitionFigures], int]) -> None:
+    def gauge(name: str, documentation: str, read: Callable[[PartitionFigures], float]) -> None:
         def sums_by_topic() -> Reading:
             sums: dict[tuple[str, ...], float] = defaultdict(float)
             for partition, partition_figures in figures.partitions.items():
@@ -90,9 +90,9 @@ def _report_partitions(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
     gauge("remotelogsizebytes", "Bytes in remote storage.", lambda each: each.log_size_bytes)
     gauge("remotelogmetadatacount", "Remote segments in the metadata.", lambda each: each.metadata_count)
     gauge(
-        "remotelogsizecomputationtime",
-        "Milliseconds to compute the remote size.",
-        lambda each: each.log_size_computation_time_ms,
+        "remotelogsizecomputationtime_seconds",
+        "Time to compute the remote size.",
+        lambda each: each.log_size_computation_time_ms / 1000,
     )
 
 
@@ -115,9 +115,12 @@ def _report_pools(metrics: BrokerMetrics, manager: RemoteLogManager, reader: Met
         ),
     ):
         metrics.gauge(_MANAGER + name, documentation, read)
-    prefix = _MANAGER + "remotelogreaderfetchrateandtimems_"
-    metrics.counter(prefix + "count", "Reads that ended.", lambda: reader.reads)
-    metrics.counter(prefix + "sum", "Milliseconds that reads took.", lambda: reader.read_time_ms)
+    metrics.counter(_MANAGER + "remotelogreaderfetches", "Reads that ended.", lambda: reader.reads)
+    metrics.counter(
+        _MANAGER + "remotelogreaderfetchtime_seconds",
+        "Time that reads took.",
+        lambda: reader.read_time_ms / 1000,
+    )
 
 
 def _report_store(metrics: BrokerMetrics, storage: ObjectStorageManager) -> None:
@@ -161,14 +164,14 @@ def _report_quotas(metrics: BrokerMetrics, figures: RemoteFigures) -> None:
     prefix = "kafka_server_remotelogmanager_"
     for name, documentation, read in (
         (
-            "remotecopythrottletime",
-            "Milliseconds that copies waited.",
-            lambda: figures.copy_throttle_time_ms,
+            "remotecopythrottletime_seconds",
+            "Time that copies waited.",
+            lambda: figures.copy_throttle_time_ms / 1000,
         ),
         (
-            "remotefetchthrottletime",
-            "Milliseconds that reads waited.",
-            lambda: figures.fetch_throttle_time_ms,
+            "remotefetchthrottletime_seconds",
+            "Time that reads waited.",
+            lambda: figures.fetch_throttle_time_ms / 1000,
         ),
         ("remotecopythrottles", "Copies that waited.", lambda: figures.copy_throttle_count),
         ("remotefetchthrottles", "Reads that waited.", lambda: figures.fetch_throttle_count),

@@ -136,7 +136,7 @@ async def test_a_typed_handler_gets_the_message_and_the_connection() -> None:
         assert context.principal == "User:ANONYMOUS"
         assert context.client_host == "/127.0.0.1"
         assert broker.metrics.apis["Heartbeat"].requests == [0, 1, 1, 1, 1]
-        assert sum(broker.metrics.apis["Heartbeat"].latency_buckets) == HEARTBEAT_HIGHEST
+        assert sum(broker.metrics.apis["Heartbeat"].times.buckets) == HEARTBEAT_HIGHEST
 
 
 @on_both_loops

@@ -51,6 +51,13 @@ async def test_a_flush_moves_the_recovery_point_to_the_log_end(
     assert log.durability.recovery_point == log.log_end_offset == 2
 
 
+async def test_the_times_of_flushes_are_counted(executor: ThreadPoolExecutor, log: PartitionLog) -> None:
+    flushes = Flushes(executor)
+    log.append_as_leader(batch(["a", "b"]), 0, NOW_MS)
+    await flushes.flusher.flush(log)
+    assert sum(flushes.flusher.times.buckets) == 1
+
+
 async def test_concurrent_calls_share_the_next_flush(
     executor: ThreadPoolExecutor, log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,7 +158,7 @@ def requests_of(core: ConnectionCore) -> list[Request]:
 
 
 def respond_to_last(peer: Peer) -> None:
-    peer.core.on_response(requests_of(peer.core)[-1], b"")
+    peer.core.on_response(requests_of(peer.core)[-1], b"", 0)
 
 
 def end_throttle_of_request(peer: Peer, *, parks: bool) -> None:
@@ -246,7 +246,7 @@ def test_a_handler_that_responds_at_once_does_not_mute() -> None:
     for _ in range(2):
         request = peer.next_request()
         assert request is not None
-        assert peer.core.on_response(request, b"one") == (b"one",)
+        assert peer.core.on_response(request, b"one", 0) == (b"one",)
         assert peer.core.state is State.READING
     assert peer.next_request() is None
 
@@ -258,7 +258,7 @@ def test_a_close_abandons_a_request_that_only_waits() -> None:
     request.on_abandoned = print
     assert peer.core.on_end_of_stream() == [request]
     assert not peer.core.can_respond_to(request)
-    assert peer.core.on_response(request, b"late") is None
+    assert peer.core.on_response(request, b"late", 0) is None
 
 
 def test_a_request_parked_after_the_close_is_abandoned() -> None:
@@ -273,9 +273,9 @@ def test_a_second_response_to_an_open_peer_is_a_bug() -> None:
     peer = muted()
     (request,) = requests_of(peer.core)
     request.connection = cast(Any, type("Named", (), {"peer": "10.0.0.1:1"}))
-    peer.core.on_response(request, b"")
+    peer.core.on_response(request, b"", 0)
     with pytest.raises(AssertionError, match="two responses"):
-        peer.core.on_response(request, b"")
+        peer.core.on_response(request, b"", 0)
 
 
 @pytest.mark.parametrize("state", State)
@@ -300,7 +300,7 @@ def test_no_frame_is_handled_until_the_throttle_time_ends() -> None:
     peer.send(frame(FETCH) * 2)
     request = peer.take()
     assert peer.core.throttle(until_ms=1_000)
-    assert peer.core.on_response(request, b"one") == (b"one",), "the response is not delayed (KIP-219)"
+    assert peer.core.on_response(request, b"one", 0) == (b"one",), "the response is not delayed (KIP-219)"
     assert peer.next_request() is None
     peer.core.end_throttle()
     assert peer.next_request() is not None
@@ -310,7 +310,7 @@ def test_a_parked_request_gets_its_response_while_the_connection_is_throttled() 
     peer = responses_pending()
     (parked,) = requests_of(peer.core)
     peer.core.throttle(until_ms=1_000)
-    assert peer.core.on_response(parked, b"one") == [b"one"]
+    assert peer.core.on_response(parked, b"one", 0) == [b"one"]
     assert peer.core.state is State.THROTTLED
     peer.core.end_throttle()
     assert peer.core.state is State.READING
@@ -340,7 +340,7 @@ def test_reading_resumes_when_the_buffer_has_room() -> None:
     respond_to_last(peer)
     assert peer.core.begin_turn()
     while (request := peer.next_request()) is not None:
-        peer.core.on_response(request, b"")
+        peer.core.on_response(request, b"", 0)
     peer.core.end_turn()
     assert peer.core.socket_reading() is SocketReading.RESUME
     assert len(peer.core.buffer.writable()) > 0
@@ -584,7 +584,7 @@ class ConnectionModel(RuleBasedStateMachine):
     def respond(self, request: Request) -> None:
         """Respond, and compare with what may be written."""
         response = b"response to " + self.bodies[request]
-        ready = self.core.on_response(request, response)
+        ready = self.core.on_response(request, response, 0)
         assert ready is not None
         self.responses[request] = response
         if request is self.in_hand:

@@ -58,8 +58,8 @@ async def test_handshakes_are_reported_by_listener() -> None:
             "successful_reauthentication_total",
             "failed_reauthentication_total",
             "expired_connections_killed_count_total",
-            "reauthentication_latency_ms_total",
-            "reauthentication_latency_max",
+            "reauthentication_latency_seconds_total",
+            "reauthentication_latency_seconds_max",
         ):
             assert f'{PREFIX}{name}{{listener="PLAINTEXT"}} 0.0' in metric_lines
 

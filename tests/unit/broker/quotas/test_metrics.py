@@ -41,11 +41,11 @@ def test_rates_tokens_and_throttle_times_are_reported_for_each_client() -> None:
     text = Exposition(metrics).text()[0].decode()
     for line in (
         'kafka_server_produce_byte_rate{client_id="",user="alice"} 150.0',
-        'kafka_server_produce_throttle_time_ms_total{client_id="",user="alice"} 5000.0',
+        'kafka_server_produce_throttle_time_seconds_total{client_id="",user="alice"} 5.0',
         'kafka_server_produce_throttles_total{client_id="",user="alice"} 1.0',
         'kafka_server_controllermutation_tokens{client_id="a \\"quoted\\" app",user="alice"} 19.0',
         "kafka_server_socketservermetrics_broker_connection_accept_rate 1.2",
-        '_connection_accept_throttle_time_ms_total{listener="PLAINTEXT"} 2000.0',
+        '_connection_accept_throttle_time_seconds_total{listener="PLAINTEXT"} 2.0',
         "kafka_server_socketservermetrics_connections_throttled 0.0",
     ):
         assert line in text, line

@@ -31,7 +31,7 @@ from tidelog.broker.fetching.fetch_read import (
 )
 from tidelog.broker.fetching.fetch_sessions import FetchContext, FetchSessionCache, distinct_in_steps
 from tidelog.broker.network.request import Request, ResponsePart
-from tidelog.broker.observability.topic_traffic import EXPECTED_FETCH_ERRORS, TopicTraffic
+from tidelog.broker.observability.topic_traffic import EXPECTED_FETCH_ERRORS, OTHER_TOPICS, TopicTraffic
 from tidelog.broker.partitions.current_leaders import (
     ERRORS_THAT_NAME_THE_LEADER,
     CurrentLeader,
@@ -199,6 +199,7 @@ class FetchHandler:
             # `max_wait_ms` may be weeks: operations of a client that reconnects often must not accumulate.
             request.begin_waiting(lambda _: operation.cancel())
             request.release_frame()
+            request.begin_remote_time()
 
     def _park_in_steps(
         self, request: Request, context: FetchContext, view: FetchRequestView, limits: FetchLimits
@@ -229,6 +230,7 @@ class FetchHandler:
             operation.cancel()
             raise
         request.release_frame()
+        request.begin_remote_time()
 
     def _delayed_fetch(
         self,
@@ -295,6 +297,7 @@ class FetchHandler:
         if not remote.fetches.try_complete_else_watch(operation, requested):
             request.begin_waiting(lambda _: operation.cancel())
             request.release_frame()
+            request.begin_remote_time()
 
     def _complete(
         self, request: Request, context: FetchContext, read: FetchRead, limits: FetchLimits
@@ -357,17 +360,28 @@ class FetchHandler:
         if throttle is not None and limits.is_throttled is not None:
             throttle.record(results, self._replicas)
         traffic.fetch_requests += len(results)
-        size_bytes = read.size_bytes if results is read.results else sum(r.records_length for _, r in results)
         if limits.replica_id >= 0:
-            traffic.replication_bytes_out += size_bytes
-        else:
-            traffic.bytes_out += size_bytes
+            traffic.replication_bytes_out += (
+                read.size_bytes if results is read.results else sum(r.records_length for _, r in results)
+            )
+        elif read.size_bytes:
+            self._count_bytes_out(results)
         if not read.is_final:
             return []
         traffic.failed_fetch_requests += sum(
             1 for _, r in results if r.error_code and r.error_code not in EXPECTED_FETCH_ERRORS
         )
         return self._set_current_leaders(request, results)
+
+    def _count_bytes_out(self, results: Sequence[FetchResult]) -> None:
+        for requested, result in results:
+            if not result.records_length:
+                continue
+            topic = requested.topic
+            if topic is None and requested.topic_id is not None:
+                topic = self._replicas.topic_name(requested.topic_id)
+            # A topic that was deleted while the request waited has no name.
+            self._traffic.record_fetched(topic or OTHER_TOPICS, result.records_length)
 
     def _complete_with_errors(self, request: Request, context: FetchContext, limits: FetchLimits) -> None:
         """Respond to a parked request that cannot be completed: an error for each of its partitions."""

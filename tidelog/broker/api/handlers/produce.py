@@ -143,6 +143,7 @@ class ProduceHandler:
                 request.fail(error)
 
         request.begin_waiting(on_abandoned)
+        request.begin_remote_time()
         verification_task.add_done_callback(on_verified)
 
     def _append_all(self, request: Request, state: AppendState) -> None:

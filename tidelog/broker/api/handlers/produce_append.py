@@ -146,8 +146,11 @@ class ProduceAppender:
             result = self._failure(request, requested, error)
         else:
             if not info.is_duplicate:
-                self._traffic.bytes_in += info.size_bytes
-                self._traffic.messages_in += info.last_offset - info.first_offset + 1
+                self._traffic.record_append(
+                    partition.topic_partition.topic,
+                    info.size_bytes,
+                    info.last_offset - info.first_offset + 1,
+                )
             result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
             state.appended.append(PartitionAppend(partition, partition.leader, info.last_offset + 1, result))
             if self._fetch_purgatory.watched_count:

@@ -334,6 +334,34 @@ class ServerKeys:
         "The host on which metrics are served over HTTP. If it is not set, the loopback address 127.0.0.1 "
         "is used. An empty host means all addresses. Tidelog's own key.",
     )
+    metrics_otlp_endpoint = optional_text(
+        "metrics.otlp.endpoint",
+        "The URL to which metrics are sent in OpenTelemetry's protocol over HTTP, for example "
+        "http://collector:4318/v1/metrics. If it is not set, metrics are not sent. Needs tidelog[otel]. "
+        "Tidelog's own key.",
+    )
+    metrics_otlp_interval_ms = integer(
+        "metrics.otlp.interval.ms",
+        60_000,
+        "The interval in milliseconds at which metrics are sent to metrics.otlp.endpoint. Tidelog's own key.",
+        minimum=1_000,
+    )
+    metrics_topics_max = integer(
+        "metrics.topics.max",
+        1_000,
+        "The number of topics whose bytes and messages have metrics of their own; further topics are counted "
+        "together. Tidelog's own key.",
+        minimum=0,
+        maximum=100_000,
+    )
+    metrics_group_offsets_max = integer(
+        "metrics.group.offsets.max",
+        5_000,
+        "The number of committed offsets of groups whose lag has a metric; further ones have none. Tidelog's "
+        "own key.",
+        minimum=0,
+        maximum=20_000,
+    )
     metrics_security_protocol = text(
         "metrics.security.protocol",
         "PLAINTEXT",

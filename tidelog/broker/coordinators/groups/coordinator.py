@@ -34,10 +34,13 @@ from tidelog.broker.coordinators.groups.membership import Membership
 from tidelog.broker.coordinators.groups.offset_commands import OffsetCommands
 from tidelog.broker.coordinators.groups.offset_expiration import OffsetExpiration
 from tidelog.broker.coordinators.groups.offset_fetch import OffsetFetch
-from tidelog.broker.coordinators.groups.offset_store import OffsetStore
+from tidelog.broker.coordinators.groups.offset_store import OffsetStore, OffsetTable
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
-from tidelog.broker.coordinators.groups.records import CoordinatorRecord, GroupMetadataRecord
+from tidelog.broker.coordinators.groups.records import (
+    CoordinatorRecord,
+    GroupMetadataRecord,
+)
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
 from tidelog.broker.coordinators.groups.transactional_offsets import TransactionalOffsetCommit
 from tidelog.broker.coordinators.shared.moment import Moment
@@ -195,6 +198,11 @@ class GroupCoordinator:
                 )
             group.transition(GroupState.DEAD, None)
         self._groups.clear()
+
+    @property
+    def committed_offsets(self) -> OffsetTable:
+        """All committed offsets. The caller must not change them."""
+        return self._offsets.committed
 
     def group_counts(self) -> Counter[GroupState]:
         """Return the number of classic groups in each state, for metrics."""

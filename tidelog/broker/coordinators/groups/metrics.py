@@ -5,11 +5,19 @@ Source: GroupCoordinatorMetrics of Apache Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain, islice
+from typing import Final
 
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
+from tidelog.broker.coordinators.groups.offset_store import OffsetKey
+from tidelog.broker.coordinators.groups.records import CommittedOffset
+from tidelog.broker.coordinators.groups.service import GroupService
 from tidelog.broker.observability.metrics import BrokerMetrics, Reading
+from tidelog.protocol.ids import Offset, TopicPartition
+
+_OFFSET_LABELS: Final = ("group", "topic", "partition")
 
 
 def report_groups(metrics: BrokerMetrics, group_counts: Callable[[], Mapping[GroupState, int]]) -> None:
@@ -43,5 +51,44 @@ def report_consumer_groups(
         counts = consumer_counts()
         return {(state.value.lower(),): counts.get(state, 0) for state in ConsumerGroupState}
 
-    metrics.gauge(prefix + "group_count", "Groups by protocol.", by_protocol, ("protocol",))
-    metrics.gauge(prefix + "consumer_group_count", "Consumer groups by state.", by_state, ("state",))
+    metrics.gauge(prefix + "groups", "Groups by protocol.", by_protocol, ("protocol",))
+    metrics.gauge(prefix + "consumer_groups", "Consumer groups by state.", by_state, ("state",))
+
+
+def report_lags(
+    metrics: BrokerMetrics,
+    groups: GroupService,
+    high_watermark: Callable[[TopicPartition], Offset | None],
+    offsets_max: int,
+) -> None:
+    """Register the committed offsets and the lag of the groups that this node coordinates.
+
+    `high_watermark` returns None for a partition without a replica on this node; its lag is not reported. At
+    most `offsets_max` offsets are reported.
+    """
+
+    def reported() -> Iterator[tuple[OffsetKey, CommittedOffset]]:
+        tables = groups.committed_offsets()
+        return islice(chain.from_iterable(table.items() for table in tables), offsets_max)
+
+    def offsets() -> Reading:
+        return {
+            (key.group_id, key.topic, str(key.partition)): committed.offset for key, committed in reported()
+        }
+
+    def lags() -> Reading:
+        values: dict[tuple[str, ...], float] = {}
+        for key, committed in reported():
+            end = high_watermark(TopicPartition(key.topic, key.partition))
+            if end is not None:
+                values[(key.group_id, key.topic, str(key.partition))] = max(0, end - committed.offset)
+        return values
+
+    prefix = "tidelog_group_"
+    metrics.gauge(prefix + "committed_offset", "Committed offset of a group.", offsets, _OFFSET_LABELS)
+    metrics.gauge(prefix + "lag", "Records after the committed offset of a group.", lags, _OFFSET_LABELS)
+    metrics.gauge(
+        prefix + "offsets_without_metrics",
+        "Committed offsets that exceed metrics.group.offsets.max and have no other metrics.",
+        lambda: max(0, sum(table.size for table in groups.committed_offsets()) - offsets_max),
+    )

@@ -32,6 +32,8 @@ class OffsetTable:
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        self.size = 0
+        """The number of offsets."""
 
     def get(self, key: OffsetKey) -> CommittedOffset | None:
         """Return the offset; None if there is none."""
@@ -41,11 +43,13 @@ class OffsetTable:
         """Set the offset, or remove it if `value` is None."""
         if value is not None:
             topics = self._groups.setdefault(key.group_id, {})
-            topics.setdefault(key.topic, {})[key.partition] = value
+            partitions = topics.setdefault(key.topic, {})
+            self.size += key.partition not in partitions
+            partitions[key.partition] = value
             return
         topics = self._groups.get(key.group_id, {})
         partitions = topics.get(key.topic, {})
-        partitions.pop(key.partition, None)
+        self.size -= partitions.pop(key.partition, None) is not None
         if not partitions:
             topics.pop(key.topic, None)
         if not topics:

@@ -27,6 +27,7 @@ from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
 from tidelog.broker.coordinators.groups.consumer_service import ConsumerGroupService
 from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
 from tidelog.broker.coordinators.groups.loading import replay_batches
+from tidelog.broker.coordinators.groups.offset_store import OffsetTable
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.records import encode_record, size_bytes_min
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
@@ -322,6 +323,10 @@ class GroupService:
         for shard in self._shards.active_shards():
             counts += shard.coordinator.group_counts()
         return counts
+
+    def committed_offsets(self) -> list[OffsetTable]:
+        """Return the committed offsets of the groups that this node coordinates, for metrics."""
+        return [shard.coordinator.committed_offsets for shard in self._shards.active_shards()]
 
     # Expiration
 

@@ -46,5 +46,5 @@ def report_verification(
     prefix = "kafka_server_addpartitionstotxnmanager_verification"
     metrics.counter(f"{prefix}s", "Requests that waited for a verification.", lambda: manager.verifications)
     metrics.counter(
-        f"{prefix}timems", "The total time of these waits in ms.", lambda: manager.verification_ms
+        f"{prefix}time_seconds", "The total time of these waits.", lambda: manager.verification_ms / 1000
     )

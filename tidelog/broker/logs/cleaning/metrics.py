@@ -28,9 +28,9 @@ def report_cleaning(metrics: BrokerMetrics, cleaner: LogCleaner, logs: LogManage
             lambda: int(100 * cleaner.max_dirty_ratio),
         ),
         (
-            "manager_time_since_last_run_ms",
+            "manager_time_since_last_run_seconds",
             "Time since the last search for dirty logs.",
-            lambda: cleaner.idle_ms,
+            lambda: cleaner.idle_ms / 1000,
         ),
         (
             "_max_buffer_utilization_percent",
@@ -43,12 +43,12 @@ def report_cleaning(metrics: BrokerMetrics, cleaner: LogCleaner, logs: LogManage
             lambda: int(100 * recopied()),
         ),
         (
-            "_max_clean_time_secs",
+            "_max_clean_time_seconds",
             "Duration of the longest of the last rounds.",
             lambda: most_of([one.elapsed_ms / 1000 for one in cleaner.stats.values()]),
         ),
         (
-            "_max_compaction_delay_secs",
+            "_max_compaction_delay_seconds",
             "How much longer than max.compaction.lag.ms a record has waited.",
             lambda: cleaner.max_delay_ms / 1000,
         ),
@@ -71,7 +71,7 @@ def _report_uncleanable(metrics: BrokerMetrics, cleaner: LogCleaner, logs: LogMa
 
     for name, documentation, value in (
         (
-            "partitions_count",
+            "partitions",
             "Logs that are not compacted because their compaction failed.",
             lambda log: 1,
         ),

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.channels.forwarding import Forwarder
-from tidelog.broker.coordinators.groups.metrics import report_consumer_groups, report_groups
+from tidelog.broker.coordinators.groups.metrics import report_consumer_groups, report_groups, report_lags
 from tidelog.broker.coordinators.share.metrics import report_share_coordinator
 from tidelog.broker.coordinators.transactions.metrics import report_transactions
 from tidelog.broker.fetching.fetch_sessions import FetchSessionCache
 from tidelog.broker.fetching.metrics import report_fetch_sessions
 from tidelog.broker.logs.cleaning.metrics import report_cleaning
+from tidelog.broker.logs.metrics import report_flushes
 from tidelog.broker.metadata.producer_ids import ProducerIds
 from tidelog.broker.metadata.topic_creation import TopicCreation
 from tidelog.broker.node.wiring.broker_network import BrokerNetwork
@@ -72,7 +73,7 @@ def create_services(
         produce_purgatory=purgatories.produce,
         fetch_purgatory=purgatories.fetch,
         delete_records_purgatory=purgatories.delete_records,
-        traffic=TopicTraffic(),
+        traffic=TopicTraffic(config.metrics_topics_max),
         throttles=logs.throttles,
         forwarder=parts.forwarder,
         producer_ids=parts.producer_ids,
@@ -104,6 +105,10 @@ def report_serving(
     report_groups(metrics, services.groups.group_counts)
     report_consumer_groups(metrics, services.groups.group_counts, services.groups.consumer_group_counts)
     report_share_coordinator(metrics, services.share_coordinator.state_count)
+    report_lags(
+        metrics, services.groups, logs.replicas.high_watermark, services.config.metrics_group_offsets_max
+    )
+    report_flushes(metrics, logs.flusher)
     report_transactions(metrics, services.transactions, parts.coordinators.markers)
     parts.transactional_writes.report_to(metrics)
     report_cleaning(metrics, logs.cleaner, logs.manager)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from tidelog.base.clock import Clock
+from tidelog.base.version import package_version
 from tidelog.broker.config.listener_tls import listener_tls_settings, uses_tls
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.config.node_config import BrokerConfig
@@ -13,13 +14,14 @@ from tidelog.broker.observability.loop_stalls import LoopStalls
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.metrics_access import MetricsAccess
 from tidelog.broker.observability.metrics_endpoint import MetricsEndpoint
+from tidelog.broker.observability.otlp_export import OtlpExport
 
 HealthCheck: TypeAlias = Callable[[], str | None]
 """Returns the reason why the node is unhealthy, or None."""
 
 
 class NodeObservability:
-    """Owns the metrics and, if metrics.port is set, their endpoint; parts of the node add health checks."""
+    """Owns the metrics, their endpoint and their export; parts of the node add health checks."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
@@ -28,23 +30,45 @@ class NodeObservability:
         self.endpoint: MetricsEndpoint | None = None
         if config.metrics_port is not None:
             self.endpoint = MetricsEndpoint(self.metrics, self._unhealthy_reason, _access(config))
+        self.otlp_export = _otlp_export(config, self.metrics, clock)
         self._loop_stalls = LoopStalls(clock)
         self._loop_stalls.report_to(self.metrics)
+        self.metrics.add_build(package_version(), config.node_id, config.process_roles)
 
     async def start(self) -> None:
-        """Serve the metrics and measure stalls. Errors: OSError if the port cannot be bound."""
+        """Serve and export the metrics, and measure stalls.
+
+        Errors: OSError if the port cannot be bound; ConfigError if the SDK for exports is not installed.
+        """
         if self.endpoint is not None and self._config.metrics_port is not None:
             await self.endpoint.start(self._config.metrics_address, self._config.metrics_port)
+        if self.otlp_export is not None:
+            await self.otlp_export.start()
         self._loop_stalls.start()
 
     async def close(self) -> None:
         """Stop measuring and close the endpoint."""
         self._loop_stalls.stop()
+        if self.otlp_export is not None:
+            await self.otlp_export.close()
         if self.endpoint is not None:
             await self.endpoint.close()
 
     def _unhealthy_reason(self) -> str | None:
         return next((reason for check in self.health_checks if (reason := check()) is not None), None)
+
+
+def _otlp_export(config: BrokerConfig, metrics: BrokerMetrics, clock: Clock) -> OtlpExport | None:
+    if not config.metrics_otlp_endpoint:
+        return None
+    attributes = {
+        "service.name": "tidelog",
+        "service.version": package_version(),
+        "service.instance.id": str(config.node_id),
+    }
+    return OtlpExport(
+        metrics, config.metrics_otlp_endpoint, config.metrics_otlp_interval_ms, attributes, clock
+    )
 
 
 def _access(config: BrokerConfig) -> MetricsAccess:

@@ -63,6 +63,8 @@ class TopicSubscriber:
         for topic_name, coordinator in self._coordinators.items():
             self._apply_topic(topic_name, coordinator, delta, image)
         self._update_consumer_groups(delta, image)
+        for topic in delta.deleted_topics:
+            self._services.traffic.remove_topic(topic.name)
         if delta.deleted_topics:
             self._services.groups.on_topics_deleted({topic.name: topic.id for topic in delta.deleted_topics})
             self._services.share_coordinator.on_topics_deleted({topic.id for topic in delta.deleted_topics})

@@ -6,10 +6,13 @@ import asyncio
 from typing import Any
 
 from tests.support.nodes.exposed_metrics import metric_samples
+from tests.support.waiting import wait_until
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.producer.producer import Producer
+from tidelog.protocol.ids import TopicPartition
 from tidelog.testing.embedded import EmbeddedCluster
 
 PREFIX = "kafka_coordinator_group_groupmetadatamanager_"
@@ -50,6 +53,47 @@ def test_groups_are_counted_by_their_protocol() -> None:
 
         text = asyncio.run(join())
         prefix = "kafka_server_group_coordinator_metrics_"
-        assert f'{prefix}group_count{{protocol="consumer"}} 1.0' in text
-        assert f'{prefix}group_count{{protocol="classic"}} 0.0' in text
-        assert f'{prefix}consumer_group_count{{state="stable"}} 1.0' in text
+        assert f'{prefix}groups{{protocol="consumer"}} 1.0' in text
+        assert f'{prefix}groups{{protocol="classic"}} 0.0' in text
+        assert f'{prefix}consumer_groups{{state="stable"}} 1.0' in text
+
+
+def lags(metrics: BrokerMetrics) -> dict[str, float]:
+    return metric_samples(metrics, "tidelog_group_")
+
+
+def commit_of_two(cluster: EmbeddedCluster) -> None:
+    """Produce three records to a topic, and commit the offset 2 for the group harbour."""
+    cluster.create_topics(["tides"])
+
+    async def produce_and_commit() -> None:
+        async with Producer(cluster.bootstrap_servers) as producer:
+            for value in (b"1", b"2", b"3"):
+                await producer.send("tides", value)
+        async with Consumer(cluster.bootstrap_servers, group_id="harbour") as consumer:
+            await consumer.commit({TopicPartition("tides", 0): 2})
+
+    asyncio.run(produce_and_commit())
+
+
+def test_the_lag_of_a_group_is_reported_until_its_topic_is_deleted() -> None:
+    with EmbeddedCluster() as cluster:
+        commit_of_two(cluster)
+        assert cluster.run(lambda node: lags(node.metrics)) == {
+            "committed_offset": 2,
+            "lag": 1,
+            "offsets_without_metrics": 0,
+        }
+
+        async def delete() -> None:
+            async with Admin(cluster.bootstrap_servers) as admin:
+                await admin.delete_topics(["tides"])
+
+        asyncio.run(delete())
+        wait_until(lambda: "lag" not in cluster.run(lambda node: lags(node.metrics)))
+
+
+def test_offsets_over_the_limit_are_counted_and_have_no_metrics() -> None:
+    with EmbeddedCluster(config={"metrics.group.offsets.max": "0"}) as cluster:
+        commit_of_two(cluster)
+        assert cluster.run(lambda node: lags(node.metrics)) == {"offsets_without_metrics": 1}
