@@ -8,17 +8,16 @@ offsets that a group has committed are kept.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
-from uuid import UUID
 
 import typer
 
 from tidelog.broker.backup.archive import ClusterBackup
 from tidelog.broker.backup.catalog import BackupCatalog, BackupEntry
 from tidelog.broker.backup.contents import (
-    BackupTopic,
     RestoredOffset,
     backup_image,
     backup_topics,
@@ -26,6 +25,7 @@ from tidelog.broker.backup.contents import (
 )
 from tidelog.cli.admin import with_admin
 from tidelog.cli.cluster.restore_checks import missing_metadata
+from tidelog.cli.cluster.restore_plans import PlanChoices, topic_plans
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import EXIT_FAILURE, complain, kafka_error_text
 from tidelog.cli.output import print_json, print_table
@@ -34,7 +34,6 @@ from tidelog.cli.tier.restore import (
     apply_plans,
     partition_document,
     print_obstacles,
-    survey_with_progress,
     target_of,
     topic_notes,
 )
@@ -43,15 +42,7 @@ from tidelog.clients.groups.group_offsets import OffsetAndMetadata
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import NO_LEADER_EPOCH, Offset, TopicPartition
 from tidelog.remote.inspection.bucket import Bucket
-from tidelog.remote.restore.plan import (
-    EPOCH_MARGIN,
-    PartitionPlan,
-    PlanOptions,
-    SurveyedPartition,
-    TopicPlan,
-    topic_plan,
-)
-from tidelog.storage.config.topic_source import source_of
+from tidelog.remote.restore.plan import PartitionPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +87,26 @@ def run_cluster_restore(
 ) -> None:
     """Check or restore the topics and offsets of a backup, print the report, and exit with its status."""
     backup = catalog.read(entry)
+    with TemporaryDirectory(prefix="tidelog-restore-") as folder:
+        report = _restored(bucket, catalog, entry, backup, cluster, options, Path(folder))
+    _print(report, options)
+    if not report.is_complete:
+        raise typer.Exit(EXIT_FAILURE)
+
+
+def _restored(
+    bucket: Bucket,
+    catalog: BackupCatalog,
+    entry: BackupEntry,
+    backup: ClusterBackup,
+    cluster: ClusterConnection,
+    options: ClusterRestoreOptions,
+    folder: Path,
+) -> ClusterReport:
+    """Check or restore the topics and offsets of `backup`; `folder` gets segments that are copied."""
     image = backup_image(backup)
-    topics = backup_topics(image)
-    plans = _plans(bucket, topics, options)
+    choices = PlanChoices(accepts_gaps=options.accepts_gaps, replication_factor=options.replication_factor)
+    plans = topic_plans(bucket, backup, backup_topics(image), choices, folder)
     report = ClusterReport(backup, RestoreReport(plans))
     ends = {each.partition.topic_partition: each.end_offset for plan in plans for each in plan.partitions}
     report.groups = restored_offsets(backup, ends)
@@ -118,43 +126,7 @@ def run_cluster_restore(
             await asyncio.to_thread(catalog.end_restore, cluster_id)
 
     with_admin(cluster, work)
-    _print(report, options)
-    if not report.is_complete:
-        raise typer.Exit(EXIT_FAILURE)
-
-
-def _plans(bucket: Bucket, topics: list[BackupTopic], options: ClusterRestoreOptions) -> list[TopicPlan]:
-    tiered = [topic.name for topic in topics if topic.is_tiered]
-    found = survey_with_progress(bucket, tiered) if tiered else {}
-    return [_plan(topic, found, options) for topic in topics]
-
-
-def _plan(
-    topic: BackupTopic,
-    found: Mapping[tuple[str, UUID], list[SurveyedPartition]],
-    options: ClusterRestoreOptions,
-) -> TopicPlan:
-    factor = options.replication_factor
-    plan = topic_plan(
-        topic.name,
-        topic.topic_id,
-        found.get((topic.name, topic.topic_id), []),
-        PlanOptions(
-            partitions=topic.partitions,
-            replication_factor=topic.replication_factor if factor is None else factor,
-            configs=topic.configs,
-            leader_epoch=topic.leader_epoch + 1 + EPOCH_MARGIN,
-            accepts_gaps=options.accepts_gaps,
-        ),
-    )
-    source = source_of(topic.configs)
-    if source is None or source.mount is not None:
-        return plan
-    problem = (
-        f"{topic.name}: its first segments are those of {source.topic}; restore that topic, then use "
-        "tidelog tier restore --at"
-    )
-    return replace(plan, problems=(*plan.problems, problem))
+    return report
 
 
 async def _commit(admin: Admin, report: ClusterReport) -> None:

@@ -17,7 +17,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from tidelog.protocol.ids import Offset, uuid_text
@@ -32,9 +32,13 @@ from tidelog.remote.reading.auxiliary import fetch_auxiliary
 from tidelog.remote.restore.plan import SurveyedPartition
 from tidelog.remote.restore.tail_segment import TailSegment, TailSource, build_tail
 from tidelog.remote.tasks.recovered_log import OffsetRange, log_position, ranges_in_log, recovered_log
+from tidelog.storage.config.topic_source import TopicSource
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from tidelog.storage.producers.producer_entry import ProducerEntry
 from tidelog.storage.producers.producer_snapshot import decode_snapshot
+
+_GENERATIONS_MAX: Final = 10_000
+"""More topics of one name, source and time are not recognized."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +63,15 @@ class Travel:
             if not uuid_text(topic_id).startswith("-"):  # as Kafka: tools would take it for an option
                 return topic_id
             generation += 1_000_000
+
+
+def travel_of(name: str, topic_id: UUID, source: TopicSource) -> Travel | None:
+    """Return the travel that created an existing topic; None if its id is not derived from `source`."""
+    if source.timestamp_ms is None:
+        return None
+    travel = Travel(name=name, source_id=source.topic_id, timestamp_ms=source.timestamp_ms)
+    generations = (replace(travel, generation=generation) for generation in range(_GENERATIONS_MAX))
+    return next((each for each in generations if each.topic_id == topic_id), None)
 
 
 class TravelledPartition(NamedTuple):
