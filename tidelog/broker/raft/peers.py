@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tidelog.base.count_text import count_text
 from tidelog.clients.config.environment import Environment
 from tidelog.clients.transport.broker_address import BrokerAddress
 from tidelog.clients.transport.connecting import ConnectionSettings, open_connection
@@ -59,6 +60,7 @@ class Peers:
         self._on_response = on_response
         self._listener_names = tuple(listener_names)
         self._peers: dict[tuple[BrokerId, bool], _PeerConnection] = {}
+        self._reachability: dict[BrokerId, _Reachability] = {}
         self._is_closed = False
         self._in_flight = 0
         self._response_event = asyncio.Event()
@@ -73,7 +75,10 @@ class Peers:
         key = (request.to_node, request.message.api_key in _FETCHES)
         peer = self._peers.get(key)
         if peer is None:
-            peer = self._peers[key] = _PeerConnection(self._environment, self._settings, self._complete)
+            reachability = self._reachability.setdefault(request.to_node, _Reachability())
+            peer = self._peers[key] = _PeerConnection(
+                self._environment, self._settings, self._complete, reachability
+            )
         peer.send(request, BrokerAddress(request.to_node, endpoint.host, endpoint.port))
 
     async def wait_for_responses(self, timeout_s: float) -> None:
@@ -107,11 +112,40 @@ class Peers:
         return endpoints[0] if endpoints else None
 
 
+class _Reachability:
+    """Logs the begin and the end of each outage of one peer, for both of its connections.
+
+    Requests are repeated many times a second: only the first failure is new to an operator.
+    """
+
+    def __init__(self) -> None:
+        self._failures = 0
+
+    def on_failure(self, address: BrokerAddress, reason: str) -> None:
+        """Count an attempt that failed; log the first one."""
+        level = logging.DEBUG if self._failures else logging.INFO
+        self._failures += 1
+        text = "Cannot connect to node %d at %s:%d: %s"
+        logger.log(level, text, address.node_id, address.host, address.port, reason)
+
+    def on_connected(self, address: BrokerAddress) -> None:
+        """Log the number of failures before this success, if there were any."""
+        if self._failures:
+            text = "Connected to node %d at %s:%d again after %s"
+            attempts = count_text(self._failures, "failed attempt")
+            logger.info(text, address.node_id, address.host, address.port, attempts)
+        self._failures = 0
+
+
 class _PeerConnection:
     """One connection to one peer, and the requests that wait until it is open."""
 
     def __init__(
-        self, environment: Environment, settings: ConnectionSettings, on_response: ResponseListener
+        self,
+        environment: Environment,
+        settings: ConnectionSettings,
+        on_response: ResponseListener,
+        reachability: _Reachability,
     ) -> None:
         self._environment = environment
         self._settings = settings
@@ -120,7 +154,7 @@ class _PeerConnection:
         self._connection: BrokerConnection | None = None
         self._opening_task: asyncio.Task[None] | None = None
         self._waiting_requests: list[Send] = []
-        self._is_unreachable = False
+        self._reachability = reachability
 
     def send(self, request: Send, address: BrokerAddress) -> None:
         """Send to the peer at `address`; close a connection to its former address."""
@@ -158,7 +192,8 @@ class _PeerConnection:
         try:
             self._connection = await open_connection(self._environment, self._settings, address)
         except (OSError, TimeoutError, KafkaError) as error:
-            self._log_failure(address, error)
+            reason = str(error) or f"no response within {self._settings.setup_timeout_ms} ms"
+            self._reachability.on_failure(address, reason)
             self._opening_task = None
             self._fail_waiting()
             return
@@ -168,18 +203,10 @@ class _PeerConnection:
             self._fail_waiting()
             return
         self._opening_task = None
-        self._is_unreachable = False
+        self._reachability.on_connected(address)
         waiting, self._waiting_requests = self._waiting_requests, []
         for request in waiting:
             self._send_now(self._connection, request)
-
-    def _log_failure(self, address: BrokerAddress, error: Exception) -> None:
-        # Requests are repeated many times a second: only the first failure is new to an operator.
-        level = logging.DEBUG if self._is_unreachable else logging.INFO
-        self._is_unreachable = True
-        reason = str(error) or f"no response within {self._settings.setup_timeout_ms} ms"
-        text = "Cannot connect to node %d at %s:%d: %s"
-        logger.log(level, text, address.node_id, address.host, address.port, reason)
 
     def _fail_waiting(self) -> None:
         waiting, self._waiting_requests = self._waiting_requests, []

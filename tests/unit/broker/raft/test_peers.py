@@ -128,6 +128,26 @@ async def test_first_failure_to_connect_to_a_peer_is_logged_with_its_reason(
 
 
 @on_both_loops
+async def test_the_end_of_an_outage_is_logged_once_with_the_number_of_failures(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="tidelog.broker.raft.peers")
+    requester = RequestingPeer()
+    for request_id, message in enumerate((VoteRequest(), FetchRequest(), VoteRequest())):
+        requester.ask(request_id, node=1, port=1, message=message)
+        assert await requester.answer(request_id) is None
+    async with scripted_brokers() as (broker,):
+        voting(broker)
+        requester.ask(4, 1, broker.port, VoteRequest())
+        assert await requester.answer(4) == VoteResponse()
+        requester.ask(5, 1, broker.port, FetchRequest())
+        await eventually(lambda: bool(broker.requests(ApiKey.FETCH)))
+        _, last = [record.getMessage() for record in caplog.records]
+        assert last == f"Connected to node 1 at 127.0.0.1:{broker.port} again after 3 failed attempts"
+        await requester.peers.close()
+
+
+@on_both_loops
 async def test_a_connection_attempt_has_a_timeout(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="tidelog.broker.raft.peers")
     asker = RequestingPeer(
