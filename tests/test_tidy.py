@@ -175,3 +175,23 @@ def imported_modules(node: ast.Import | ast.ImportFrom) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module] if node.level == 0 and node.module else []
+
+
+SHORT_DEADLINES = re.compile(
+    r"asyncio\.timeout\([1-9]\d?(\.0)?\)"
+    r"|wait_for\(.*, [1-9]\d?(\.0)?\)"
+    r"|(monotonic|perf_counter)\(\) - \w+ <"
+)
+"""Waiting for less than 100 s, and a maximum for an elapsed time. A timeout below 1 s is meant to expire."""
+
+
+def test_no_test_of_make_test_fails_because_the_machine_is_busy() -> None:
+    folders = ("unit", "integration", "interop", "model", "packaging", "scenarios", "spark", "support")
+    short = [
+        f"{name_of(path)}:{number}: {line.strip()}"
+        for folder in folders
+        for path in sorted((ROOT / "tests" / folder).rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if SHORT_DEADLINES.search(line)
+    ]
+    assert not short, "use TIMEOUT_S of tests.support.waiting:\n" + "\n".join(short)

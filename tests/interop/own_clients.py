@@ -48,16 +48,15 @@ async def transactional_round_trip(options: Mapping[str, Any], replication_facto
     return sorted(values)
 
 
-async def produce_for(options: Mapping[str, Any], duration_s: float, replication_factor: int = 3) -> int:
-    """Write one record after the other to a new topic; return the number of acknowledged records."""
+async def produce_for(options: Mapping[str, Any], duration_s: float, replication_factor: int = 3) -> None:
+    """Write one record after the other to a new topic, for `duration_s` and at least 50."""
     topic = await create_topic(options, replication_factor)
     producer = Producer(**options)
     await producer.start()
     loop, count = asyncio.get_running_loop(), 0
     ends = loop.time() + duration_s
-    while loop.time() < ends:
+    while loop.time() < ends or count < 50:
         await producer.send_and_wait(topic, b"value")
         count += 1
         await asyncio.sleep(0.01)
     await producer.close()
-    return count

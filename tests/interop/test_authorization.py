@@ -20,11 +20,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from tests.support.waiting import TIMEOUT_S
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 
-TIMEOUT_S = 30.0
 CONFIG = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",

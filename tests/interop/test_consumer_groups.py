@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, ConsumerGroupType, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 PARTITIONS = 6
@@ -51,7 +51,7 @@ def topic(servers: str) -> str:
 def create(servers: str, name: str) -> None:
     admin = AdminClient({"bootstrap.servers": servers})
     for future in admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
-        future.result(10)
+        future.result(TIMEOUT_S)
 
 
 class Member:
@@ -96,12 +96,12 @@ def poll_until(condition: Callable[[], bool], *polled: Member) -> None:
             member.poll()
         return condition()
 
-    wait_until(is_true, timeout_s=40)
+    wait_until(is_true)
 
 
 def group_type(servers: str, group: str) -> ConsumerGroupType:
     admin = AdminClient({"bootstrap.servers": servers})
-    listed = admin.list_consumer_groups().result(10)
+    listed = admin.list_consumer_groups().result(TIMEOUT_S)
     return next(each.type for each in listed.valid if each.group_id == group)
 
 
@@ -118,7 +118,7 @@ def test_members_share_the_partitions_and_take_over_those_of_a_member_that_leave
         poll_until(lambda: len(first.indexes) == PARTITIONS, first)
         first.consumer.commit(asynchronous=False)
         admin = AdminClient({"bootstrap.servers": servers})
-        description = admin.describe_consumer_groups(["shared"])["shared"].result(10)
+        description = admin.describe_consumer_groups(["shared"])["shared"].result(TIMEOUT_S)
         assert description.type is ConsumerGroupType.CONSUMER
         assert len(description.members[0].assignment.topic_partitions) == PARTITIONS
     assert group_type(servers, "shared") is ConsumerGroupType.CONSUMER

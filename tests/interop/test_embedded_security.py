@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.support.cli import tidelog_failure, tidelog_output
 from tests.support.loops.loop_thread import LOOP
+from tests.support.waiting import TIMEOUT_S
 from tidelog.base.properties import parse_properties, properties_text
 from tidelog.clients.admin.admin import AclBinding, AclOperation, AclResourceType, Admin
 from tidelog.clients.admin.types import NewTopic
@@ -65,7 +66,7 @@ def test_librdkafka_writes_as_the_administrator_and_reads_as_another_user(cluste
     ):
         admin = AdminClient(cluster.client_settings("alice").confluent_kafka)
         for future in admin.create_partitions([confluent_kafka.admin.NewPartitions("letters", 2)]).values():
-            future.result(20)
+            future.result(TIMEOUT_S)
 
 
 def test_aiokafka_connects_with_its_settings(cluster: EmbeddedCluster) -> None:

@@ -30,13 +30,12 @@ from confluent_kafka.admin import (
 from kafka import KafkaAdminClient
 
 from tests.support.nodes.three_nodes import ThreeNodes
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.cluster.image import MetadataImage
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 
-TIMEOUT_S = 30.0
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 CONFIG = {"authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
 Scram = ScramMechanism

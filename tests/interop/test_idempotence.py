@@ -12,6 +12,7 @@ from tests.support.foreign_clients import CLIENTS, ForeignClient, ForeignProduce
 from tests.support.foreign_clients.client_factory import ClientFactory
 from tests.support.logs.partition_logs import batch
 from tests.support.network.raw_client import RawClient
+from tests.support.waiting import TIMEOUT_S
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.protocol.messages.produce import (
@@ -68,7 +69,7 @@ class Stream:
     def end(self) -> int:
         """End the thread; return the number of messages that it sent."""
         self._may_end.set()
-        self._thread.join(60)
+        self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive(), "the producer thread did not end"
         if self._failure is not None:
             raise self._failure

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -25,6 +24,7 @@ from tests.support.foreign_clients.round_trips import (
     confluent_round_trip,
     kafka_python_round_trip,
 )
+from tests.support.waiting import TIMEOUT_S
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -45,7 +45,6 @@ CONFIG = {
     ),
     "connection.failed.authentication.delay.ms": "20",
 }
-TIMEOUT_S = 20.0
 
 Access = Callable[[str, str, str, str], int]
 """Produces and reads one record as a user; returns the number of records, or raises an error."""
@@ -201,21 +200,6 @@ def test_users_and_mechanisms_change_without_a_restart(cluster: EmbeddedCluster,
     assert with_confluent(servers, SHA_512, USER, PASSWORD) == 1
     alter_broker(cluster, {users: None, mechanisms: None})
     assert with_confluent(servers, PLAIN, USER, PASSWORD) == 1
-
-
-def test_librdkafka_authenticates_again_before_its_session_expires() -> None:
-    config = {**CONFIG, "listener.name.sasl_plaintext.plain.connections.max.reauth.ms": "2500"}
-    with EmbeddedCluster(config=config) as running:
-        port = running.run(lambda node: node.bound_port(LISTENER))
-        errors: list[KafkaError] = []
-        options = confluent_options(f"127.0.0.1:{port}", PLAIN, USER, PASSWORD)
-        producer = Producer({**options, "error_cb": errors.append})
-        topic, ends = f"topic-{uuid4().hex[:12]}", time.monotonic() + 6
-        while time.monotonic() < ends:
-            producer.produce(topic, b"value")
-            assert producer.flush(TIMEOUT_S) == 0
-            time.sleep(0.1)
-        assert errors == []
 
 
 def test_an_authorizer_sees_the_authenticated_principal() -> None:

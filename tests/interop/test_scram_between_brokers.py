@@ -17,7 +17,7 @@ from confluent_kafka.admin import (
 
 from tests.harness.failover.secured import BROKER, LOAD, allow_load, create_cluster
 from tests.support.loops.loop_thread import LOOP
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.producer.producer import Producer as OwnProducer
 from tidelog.local_cluster.cluster import LocalCluster
@@ -26,7 +26,6 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 
 pytestmark = pytest.mark.interop
 
-TIMEOUT_S = 20.0
 SESSION_MS = 3_000
 TOPIC = "events"
 

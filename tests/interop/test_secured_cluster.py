@@ -18,13 +18,12 @@ from confluent_kafka.admin import (
 )
 
 from tests.support.nodes.three_nodes import ThreeNodes
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE
 from tidelog.testing.embedded import EmbeddedCluster
 
 pytestmark = pytest.mark.interop
 
-TIMEOUT_S = 30.0
 JAAS = (
     f'{PLAIN_LOGIN_MODULE} required username="node" password="node-secret" '
     'user_node="node-secret" user_alice="alice-secret";'

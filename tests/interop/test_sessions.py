@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     ScramCredentialInfo,
@@ -22,7 +22,7 @@ from tests.support.foreign_clients.round_trips import (
     kafka_python_round_trip,
 )
 from tests.support.foreign_clients.single_records import WRITERS
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until, wait_until_passes
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.security.jaas import PLAIN_LOGIN_MODULE
 from tidelog.testing.embedded import EmbeddedCluster
@@ -32,7 +32,6 @@ pytestmark = pytest.mark.interop
 LISTENER, SESSIONS = "SASL_PLAINTEXT", "SESSIONS"
 SCRAM, PLAIN = "SCRAM-SHA-512", "PLAIN"
 SESSION_MS = 2_500
-TIMEOUT_S = 20.0
 USER, PASSWORD = "alice", "alice-secret"
 AUTHENTICATING_AGAIN = ("confluent", "kafka_python")
 """aiokafka does not authenticate again: it connects again when the broker has closed the connection."""
@@ -117,26 +116,30 @@ def read_back(cluster: EmbeddedCluster, topic: str, count: int) -> list[bytes]:
 def test_a_client_continues_when_its_sessions_end(
     cluster: EmbeddedCluster, client: str, mechanism: str
 ) -> None:
-    topic, count = f"topic-{uuid4().hex[:12]}", 0
-    before = counters(cluster)
-    writer = WRITERS[client](options(cluster, client, mechanism, listener=SESSIONS))
-    ends = time.monotonic() + 2.6 * SESSION_MS / 1000
-    while time.monotonic() < ends:
-        writer.write(topic, b"%04d" % count)
-        count += 1
-        time.sleep(0.02)
-    writer.close()
-    assert read_back(cluster, topic, count) == [b"%04d" % number for number in range(count)]
+    def write_during_two_sessions() -> None:
+        topic, count = f"topic-{uuid4().hex[:12]}", 0
+        before = counters(cluster)
+        writer = WRITERS[client](options(cluster, client, mechanism, listener=SESSIONS))
+        ends = time.monotonic() + 2.6 * SESSION_MS / 1000
+        while time.monotonic() < ends:
+            writer.write(topic, b"%04d" % count)
+            count += 1
+            time.sleep(0.02)
+        writer.close()
+        assert read_back(cluster, topic, count) == [b"%04d" % number for number in range(count)]
 
-    def grown(name: str) -> float:
-        return counters(cluster)[name] - before[name]
+        def grown(name: str) -> float:
+            return counters(cluster)[name] - before[name]
 
-    expired, again = "expired_connections_killed_count_total", "successful_reauthentication_total"
-    if client in AUTHENTICATING_AGAIN:
-        assert grown(again) >= 2 and grown(expired) == 0
-    else:
-        assert grown(again) == 0 and grown(expired) >= 1
-    assert grown("failed_reauthentication_total") == 0
+        expired, again = "expired_connections_killed_count_total", "successful_reauthentication_total"
+        if client in AUTHENTICATING_AGAIN:
+            assert grown(again) >= 2 and grown(expired) == 0
+        else:
+            assert grown(again) == 0 and grown(expired) >= 1
+        assert grown("failed_reauthentication_total") == 0
+
+    # A client that is not scheduled for a while authenticates too late: then its session has ended.
+    wait_until_passes(write_during_two_sessions, tolerated=(KafkaException,))
 
 
 def test_open_connections_continue_when_a_password_changes_and_new_ones_need_the_new_one(
@@ -173,8 +176,6 @@ def test_a_changed_password_is_needed_at_the_end_of_the_session(
     writer = WRITERS[client](
         {**options(cluster, client, SCRAM, user=user, password="old", listener=SESSIONS), **limits}
     )
-    writer.write(topic, b"before")
-    set_password(cluster, user, "new")
 
     def is_refused() -> bool:
         try:
@@ -183,10 +184,15 @@ def test_a_changed_password_is_needed_at_the_end_of_the_session(
             return True
         return False
 
-    wait_until(is_refused, timeout_s=TIMEOUT_S)
+    wait_until(lambda: not is_refused())
+    set_password(cluster, user, "new")
+
+    def has_failed() -> bool:
+        now = counters(cluster)
+        if client in AUTHENTICATING_AGAIN:
+            return now["failed_reauthentication_total"] > failed
+        return now["failed_authentication_total"] > before
+
+    # A session that has ended before its client was scheduled is refused, too.
+    wait_until(lambda: is_refused() and has_failed())
     writer.close()
-    now = counters(cluster)
-    if client in AUTHENTICATING_AGAIN:
-        assert now["failed_reauthentication_total"] > failed
-    else:
-        assert now["failed_authentication_total"] > before

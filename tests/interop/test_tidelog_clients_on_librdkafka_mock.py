@@ -17,6 +17,7 @@ import confluent_kafka
 import pytest
 
 from tests.support.network.librdkafka_mock import keep_to_sound_versions, mock_cluster
+from tests.support.waiting import TIMEOUT_S
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.consumer_types import ConsumerRecord
 from tidelog.clients.consumer.partition_reader import PartitionReader
@@ -80,7 +81,7 @@ async def consume(servers: str, topic: str, count: int, **options: Any) -> list[
     result: list[ConsumerRecord] = []
     async with Consumer(servers, auto_offset_reset="earliest", **options) as consumer:
         consumer.assign([TopicPartition(topic, number) for number in await consumer.partitions_for(topic)])
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(result) < count:
                 for records in (await consumer.poll(1_000)).values():
                     result += records
@@ -132,7 +133,7 @@ async def test_our_producer_to_aiokafka_consumer(servers: str, topic: str, codec
     await consumer.start()
     try:
         consumer.assign([aiokafka.TopicPartition(topic, 0)])
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(TIMEOUT_S):
             messages = [await consumer.getone() for _ in records]
     finally:
         await consumer.stop()
@@ -223,7 +224,7 @@ async def test_a_group_member_reads_all_records_and_its_successor_continues(serv
     received: list[bytes | None] = []
     async with Consumer(servers, **options) as first:
         first.subscribe([topic])
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(received) < 40:
                 for records in (await first.poll(1_000)).values():
                     received += [record.value for record in records]

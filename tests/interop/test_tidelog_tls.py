@@ -16,7 +16,7 @@ import pytest
 from tests.support.cli import tidelog_output
 from tests.support.loops.loop_thread import LOOP
 from tests.support.nodes.three_nodes import ThreeNodes
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.node.node import BrokerNode
 from tidelog.clients.admin.admin import Admin
@@ -166,7 +166,7 @@ def test_clients_fail_at_once_if_the_broker_refuses_their_certificate(
 
 async def within(work: Awaitable[object]) -> object:
     """Wait at most a quarter of the default timeout."""
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(TIMEOUT_S):
         return await work
 
 
@@ -192,7 +192,7 @@ def test_replaced_certificates_are_used_between_the_nodes(cluster: EmbeddedClust
 
     new = AUTHORITY.issue("node")
     new.write_pem(folder / "node.pem")
-    wait_until(lambda: serial_numbers() == {new.certificate.serial_number}, timeout_s=40)
+    wait_until(lambda: serial_numbers() == {new.certificate.serial_number})
     cluster.stop_node(3)
     cluster.start_node(3)
     options = client_options(folder)

@@ -35,7 +35,7 @@ LISTENERS = {
     "UNTRUSTED": OTHER_AUTHORITY.issue("broker"),
 }
 """The certificate of each listener; MUTUAL requires certificates of clients."""
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 REFUSED_AFTER_S = 4.0
 
 

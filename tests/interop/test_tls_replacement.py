@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.support.foreign_clients.single_records import WRITERS
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.broker.node.wiring import tls_certificates
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.producer.producer import Producer
@@ -37,7 +37,7 @@ def alter(admin: AdminClient, location: Path) -> None:
     entry = ConfigEntry(LOCATION, str(location), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
     for future in admin.incremental_alter_configs([resource]).values():
-        future.result(20)
+        future.result(TIMEOUT_S)
 
 
 def test_a_certificate_is_replaced_by_a_dynamic_config(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ class Load:
     def stop(self) -> None:
         self._stopped.set()
         for each in self._threads:
-            each.join(30)
+            each.join(TIMEOUT_S)
 
     def has_more_than(self, counts: dict[str, int]) -> bool:
         """Return whether each producer has written 20 more records."""

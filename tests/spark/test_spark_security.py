@@ -30,7 +30,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
     security = Security(users={"admin": "canary-of-admin"}, super_users=["admin"])
     with EmbeddedCluster(tiered=True, security=security) as running:
         asyncio.run(fill(running))
-        wait_until(lambda: asyncio.run(local_start(running)) > 0, "remote records", timeout_s=60)
+        wait_until(lambda: asyncio.run(local_start(running)) > 0, "remote records")
         yield running
 
 

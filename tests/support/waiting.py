@@ -10,7 +10,7 @@ import inspect
 import time
 from collections.abc import Callable
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 _FIRST_PAUSE_S = 0.001
 _LONGEST_PAUSE_S = 0.02
 

@@ -96,15 +96,18 @@ def produce(
     return throughput
 
 
-def consume(servers: str, topic: str, duration_s: float, *, warm_up_s: float = 0) -> Throughput:
-    """Consume from the beginning for `duration_s` after `warm_up_s`."""
+def consume(
+    servers: str, topic: str, duration_s: float, *, max_bytes: int | None = None, warm_up_s: float = 0
+) -> Throughput:
+    """Consume from the beginning for `duration_s` after `warm_up_s`, or until `max_bytes` were consumed."""
     throughput = Throughput()
     consumer = Consumer(
         {**_common(servers, throughput), "group.id": CLIENT_ID, "queued.max.messages.kbytes": 200}
     )
     consumer.assign([TopicPartition(topic, 0, 0)])
     start_s = monotonic() + warm_up_s
-    while monotonic() < start_s + duration_s:
+    end_s = start_s + duration_s
+    while monotonic() < end_s and (max_bytes is None or throughput.size_bytes < max_bytes):
         message = consumer.poll(0.1)
         if message is not None and message.error() is None and monotonic() >= start_s:
             value = message.value()

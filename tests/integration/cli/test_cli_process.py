@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
 from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 COMMAND = [sys.executable, "-m", "tidelog.cli.main"]
 
 

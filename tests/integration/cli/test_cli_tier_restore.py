@@ -20,11 +20,10 @@ from tests.support.foreign_clients.interface import Received
 from tests.support.nodes.killed_restore import RestoreStep
 from tests.support.nodes.topic_admin import TopicAdmin
 from tests.support.tier.tiered_topics import TieredTopics
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.testing.embedded import EmbeddedCluster
 
 CONFLUENT = CLIENTS["confluent"]
-TIMEOUT_S = 30.0
 
 
 class LostCluster:

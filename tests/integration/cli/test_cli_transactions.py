@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.cli import tidelog_failure, tidelog_output
 from tests.support.foreign_clients.partition_writer import PartitionWriter
+from tests.support.waiting import TIMEOUT_S
 from tidelog.testing.embedded import EmbeddedCluster
 
 PRODUCER_ID = 1_000
@@ -21,7 +22,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
     with EmbeddedCluster() as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers, "log_level": 0})
         for future in admin.create_topics([NewTopic("tides", 2, 1)]).values():
-            future.result(30)
+            future.result(TIMEOUT_S)
         yield running
 
 

@@ -108,7 +108,7 @@ def test_memory_after_three_reads_of_the_tier_is_bounded() -> None:
         )
         with RawClient(*broker.address) as client:
             produce(client)
-            wait_until(lambda: local_start(client) >= (BATCHES - 4) * 10, timeout_s=60.0)
+            wait_until(lambda: local_start(client) >= (BATCHES - 4) * 10)
             end_offset = local_start(client)
             before_bytes = broker.memory_bytes()
             for _ in range(3):

@@ -33,7 +33,8 @@ def test_a_deletion_interrupted_before_its_record_is_resumed_at_the_next_start(
             # The node behaves as if it had stopped when it received the deletion.
             patched.setattr(TieredStorage, "on_roles_changed", lambda *_: None)
             tiered.delete("tides")
-            cluster.restart(clean=clean)
+            (cluster.stop_node if clean else cluster.kill_node)(1)
+        cluster.start_node(1)
         wait_until(lambda: not tiered.objects("/tides-"))
         assert tiered.objects("/stays-") == kept
     finally:

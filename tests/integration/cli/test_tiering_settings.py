@@ -55,7 +55,7 @@ def test_a_single_broker_with_tiering_creates_its_metadata_topic(tmp_path: Path)
             topic = topics.get(METADATA_TOPIC)
             return [] if topic is None else [len(each.replicas) for each in topic.partitions.values()]
 
-        wait_until(lambda: replicas() == [1] * 5, timeout_s=20)
+        wait_until(lambda: replicas() == [1] * 5)
 
 
 def test_objects_are_in_a_directory_next_to_the_nodes(tmp_path: Path) -> None:

@@ -27,9 +27,7 @@ def test_partitions_of_a_failed_directory_get_new_leaders_without_loss() -> None
         # In one step: during a deletion file by file, new files would be created.
         lost.rename(lost.with_name("taken-away"))
         lost.write_text("not a directory any more")
-        wait_until(
-            lambda: all(2 not in nodes.partition("tides", index).isr for index in indexes), timeout_s=30.0
-        )
+        wait_until(lambda: all(2 not in nodes.partition("tides", index).isr for index in indexes))
         assert all(nodes.partition("tides", index).leader in (1, 3) for index in indexes)
         others = [index for index in range(PARTITIONS) if index not in indexes]
         assert all(2 in nodes.partition("tides", index).isr for index in others)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.support.nodes.three_nodes import TIMEOUT_S, ThreeNodes, read_values
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, wait_until_passes
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -31,7 +31,6 @@ def test_a_consumer_reads_from_the_replica_in_its_rack_until_it_fails() -> None:
     with three_racks() as (cluster, nodes, near):
         first = [f"first {number}" for number in range(500)]
         nodes.produce("tides", first, 1)
-        before = cluster.run(lambda node: node.services.traffic.bytes_out, near)
         consumer = Consumer(
             {
                 "bootstrap.servers": nodes.servers,
@@ -42,9 +41,15 @@ def test_a_consumer_reads_from_the_replica_in_its_rack_until_it_fails() -> None:
             }
         )
         try:
-            consumer.assign([TopicPartition("tides", 0, 0)])
-            assert read_values(consumer, 500) == first
-            assert cluster.run(lambda node: node.services.traffic.bytes_out, near) > before
+
+            def read_nearby() -> None:
+                before = cluster.run(lambda node: node.services.traffic.bytes_out, near)
+                consumer.assign([TopicPartition("tides", 0, 0)])
+                assert read_values(consumer, 500) == first
+                assert cluster.run(lambda node: node.services.traffic.bytes_out, near) > before
+
+            # A replica lags behind while its node is not scheduled: then the leader does not redirect to it.
+            wait_until_passes(read_nearby)
             cluster.kill_node(near)
             second = [f"second {number}" for number in range(500)]
             nodes.produce("tides", second, 1)
@@ -75,7 +80,11 @@ def test_spark_reads_from_the_replica_in_its_rack_until_it_fails() -> None:
                     values.append((record.value or b"").decode())
             return values
 
-        before = cluster.run(lambda node: node.services.traffic.bytes_out, near)
-        assert asyncio.run(read()) == values
-        assert cluster.run(lambda node: node.services.traffic.bytes_out, near) > before
+        def read_nearby() -> None:
+            before = cluster.run(lambda node: node.services.traffic.bytes_out, near)
+            assert asyncio.run(read()) == values
+            assert cluster.run(lambda node: node.services.traffic.bytes_out, near) > before
+
+        # A replica lags behind while its node is not scheduled: then the leader does not redirect to it.
+        wait_until_passes(read_nearby)
         assert asyncio.run(read(dies_after=100)) == values

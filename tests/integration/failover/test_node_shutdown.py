@@ -134,7 +134,7 @@ async def test_nodes_that_stop_with_waiting_clients_leave_no_task(nodes: dict[in
     unhandled = UnhandledErrors(asyncio.get_running_loop())
     await asyncio.to_thread(create_topics, nodes[1])
     for topic, partitions in ((TOPIC, PARTITIONS), (GROUP_METADATA_TOPIC, SHARDS)):
-        await eventually(partial(is_led_everywhere, nodes, topic, partitions), timeout_s=20.0)
+        await eventually(partial(is_led_everywhere, nodes, topic, partitions))
     await nodes.pop(3).abandon()
     with ExitStack() as stack:
         await asyncio.to_thread(send_everything, list(nodes.values()), stack)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 
 EARLIEST = -2
 LATEST = -1

@@ -16,7 +16,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaError, Producer
 from kafka import KafkaConsumer, KafkaProducer
 
-TIMEOUT_S = 20.0
+from tests.support.waiting import TIMEOUT_S
 
 
 def confluent_round_trip(options: Mapping[str, Any]) -> int:

@@ -10,8 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka import KafkaProducer
 
 from tests.support.loops.loop_thread import LOOP
-
-TIMEOUT_S = 30.0
+from tests.support.waiting import TIMEOUT_S
 
 
 class RecordWriter(Protocol):
@@ -38,7 +37,9 @@ class ConfluentWriter:
         self._producer.produce(topic, value, on_delivery=on_delivery)
         assert self._producer.flush(TIMEOUT_S) == 0
         if self._errors:
-            raise KafkaException(self._errors[0])
+            error = self._errors[0]
+            self._errors.clear()
+            raise KafkaException(error)
 
     def close(self) -> None:
         self._producer.flush(0)

@@ -14,7 +14,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.metadata.images import CLUSTER_ID, LISTENER, SeededRandomness
 from tests.support.metadata.single_voter_quorum import SingleVoterQuorum
 from tests.support.security.authorizers import ALLOW_EVERYTHING
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.base.randomness import new_uuid
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.channels.controller_channel import ControllerChannel
@@ -133,7 +133,7 @@ async def running_store(
 ) -> AsyncIterator[MetadataStore]:
     """Yield the store of an active controller; with `registered` broker 1 is unfenced."""
     replica = make_replica(fs or CrashFileSystem(), executor, slices=slices)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_S):
         await start_replica(replica)
         if registered:
             await register_node(replica.store)

@@ -24,7 +24,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.registry import ApiKey
 
 SETTINGS = ConnectionSettings(
-    client_id="1", max_response_bytes=1_000_000, request_timeout_ms=5_000, setup_timeout_ms=5_000
+    client_id="1", max_response_bytes=1_000_000, request_timeout_ms=600_000, setup_timeout_ms=600_000
 )
 CLOCK = SystemClock()
 

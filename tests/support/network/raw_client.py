@@ -15,7 +15,7 @@ from tidelog.protocol.schema import ApiMessage
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
-ANSWER_TIMEOUT_S = 20.0
+ANSWER_TIMEOUT_S = 60.0
 PROBE_CORRELATION_ID = 0x7EADBEEF
 _PROBE = encode_request(ApiKey.API_VERSIONS, 0, PROBE_CORRELATION_ID, "probe", ApiVersionsRequest())
 _SIZE = struct.Struct(">i")

@@ -19,7 +19,7 @@ from tidelog.protocol.schema import ApiMessage
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 ResultT = TypeVar("ResultT")
 
-ANSWER_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 60.0
 LOOK_EVERY_S = 0.001
 CONFIG = {
     "listeners": "PLAINTEXT://127.0.0.1:0",

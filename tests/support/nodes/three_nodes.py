@@ -5,12 +5,10 @@ from __future__ import annotations
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.broker.node.node import BrokerNode
 from tidelog.cluster.image import BrokerImage, PartitionImage
 from tidelog.testing.embedded import EmbeddedCluster
-
-TIMEOUT_S = 30.0
 
 
 class ThreeNodes:

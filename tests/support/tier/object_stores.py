@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
+from tests.support.waiting import TIMEOUT_S
 from tidelog.remote.objects.stores.port import Content, InvalidRange, ObjectInfo
 from tidelog.remote.ports.storage_manager import ReadableStream, RemoteResourceNotFound, RemoteStorageError
 
@@ -175,5 +176,5 @@ class GatedStore(MemoryStore):
         if key.endswith(".log"):
             with self._lock:
                 self.waiting += 1
-            assert self.gate.wait(30)
+            assert self.gate.wait(TIMEOUT_S)
         return super().get(key, start, end)

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tests.support.loops.both_loops import on_both_loops
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.base.bounded_pool import BoundedPool, PoolClosed, PoolFull
 
 
@@ -25,7 +25,7 @@ class Gate:
         with self._lock:
             self.inside += 1
             self.inside_max = max(self.inside_max, self.inside)
-        assert self._open.wait(30)
+        assert self._open.wait(TIMEOUT_S)
         with self._lock:
             self.inside -= 1
         return value
@@ -132,7 +132,7 @@ async def test_the_event_loop_runs_while_a_new_thread_starts(
 
     def start_late(thread: threading.Thread) -> None:
         if thread.name.startswith("test-"):
-            assert core_is_free.wait(30)
+            assert core_is_free.wait(TIMEOUT_S)
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", start_late)

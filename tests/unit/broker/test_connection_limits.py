@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.configs import network_config
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.network.config import has_host_names
 from tidelog.broker.network.server import NetworkServer
@@ -30,7 +30,7 @@ class SlowNameServer:
 
     def getaddrinfo(self, host: str, *_: object, **options: object) -> list[tuple[object, ...]]:
         self.queries.append(host)
-        assert self.release.wait(30)
+        assert self.release.wait(TIMEOUT_S)
         if host.startswith("nowhere"):
             raise socket.gaierror("no such host")
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (f"10.0.0.{host[-1]}", 0))]

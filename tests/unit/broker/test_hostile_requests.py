@@ -30,6 +30,7 @@ from tests.support.messages.random_messages import (
     random_messages,
 )
 from tests.support.network.raw_client import RawClient, decoded_answer, served_versions
+from tests.support.waiting import TIMEOUT_S
 from tidelog.protocol.codec import encode
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.framing import encode_request
@@ -114,7 +115,7 @@ class Neighbour:
 
     def __exit__(self, *exception: object) -> None:
         self._stop.set()
-        self._thread.join(60)
+        self._thread.join(TIMEOUT_S)
         self._client.close()
         assert self.failure is None, f"after {self.served} requests: {self.failure!r}"
         assert self.served > 0

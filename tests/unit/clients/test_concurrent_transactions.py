@@ -20,13 +20,13 @@ from tests.support.network.scripted_coordinators import (
     transactional_brokers,
 )
 from tests.support.transactions.producers import end_txn_response
+from tests.support.waiting import TIMEOUT_S
 from tidelog.clients.producer.producer import Producer
 from tidelog.clients.transactions.transaction_errors import AbortableTransactionError
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.registry import ApiKey
 
-PATIENCE_S = 5
-LINGERING = {"linger_ms": 60_000, "delivery_timeout_ms": 120_000}
+LINGERING = {"linger_ms": 600_000, "delivery_timeout_ms": 1_200_000}
 
 
 @pytest.fixture
@@ -121,18 +121,18 @@ async def test_a_refused_record_ends_waiting_for_records_that_are_not_sent(
         with pytest.raises(KafkaError, match="max_request_size"):
             await producer.send("tides", bytes(2_000_000))
         with pytest.raises(KafkaError, match="max_request_size"):
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(TIMEOUT_S):
                 await written
         await producer.flush()
 
 
 async def test_close_does_not_wait_for_a_producer_id(cluster: TransactionalBrokers) -> None:
     cluster.coordinator.handlers[ApiKey.INIT_PRODUCER_ID] = lambda request: Silence
-    producer = cluster.producer(max_block_ms=60_000)
+    producer = cluster.producer(max_block_ms=600_000)
     await producer.start()
     with pytest.raises(KafkaError, match="init_transactions did not complete within 20 ms"):
         await producer.init_transactions(timeout_ms=20)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         await producer.close()
 
 

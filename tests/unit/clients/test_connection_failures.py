@@ -12,6 +12,7 @@ import pytest
 
 from tests.harness.soak.history import FINAL_READER, Event
 from tests.harness.soak.transaction_checker import check
+from tests.support.waiting import TIMEOUT_S
 from tidelog.clients.admin.admin import Admin, UpgradeType
 from tidelog.clients.config.environment import SystemEnvironment
 from tidelog.clients.consumer.consumer import Consumer
@@ -71,7 +72,7 @@ def servers() -> Iterator[str]:
 async def test_records_are_written_once_in_order(servers: str, seed: int) -> None:
     topic = f"topic-{seed}"
     network = BreakingNetwork(seed, longest_ms=60)
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(TIMEOUT_S):
         async with Producer(servers, environment=network, batch_size=300, linger_ms=1, **QUICK) as producer:
             deliveries = []
             for number in range(RECORDS):
@@ -107,7 +108,7 @@ async def test_transactions_are_atomic(servers: str, version: int) -> None:
         await admin.update_features({"transaction.version": version}, upgrade_type=upgrade)
     network = BreakingNetwork(version, longest_ms=40)
     events: list[Event] = []
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(TIMEOUT_S):
         async with Producer(servers, environment=network, transactional_id=topic, **QUICK) as producer:
             await producer.init_transactions()
             for transaction in range(TRANSACTIONS):

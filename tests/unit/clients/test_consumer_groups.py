@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tests.unit.clients.test_groups import PARTITIONS, Reader, fill, group, topic
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.config.options import ConfigError
@@ -33,7 +33,7 @@ CONFIG = {
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
     """Return once `condition()` is true."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_S):
         while not await condition():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

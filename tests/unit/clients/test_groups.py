@@ -13,7 +13,7 @@ import confluent_kafka
 import pytest
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.groups.group_offsets import OffsetAndMetadata
@@ -194,13 +194,13 @@ async def test_two_consumers_with_one_instance_id_fence_each_other(
     options = OPTIONS | {"group_id": group, "group_instance_id": "dock-1"}
     async with Consumer(servers, **options) as old:
         old.subscribe([topic])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             while not old.assignment():
                 await old.poll(100)
         async with Reader(servers, topic, group, group_instance_id="dock-1") as new:
             await eventually(lambda: len(new.partitions) == PARTITIONS)
             with pytest.raises(KafkaError) as caught:
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(TIMEOUT_S):
                     while True:
                         await old.poll(100)
             assert caught.value.code is ErrorCode.FENCED_INSTANCE_ID
@@ -213,7 +213,7 @@ async def test_a_member_that_exceeds_max_poll_interval_leaves_and_rejoins(
     options = OPTIONS | {"group_id": group, "max_poll_interval_ms": 400}
     async with Consumer(servers, **options) as consumer, Admin(servers) as admin:
         consumer.subscribe([topic], listener=log)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             while not consumer.assignment():
                 await consumer.poll(100)
             await until_empty(admin, group)
@@ -239,7 +239,7 @@ async def test_a_pattern_matches_topics_created_later(servers: str, group: str) 
         options = OPTIONS | {"group_id": group, "metadata_max_age_ms": 100}
         async with Consumer(servers, **options) as consumer:
             consumer.subscribe(pattern=f"{prefix}-.*")
-            async with asyncio.timeout(15):
+            async with asyncio.timeout(TIMEOUT_S):
                 while len(consumer.assignment()) < 1:
                     await consumer.poll(50)
                 await admin.create_topic(f"{prefix}-b", num_partitions=1)
@@ -257,7 +257,7 @@ async def test_a_new_subscription_releases_the_partitions_of_the_previous_one(
         consumer.subscribe([topic], listener=old)
         await until_assigned(consumer, PARTITIONS)
         consumer.subscribe(pattern="no-such-.*", listener=new)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(new.events) < 2:
                 await consumer.poll(50)
         assert consumer.subscription() == frozenset()
@@ -277,7 +277,7 @@ async def test_a_pattern_without_matching_topics_joins_no_group(servers: str, gr
 
 
 async def until_assigned(consumer: Consumer, count: int) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_S):
         while len(consumer.assignment()) != count:
             await consumer.poll(50)
 
@@ -297,11 +297,11 @@ async def test_close_during_a_revocation_leaves_no_member(servers: str, topic: s
     await until_assigned(consumer, PARTITIONS)
     async with Reader(servers, topic, group):
         polling = asyncio.create_task(consumer.poll(30_000))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             await entered.wait()
             await consumer.close()
         leave.set()
-        done, _ = await asyncio.wait({polling}, timeout=1)
+        done, _ = await asyncio.wait({polling}, timeout=TIMEOUT_S)
         assert done and "closed" in str(polling.exception())
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "tidelog-join"]
 
@@ -334,7 +334,7 @@ async def test_a_listener_without_on_lost_is_notified_by_on_revoked(
         async with Consumer(servers, group_id=group, **options) as consumer, Admin(servers) as admin:
             consumer.subscribe([topic], listener=listener)  # type: ignore[arg-type]
             await until_assigned(consumer, PARTITIONS)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(TIMEOUT_S):
                 await until_empty(admin, group)
                 while len(listener.events) < 3:
                     await consumer.poll(50)
@@ -368,7 +368,7 @@ async def test_a_listener_can_commit_when_the_consumer_leaves(
     async with Consumer(servers, group_id=group, **options) as consumer:
         consumer.subscribe([topic], listener=log)
         read = 0
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             while read < PARTITIONS:
                 read += sum(map(len, (await consumer.poll(100)).values()))
         await leave(consumer)
@@ -387,7 +387,7 @@ async def test_positions_are_committed_at_close_after_an_older_manual_commit(
     first = TopicPartition(topic, 0)
     async with Consumer(servers, **options) as consumer, Admin(servers) as admin:
         consumer.subscribe([topic])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             while (await admin.list_group_offsets(group)).get(first) != OffsetAndMetadata(2, "", 0):
                 await consumer.poll(50)
         await consumer.commit({first: 0})
@@ -402,7 +402,7 @@ async def test_polling_continues_during_an_asynchronous_commit(servers: str, top
     async with Consumer(servers, **options) as consumer, Admin(servers) as admin:
         consumer.subscribe([topic])
         records = 0
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_S):
             while not records:
                 records = sum(map(len, (await consumer.poll(100)).values()))
             begun = consumer.commit_async({first: 1})
@@ -426,7 +426,7 @@ async def test_commits_of_a_removed_member_are_refused(servers: str, topic: str,
     options = OPTIONS | {"group_id": group, "enable_auto_commit": False, "max_poll_interval_ms": 300}
     async with Consumer(servers, **options) as consumer, Admin(servers) as admin:
         consumer.subscribe([topic])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             while not await consumer.poll(100):
                 pass
             await until_empty(admin, group)
@@ -449,7 +449,7 @@ async def test_a_failing_listener_is_logged_and_polling_continues(
     await fill(servers, topic, 0, 12)
     async with Consumer(servers, group_id=group, **OPTIONS) as consumer:
         consumer.subscribe([topic], listener=Failing())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             with pytest.raises(RuntimeError, match="this listener always fails"):
                 while True:
                     await consumer.poll(100)
@@ -481,7 +481,7 @@ async def test_a_group_is_shared_with_confluent_kafka(
 
     theirs.subscribe([topic])
     async with Reader(servers, topic, group, partition_assignment_strategy=[strategy]) as ours:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_S):
             while len(ours.partitions) != 3 or len(theirs.assignment()) != 3:
                 await asyncio.to_thread(read)
             await fill(servers, topic, 60, 60)
@@ -506,7 +506,7 @@ async def test_a_group_is_shared_with_aiokafka(servers: str, topic: str, group: 
     their_values: set[int] = set()
     try:
         async with Reader(servers, topic, group, partition_assignment_strategy=["range"]) as ours:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(TIMEOUT_S):
                 while len(ours.partitions) != 3 or (their_values | set(ours.values)) != set(range(60)):
                     for messages in (await theirs.getmany(timeout_ms=50)).values():
                         their_values |= {int(message.value) for message in messages}
@@ -538,11 +538,11 @@ async def test_a_group_and_a_producer_survive_a_restart_of_the_broker(clean: boo
             sending = asyncio.create_task(send(300))
             await asyncio.to_thread(cluster.restart, clean=clean)
             await sending
-            await eventually(lambda: set(reader.values) == set(range(600)), timeout_s=20)
+            await eventually(lambda: set(reader.values) == set(range(600)))
         async with Consumer(servers, auto_offset_reset="earliest") as consumer:
             consumer.assign([TopicPartition("tides", number) for number in range(PARTITIONS)])
             values: list[int] = []
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(TIMEOUT_S):
                 while len(values) < 600:
                     for records in (await consumer.poll(500)).values():
                         values += [int(record.value or b"") for record in records]

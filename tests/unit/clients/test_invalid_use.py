@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.waiting import eventually, remains
+from tests.support.waiting import TIMEOUT_S, eventually, remains
 from tidelog.clients.admin.admin import Admin
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.fetcher import Fetcher
@@ -74,7 +74,7 @@ async def read_all(consumer: Consumer) -> None:
 @pytest.mark.parametrize(
     ("read", "expected_text"),
     [
-        (lambda consumer: consumer.poll(60_000), "the consumer is closed"),
+        (lambda consumer: consumer.poll(600_000), "the consumer is closed"),
         (lambda consumer: consumer.getone(), "the consumer is closed"),
         (read_all, None),
     ],
@@ -89,7 +89,7 @@ async def test_close_ends_a_poll_of_another_task_at_once(
     reading = asyncio.create_task(read(consumer))
     await remains(lambda: not reading.done(), 0.1)
     await consumer.close()
-    done, _ = await asyncio.wait({reading}, timeout=0.5)
+    done, _ = await asyncio.wait({reading}, timeout=TIMEOUT_S)
     assert done
     error = reading.exception()
     assert (None if error is None else str(error)) == expected_text
@@ -156,7 +156,7 @@ async def test_an_invalid_topic_name_is_refused_without_a_change(
             consumer.subscribe([topic])
         with pytest.raises(KafkaError):
             consumer.assign([(topic, 0)])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(TIMEOUT_S):
             assert (await producer.send_and_wait(f"after-{len(expected_text)}", b"high")).offset == 0
             assert await consumer.partitions_for(f"after-{len(expected_text)}")
 
@@ -203,10 +203,10 @@ async def test_a_failed_fetch_task_is_reported_by_poll(servers: str, monkeypatch
     async with Consumer(servers, auto_offset_reset="earliest") as consumer:
         consumer.assign([("levels", 0)])
         monkeypatch.setattr(Fetcher, "plan", broken)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(TIMEOUT_S):
             with pytest.raises(KafkaError, match=r"fetcher task ended: RuntimeError"):
                 while True:
-                    await consumer.poll(60_000)
+                    await consumer.poll(600_000)
 
 
 async def test_lost_records_are_logged_once_and_unawaited_futures_log_nothing(
@@ -236,13 +236,13 @@ async def test_lost_records_are_logged_once_and_unawaited_futures_log_nothing(
             group_id="harbour",
             auto_offset_reset="earliest",
             # Longer than the deadline of commit: an attempt to connect must not outlast it.
-            reconnect_backoff_ms=60_000,
-            reconnect_backoff_max_ms=60_000,
+            reconnect_backoff_ms=600_000,
+            reconnect_backoff_max_ms=600_000,
         )
         await consumer.start()
         consumer.subscribe(["tides"])
         assert await consumer.getone(10_000) is not None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_S):
         with pytest.raises(KafkaError) as caught:
             await consumer.commit(timeout_ms=500)
         assert caught.value.code.retriable

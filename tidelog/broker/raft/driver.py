@@ -38,7 +38,6 @@ from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.protocol.schema import ApiMessage
-from tidelog.storage.disk.errors import is_descriptor_shortage
 from tidelog.storage.log.flush import FlushPlan
 
 logger = logging.getLogger(__name__)
@@ -231,11 +230,14 @@ class RaftDriver:
         return True
 
     def _try_flush(self, plan: FlushPlan) -> bool:
-        """Make the log durable; return False if the process has no free descriptor for it."""
+        """Make the log durable; return False if there is no room for the leader epochs, or no descriptor.
+
+        Nothing is lost then: a failed fsync, which must not be repeated, is a StorageFailure.
+        """
         try:
             plan.run()
         except OSError as error:
-            if not is_descriptor_shortage(error):
+            if error.errno not in _NO_ROOM:
                 raise
             level = logging.DEBUG if self._waits_for_room else logging.WARNING
             logger.log(level, "Cannot flush the metadata log: %s; retrying", error)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from ssl import SSLContext
 from typing import Any
 
 import pytest
 
 from tests.support.network.controllers import CLOCK, SETTINGS, FakeController, channel_to, in_ms, quorum_of
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.channels.controller_channel import MAX_IN_FLIGHT, ControllerChannel
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.clients.config.environment import SystemEnvironment
@@ -46,10 +47,10 @@ async def test_requests_are_sent_to_the_active_controller() -> None:
     async with quorum_of(2) as quorum, channel_to(quorum) as channel:
         for each in quorum.controllers:
             answers_its_id(each)
-        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(5_000))
+        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         assert answer.producer_id_start == 1
         quorum.move(quorum.controllers[1])
-        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(5_000))
+        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         assert answer.producer_id_start == 2
 
 
@@ -57,7 +58,7 @@ async def test_a_controller_in_the_same_node_is_called_directly() -> None:
     local = FakeController(1)
     requests = answers_its_id(local)
     async with quorum_of(0) as quorum, channel_to(quorum, local) as channel:
-        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(5_000))
+        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         assert answer.producer_id_start == 1
         assert requests[0][1] is REQUEST
 
@@ -68,7 +69,7 @@ async def test_an_unknown_controller_is_awaited() -> None:
         answers_its_id(controller)
         quorum.leader = None
         asking = asyncio.create_task(
-            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         )
         await asyncio.sleep(0)
         quorum.leader = controller
@@ -89,10 +90,10 @@ async def test_a_former_controller_is_replaced_by_the_new_one() -> None:
         first, second = quorum.controllers
         for each in quorum.controllers:
             answers_its_id(each)
-        await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(5_000))
+        await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         first.active = False
         asking = asyncio.create_task(
-            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         )
         await eventually(lambda: first.dispatcher.apis())
         quorum.move(second)
@@ -110,7 +111,7 @@ async def test_not_controller_in_an_item_of_the_response_is_retried() -> None:
 
         controller.register(ApiKey.CREATE_TOPICS, handler)
         request = CreateTopicsRequest(topics=(CreatableTopic(name="tides", num_partitions=1),))
-        answer = await channel.request(request, CreateTopicsResponse, deadline=in_ms(60_000))
+        answer = await channel.request(request, CreateTopicsResponse, deadline=in_ms(600_000))
         assert answer.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
         assert codes == []
 
@@ -130,7 +131,7 @@ async def test_a_request_in_flight_is_sent_again_when_its_connection_is_lost() -
             return AllocateProducerIdsResponse(producer_id_start=calls)
 
         controller.register(ApiKey.ALLOCATE_PRODUCER_IDS, handler)
-        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+        answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         assert answer.producer_id_start == 2
 
 
@@ -147,12 +148,12 @@ async def test_a_silent_former_controller_is_abandoned_when_another_is_known() -
         first.register(ApiKey.ALLOCATE_PRODUCER_IDS, silent)
         answers_its_id(second)
         asking = asyncio.create_task(
-            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         )
         await reached.wait()
         quorum.move(second)
         channel.on_controller_changed()
-        assert (await asyncio.wait_for(asking, 4)).producer_id_start == 2
+        assert (await asyncio.wait_for(asking, TIMEOUT_S)).producer_id_start == 2
 
 
 async def test_a_connection_attempt_to_a_former_controller_is_cancelled() -> None:
@@ -163,18 +164,17 @@ async def test_a_connection_attempt_to_a_former_controller_is_cancelled() -> Non
         channel = ControllerChannel(
             find=quorum.address,
             environment=environment,
-            settings=SETTINGS,
+            settings=replace(SETTINGS, setup_timeout_ms=600_000),
             clock=CLOCK,
             slices=Slices(CLOCK),
         )
         asking = asyncio.create_task(
-            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         )
         await environment.tried.wait()
         quorum.move(second)
         channel.on_controller_changed()
-        # The settings allow five seconds for an attempt.
-        assert (await asyncio.wait_for(asking, 4)).producer_id_start == 2
+        assert (await asyncio.wait_for(asking, TIMEOUT_S)).producer_id_start == 2
         await channel.close()
 
 
@@ -203,7 +203,7 @@ class Unreachable(SystemEnvironment):
 async def test_a_controller_without_the_api_is_not_retried() -> None:
     async with quorum_of(1) as quorum, channel_to(quorum) as channel:
         with pytest.raises(KafkaError) as error:
-            await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+            await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         assert error.value.code is ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -226,7 +226,7 @@ async def test_the_number_of_requests_in_flight_is_limited() -> None:
         async with channel_to(quorum, local) as channel:
             asking = [
                 asyncio.create_task(
-                    channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+                    channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
                 )
                 for _ in range(MAX_IN_FLIGHT + 10)
             ]
@@ -240,7 +240,7 @@ async def test_waiting_requests_fail_when_the_node_stops() -> None:
     async with quorum_of(1) as quorum, channel_to(quorum) as channel:
         quorum.leader = None
         asking = asyncio.create_task(
-            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(60_000))
+            channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         )
         await asyncio.sleep(0)
         await channel.close()

@@ -13,7 +13,7 @@ from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import controller_settings
 from tests.support.metadata.images import SeededRandomness
 from tests.support.metadata.single_controller import store_with_brokers, write
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.base.clock import Clock, SystemClock
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.controller.tasks import ControllerTasks, TaskIntervals
@@ -51,7 +51,7 @@ async def tasks(
     running = ControllerTasks(store, SETTINGS, heartbeats, clock, intervals)
     running.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_S):
             yield heartbeats
     finally:
         running.stop()

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_pair import ReplicaPair
+from tests.support.waiting import TIMEOUT_S
 from tidelog.broker.coordinators import coordinator_logs
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.partitions.leadership_lease import LeadershipLease
@@ -71,7 +72,7 @@ async def test_an_append_is_committed_when_it_is_replicated(pair: ReplicaPair) -
     await asyncio.sleep(0)
     assert (appended.base_offset, committed.done()) == (0, False)
     pair.begin()
-    await asyncio.wait_for(committed, 10)
+    await asyncio.wait_for(committed, TIMEOUT_S)
 
 
 async def test_a_transaction_coordinator_is_loaded_when_the_records_it_read_are_committed(
@@ -85,7 +86,7 @@ async def test_a_transaction_coordinator_is_loaded_when_the_records_it_read_are_
     assert not loading.done()
     assert await values(log_of(pair, loads_committed=False)) == [b"prepared"]
     pair.begin()
-    assert await asyncio.wait_for(loading, 10) == [b"prepared"]
+    assert await asyncio.wait_for(loading, TIMEOUT_S) == [b"prepared"]
 
 
 async def test_loading_ends_when_the_leadership_is_lost(pair: ReplicaPair) -> None:
@@ -95,7 +96,7 @@ async def test_loading_ends_when_the_leadership_is_lost(pair: ReplicaPair) -> No
     topic_id = pair.leader.image.topics_by_name[TRANSACTION_STATE_TOPIC].id
     pair.replay(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=2))
     with pytest.raises(KafkaError):
-        await asyncio.wait_for(loading, 10)
+        await asyncio.wait_for(loading, TIMEOUT_S)
 
 
 async def test_the_partition_count_of_a_missing_topic_is_its_configured_one() -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, batch, open_log
+from tests.support.waiting import TIMEOUT_S
 from tidelog.broker.logs.flusher import Flusher
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.errors import StorageFailure
@@ -66,7 +67,7 @@ async def test_concurrent_calls_share_the_next_flush(
 
     def run(plan: FlushPlan) -> None:
         runs.append(plan.end_offset)
-        assert go_on.wait(10)
+        assert go_on.wait(TIMEOUT_S)
 
     monkeypatch.setattr(FlushPlan, "run", run)
     flusher = Flushes(executor).flusher
@@ -106,7 +107,7 @@ async def test_a_flush_that_fails_unexpectedly_ends_all_waiting_calls(
     monkeypatch.setattr(FlushPlan, "run", run)
     log.append_as_leader(batch(["a"]), 0, NOW_MS)
     flushes = Flushes(executor)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_S):
         with pytest.raises(KafkaError, match="out of order") as caught:
             await flushes.flusher.flush(log)
     assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -10,7 +10,7 @@ from tests.support.configs import snapshot_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.metadata.stores import make_replica, start_replica
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -31,7 +31,7 @@ async def test_a_failed_deletion_of_snapshots_does_not_end_the_node(
     replica = make_replica(
         CrashFileSystem(), snapshots=snapshot_settings(metadata_log_max_record_bytes_between_snapshots=1)
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_S):
         store = (await start_replica(replica)).store
         await eventually(lambda: refused)
         await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))
@@ -57,7 +57,7 @@ async def test_a_snapshot_that_cannot_be_started_does_not_prevent_later_ones(
     replica = make_replica(
         CrashFileSystem(), snapshots=snapshot_settings(metadata_log_max_record_bytes_between_snapshots=1)
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(TIMEOUT_S):
         store = (await start_replica(replica)).store
         await eventually(lambda: offsets)
         await store.submit(lambda image: ControllerResult((NoOpRecord(),), None))

@@ -13,7 +13,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.messages.request_contexts import request_context
 from tests.support.metadata.stores import InlineExecutor, channel_of, running_store
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata import topic_creation
 from tidelog.broker.metadata.producer_ids import ProducerIds
@@ -172,7 +172,7 @@ async def test_stop_does_not_wait_for_an_unresponsive_controller(
         creation = TopicCreation(channel_of(store), RecordedClients(), CONFIG, ManualClock())
         executor.held = True
         creation.ensure("orders")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             await creation.close()
         executor.release()
 

@@ -7,10 +7,11 @@ from time import monotonic
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import network_config
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import running_server
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.base.sampled_rate import Windows
 from tidelog.broker.network.config import UNLIMITED
 from tidelog.broker.network.connection_rates import CONNECTION_CREATION_RATE, ConnectionRates
@@ -106,7 +107,7 @@ async def test_a_connection_above_the_broker_rate_is_delayed() -> None:
 
 @on_both_loops
 async def test_a_connection_above_its_address_rate_is_closed_after_a_delay() -> None:
-    async with running_server() as served:
+    async with running_server(clock=ManualClock()) as served:
         rates = served.server.connection_rates
         rates._windows = Windows(2, 50)
         set_address_quota(rates, "127.0.0.1", 20)
@@ -127,5 +128,5 @@ async def test_throttled_sockets_are_closed_with_the_listener() -> None:
         listener = served.server.listeners["PLAINTEXT"]
         await eventually(lambda: len(listener._throttled_sockets) == 1)
         listener.stop()
-        assert await asyncio.wait_for(client.is_closed(), 5)
+        assert await asyncio.wait_for(client.is_closed(), TIMEOUT_S)
         assert listener.socket_count == 0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from time import monotonic
 
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.network.loopback_server import echo, frame, running_server
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_core import State
 from tidelog.broker.network.request import Request
@@ -31,7 +32,6 @@ async def test_the_response_of_a_throttled_request_is_sent_at_once_and_the_next_
         began_s = monotonic()
         await client.send(frame(b"one") + frame(b"two"))
         assert await client.receive() == b"one"
-        assert served.server.counters.connections_throttled == 1
         assert await client.receive() == b"two"
         assert monotonic() - began_s >= 0.04
         await eventually(lambda: served.server.counters.connections_throttled == 0)
@@ -42,6 +42,7 @@ async def test_a_throttled_connection_closed_by_the_client_is_removed() -> None:
     async with running_server(throttle_then_echo) as served:
         client = await served.connect()
         assert await client.ask(b"one") == b"one"
+        assert served.server.counters.connections_throttled == 1
         (connection,) = served.server.connections()
         assert connection.core.state is State.THROTTLED
         del connection
@@ -60,9 +61,8 @@ async def test_a_stopping_broker_closes_a_throttled_connection_at_once() -> None
     async with running_server(throttle_then_echo) as served:
         client = await served.connect()
         assert await client.ask(b"one") == b"one"
-        began_s = monotonic()
-        await served.server.close(timeout_s=20)
-        assert monotonic() - began_s < 5
+        async with asyncio.timeout(TIMEOUT_S):
+            await served.server.close(timeout_s=LONG_MS / 1000)
         assert await client.is_closed()
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import metadata_log_config
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.base.clock import SystemClock
 from tidelog.base.config_definition import ConfigError
 from tidelog.broker.config.dynamic_configs import DynamicBrokerConfig
@@ -65,7 +65,7 @@ async def produce(node: BrokerNode, topic: str, *values: bytes) -> None:
 
 async def read_all(node: BrokerNode, topic: str, count: int) -> list[bytes | None]:
     values_read: list[bytes | None] = []
-    async with Consumer(servers(node), auto_offset_reset="earliest") as consumer, asyncio.timeout(20):
+    async with Consumer(servers(node), auto_offset_reset="earliest") as consumer, asyncio.timeout(TIMEOUT_S):
         consumer.assign([(topic, 0)])
         while len(values_read) < count:
             for records in (await consumer.poll(timeout_ms=200)).values():
@@ -87,7 +87,7 @@ async def test_topics_records_configs_and_offsets_survive_a_restart(tmp_path: Pa
         await produce(node, "t", b"a", b"b")
         async with Consumer(servers(node), group_id="g", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["t"])
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(TIMEOUT_S):
                 assert (await consumer.getone()).value == b"a"
             await consumer.commit()
         cluster_id = node.services.store.image.cluster_id
@@ -143,7 +143,7 @@ async def test_a_deleted_offsets_topic_removes_the_groups_in_memory(tmp_path: Pa
         await produce(node, "t", b"a")
         async with Consumer(servers(node), group_id="g", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["t"])
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(TIMEOUT_S):
                 while not await consumer.poll(timeout_ms=100):
                     pass
             await consumer.commit()
@@ -170,7 +170,7 @@ async def test_a_deleted_topic_completes_waiting_requests(tmp_path: Path) -> Non
             consumer.assign([("t", 0)])
             await consumer.poll(timeout_ms=100)
             purgatory = node.services.fetch_purgatory
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(TIMEOUT_S):
                 while not purgatory.delayed_count:
                     await consumer.poll(timeout_ms=20)
                 await admin.delete_topics(["t"])
@@ -245,7 +245,7 @@ async def test_changed_connection_limits_apply_at_once(tmp_path: Path) -> None:
             finally:
                 writer.transport.abort()
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(TIMEOUT_S):
             while not await is_refused():
                 pass
         resource = ConfigResource(ResourceType.BROKER, "1")
@@ -346,7 +346,7 @@ async def test_metadata_that_cannot_be_applied_ends_the_start_at_once(tmp_path: 
         pass
     append_metadata(tmp_path, RemoveTopicRecord(topic_id=UUID(int=4711)))
     failure = NodeFailure(1)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_S):
         with pytest.raises(KafkaError, match="contradicts itself"):
             await BrokerNode.start(BrokerConfig({**BASE, "log.dirs": str(tmp_path)}), failure=failure)
     assert failure.event.is_set()

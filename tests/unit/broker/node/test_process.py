@@ -12,7 +12,7 @@ from threading import Event
 import pytest
 
 from tests.support.metadata.images import CLUSTER_ID
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.config.environment import CLUSTER_ID_VARIABLE
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
@@ -58,7 +58,7 @@ async def test_a_signal_stops_a_broker_that_waits_for_its_quorum(
     await eventually(lambda: signal.getsignal(number) is not before)
     await eventually(lambda: (tmp_path / "__cluster_metadata-0").exists())
     os.kill(os.getpid(), number)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_S):
         assert await serving
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -77,7 +77,7 @@ async def test_a_broker_whose_quorum_fails_during_the_start_stops(
     serving = asyncio.create_task(serve(broker_without_quorum(tmp_path), never_announced))
     await eventually(lambda: replicas and (tmp_path / "__cluster_metadata-0").exists())
     replicas[0].driver.fail(OSError(5, "EIO"))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_S):
         assert not await serving
 
 
@@ -92,7 +92,7 @@ async def test_a_broker_stopped_while_it_opens_logs_writes_a_clean_marker_only_f
 
     def slow_start(logs: LogManager, *arguments: object) -> None:
         opening.set()
-        may_continue.wait(20)
+        may_continue.wait(TIMEOUT_S)
         start(logs, *arguments)  # type: ignore[arg-type]
         is_open.append(True)
 
@@ -108,7 +108,7 @@ async def test_a_broker_stopped_while_it_opens_logs_writes_a_clean_marker_only_f
     await asyncio.sleep(0)
     assert not starting.done()
     may_continue.set()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(TIMEOUT_S):
         with pytest.raises(asyncio.CancelledError):
             await starting
     assert (tmp_path / ".kafka_cleanshutdown").exists()

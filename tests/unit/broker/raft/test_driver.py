@@ -15,7 +15,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import loop_iterations
 from tests.support.metadata.stores import DIRECTORY, InlineExecutor
-from tests.support.waiting import eventually, remains
+from tests.support.waiting import TIMEOUT_S, eventually, remains
 from tidelog.broker.raft.driver import RaftDriver
 from tidelog.broker.raft.log import MetadataLog
 from tidelog.broker.raft.state_file import QuorumStateFile
@@ -36,6 +36,7 @@ from tidelog.cluster.quorum.log import SnapshotId
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
+from tidelog.protocol.record import BatchBuilder
 
 
 class Script:
@@ -335,13 +336,32 @@ async def test_the_quorum_state_is_written_again_until_the_disk_has_space(
 
 
 @on_both_loops
+async def test_leader_epochs_without_disk_space_are_written_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk may become full between the append of the first record of an epoch and its flush."""
+    monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
+    fixture = DriverFixture()
+    builder = BatchBuilder(base_offset=0, leader_epoch=3)
+    builder.append(1_000, None, b"record")
+    fixture.log.append(builder.build(), 3)
+    fixture.script.react = on(Tick, Persist(1, None, 1), SEND)
+    fixture.disk.free_bytes = 3
+    await fixture.run()
+    await remains(lambda: fixture.reported == [] and fixture.fatal == [], 0.02)
+    fixture.disk.free_bytes = None
+    await eventually(lambda: fixture.reported == [SEND])
+    reopened = MetadataLog.open(fixture.disk, DIRECTORY, metadata_log_config(), fixture.clock)
+    assert reopened.last_epoch == 3
+    await fixture.driver.stop()
+
+
+@on_both_loops
 async def test_a_driver_that_waits_for_disk_space_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidelog.broker.raft.driver.FULL_DISK_PAUSE_S", 0.001)
     fixture = DriverFixture()
     fixture.script.react = on(Tick, Persist(1, RECORD, None), SEND)
     fixture.disk.free_bytes = 3
     await fixture.run()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_S):
         await fixture.driver.stop()
     assert fixture.reported == [] and fixture.fatal == []
 

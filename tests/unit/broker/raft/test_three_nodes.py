@@ -163,9 +163,7 @@ async def test_an_active_controller_whose_disk_is_full_resigns() -> None:
             await nodes.store(first).submit(touch)
         assert error.value.code is ErrorCode.NOT_CONTROLLER
         others = [each for each in nodes.running if each != first]
-        await eventually(
-            lambda: any(nodes.store(each).active_epoch is not None for each in others), timeout_s=30
-        )
+        await eventually(lambda: any(nodes.store(each).active_epoch is not None for each in others))
         second = next(each for each in others if nodes.store(each).active_epoch is not None)
         await nodes.store(second).submit(touch)
         assert nodes.store(first).active_epoch is None

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.configs import lifecycle_settings
 from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
 from tidelog.broker.registration.broker_lifecycle import (
@@ -37,7 +37,7 @@ from tidelog.storage.disk.checkpoints import CleanShutdownMarker
 
 DIRECTORY = UUID(int=7)
 EPOCH = 40
-QUICK = lifecycle_settings(broker_heartbeat_interval_ms=5, broker_session_timeout_ms=200)
+QUICK = lifecycle_settings(broker_heartbeat_interval_ms=5, broker_session_timeout_ms=600_000)
 
 
 class Controller:
@@ -106,7 +106,7 @@ async def node(
     prepare(running)
     running.lifecycle.start()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(TIMEOUT_S):
             yield running
     finally:
         await running.lifecycle.close()
@@ -122,7 +122,7 @@ async def running_node(settings: LifecycleSettings = QUICK) -> AsyncIterator[Nod
 
 async def test_kip_1066_cordoned_and_uncordoned_directories_are_reported() -> None:
     async with running_node(
-        lifecycle_settings(broker_heartbeat_interval_ms=60_000, broker_session_timeout_ms=200)
+        lifecycle_settings(broker_heartbeat_interval_ms=60_000, broker_session_timeout_ms=600_000)
     ) as running:
         beats = running.controller.heartbeats
         assert beats[-1].cordoned_log_dirs is None

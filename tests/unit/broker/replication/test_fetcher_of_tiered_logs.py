@@ -11,7 +11,7 @@ import pytest
 from tests.support.logs.partition_logs import NOW_MS, append
 from tests.support.replicas.replica_pair import LEADER, ReplicaPair
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.observability.exposition import Exposition
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.replication.fetcher_metrics import report_fetchers
@@ -112,7 +112,7 @@ class TieredPair:
                 # Real time, too, for the threads that read the tier.
                 await asyncio.sleep(0.001)
 
-        await asyncio.wait_for(advance(), 20)
+        await asyncio.wait_for(advance(), TIMEOUT_S)
 
 
 @pytest.fixture

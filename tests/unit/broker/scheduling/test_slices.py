@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import STEPS_PER_SLICE, CountingClock, IterationCounter, counted_slices
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.scheduling.slices import HEAVY_MAX, Slices
 from tidelog.protocol.steps import Heavy, Steps, as_heavy_work, in_thread, map_items, run_steps
 
@@ -211,7 +211,7 @@ async def test_the_result_of_a_thread_for_cancelled_work_is_discarded() -> None:
 
     def slow() -> int:
         started.set()
-        gate.wait(10)
+        gate.wait(TIMEOUT_S)
         return 1
 
     work = many.start(as_heavy_work(in_thread(slow)), fail, fail)
@@ -274,7 +274,7 @@ async def test_close_cancels_everything() -> None:
     many, gate = counted_slices(), threading.Event()
     with ThreadPoolExecutor(1) as executor:
         in_threads = Slices(CountingClock(), executor)
-        in_threads.start(in_thread(lambda: gate.wait(10)), fail, fail)
+        in_threads.start(in_thread(lambda: gate.wait(TIMEOUT_S)), fail, fail)
         many.start(numbers(1000), fail, fail)
         many.close()
         in_threads.close()

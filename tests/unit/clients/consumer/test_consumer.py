@@ -15,6 +15,7 @@ from tests.support.network.scripted_broker import (
     ScriptedResponse,
     scripted_brokers,
 )
+from tests.support.waiting import TIMEOUT_S
 from tidelog.clients.consumer.consumer import Consumer
 from tidelog.clients.consumer.partition_reader import PartitionReader
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -103,7 +104,7 @@ def quick(broker: ScriptedBroker, **options: Any) -> Consumer:
 
 
 async def read(consumer: Consumer, count: int) -> list[int]:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_S):
         offsets: list[int] = []
         while len(offsets) < count:
             record = await consumer.getone(1_000)

@@ -17,7 +17,7 @@ from tests.support.network.scripted_broker import (
     responses_in_order,
     scripted_brokers,
 )
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.clients.producer.producer import Producer
 from tidelog.protocol.batch import read_header
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -81,8 +81,8 @@ async def test_current_leader_in_a_response_is_used_for_the_retry() -> None:
             ProduceResponse(responses=refusal.responses, node_endpoints=(endpoint,))
         )
         new.handlers[ApiKey.PRODUCE] = responses_in_order(produce_response(9))
-        async with quick(old, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000) as producer:
-            written = await asyncio.wait_for(producer.send_and_wait("tides", b"high"), 5)
+        async with quick(old, retry_backoff_ms=600_000, retry_backoff_max_ms=600_000) as producer:
+            written = await asyncio.wait_for(producer.send_and_wait("tides", b"high"), TIMEOUT_S)
         assert written.offset == 9
         assert len(batches(new)) == 1
 
@@ -148,11 +148,11 @@ async def test_a_refused_sender_lets_the_next_waiting_one_continue() -> None:
     async with scripted_brokers() as [broker]:
         offset = iter(range(1_000))
         broker.handlers[ApiKey.PRODUCE] = lambda request: produce_response(next(offset))
-        async with quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000) as producer:
+        async with quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=600_000) as producer:
             await producer.send("tides", b"x" * 800)
             values: list[object] = [b"x" * 800, "no bytes", b"x" * 800, b"x" * 1_000, b"x" * 800]
             sends = [asyncio.create_task(producer.send("tides", value)) for value in values]  # type: ignore[arg-type]
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(TIMEOUT_S):
                 outcomes = await asyncio.gather(*sends, return_exceptions=True)
         assert [type(outcome) for outcome in outcomes] == [
             asyncio.Future,
@@ -166,16 +166,18 @@ async def test_a_refused_sender_lets_the_next_waiting_one_continue() -> None:
 async def test_close_fails_all_senders_that_wait_for_memory() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
-        producer = quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=60_000)
+        producer = quick(broker, batch_size=1_000, buffer_memory=1_000, max_block_ms=600_000)
         await producer.start()
         await producer.send("tides", b"x" * 800)
         waiting = [asyncio.create_task(producer.send("tides", b"x" * 800)) for _ in range(3)]
         await asyncio.sleep(0)
-        closing = asyncio.create_task(producer.close(timeout_ms=2_000))
-        async with asyncio.timeout(1):
+        closing = asyncio.create_task(producer.close(timeout_ms=600_000))
+        async with asyncio.timeout(TIMEOUT_S):
             outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert [str(outcome) for outcome in outcomes] == ["the producer is closed"] * 3
-        await closing
+        assert not closing.done()
+        closing.cancel()
+        await asyncio.wait({closing})
 
 
 async def test_records_expire_when_no_broker_accepts_them() -> None:
@@ -284,7 +286,7 @@ async def test_an_error_in_the_application_does_not_lose_sent_records() -> None:
 async def test_a_cancelled_application_does_not_wait_for_deliveries() -> None:
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.PRODUCE] = lambda request: Silence
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(TIMEOUT_S):
             with pytest.raises(asyncio.CancelledError):
                 async with quick(broker) as producer:
                     delivery = await producer.send("tides", b"high")
@@ -377,8 +379,8 @@ async def test_a_failed_sender_task_fails_all_records_and_accepts_no_more() -> N
         deliveries = [await producer.send("tides", b"high") for _ in range(3)]
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(BatchBuilder, "build", broken)
-            await asyncio.wait(deliveries, timeout=5)
-        async with asyncio.timeout(5):
+            await asyncio.wait(deliveries, timeout=TIMEOUT_S)
+        async with asyncio.timeout(TIMEOUT_S):
             await producer.flush()
             assert all(delivery.done() for delivery in deliveries)
             assert all("sender task ended" in str(delivery.exception()) for delivery in deliveries)

@@ -12,7 +12,7 @@ from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import loop_iterations
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.tier.tier_cluster import PARTITION, TIERED, CopyingTier, sealed_segments
-from tests.support.waiting import eventually, remains
+from tests.support.waiting import TIMEOUT_S, eventually, remains
 from tests.unit.remote.log_manager.test_manager import QUICK, Site, replica
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import (
@@ -117,7 +117,7 @@ async def test_a_deletion_taken_over_spares_segments_written_after_it_ended() ->
     def first_waits(metadata: RemoteLogSegmentMetadata) -> None:
         if not entered.is_set():
             entered.set()
-            assert door.wait(30)
+            assert door.wait(TIMEOUT_S)
         delete(metadata)
 
     helping.tier.delete_log_segment_data = first_waits  # type: ignore[method-assign]
@@ -172,7 +172,7 @@ async def test_remote_segments_stay_when_a_topic_is_tiered_again_before_its_dele
         copied += 1
         if copied == 3:
             entered.set()
-            assert door.wait(30)
+            assert door.wait(TIMEOUT_S)
 
     leading.tier.before_copy = third_waits
     leading.manager.start()

@@ -13,7 +13,7 @@ from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import append, append_marker, open_log
 from tests.support.tier.remote_tier import PARTITION, MemoryTier, segment_metadata, store
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.remote.index_cache import cache as cache_module
 from tidelog.remote.index_cache.cache import RemoteIndexCache
 from tidelog.remote.index_cache.file_names import CachedFile, CachedIndex
@@ -270,14 +270,14 @@ def test_readers_of_one_segment_share_one_fetch(
     may_continue = threading.Event()
 
     def wait() -> None:
-        assert may_continue.wait(10)
+        assert may_continue.wait(TIMEOUT_S)
 
     tier.before_index_fetch = wait
     with ThreadPoolExecutor(8) as pool:
         readers = [pool.submit(positions, cache, segments[0]) for _ in range(8)]
         wait_until(lambda: tier.index_fetches)
         may_continue.set()
-        assert len({tuple(reader.result(10)) for reader in readers}) == 1
+        assert len({tuple(reader.result(TIMEOUT_S)) for reader in readers}) == 1
     assert len(tier.index_fetches) == 1
 
 
@@ -290,7 +290,7 @@ def test_a_failed_fetch_is_reported_to_all_waiting_readers(
         readers = [pool.submit(positions, cache, segments[0]) for _ in range(4)]
         for reader in readers:
             with pytest.raises(RemoteStorageError, match="the bucket is unavailable"):
-                reader.result(10)
+                reader.result(TIMEOUT_S)
     tier.failure = None
     assert positions(cache, segments[0])
 

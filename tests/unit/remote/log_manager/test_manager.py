@@ -24,7 +24,7 @@ from tests.support.tier.tier_cluster import (
     produce,
     sealed_segments,
 )
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.remote.log_manager.manager import RemoteLogManager
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import (
@@ -135,7 +135,7 @@ async def test_tasks_of_a_partition_never_overlap_across_epochs() -> None:
         with lock:
             inside += 1
             most = max(most, inside)
-        assert door.wait(30)
+        assert door.wait(TIMEOUT_S)
         with lock:
             inside -= 1
 
@@ -168,7 +168,7 @@ async def test_a_topic_deleted_during_a_copy_leaves_no_objects() -> None:
         copied += 1
         if copied == 3:
             entered.set()
-            assert door.wait(30)
+            assert door.wait(TIMEOUT_S)
 
     site.tier.before_copy = third_waits
     site.manager.on_leadership_change([replica(log)], [])
@@ -360,7 +360,7 @@ async def test_at_most_one_copy_per_copier_thread_is_started() -> None:
 
 
 def assert_open(door: threading.Event) -> None:
-    assert door.wait(30)
+    assert door.wait(TIMEOUT_S)
 
 
 @on_both_loops
@@ -370,7 +370,7 @@ async def test_close_waits_for_running_work_up_to_the_timeout() -> None:
 
     def hangs(_: RemoteLogSegmentMetadata) -> None:
         entered.set()
-        assert door.wait(30)
+        assert door.wait(TIMEOUT_S)
 
     site.tier.before_copy = hangs
     site.manager.start()
@@ -392,7 +392,7 @@ async def test_close_lets_a_copy_end_and_deletes_its_objects() -> None:
 
     def waits(_: RemoteLogSegmentMetadata) -> None:
         entered.set()
-        assert door.wait(30)
+        assert door.wait(TIMEOUT_S)
 
     site.tier.before_copy = waits
     site.manager.start()

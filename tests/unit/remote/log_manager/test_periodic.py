@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from tests.support.waiting import TIMEOUT_S
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.remote.log_manager.periodic import PeriodicTask
 from tidelog.remote.ports.metadata_manager import RemoteMetadataNotReady
@@ -40,7 +41,7 @@ async def delays_of(errors: Sequence[Exception | None], interval_ms: int = 8) ->
         randomness=Random(1),
         slots=TaskSlots(1),
     )
-    await asyncio.wait_for(ended.wait(), 30)
+    await asyncio.wait_for(ended.wait(), TIMEOUT_S)
     task.cancel()
     return [(after - before) * 1000 for before, after in pairwise(times)]
 

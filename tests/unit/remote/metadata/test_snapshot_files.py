@@ -13,6 +13,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_points import crash_points
 from tests.support.paths import GOLDEN_FILES
 from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, PARTITION, copy_start, step
+from tests.support.waiting import TIMEOUT_S
 from tidelog.protocol.errors import DecodeError
 from tidelog.remote.metadata.cache import RemoteLogMetadataCache
 from tidelog.remote.metadata.snapshot import decode_snapshot, encode_snapshot
@@ -61,7 +62,7 @@ class SlowDisk(OsFileSystem):
 
     def fsync_dir(self, path: str) -> None:
         if not path.endswith(DIRECTORY):
-            self._together.wait(30)
+            self._together.wait(TIMEOUT_S)
         super().fsync_dir(path)
 
 

@@ -27,7 +27,7 @@ from tests.support.tier.segment_metadata import (
     deletion,
     step,
 )
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.remote.metadata.log_ports import LogBounds, WrongMetadataTopic
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.snapshot_files import SnapshotFiles
@@ -437,7 +437,7 @@ async def test_a_snapshot_in_progress_ends_before_the_final_one_at_stop() -> Non
             running_now.append(1)
             most = max(most, len(running_now))
             entered.set()
-            assert door.wait(30)
+            assert door.wait(TIMEOUT_S)
             super().write(*plan)
             running_now.pop()
 
@@ -466,7 +466,7 @@ async def test_a_snapshot_that_fails_during_stop_is_written_with_the_final_one()
                 writes += 1
                 if writes == 2:
                     entered.set()
-                    assert door.wait(30)
+                    assert door.wait(TIMEOUT_S)
                     raise OSError("the disk is full")
             super().write(*plan)
 

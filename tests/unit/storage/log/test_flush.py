@@ -12,6 +12,7 @@ from tests.support.configs import log_config
 from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_images import Survival
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, open_log, values_of
+from tests.support.waiting import TIMEOUT_S
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.files import OsFileSystem
 
@@ -125,7 +126,7 @@ def test_appends_continue_during_a_flush(tmp_path: Path) -> None:
         thread.start()
         for _ in range(20):
             append(log, f"{round_number}")
-        thread.join(timeout=30)
+        thread.join(timeout=TIMEOUT_S)
         assert not thread.is_alive()
         log.durability.flushed(plan, NOW_MS)
     assert log.durability.recovery_point == 19 * 20

@@ -19,7 +19,7 @@ from tests.support.groups.state_log import MemoryStateLog
 from tests.support.network.loopback_server import Client, running_server
 from tests.support.security.authorizers import ALLOW_EVERYTHING
 from tests.support.transactions.transactional_node import TransactionalNode
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.broker.api.dispatch import Dispatcher
 from tidelog.broker.api.handlers.readable_topics import TopicAccess
 from tidelog.broker.api.handlers.registry import _register_parts_of_transactions, _register_transactions
@@ -80,7 +80,7 @@ class Broker:
             fetch_purgatory=node.fetches,
             flusher=None,
             clock=node.clock,
-            config=SimpleNamespace(request_timeout_ms=30_000),
+            config=SimpleNamespace(request_timeout_ms=600_000),
             image=lambda: node.replicas.image,
             transactions=self.transactions,
             topic_creation=None,
@@ -126,7 +126,7 @@ async def send(client: Client, message: ApiMessage, version: int) -> None:
 
 async def is_answered(client: Client, message: ApiMessage, version: int) -> bool:
     await send(client, message, version)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(TIMEOUT_S):
         return bool(await client.receive())
 
 

@@ -16,6 +16,7 @@ from tests.support.loops.both_loops import on_both_loops
 from tests.support.messages.random_messages import Domain, declared_fields, random_messages
 from tests.support.metadata.images import CLUSTER_ID
 from tests.support.nodes.quorum_nodes import quorum_nodes
+from tests.support.waiting import TIMEOUT_S
 from tidelog.broker.controller.handlers.quorum import RAFT_APIS, RaftHandlers
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.node.wiring.raft_node import RaftNode
@@ -112,7 +113,7 @@ async def test_requests_with_extreme_values_do_not_end_the_quorum(voters: int) -
             await asyncio.sleep(0)
             assert raft.driver.failure is None, (key, version, message)
         assert refused > 20
-        await asyncio.wait(waiting, timeout=20)
+        await asyncio.wait(waiting, timeout=TIMEOUT_S)
         assert all(answer.done() for answer in waiting)
         for answer in waiting:
             answer.result()

@@ -13,6 +13,7 @@ from tests.support.configs import group_config
 from tests.support.groups.ports import group_ports
 from tests.support.groups.state_log import MemoryStateLog
 from tests.support.loops.yields import loop_iterations
+from tests.support.waiting import TIMEOUT_S
 from tidelog.broker.coordinators.groups.classic.member import Client
 from tidelog.broker.coordinators.groups.classic.states import GroupState
 from tidelog.broker.coordinators.groups.config import GroupConfig
@@ -502,7 +503,7 @@ async def test_loading_yields_to_others_and_reads_every_record() -> None:
     fixture.service.start()
     fixture.service.on_leadership(0)
     turns = 0
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(TIMEOUT_S):
         while await fixture.fetch() != (39, ErrorCode.NONE):
             turns += 1
             await asyncio.sleep(0)

@@ -10,6 +10,7 @@ import pytest
 from tests.support.loops.yields import loop_iterations
 from tests.support.replicas.replica_manager import Replicas
 from tests.support.transactions.scripted_coordinator import ScriptedCoordinator
+from tests.support.waiting import TIMEOUT_S
 from tidelog.broker.coordinators.verification.add_partitions_to_txn_manager import (
     REQUESTS_IN_FLIGHT,
     AddPartitionsToTxnManager,
@@ -151,7 +152,7 @@ async def test_a_request_not_started_when_the_node_stops_does_not_delay_others()
     # The verification is queued, then its request is scheduled; it would begin in the next turn.
     await loop_iterations(2)
     await manager.close()
-    assert await asyncio.wait_for(verifications, 5) == {T0: ErrorCode.NETWORK_EXCEPTION}
+    assert await asyncio.wait_for(verifications, TIMEOUT_S) == {T0: ErrorCode.NETWORK_EXCEPTION}
 
 
 @pytest.mark.parametrize(

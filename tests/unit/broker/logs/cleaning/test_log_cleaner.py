@@ -18,7 +18,7 @@ from tests.support.logs.cleaning_workers import ThreadWorker
 from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
 from tests.support.logs.log_managers import TOPIC_ID, delete_logs, get_or_create_log, start_log_manager
 from tests.support.nodes.exposed_metrics import metric_samples
-from tests.support.waiting import eventually
+from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.base.backoff import ExponentialBackoff
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.node_config import BrokerConfig
@@ -48,7 +48,7 @@ class HeldRequests:
 
     def on_request(self, kind: str) -> None:
         self.kinds.append(kind)
-        assert len(self.kinds) != self.held_at or self.free.wait(10)
+        assert len(self.kinds) != self.held_at or self.free.wait(TIMEOUT_S)
 
 
 class LogCleanerFixture:
@@ -271,7 +271,7 @@ async def test_a_stop_ends_a_compaction_in_progress(fixture: LogCleanerFixture) 
     fixture.values["log.cleaner.io.max.bytes.per.second"] = "2000"
     fixture.cleaner.start()
     await eventually(lambda: len(fixture.requests.kinds) == 1)
-    await asyncio.wait_for(fixture.cleaner.close(), 5)
+    await asyncio.wait_for(fixture.cleaner.close(), TIMEOUT_S)
     assert not fixture.left_over(log)
     assert len(read_log(log)) == 400
 

@@ -164,7 +164,7 @@ def test_a_worker_ends_when_its_node_is_killed() -> None:
         pid = int(parent.stdout.readline())
         assert is_running(pid)
         parent.kill()
-        wait_until(lambda: not is_running(pid), "end of the worker", timeout_s=10)
+        wait_until(lambda: not is_running(pid), "end of the worker")
 
 
 CLOSED_STREAMS_PARENT = """\

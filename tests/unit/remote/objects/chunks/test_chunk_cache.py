@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.tier.object_stores import FailingStore, FailureKind, GatedStore, MemoryStore
 from tests.support.tier.segment_configs import compressible
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tests.unit.remote.objects.chunks.cached_segments import make_cache, put_segment
 from tidelog.remote.objects.chunks import cache as chunk_cache_module
 from tidelog.remote.objects.chunks.segment_stream import CachedSegmentStream
@@ -30,7 +30,9 @@ def test_concurrent_readers_of_a_chunk_share_one_get() -> None:
         futures = [pool.submit(cache.slice, segment, 3, 10 * n, 100) for n in range(8)]
         wait_until(lambda: store.waiting)
         store.gate.set()
-        assert [bytes(one.result(30)) for one in futures] == [LOG[3000 + 10 * n : 3100] for n in range(8)]
+        assert [bytes(one.result(TIMEOUT_S)) for one in futures] == [
+            LOG[3000 + 10 * n : 3100] for n in range(8)
+        ]
     assert len(store.gets()) == 1
     assert (store.gets()[0].start, store.gets()[0].end) == (3000, 3999)
     cache.close()
@@ -47,7 +49,7 @@ def test_a_failure_is_raised_in_all_readers_and_not_cached() -> None:
         store.gate.set()
         for one in futures:
             with pytest.raises(RemoteResourceNotFound):
-                one.result(30)
+                one.result(TIMEOUT_S)
     assert cache.cached_bytes == cache._loading_bytes == 0
     store.objects[segment.keys.log] = log
     assert cache.slice(segment, 0, 0, 10) == LOG[:10]
@@ -147,7 +149,7 @@ def test_a_requested_chunk_does_not_wait_for_read_ahead_threads() -> None:
         # The only thread of the cache is busy, so the reader itself has begun the GET that was waiting.
         wait_until(lambda: store.waiting == 2)
         store.gate.set()
-        assert future.result(30) == LOG[:10]
+        assert future.result(TIMEOUT_S) == LOG[:10]
     wait_until(lambda: cache.cached_bytes == 6000)
     assert len(store.gets()) == 2
     cache.close()
@@ -260,7 +262,7 @@ def test_close_fails_reads_whose_chunks_are_not_started() -> None:
     closing = threading.Thread(target=cache.close)
     closing.start()
     store.gate.set()
-    closing.join(30)
+    closing.join(TIMEOUT_S)
     assert not closing.is_alive()
     assert cache.cached_bytes == cache._loading_bytes == 0
     cache.read_ahead(one, 5)
@@ -297,7 +299,7 @@ def test_random_reads_return_correct_bytes_or_an_error_within_bounds(
 
     with ThreadPoolExecutor(3) as pool:
         for one in [pool.submit(read, *arguments) for arguments in reads]:
-            one.result(30)
+            one.result(TIMEOUT_S)
     cache.close()
     assert cache.cached_bytes == cache._loading_bytes == 0
 
@@ -311,16 +313,16 @@ def test_a_chunk_that_is_discarded_before_it_is_stored_is_fetched_again() -> Non
     class SlowStorage(MemoryStorage):
         def store(self, key: ChunkKey, chunk: Pieces) -> Handle | None:
             storing.set()
-            assert may_store.wait(30)
+            assert may_store.wait(TIMEOUT_S)
             return super().store(key, chunk)
 
     cache = make_cache(store, storage=SlowStorage())
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(cache.slice, segment, 2, 0, 10)
-        assert storing.wait(30)
+        assert storing.wait(TIMEOUT_S)
         cache.discard(segment, 2500, 2600)
         may_store.set()
-        assert bytes(first.result(30)) == LOG[2000:2010]
+        assert bytes(first.result(TIMEOUT_S)) == LOG[2000:2010]
     assert cache.cached_bytes == cache._loading_bytes == 0
     assert bytes(cache.slice(segment, 2, 0, 10)) == LOG[2000:2010]
     assert len(store.gets()) == 2

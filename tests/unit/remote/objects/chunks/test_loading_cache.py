@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.tier.settings import cache_settings
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 from tidelog.remote.objects.chunks.loading_cache import LoadingCache
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 
@@ -27,7 +27,7 @@ class Loader:
 
     def __call__(self) -> bytes:
         self.loads += 1
-        assert self.gate.wait(30)
+        assert self.gate.wait(TIMEOUT_S)
         if isinstance(self.result, Exception):
             raise self.result
         return self.result
@@ -39,7 +39,7 @@ def test_concurrent_readers_share_one_load() -> None:
         futures = [pool.submit(cache.get, "key", loader) for _ in range(8)]
         wait_until(lambda: loader.loads)
         loader.gate.set()
-        assert [one.result(30) for one in futures] == [b"value"] * 8
+        assert [one.result(TIMEOUT_S) for one in futures] == [b"value"] * 8
     assert cache.get("key", loader) == b"value"
     assert loader.loads == 1
 
@@ -52,7 +52,7 @@ def test_a_failed_load_is_raised_in_all_waiting_calls_and_not_cached() -> None:
         loader.gate.set()
         for one in futures:
             with pytest.raises(RemoteStorageError, match="gone"):
-                one.result(30)
+                one.result(TIMEOUT_S)
     loader.result = b"value"
     assert cache.get("key", loader) == b"value"
 
@@ -65,7 +65,7 @@ def test_a_request_that_waits_too_long_times_out() -> None:
         with pytest.raises(RemoteStorageError, match="key was not loaded within 1 ms"):
             cache.get("key", loader)
         loader.gate.set()
-        assert future.result(30) == b"value"
+        assert future.result(TIMEOUT_S) == b"value"
 
 
 def test_an_entry_invalidated_during_its_load_is_not_kept() -> None:
@@ -75,6 +75,6 @@ def test_an_entry_invalidated_during_its_load_is_not_kept() -> None:
         wait_until(lambda: loader.loads)
         cache.forget("key")
         loader.gate.set()
-        assert future.result(30) == b"value"
+        assert future.result(TIMEOUT_S) == b"value"
     assert cache.get("key", loader) == b"value"
     assert loader.loads == 2

@@ -23,7 +23,7 @@ from tests.support.s3.fault_proxy import (
     slow_down,
     truncate,
 )
-from tests.support.waiting import wait_until
+from tests.support.waiting import TIMEOUT_S, wait_until
 
 BODY = bytes(range(256)) * 4
 
@@ -144,7 +144,7 @@ def test_a_silent_fault_lasts_until_it_is_cleared(plain: FaultProxy) -> None:
     wait_until(lambda: rule.hits == 1)
     assert not outcome
     plain.clear()
-    thread.join(20)
+    thread.join(TIMEOUT_S)
     assert isinstance(outcome[0], OSError)
     with pytest.raises(TimeoutError):
         plain.inject(silence())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import TIMEOUT_S
 from tidelog.base.config_definition import ConfigError
 from tidelog.remote.objects.stores.backends import object_store
 from tidelog.remote.objects.stores.local_directory import LocalDirectoryStore
@@ -104,17 +105,17 @@ def test_a_put_in_progress_is_not_visible(tmp_path: Path) -> None:
             piece = super().read(size)
             if not piece:
                 reached.set()
-                may_continue.wait(20)
+                may_continue.wait(TIMEOUT_S)
             return piece
 
     putting = threading.Thread(target=store.put, args=("a/b", Waiting(b"content"), 7))
     putting.start()
-    assert reached.wait(20)
+    assert reached.wait(TIMEOUT_S)
     assert list(store.list("")) == []
     with pytest.raises(RemoteResourceNotFound):
         store.get("a/b")
     may_continue.set()
-    putting.join(20)
+    putting.join(TIMEOUT_S)
     assert [info.key for info in store.list("")] == ["a/b"]
 
 
