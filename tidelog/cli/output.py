@@ -1,7 +1,8 @@
 """Prints results: aligned tables, or JSON.
 
-On a terminal, rich draws the tables. In a pipe, they are plain columns without colours, and never wrapped or
-cut.
+On a terminal, rich draws the tables within its width: names and headings are folded, numbers are not. A table
+that is too wide even then is printed as a list of values for each row. In a pipe, tables are plain columns
+without colours, and never folded.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from tidelog.protocol.ids import uuid_text
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 NOTHING: Final = "-"
+_GAP: Final = 2
+_NAME_WIDTH_MIN: Final = 12
 _NUMBER: Final = re.compile(r"-*[0-9,.e+]*[0-9]( [KMGTP]?i?B)?")
 
 
@@ -28,7 +34,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     written = [[_cell(value) for value in row] for row in rows]
     numeric = [bool(written) and all(_is_number(row[i]) for row in written) for i in range(len(columns))]
     headings = [column.upper() for column in columns]
-    if sys.stdout.isatty():
+    if _is_terminal():
         _draw(headings, written, numeric)
         return
     widths = [max(len(line[i]) for line in [headings, *written]) for i in range(len(columns))]
@@ -40,17 +46,47 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         print("  ".join(cells).rstrip())
 
 
+def _is_terminal() -> bool:
+    return sys.stdout.isatty()
+
+
 def _draw(headings: list[str], rows: list[list[str]], numeric: list[bool]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading, right in zip(headings, numeric, strict=True):
-        table.add_column(heading, justify="right" if right else "left", overflow="fold")
+    console = Console()
+    widths = [_width_min(index, headings, rows, numeric[index]) for index in range(len(headings))]
+    if sum(widths) + _GAP * (len(widths) - 1) > console.width:
+        _draw_lists(headings, rows, console)
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for heading, width, right in zip(headings, widths, numeric, strict=True):
+        table.add_column(
+            heading, justify="right" if right else "left", overflow="fold", min_width=width, no_wrap=False
+        )
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    Console().print(table)
+    console.print(table)
+
+
+def _width_min(index: int, headings: list[str], rows: list[list[str]], is_numeric: bool) -> int:
+    """Return the least width of a column: its longest number, or a part of a name that can still be read."""
+    longest_word = max(map(len, headings[index].split()), default=0)
+    longest_cell = max((len(row[index]) for row in rows), default=0)
+    return max(longest_word, longest_cell if is_numeric else min(longest_cell, _NAME_WIDTH_MIN))
+
+
+def _draw_lists(headings: list[str], rows: list[list[str]], console: Console) -> None:
+    """Print the values of each row below each other."""
+    from rich.text import Text
+
+    heading_width = max(map(len, headings), default=0)
+    for number, row in enumerate(rows):
+        if number:
+            console.print()
+        for heading, cell in zip(headings, row, strict=True):
+            console.print(Text(f"{heading.ljust(heading_width)}  {cell}"), overflow="fold")
 
 
 def print_lines(texts: Iterable[str]) -> None:
@@ -62,6 +98,14 @@ def print_lines(texts: Iterable[str]) -> None:
 def print_json(value: object) -> None:
     """Print one JSON document on one line."""
     print(json_text(value))
+
+
+def print_result(as_json: bool, text: str, **document: object) -> None:
+    """Print the result of a change: `document` as JSON, or else the sentence `text`."""
+    if as_json:
+        print_json(document)
+    else:
+        print(text)
 
 
 def json_text(value: object) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson
-from tidelog.cli.output import print_json, print_table, time_text
+from tidelog.cli.output import print_json, print_result, print_table, time_text
 from tidelog.cli.tier.sources import ConfigFile, Location, StorageValues, open_bucket, storage_values
 
 if TYPE_CHECKING:
@@ -104,12 +104,18 @@ def delete(
     location: Location = None,
     config: ConfigFile = None,
     storage: StorageValues = [],  # noqa: B006
+    as_json: AsJson = False,
 ) -> None:
     """Delete a backup."""
     with open_catalog(config, storage, location) as catalog:
         entry = catalog.find(backup_id, cluster_id)
         catalog.delete(entry)
-    print(f"Deleted backup {entry.id} of cluster {entry.cluster_id}.")
+    print_result(
+        as_json,
+        f"Deleted backup {entry.id} of cluster {entry.cluster_id}.",
+        deleted=entry.id,
+        cluster_id=entry.cluster_id,
+    )
 
 
 @app.command()
@@ -118,11 +124,12 @@ def resume(
     location: Location = None,
     config: ConfigFile = None,
     storage: StorageValues = [],  # noqa: B006
+    as_json: AsJson = False,
 ) -> None:
     """Resume the backups of a cluster whose restore will not be completed."""
     with open_catalog(config, storage, location) as catalog:
         catalog.end_restore(cluster_id)
-    print(f"Cluster {cluster_id} writes backups again.")
+    print_result(as_json, f"Cluster {cluster_id} writes backups again.", resumed=cluster_id)
 
 
 def _entry_document(entry: BackupEntry) -> dict[str, Any]:

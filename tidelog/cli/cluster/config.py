@@ -11,7 +11,7 @@ from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import print_json, print_result, print_table
 from tidelog.clients.admin.admin import (
     Admin,
     AlterOperation,
@@ -95,6 +95,7 @@ def set_values(
     unset: Annotated[
         list[str], typer.Option("-d", "--delete", metavar="KEY", help="Reset this key to its default.")
     ] = [],  # noqa: B006
+    as_json: AsJson = False,
 ) -> None:
     """Change single keys; other keys do not change.
 
@@ -106,7 +107,7 @@ def set_values(
     if not changes:
         raise UsageFailure("nothing to change: give KEY=VALUE or --delete KEY")
     with_admin(cluster, lambda admin: _set(admin, _resource(kind, name), changes))
-    print(f"altered {kind.value} {name}")
+    print_result(as_json, f"altered {kind.value} {name}", altered=name, kind=kind.value)
 
 
 async def _set(admin: Admin, resource: ConfigResource, changes: list[ConfigChange]) -> None:

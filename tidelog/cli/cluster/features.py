@@ -48,9 +48,14 @@ def describe(cluster: ClusterConnection, as_json: AsJson = False) -> None:
 
 @app.command()
 @connects
-def upgrade(cluster: ClusterConnection, feature: Levels = [], dry_run: DryRun = False) -> None:  # noqa: B006
+def upgrade(
+    cluster: ClusterConnection,
+    feature: Levels = [],  # noqa: B006
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Raise the levels of features."""
-    _update(cluster, feature, UpgradeType.UPGRADE, dry_run)
+    _update(cluster, feature, UpgradeType.UPGRADE, dry_run, as_json)
 
 
 @app.command()
@@ -62,13 +67,16 @@ def downgrade(
         bool, typer.Option("--unsafe", help="Allow levels at which metadata may be lost.")
     ] = False,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Lower the levels of features; level 0 disables a feature."""
     kind = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
-    _update(cluster, feature, kind, dry_run)
+    _update(cluster, feature, kind, dry_run, as_json)
 
 
-def _update(cluster: ClusterConnection, texts: list[str], kind: UpgradeType, dry_run: bool) -> None:
+def _update(
+    cluster: ClusterConnection, texts: list[str], kind: UpgradeType, dry_run: bool, as_json: bool
+) -> None:
     levels = {name: _level(name, text) for name, text in key_values(texts, "--feature").items()}
     if not levels:
         raise UsageFailure("give --feature NAME=LEVEL")
@@ -78,6 +86,9 @@ def _update(cluster: ClusterConnection, texts: list[str], kind: UpgradeType, dry
             levels, upgrade_type=kind, validate_only=dry_run, timeout_ms=OPERATION_TIMEOUT_MS
         ),
     )
+    if as_json:
+        print_json([{"feature": name, "level": level, "dry_run": dry_run} for name, level in levels.items()])
+        return
     for name, level in levels.items():
         print(f"{name} {'can be' if dry_run else 'is now'} at level {level}")
 

@@ -12,7 +12,7 @@ from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import print_json, print_result, print_table
 from tidelog.clients.admin.admin import Admin, ClusterDescription, QuorumInfo, QuorumReplica, VoterEndpoint
 from tidelog.protocol.ids import uuid_from_text, uuid_text
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
@@ -123,6 +123,7 @@ def add_controller(
     override: Annotated[
         list[str], typer.Option("--override", metavar="KEY=VALUE", help="A setting that overrides the file.")
     ] = [],  # noqa: B006
+    as_json: AsJson = False,
 ) -> None:
     """Make a running controller a voter.
 
@@ -145,7 +146,14 @@ def add_controller(
         with_admin(cluster, lambda admin: admin.add_raft_voter(node.node_id, directory_id, endpoints))
     places = ", ".join(f"{each.listener_name}://{each.host}:{each.port}" for each in endpoints)
     done = "Would add" if dry_run else "Added"
-    print(f"{done} controller {node.node_id} with directory id {uuid_text(directory_id)} at {places}.")
+    print_result(
+        as_json,
+        f"{done} controller {node.node_id} with directory id {uuid_text(directory_id)} at {places}.",
+        added=node.node_id,
+        directory_id=directory_id,
+        endpoints=endpoints,
+        dry_run=dry_run,
+    )
 
 
 @app.command("remove-controller")
@@ -157,13 +165,20 @@ def remove_controller(
     ],
     cluster: ClusterConnection,
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove a controller from the voters."""
     parsed_id = _directory_id(directory_id)
     if not dry_run:
         with_admin(cluster, lambda admin: admin.remove_raft_voter(controller_id, parsed_id))
     done = "Would remove" if dry_run else "Removed"
-    print(f"{done} controller {controller_id} with directory id {directory_id}.")
+    print_result(
+        as_json,
+        f"{done} controller {controller_id} with directory id {directory_id}.",
+        removed=controller_id,
+        directory_id=directory_id,
+        dry_run=dry_run,
+    )
 
 
 def _directory_id(text: str) -> UUID:

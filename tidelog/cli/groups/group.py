@@ -209,9 +209,11 @@ def _as_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str,
 
 @app.command()
 @connects
-def delete(names: Groups, cluster: ClusterConnection) -> None:
+def delete(names: Groups, cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Delete groups without members, and their offsets."""
     deleted_groups = succeeded(with_admin(cluster, lambda admin: admin.delete_groups(names)))
-    for name in deleted_groups:
-        print(f"deleted {name}")
+    if as_json:
+        print_json([{"deleted": name} for name in deleted_groups])
+    else:
+        print_lines(f"deleted {name}" for name in deleted_groups)
     fail_unless_all(len(names), len(deleted_groups))

@@ -10,11 +10,12 @@ from typing import Annotated, Final, TypeVar
 
 import typer
 
+from tidelog.base.count_text import count_text
 from tidelog.cli.failures import UsageFailure, complain
 from tidelog.cli.local.broker_overrides import broker_overrides
 from tidelog.cli.local.development_security import CLIENT_FILE, development_security, write_client_files
 from tidelog.cli.options import BOOTSTRAP_VARIABLE, COMMAND_CONFIG_VARIABLE, AsJson
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import print_json, print_result, print_table
 from tidelog.local_cluster.cluster import ClusterFailure, LocalCluster
 from tidelog.local_cluster.layout import CLUSTER_FILE
 from tidelog.local_cluster.tiering import TIERING_KEY, tiered_settings
@@ -139,12 +140,12 @@ def _client_file(cluster: LocalCluster) -> Path:
     return cluster.layout.folder / CLIENT_FILE
 
 
-def stop(folder: Folder = DEFAULT_FOLDER) -> None:
+def stop(folder: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
     """Stop all nodes cleanly; their data is kept."""
     cluster = _open(folder)
     running = cluster.running
     _run(lambda: cluster.stop(running))
-    print(f"{len(running)} nodes stopped")
+    print_result(as_json, f"{count_text(len(running), 'node')} stopped", stopped=running)
 
 
 def status(folder: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
@@ -166,12 +167,12 @@ def status(folder: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
     )
 
 
-def kill(node: Node, folder: Folder = DEFAULT_FOLDER) -> None:
+def kill(node: Node, folder: Folder = DEFAULT_FOLDER, as_json: AsJson = False) -> None:
     """Kill a node (SIGKILL), as in a crash."""
     cluster = _open(folder)
     _check_node(cluster, node)
     cluster.kill(node)
-    print(f"node {node} was killed; `tidelog cluster start` starts it again")
+    print_result(as_json, f"node {node} was killed; `tidelog cluster start` starts it again", killed=node)
 
 
 def logs(

@@ -21,7 +21,7 @@ from tidelog.broker.metadata.scram_arguments import ScramArgumentError, parse_sc
 from tidelog.broker.node.process import load_config
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, key_values
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import print_json, print_lines, print_table
 from tidelog.cli.tier.sources import Location, location_values, open_bucket
 from tidelog.protocol.ids import uuid_text
 from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
@@ -103,6 +103,7 @@ def format_storage(
     backup: BackupId = None,
     location: Location = None,
     override: Overrides = [],  # noqa: B006
+    as_json: AsJson = False,
 ) -> None:
     """Format the log directories of a node."""
     node = load_config(config, key_values(override, "--override"))
@@ -130,8 +131,10 @@ def format_storage(
             randomness=SYSTEM_RANDOMNESS,
             now_ms=SystemClock().wall_ms(),
         )
-        for line in lines:
-            print(line)
+        if as_json:
+            print_json(lines)
+        else:
+            print_lines(lines)
     except (FormatError, ScramArgumentError) as error:
         raise UsageFailure(str(error)) from error
 

@@ -14,7 +14,7 @@ from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.option_groups import with_options
 from tidelog.cli.options import AsJson, key_values
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import print_json, print_result, print_table
 from tidelog.clients.admin.admin import Admin, QuotaComponent, QuotaEntity, QuotaMatch
 
 DEFAULT_NAME: Final = "<default>"
@@ -134,11 +134,19 @@ def alter(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only check whether the change is valid.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Set quotas of a user, a client id, both together, or an address."""
     changes = {key: _number(key, text) for key, text in key_values(settings, "quota").items()}
     _change(cluster, entity.entity(), changes, dry_run)
-    print(f"{'would alter' if dry_run else 'altered'} quotas of {_entity_text(entity.entity())}")
+    name = _entity_text(entity.entity())
+    print_result(
+        as_json,
+        f"{'would alter' if dry_run else 'altered'} quotas of {name}",
+        altered=name,
+        quotas=changes,
+        dry_run=dry_run,
+    )
 
 
 @app.command()
@@ -151,6 +159,7 @@ def remove(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only check whether the change is valid.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove quotas of a user, a client id, both together, or an address: all, or the given keys."""
     parts = entity.entity()
@@ -158,7 +167,13 @@ def remove(
     if not changes:
         raise UsageFailure(f"{_entity_text(parts)} has no quotas")
     _change(cluster, parts, changes, dry_run)
-    print(f"{'would remove' if dry_run else 'removed'} quotas of {_entity_text(parts)}")
+    print_result(
+        as_json,
+        f"{'would remove' if dry_run else 'removed'} quotas of {_entity_text(parts)}",
+        removed=_entity_text(parts),
+        quotas=list(changes),
+        dry_run=dry_run,
+    )
 
 
 def _present_keys(cluster: ClusterConnection, entity: EntityOptions) -> list[str]:

@@ -14,7 +14,7 @@ import typer
 from tidelog.cli.admin import OPERATION_TIMEOUT_MS, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.options import AsJson
-from tidelog.cli.output import print_json, print_table, time_text
+from tidelog.cli.output import print_json, print_result, print_table, time_text
 from tidelog.clients.admin.admin import Admin, DelegationToken
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -81,13 +81,14 @@ def renew(
             "--period-ms", min=1, help="The time from now until it expires (default: of the broker)."
         ),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Extend the expiration of a token."""
 
     def renewal(admin: Admin, hmac: bytes) -> Awaitable[int]:
         return admin.renew_delegation_token(hmac, renew_period_ms=period_ms, timeout_ms=OPERATION_TIMEOUT_MS)
 
-    _change_expiry(cluster, token_id, renewal)
+    _change_expiry(cluster, token_id, renewal, as_json)
 
 
 @app.command()
@@ -99,6 +100,7 @@ def expire(
         int | None,
         typer.Option("--period-ms", min=0, help="The time from now until it expires (default: at once)."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let a token expire, by default at once."""
 
@@ -107,7 +109,7 @@ def expire(
             hmac, expiry_period_ms=period_ms, timeout_ms=OPERATION_TIMEOUT_MS
         )
 
-    _change_expiry(cluster, token_id, expiration)
+    _change_expiry(cluster, token_id, expiration, as_json)
 
 
 @app.command()
@@ -135,7 +137,7 @@ def describe(
 
 
 def _change_expiry(
-    cluster: ClusterConnection, token_id: str, change: Callable[[Admin, bytes], Awaitable[int]]
+    cluster: ClusterConnection, token_id: str, change: Callable[[Admin, bytes], Awaitable[int]], as_json: bool
 ) -> None:
     """Call `change` with the HMAC of a token, and print the expiration that it returns."""
 
@@ -143,7 +145,13 @@ def _change_expiry(
         token = await _find(admin, token_id)
         return await change(admin, token.hmac)
 
-    print(f"{token_id} expires {time_text(with_admin(cluster, work))}")
+    expiry_ms = with_admin(cluster, work)
+    print_result(
+        as_json,
+        f"{token_id} expires {time_text(expiry_ms)}",
+        token_id=token_id,
+        expiry_timestamp_ms=expiry_ms,
+    )
 
 
 async def _find(admin: Admin, token_id: str) -> DelegationToken:

@@ -11,7 +11,7 @@ from tidelog.cli.admin import fail_unless_all, succeeded, with_admin
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import print_json, print_result, print_table
 from tidelog.cli.security.passwords import PasswordFile, read_password
 from tidelog.clients.admin.admin import Admin, ScramCredentialInfo, ScramDeletion, ScramUpsertion
 from tidelog.clients.admin.users import DEFAULT_ITERATIONS
@@ -71,13 +71,19 @@ def create(
     mechanism: MechanismOption = Mechanism.SCRAM_SHA_512,
     iterations: Iterations = DEFAULT_ITERATIONS,
     password_file: PasswordFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Create a user with one mechanism.
 
     `alter` adds further mechanisms.
     """
     _upsert(cluster, _upsertion(user, mechanism, iterations, password_file), creates=True)
-    print(f"created user {user} with {mechanism.value}")
+    print_result(
+        as_json,
+        f"created user {user} with {mechanism.value}",
+        created=user,
+        mechanism=mechanism.value,
+    )
 
 
 @app.command()
@@ -88,13 +94,19 @@ def alter(
     mechanism: MechanismOption = Mechanism.SCRAM_SHA_512,
     iterations: Iterations = DEFAULT_ITERATIONS,
     password_file: PasswordFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Change the password of a user for one mechanism, or add the mechanism.
 
     Other mechanisms keep their passwords, and open connections continue.
     """
     _upsert(cluster, _upsertion(user, mechanism, iterations, password_file), creates=False)
-    print(f"altered user {user} with {mechanism.value}")
+    print_result(
+        as_json,
+        f"altered user {user} with {mechanism.value}",
+        altered=user,
+        mechanism=mechanism.value,
+    )
 
 
 @app.command()
@@ -106,6 +118,7 @@ def delete(
         Mechanism | None,
         typer.Option("-m", "--mechanism", metavar="MECHANISM", help="Delete only this mechanism."),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Delete a user: the credentials of all mechanisms, or of one.
 
@@ -125,7 +138,9 @@ def delete(
             _raise_error(await admin.alter_user_scram_credentials(deletions=[deletion]))
 
     with_admin(cluster, work)
-    print(f"deleted user {user}" + ("" if mechanism is None else f" with {mechanism.value}"))
+    name = None if mechanism is None else mechanism.value
+    text = f"deleted user {user}" + ("" if name is None else f" with {name}")
+    print_result(as_json, text, deleted=user, mechanism=name)
 
 
 def _upsertion(user: str, mechanism: Mechanism, iterations: int, password_file: str | None) -> ScramUpsertion:

@@ -9,7 +9,7 @@ from uuid import UUID
 from tidelog.cli.admin import with_admin
 from tidelog.cli.connection import ClusterConnection
 from tidelog.cli.failures import UsageFailure, complain
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import print_json, print_result, print_table
 from tidelog.cli.tier.restore import surveyed_topics
 from tidelog.cli.tier.sources import open_bucket
 from tidelog.clients.admin.admin import Admin
@@ -74,7 +74,7 @@ def run_mount(values: dict[str, str], cluster: ClusterConnection, options: Mount
     return 1 if obstacle else 0
 
 
-def run_unmount(cluster: ClusterConnection, name: str) -> int:
+def run_unmount(cluster: ClusterConnection, name: str, as_json: bool) -> int:
     """Unmount a topic; return the exit status."""
 
     async def work(admin: Admin) -> str:
@@ -88,7 +88,7 @@ def run_unmount(cluster: ClusterConnection, name: str) -> int:
     if obstacle:
         complain(obstacle)
         return 1
-    print(f"Unmounted topic {name}; the objects of its source are kept.")
+    print_result(as_json, f"Unmounted topic {name}; the objects of its source are kept.", unmounted=name)
     return 0
 
 

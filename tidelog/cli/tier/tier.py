@@ -304,6 +304,7 @@ def mount(
 def unmount(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The mounted topic.")],
     cluster: ClusterConnection,
+    as_json: AsJson = False,
 ) -> None:
     """Delete a mounted topic; the objects of its source are kept.
 
@@ -311,4 +312,4 @@ def unmount(
     """
     from tidelog.cli.tier.mount import run_unmount
 
-    raise typer.Exit(run_unmount(cluster, topic))
+    raise typer.Exit(run_unmount(cluster, topic, as_json))

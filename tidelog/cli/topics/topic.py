@@ -10,7 +10,7 @@ from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, 
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import UsageFailure
 from tidelog.cli.options import AsJson, NamesOnly, key_values
-from tidelog.cli.output import print_json, print_lines, print_table
+from tidelog.cli.output import print_json, print_lines, print_result, print_table
 from tidelog.cli.topics import log_dirs, moves, trim
 from tidelog.cli.topics.description import DescribedTopic, describe_topics, print_topic, topic_document
 from tidelog.clients.admin.admin import (
@@ -176,6 +176,7 @@ def alter(
         list[str],
         typer.Option("-d", "--delete-config", metavar="KEY", help="Reset this setting to its default."),
     ] = [],  # noqa: B006
+    as_json: AsJson = False,
 ) -> None:
     """Change the settings of a topic, or add partitions."""
     changes = [ConfigChange(name=key, value=value) for key, value in key_values(config, "--config").items()]
@@ -183,7 +184,7 @@ def alter(
     if not changes and partitions is None:
         raise UsageFailure("nothing to change: give --partitions, --config or --delete-config")
     with_admin(cluster, lambda admin: _alter(admin, name, partitions, changes))
-    print(f"altered {name}")
+    print_result(as_json, f"altered {name}", altered=name)
 
 
 async def _alter(admin: Admin, name: str, partitions: int | None, changes: list[ConfigChange]) -> None:
@@ -206,14 +207,17 @@ def delete(
     names: Names,
     cluster: ClusterConnection,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Ignore topics that do not exist.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Delete topics with all their records."""
     results = with_admin(cluster, lambda admin: admin.delete_topics(names, timeout_ms=OPERATION_TIMEOUT_MS))
     if if_exists:
         results = {name: result for name, result in results.items() if not _is_missing(result)}
     deleted_topics = succeeded(results)
-    for name in deleted_topics:
-        print(f"deleted {name}")
+    if as_json:
+        print_json([{"deleted": name} for name in deleted_topics])
+    else:
+        print_lines(f"deleted {name}" for name in deleted_topics)
     fail_unless_all(len(results), len(deleted_topics))
 
 

@@ -11,7 +11,7 @@ from tidelog.cli.admin import OPERATION_TIMEOUT_MS, fail_unless_all, succeeded, 
 from tidelog.cli.connection import ClusterConnection, connects
 from tidelog.cli.failures import EXIT_FAILURE, UsageFailure
 from tidelog.cli.options import AsJson
-from tidelog.cli.output import print_json, print_table
+from tidelog.cli.output import print_json, print_result, print_table
 from tidelog.cli.transactions.hanging import HangingTransaction, find_hanging
 from tidelog.clients.admin.admin import ActiveProducer, Admin, TransactionDescription
 from tidelog.clients.admin.admin_requests import result_for
@@ -155,6 +155,7 @@ def abort(
     coordinator_epoch: Annotated[
         int | None, typer.Option("--coordinator-epoch", metavar="N", help="The coordinator epoch.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Abort a hanging transaction in a partition.
 
@@ -176,7 +177,9 @@ def abort(
         await admin.abort_transaction(where, producer, epoch, coordinator, timeout_ms=OPERATION_TIMEOUT_MS)
 
     with_admin(cluster, work)
-    print(f"aborted the transaction in {where}")
+    print_result(
+        as_json, f"aborted the transaction in {where}", aborted=True, topic=topic, partition=partition
+    )
 
 
 @app.command("find-hanging")
