@@ -109,6 +109,7 @@ def _run(console: Console, jars: Path, effort: Effort, report: Report, suites: S
         TextColumn("remaining"),
         TimeRemainingColumn(),
     )
+    _print_omitted(console, suites, effort)
     # A run that is ended must not leave brokers behind.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     minutes = expected_seconds(planned(suites, effort, report), effort) / 60
@@ -124,7 +125,15 @@ def _print_rows(console: Console, rows: Sequence[Row]) -> None:
         console.print(f"{row.suite}: {name}: {values} | {ratio_text(row)} x", highlight=False)
 
 
+def _print_omitted(console: Console, suites: Sequence[Suite], effort: Effort) -> None:
+    """Print a line for each suite that has no cases on this machine."""
+    for suite in suites:
+        if not suite.cases(effort):
+            console.print(f"{suite.name} is omitted: {suite.requirement}", highlight=False, soft_wrap=True)
+
+
 def _list(console: Console, suites: Sequence[Suite], effort: Effort) -> None:
+    _print_omitted(console, suites, effort)
     empty = Report(Path(), {})
     for suite in suites:
         minutes = expected_seconds(planned([suite], effort, empty), effort) / 60

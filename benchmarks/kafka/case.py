@@ -124,13 +124,14 @@ class Growth:
 class Suite:
     """Cases with one subject; `what` is the sentence that the documents and `--list` show.
 
-    `growths` are computed from its rows at its end.
+    `growths` are computed from its rows at its end. `requirement` says what is missing if there are no cases.
     """
 
     name: str
     what: str
     cases: Callable[[Effort], list[Case]]
     growths: tuple[Growth, ...] = ()
+    requirement: str = ""
 
 
 def size_name(size_bytes: int) -> str:

@@ -8,6 +8,7 @@ from benchmarks.kafka.case import Suite
 from benchmarks.kafka.suites.compaction import COMPACTION
 from benchmarks.kafka.suites.connections import CONNECTIONS
 from benchmarks.kafka.suites.consume import CONSUME
+from benchmarks.kafka.suites.groups import GROUPS
 from benchmarks.kafka.suites.latency import LATENCY
 from benchmarks.kafka.suites.memory import MEMORY
 from benchmarks.kafka.suites.partitions import PARTITIONS
@@ -29,6 +30,7 @@ SUITES: Final = {
         LATENCY,
         PARTITIONS,
         TRANSACTIONS,
+        GROUPS,
         TLS,
         REPLICATED,
         COMPACTION,

@@ -155,4 +155,5 @@ TIERING: Final = Suite(
     what="tiered storage on an S3 server (moto): copy a backlog of five partitions, read it cold with one "
     "and with four consumers; needs Aiven's plugin in `TIDELOG_AIVEN_CLASSPATH`",
     cases=tiering_cases,
+    requirement="TIDELOG_AIVEN_CLASSPATH does not name the classes of Aiven's plugin for Apache Kafka",
 )

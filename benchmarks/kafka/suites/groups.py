@@ -1,0 +1,76 @@
+"""Rebalances and commits of groups with few and many members, by the classic and the consumer protocol."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from benchmarks.kafka.brokers import Brokers, Setup
+from benchmarks.kafka.case import Better, Case, Effort, Findings, Metric, Suite
+from benchmarks.processes import run_load
+
+TOPIC: Final = "grouped"
+MEMBERS: Final = (10, 100, 1_000)
+PROTOCOLS: Final = {"classic": True, "consumer": False}
+
+SETTINGS: Final = {
+    # So that waiting for the next assignment is no part of the figures.
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.assignment.interval.ms": "0",
+}
+
+METRICS: Final = (
+    Metric(key="rebalance_ms", name="one more member joins", unit="ms", better=Better.LOWER),
+    Metric(key="rebalance_cpu_ms", name="broker CPU for it", unit="ms", better=Better.LOWER),
+    Metric(key="commits_per_s", name="commits", unit="1/s", better=Better.HIGHER),
+    Metric(key="cpu_us_per_commit", name="broker CPU per commit", unit="us", better=Better.LOWER),
+)
+
+
+def group_cases(effort: Effort) -> list[Case]:
+    """Return one case for each protocol and number of members."""
+    counts = MEMBERS[:2] if effort.is_short else MEMBERS
+    return [_case(protocol, count, effort) for protocol in PROTOCOLS for count in counts]
+
+
+def _case(protocol: str, members: int, effort: Effort) -> Case:
+    return Case(
+        group=f"{protocol} protocol",
+        variant=f"{members:,} members",
+        metrics=METRICS,
+        setup=Setup(settings=tuple(SETTINGS.items())),
+        prepare=partial(_prepare, protocol, members),
+        prepare_s=2.0 + members / 500,
+        turn=partial(_turn, protocol, members, effort.seconds),
+        turn_s=2 * effort.seconds + 1.0 + members / 250,
+        clean_up=lambda brokers: brokers.delete_topic(TOPIC),
+    )
+
+
+def _prepare(protocol: str, members: int, brokers: Brokers) -> None:
+    """Create the topic, and run the load once, so that Java's compiler has compiled the coordinator."""
+    brokers.create_topic(TOPIC, members)
+    brokers.wait_until_served(TOPIC, members)
+    _turn(protocol, members, 0.5, brokers)
+
+
+def _turn(protocol: str, members: int, seconds: float, brokers: Brokers) -> Findings:
+    return run_load(
+        "groups",
+        host="127.0.0.1",
+        port=brokers.ports[0],
+        topic=TOPIC,
+        members=members,
+        is_classic=PROTOCOLS[protocol],
+        seconds=seconds,
+        pids=brokers.pids,
+    )
+
+
+GROUPS: Final = Suite(
+    name="groups",
+    what="a group of 10, 100 and 1,000 members with a partition each, by the classic and by the consumer "
+    "protocol: the time and the broker's CPU until all members have their partitions after one more joins "
+    "(all send a heartbeat at once), and the rate of commits with one in flight for each member",
+    cases=group_cases,
+)

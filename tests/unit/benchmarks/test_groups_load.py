@@ -1,0 +1,32 @@
+"""The load of the suite `groups`: members of both protocols at a broker of Tidelog."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from benchmarks.kafka.case import STANDARD
+from benchmarks.kafka.suites.groups import METRICS, SETTINGS, group_cases
+from benchmarks.loads.groups import groups
+from tidelog.testing.embedded import EmbeddedCluster
+
+MEMBERS = 5
+
+
+@pytest.mark.parametrize("is_classic", [True, False], ids=["classic", "consumer"])
+def test_a_group_is_formed_rebalanced_and_commits(is_classic: bool) -> None:
+    with EmbeddedCluster(config=SETTINGS) as cluster:
+        cluster.create_topics({"grouped": MEMBERS})
+        host, _, port = cluster.bootstrap_servers.rpartition(":")
+        figures = groups(host, int(port), "grouped", MEMBERS, is_classic, 0.05, [os.getpid()])
+    assert {metric.key for metric in METRICS} <= figures.keys()
+    assert figures["rebalance_ms"] > 0 and figures["commits_per_s"] > 0
+
+
+def test_there_is_a_case_for_each_protocol_and_number_of_members() -> None:
+    assert [case.name for case in group_cases(STANDARD)] == [
+        f"{protocol} protocol, {members} members"
+        for protocol in ("classic", "consumer")
+        for members in ("10", "100", "1,000")
+    ]
