@@ -50,6 +50,7 @@ SHORT_INTERVALS: Final = {
     "rsm.config.storage.s3.read.timeout": "1000",
     "rsm.config.storage.s3.connect.timeout": "1000",
     "rsm.config.fetch.chunk.cache.size": str(8 << 20),
+    "tidelog.backup.interval.ms": "20000",
 }
 DRAIN_TIMEOUT_S: Final = 300.0
 CHECK_EVERY_S: Final = 1.0

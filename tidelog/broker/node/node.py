@@ -24,6 +24,7 @@
     parked requests             stopped: completed
     replication
     membership                  unfenced; stopped: leadership moved to other brokers
+    tiering                     stopped: copies ended, their records written
     accepting connections
     metrics endpoint
     crash point                 abandoned: nothing more is written to the metadata log

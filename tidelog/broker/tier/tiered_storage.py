@@ -289,6 +289,18 @@ class TieredStorage:
         self.access.fetches.force_all()
         self.access.list_offsets.force_all()
 
+    async def stop_writing(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """End copies and deletions, each within `timeout_s`, and write their records; reads continue.
+
+        Called while this node is a leader. If all nodes stop, the metadata topic has no leader after that:
+        the records could not be written, and the stop would wait for them in vain.
+        """
+        self.roles.close()
+        await self.recovery.close()
+        await self.mounts.close()
+        await self.manager.stop_tasks(timeout_s)
+        await _close_within(timeout_s, self.metadata.stop_writing(), "the writer of remote metadata")
+
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """Close all parts, each within `timeout_s`; abandon requests to the object store that hang."""
         self.roles.close()

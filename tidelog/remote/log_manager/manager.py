@@ -198,10 +198,16 @@ class RemoteLogManager:
                 self._remover.stop_working_on(partition)
 
     async def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """End all tasks; work in progress is cancelled after `timeout_s`.
+        """End all tasks as `stop_tasks` does, and stop reading.
 
         The storage manager and the metadata manager stay open.
         """
+        await self.stop_tasks(timeout_s)
+        for pool in (self.copier_pool, self.expiration_pool, self.reader_pool):
+            pool.close()
+
+    async def stop_tasks(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """End all tasks; work in progress is cancelled after `timeout_s`. Segments can still be read."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -223,8 +229,6 @@ class RemoteLogManager:
                 for tasks in list(self._ending):
                     tasks.cancel()
                 await asyncio.wait(unfinished)
-        for pool in (self.copier_pool, self.expiration_pool, self.reader_pool):
-            pool.close()
 
     def _assign(self, replica: TieredReplica, *, is_leader: bool) -> None:
         partition = replica.topic_id_partition

@@ -96,6 +96,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
         self._writer: MetadataLogWriter | None = None
         self._failure: str | None = None
         self._is_closed = False
+        self._is_writable = True
         self._task: asyncio.Task[None] | None = None
         self._tails_changed = asyncio.Event()
         self._new_partitions_changed = asyncio.Event()
@@ -117,10 +118,19 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
             self._task.cancel()
             await asyncio.wait((self._task,))
         if self._writer is not None:
+            await self.stop_writing()
+            await self._write_snapshots(is_last=True)
+
+    async def stop_writing(self) -> None:
+        """Wait until records in flight are written, and reject further ones; reading continues.
+
+        A record whose caller was cancelled is written too, so that no other node repeats the work.
+        """
+        self._is_writable = False
+        if self._writer is not None:
             with suppress(*RETRIED):
                 async with asyncio.timeout(_CLOSE_S):
                     await self._writer.close()
-            await self._write_snapshots(is_last=True)
 
     def on_partition_leadership_changes(
         self, leaders: Iterable[TopicIdPartition], followers: Iterable[TopicIdPartition]
@@ -191,7 +201,7 @@ class TopicBasedRemoteLogMetadataManager(StoreQueries):
             raise_if_dropped(event, outcome)
 
     def _require_writer(self) -> MetadataLogWriter:
-        if self._is_closed:
+        if not self._is_writable:
             raise RemoteMetadataError("the metadata manager is closed")
         if self._failure is not None:
             raise RemoteMetadataError(self._failure)

@@ -44,6 +44,7 @@ ORDER = [
     "parked requests",
     "replication",
     "membership",
+    "tiering",
     "accepting connections",
     "metrics endpoint",
     "crash point",

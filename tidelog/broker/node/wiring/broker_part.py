@@ -224,12 +224,25 @@ async def _open_remote_storage(
         name="remote storage",
         stop=[
             remote.complete_requests,
-            lambda: remote.close(min(stages.stop_timeout_s, REMOTE_CLOSE_TIMEOUT_S)),
+            lambda: remote.close(_remote_close_timeout_s(stages)),
         ],
         abandon=[lambda: remote.close(REMOTE_ABANDON_TIMEOUT_S)],
     )
     await stages.start(stage)
     return remote
+
+
+def _remote_close_timeout_s(stages: Stages) -> float:
+    return min(stages.stop_timeout_s, REMOTE_CLOSE_TIMEOUT_S)
+
+
+def _tiering_stage(remote: TieredStorage | None, stages: Stages) -> Stage:
+    """Return the stage that ends copies while this node is still a leader."""
+    if remote is None:
+        return Stage(name="tiering")
+    return Stage(
+        name="tiering", stop=[lambda: remote.stop_writing(_remote_close_timeout_s(stages))], abandon=[]
+    )
 
 
 async def _serve(
@@ -286,6 +299,7 @@ async def _serve(
             stop=[lambda: membership.leave(stages.stop_timeout_s)],
             abandon=[membership.lifecycle.close],
         ),
+        _tiering_stage(remote, stages),
         Stage(name="accepting connections", start=accept_actions),
     ):
         await stages.start(stage)
