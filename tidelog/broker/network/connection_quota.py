@@ -10,6 +10,7 @@ Source: ConnectionQuotas of Apache Kafka 4.3.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from tidelog.broker.network.config import UNLIMITED, NetworkConfig
 
@@ -27,6 +28,11 @@ class ConnectionQuota:
         self._per_listener: Counter[str] = Counter()
         self.count = 0
         """Connections that have a slot."""
+
+    def configure(self, config: NetworkConfig, listener_limits: Mapping[str, int]) -> None:
+        """Apply these limits; listeners that are not in `listener_limits` keep theirs."""
+        self.config = config
+        self.listener_limits.update(listener_limits)
 
     def admit(self, address: str) -> str | None:
         """Count a new connection of an address; return None, or the reason if its limit is reached."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from tidelog.base.clock import Clock
 from tidelog.broker.network.request import Request, Route
-from tidelog.broker.network.request_metrics import RequestWaits
 
 
 class ConnectionTimes:
@@ -25,14 +24,13 @@ class ConnectionTimes:
     def begin_remote_time(self, request: Request) -> int:
         """Record that `request` waits from now on, unless it has waited before; return the time."""
         now_ns = self._clock.monotonic_ns()
-        waits = request.waits = request.waits or RequestWaits()
+        waits = request.recorded_waits()
         waits.remote_began_ns = waits.remote_began_ns or now_ns
         return now_ns
 
     def end_queue_time(self, request: Request) -> None:
         """Record that `request` has got a slot of the request channel, after it has waited for one."""
-        waits = request.waits = request.waits or RequestWaits()
-        waits.queue_ns = self._clock.monotonic_ns() - request.started_ns
+        request.recorded_waits().queue_ns = self._clock.monotonic_ns() - request.started_ns
 
     def on_response(self, request: Request, now_ns: int) -> None:
         """Count the response of a request, which is available now."""
@@ -48,5 +46,6 @@ class ConnectionTimes:
     def on_ready(self) -> None:
         """Count the time since `on_blocked`: the writer has sent its queue."""
         if self._blocked_since_ns and self._last_route is not None:
-            self._last_route.metrics.response_send_ns += self._clock.monotonic_ns() - self._blocked_since_ns
+            elapsed_ns = self._clock.monotonic_ns() - self._blocked_since_ns
+            self._last_route.metrics.add_response_send_time(elapsed_ns)
         self._blocked_since_ns = 0

@@ -60,7 +60,7 @@ class PendingResponses:
                 break
             ready.append(first[0])
             if oldest.route is not None:
-                oldest.route.metrics.response_queue_ns += now_ns - first[1]
+                oldest.route.metrics.add_response_queue_time(now_ns - first[1])
             del responses[oldest]
         self.count = len(responses)
         return ready

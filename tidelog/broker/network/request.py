@@ -250,10 +250,16 @@ class Request:
         """Record that the request has got a slot of the request channel, after it has waited for one."""
         self.connection.times.end_queue_time(self)
 
+    def recorded_waits(self) -> RequestWaits:
+        """Return the waits of the request, to which the caller adds one."""
+        if self.waits is None:
+            self.waits = RequestWaits()
+        return self.waits
+
     def throttle(self, throttle_time_ms: int) -> None:
         """Handle no later request of the connection for `throttle_time_ms`, because of a quota."""
         if self.route is not None:
-            self.route.metrics.throttle_ns += throttle_time_ms * 1_000_000
+            self.route.metrics.add_throttle_time(throttle_time_ms)
         self.connection.throttle.mute(throttle_time_ms)
 
     def respond(self, response: Response) -> None:

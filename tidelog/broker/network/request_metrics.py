@@ -70,6 +70,18 @@ class ApiMetrics:
                 elapsed_ns -= remote_ns
         self.local_ns += elapsed_ns
 
+    def add_response_queue_time(self, elapsed_ns: int) -> None:
+        """Count the time that a response has waited for those before it."""
+        self.response_queue_ns += elapsed_ns
+
+    def add_response_send_time(self, elapsed_ns: int) -> None:
+        """Count the time until the socket has accepted a response."""
+        self.response_send_ns += elapsed_ns
+
+    def add_throttle_time(self, throttle_time_ms: int) -> None:
+        """Count the time for which a connection is muted because of a quota."""
+        self.throttle_ns += throttle_time_ms * 1_000_000
+
 
 class RequestMetrics:
     """The counters of all APIs, created when an API is first registered."""

@@ -95,7 +95,7 @@ class NetworkServer:
         """
         assert listener.name not in self.listeners, f"listener {listener.name} exists"
         bound = self.listeners[listener.name] = Listener(self, self._resources, listener, on_request)
-        self.quota.listener_limits[listener.name] = listener.max_connections
+        self.quota.configure(self.config, {listener.name: listener.max_connections})
         self.connection_rates.update(
             self.config.max_connection_creation_rate, {listener.name: listener.max_connection_creation_rate}
         )
@@ -103,8 +103,7 @@ class NetworkServer:
 
     def update_limits(self, config: NetworkConfig, listener_limits: Mapping[str, int]) -> None:
         """Apply changed limits: close surplus connections, and admit waiting ones."""
-        self.quota.config = config
-        self.quota.listener_limits.update(listener_limits)
+        self.quota.configure(config, listener_limits)
         self.close_surplus_connections()
         self._admit_waiting()
 

@@ -85,6 +85,23 @@ class TopicTraffic:
         counters = self.topics.get(topic) or self._add(topic)
         counters.bytes_out += size_bytes
 
+    def record_produce_request(self) -> None:
+        """Count a partition of a Produce request."""
+        self.produce_requests += 1
+
+    def record_failed_produce(self) -> None:
+        """Count a partition of a Produce request that has failed."""
+        self.failed_produce_requests += 1
+
+    def record_fetch(self, count: int, *, replicated_bytes: int) -> None:
+        """Count `count` partitions of a Fetch request, and the bytes for a follower."""
+        self.fetch_requests += count
+        self.replication_bytes_out += replicated_bytes
+
+    def record_failed_fetches(self, count: int) -> None:
+        """Count `count` partitions of a Fetch request that have failed."""
+        self.failed_fetch_requests += count
+
     def remove_topic(self, topic: str) -> None:
         """Remove the counters of a deleted topic."""
         self.topics.pop(topic, None)

@@ -183,18 +183,16 @@ class ReplicaManager:
     def apply(self, delta: MetadataDelta, image: MetadataImage, now_ms: int) -> None:
         """Apply one metadata update: open and remove partitions, and change their roles and configs."""
         self._image = image
-        changes = RoleChanges()
+        changes, removed = RoleChanges(), list[TopicPartition]()
         for deleted_topic in delta.deleted_topics:
             self._topic_names.pop(deleted_topic.id, None)
-            changes.removed += (
-                TopicPartition(deleted_topic.name, index) for index in deleted_topic.partitions
-            )
+            removed += (TopicPartition(deleted_topic.name, index) for index in deleted_topic.partitions)
         for name in delta.changed_topics:
             topic = image.topics_by_name.get(name)
             if topic is not None:
-                changes.removed += self._reassigned_partitions(topic)
+                removed += self._reassigned_partitions(topic)
         # Removed first, so that a new topic of the same name does not find the old partitions.
-        changes.removed = list(dict.fromkeys(changes.removed))
+        changes.remove(removed)
         self._remove(changes.removed, now_ms)
         new_partitions: list[_NewPartitions] = []
         for name in delta.changed_topics:

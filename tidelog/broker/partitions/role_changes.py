@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,6 +23,10 @@ class RoleChanges:
     """Partitions that are no longer on this node, or that cannot be used."""
     failed: list[TopicPartition] = field(default_factory=list)
     """The removed partitions that are still assigned to this node, but cannot be used."""
+
+    def remove(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Add partitions that are no longer on this node, each at most once."""
+        self.removed = list(dict.fromkeys((*self.removed, *topic_partitions)))
 
     @property
     def has_any(self) -> bool:

@@ -71,9 +71,9 @@ class ReplicationThrottles:
         for side, quota in self._quotas.items():
             text = set_texts.get(f"{side}.replication.throttled.rate")
             # Kafka's default is practically unlimited.
-            quota.rate = None if text is None else int(text)
+            quota.set_rate(None if text is None else int(text))
         text = set_texts.get(MOVES_RATE)
-        self.moves.rate = None if text is None else int(text)
+        self.moves.set_rate(None if text is None else int(text))
 
     def _set_topic(self, topic: str, configs: Mapping[str, str]) -> None:
         for side, quota in self._quotas.items():

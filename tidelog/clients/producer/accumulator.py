@@ -240,15 +240,13 @@ class RecordAccumulator:
             del self._nonempty[queue.topic_partition]
             if queue.batches:
                 self._nonempty[queue.topic_partition] = queue
-            batch.leader_epoch = metadata.leader_epoch(queue.topic_partition)
-            size += len(batch.close())
+            size += len(batch.drain(metadata.leader_epoch(queue.topic_partition)))
             drained.append(batch)
         return drained
 
     def reenqueue(self, batch: ProducerBatch, now_ms: int) -> None:
         """Queue a batch again, to be sent after backoff."""
-        batch.retry_at_ms = now_ms + self._retry_backoff.delay_ms(batch.attempts, self._rng)
-        batch.attempts += 1
+        batch.retry(now_ms + self._retry_backoff.delay_ms(batch.attempts, self._rng))
         self._insert(batch)
 
     def split(self, batch: ProducerBatch, now_ms: int) -> list[ProducerBatch]:
@@ -268,26 +266,23 @@ class RecordAccumulator:
         self.release(batch)
         batch.mark_split()
         for part in parts:
-            part.reserved_bytes = part.builder.estimated_size_bytes
-            part.close()
+            part.close_part(now_ms)
             self._track(part)
         if self._identity is not None:
             self._identity.split(batch, parts)
         for part in reversed(parts):
-            part.retry_at_ms = now_ms
             self._insert(part)
         return parts
 
     def _part_of(self, batch: ProducerBatch) -> ProducerBatch:
-        part = ProducerBatch(
+        return ProducerBatch(
             batch.topic_partition,
             self._new_builder(),
             created_ms=batch.created_ms,
             reserved_bytes=0,
             serial=batch.serial,
+            attempts=batch.attempts + 1,
         )
-        part.attempts = batch.attempts + 1
-        return part
 
     def _insert(self, batch: ProducerBatch) -> None:
         """Insert the batch by its sequence; at the front if it has none."""

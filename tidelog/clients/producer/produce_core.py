@@ -114,7 +114,7 @@ class ProduceCore:
                 batch.topic_partition,
                 batch.attempts,
             )
-            batch.last_error = f"{result.error_message or code.text} [{code.name}]"
+            batch.on_retriable_error(f"{result.error_message or code.text} [{code.name}]")
             self.accumulator.reenqueue(batch, now_ms)
         else:
             subject = f"{count_text(batch.record_count, 'record')} for {batch.topic_partition}"

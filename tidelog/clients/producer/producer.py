@@ -389,7 +389,7 @@ class Producer:
             record = (timestamp_ms, key, value, headers, future)
             if not accumulator.append_to_new(queue, record, size, now_ms):
                 return None
-            state.was_used = True
+            state.on_used()
             self._new_batches += 1
             self._sender.wake()
             if transactions is not None:

@@ -83,6 +83,7 @@ class ProducerBatch:
         created_ms: int,
         reserved_bytes: int,
         serial: int,
+        attempts: int = 0,
     ) -> None:
         self.topic_partition = topic_partition
         self.builder = builder
@@ -91,7 +92,7 @@ class ProducerBatch:
         self.serial = serial
         self.deliveries: list[Delivery] = []
         self.timestamps: list[int] = []
-        self.attempts = 0
+        self.attempts = attempts
         self.retry_at_ms = 0
         self.leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
         self.payload: bytearray | None = None
@@ -133,6 +134,26 @@ class ProducerBatch:
         self.builder.append(timestamp, key, value, headers)
         self.deliveries.append(delivery)
         self.timestamps.append(timestamp)
+
+    def drain(self, leader_epoch: LeaderEpoch) -> bytearray:
+        """Return the payload, which is sent to the leader of `leader_epoch`."""
+        self.leader_epoch = leader_epoch
+        return self.close()
+
+    def retry(self, at_ms: int) -> None:
+        """Count another attempt, which begins at `at_ms`."""
+        self.retry_at_ms = at_ms
+        self.attempts += 1
+
+    def close_part(self, now_ms: int) -> None:
+        """Build the payload of a part of a split batch, which is sent at `now_ms`; reserve its size."""
+        self.reserved_bytes = self.builder.estimated_size_bytes
+        self.retry_at_ms = now_ms
+        self.close()
+
+    def on_retriable_error(self, text: str) -> None:
+        """Keep the error after which the batch is sent again."""
+        self.last_error = text
 
     def close(self) -> bytearray:
         """Build the payload at the first call; return it."""

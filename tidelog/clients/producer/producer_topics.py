@@ -16,13 +16,23 @@ from tidelog.protocol.ids import TopicPartition
 class TopicState:
     """The metadata, queues and sticky partition of one topic."""
 
-    __slots__ = ("metadata", "partitioner", "queues", "was_used")
+    __slots__ = ("_was_used", "metadata", "partitioner", "queues")
 
     def __init__(self, metadata: TopicMetadata, partitioner: StickyPartitioner) -> None:
         self.metadata = metadata
         self.partitioner = partitioner
         self.queues: dict[int, PartitionQueue] = {}
-        self.was_used = True
+        self._was_used = True
+
+    def on_used(self) -> None:
+        """Keep the topic in use at the next metadata update."""
+        self._was_used = True
+
+    def update(self, metadata: TopicMetadata) -> bool:
+        """Use changed metadata; return whether the topic was used since the last update."""
+        self.metadata = metadata
+        was_used, self._was_used = self._was_used, False
+        return was_used
 
 
 class ProducerTopics:
@@ -79,7 +89,5 @@ class ProducerTopics:
             if metadata is None:
                 del self._states[topic]
                 continue
-            state.metadata = metadata
-            if state.was_used:
-                state.was_used = False
+            if state.update(metadata):
                 self._client.updater.policy.use_topic(topic, self._client.now_ms())

@@ -134,14 +134,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._is_paused = True
         newest = self.in_flight.newest
         if newest is not None:
-            newest.send_completed = False
+            newest.on_send_paused()
 
     def resume_writing(self) -> None:
         """Mark the newest request as sent, and notify the sender."""
         self._is_paused = False
         newest = self.in_flight.newest
         if newest is not None:
-            newest.send_completed = True
+            newest.on_sent()
         self._on_writable()
 
     # --- requests -------------------------------------------------------------------------

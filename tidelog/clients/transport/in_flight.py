@@ -26,6 +26,14 @@ class InFlightRequest(Generic[ContextT]):
     context: ContextT
     send_completed: bool = True
 
+    def on_send_paused(self) -> None:
+        """Note that a part of the request is still in the send buffer."""
+        self.send_completed = False
+
+    def on_sent(self) -> None:
+        """Note that the whole request has left the send buffer."""
+        self.send_completed = True
+
 
 class InFlightRequests(Generic[ContextT]):
     """The in-flight deque of one connection.

@@ -31,6 +31,13 @@ class Persist:
     record: QuorumRecord | None
     flush_to: Offset | None
 
+    def merge(self, record: QuorumRecord | None, flush_to: Offset | None) -> None:
+        """Make also these durable; None changes nothing."""
+        if record is not None:
+            self.record = record
+        if flush_to is not None:
+            self.flush_to = flush_to
+
 
 @dataclass(slots=True)
 class Send:

@@ -32,10 +32,7 @@ class Outbox:
             self._last_ticket += 1
             effect = self._persist = Persist(self._last_ticket, None, None)
             self._effects.append(effect)
-        if record is not None:
-            effect.record = record
-        if flush_to is not None:
-            effect.flush_to = flush_to
+        effect.merge(record, flush_to)
         return effect.ticket
 
     def add(self, effect: Effect) -> None:

@@ -66,6 +66,10 @@ class AuxBuilder:
         self._tier = tier
         self._delay = delay
 
+    def prefer_last_tiered_offset(self, enabled: bool) -> None:
+        """Set follower.fetch.last.tiered.offset.enable."""
+        self.prefers_last_tiered_offset = enabled
+
     def can_build(self, partition: FollowedPartition) -> bool:
         """Return whether this node has a remote tier and the topic is tiered."""
         return self._tier is not None and partition.log.remote_log_enabled

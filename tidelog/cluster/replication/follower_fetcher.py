@@ -169,7 +169,7 @@ class FollowerFetcher:
 
     def prefer_last_tiered_offset(self, enabled: bool) -> None:
         """Set follower.fetch.last.tiered.offset.enable."""
-        self._aux.prefers_last_tiered_offset = enabled
+        self._aux.prefer_last_tiered_offset(enabled)
 
     def next_ready_ms(self, now_ms: int) -> int | None:
         """Return the time at which the next delay ends; None if no partition is delayed or throttled."""

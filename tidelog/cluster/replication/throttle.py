@@ -50,6 +50,10 @@ class ReplicationQuota:
         self._windows: deque[list[int]] = deque()
         """Start and bytes of each window, oldest first."""
 
+    def set_rate(self, rate: int | None) -> None:
+        """Limit the throttled partitions to `rate` bytes per second; None means no limit."""
+        self.rate = rate
+
     def set_throttled(self, throttled: Mapping[str, frozenset[int] | None]) -> None:
         """Set the partitions that share the rate, by topic; None means all partitions of a topic."""
         self._throttled = {topic: indices for topic, indices in throttled.items() if indices != frozenset()}

@@ -109,7 +109,7 @@ class RemoteLogManager:
 
     def update_settings(self, settings: RemoteLogManagerSettings) -> None:
         """Apply changed settings: intervals, sizes of pools, and quotas."""
-        self._context.settings = settings
+        self._context.update_settings(settings)
         copier, expiration = (
             settings.remote_log_manager_copier_thread_pool_size,
             settings.remote_log_manager_expiration_thread_pool_size,

@@ -62,7 +62,7 @@ class PartitionTasks:
 
     def stop(self) -> None:
         """End the role: no further step begins."""
-        self.role.is_current = False
+        self.role.end()
         for task in self._tasks:
             task.stop()
 

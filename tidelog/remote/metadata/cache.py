@@ -104,9 +104,7 @@ class RemoteLogMetadataCache:
             if metadata.state is FINISHED:
                 self._change_state(row, FINISHED)
         for epoch, offset in highest_offsets:
-            state = self._epoch(epoch)
-            if state.highest_offset is None or state.highest_offset < offset:
-                state.highest_offset = offset
+            self._epoch(epoch).advance_highest_offset(offset)
 
     def frozen(self) -> FrozenSegments:
         """Return a copy of the current segments, so that another thread can write a snapshot."""

@@ -54,6 +54,11 @@ class EpochSegments:
         self._txn_rows = array("i")
         self.highest_offset: Offset | None = None
 
+    def advance_highest_offset(self, offset: Offset) -> None:
+        """Advance `highest_offset` to `offset` unless it is larger already."""
+        if self.highest_offset is None or offset > self.highest_offset:
+            self.highest_offset = offset
+
     def add_started(self, row: int) -> None:
         """Add a copy that has started; readers do not use it yet."""
         self._unreferenced.add(row)
@@ -61,8 +66,7 @@ class EpochSegments:
     def add_finished(self, row: int) -> None:
         """Make the segment in `row` serve its offsets of the epoch from now on."""
         start, end = self._span(row)
-        if self.highest_offset is None or end > self.highest_offset:
-            self.highest_offset = end
+        self.advance_highest_offset(end)
         if end < start:
             return  # it lists the epoch but has no record of it
         self._unreferenced.discard(row)

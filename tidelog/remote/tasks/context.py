@@ -79,6 +79,10 @@ class RemoteLogContext:
     undeleted_copies: dict[UUID, RemoteLogSegmentMetadata] = field(default_factory=dict)
     """Copies of this node whose objects could not be deleted; other nodes may not know them."""
 
+    def update_settings(self, settings: RemoteLogManagerSettings) -> None:
+        """Use changed settings."""
+        self.settings = settings
+
     def new_segment_id(self, partition: TopicIdPartition) -> RemoteLogSegmentId:
         """Return an id that no other copy has."""
         return RemoteLogSegmentId(partition, new_uuid(self.randomness))

@@ -32,6 +32,10 @@ class Role:
         self.is_leader = is_leader
         self.is_current = True
 
+    def end(self) -> None:
+        """End the role: no further step of its tasks begins."""
+        self.is_current = False
+
     def continues_as(self, replica: TieredReplica, *, is_leader: bool) -> bool:
         """Return whether `replica` as leader or follower has the same role as this one."""
         return (

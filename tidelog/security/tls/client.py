@@ -39,6 +39,10 @@ class TlsClient:
     def __init__(self, identity: ClientIdentity) -> None:
         self.identity = identity
 
+    def use(self, identity: ClientIdentity) -> None:
+        """Use another identity for new connections."""
+        self.identity = identity
+
     def context(self) -> ssl.SSLContext:
         """Return the context for the next connection."""
         return self.identity.context

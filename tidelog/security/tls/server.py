@@ -41,6 +41,10 @@ class TlsServer:
         self.identity = identity
         self._mapper = mapper
 
+    def use(self, identity: ServerIdentity) -> None:
+        """Present another identity to new connections."""
+        self.identity = identity
+
     @property
     def context(self) -> ssl.SSLContext:
         """The context for the next connection."""

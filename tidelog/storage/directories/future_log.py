@@ -336,7 +336,7 @@ class FutureLog:
         indexes = [OnDemandFile(fs, f"{self.directory}/{file_name(base, kind)}") for kind in INDEX_SUFFIXES]
         fs.rename(self.directory, directory)
         (_, file), self._open_file = self._open_file, None
-        file.path = f"{directory}/{file_name(base, LOG_SUFFIX)}"
+        file.relocate(f"{directory}/{file_name(base, LOG_SUFFIX)}")
         for kind, index in zip(INDEX_SUFFIXES, indexes, strict=True):
             index.relocate(f"{directory}/{file_name(base, kind)}")
         self.log.relocate(directory, observer, file, indexes)

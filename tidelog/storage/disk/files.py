@@ -46,7 +46,11 @@ class File(Protocol):
     """
 
     path: str
-    """The name under which the file was opened (a later rename does not change it)."""
+    """The name under which the file was opened, or which `relocate` has set."""
+
+    def relocate(self, path: str) -> None:
+        """Set the path, because the directory of the file was renamed."""
+        self.path = path
 
     def size(self) -> int:
         """Return the bytes in the file, including unsynced ones, without a system call."""

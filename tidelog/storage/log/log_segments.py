@@ -61,7 +61,7 @@ class LogSegments:
         """
         self.directory = directory
         self.deleted_files = DeletedFiles()
-        self._producers.snapshots.directory = directory
+        self._producers.snapshots.relocate(directory)
         *sealed, active = self.segments
         for segment in sealed:
             segment.relocate(directory)

@@ -53,23 +53,27 @@ class NoObserver:
 class ReplaceableObserver:
     """Forwards to the observer of the log directory in which the log is stored now."""
 
-    __slots__ = ("current",)
+    __slots__ = ("_current",)
 
     def __init__(self, current: LogObserver) -> None:
-        self.current = current
+        self._current = current
+
+    def replace(self, observer: LogObserver) -> None:
+        """Forward to `observer` from now on: the log is in another directory."""
+        self._current = observer
 
     def log_start_offset_changed(self, topic_partition: TopicPartition, log_start_offset: Offset) -> None:
         """Forward to the current directory."""
-        self.current.log_start_offset_changed(topic_partition, log_start_offset)
+        self._current.log_start_offset_changed(topic_partition, log_start_offset)
 
     def recovery_point_lowered(self, topic_partition: TopicPartition) -> None:
         """Forward to the current directory."""
-        self.current.recovery_point_lowered(topic_partition)
+        self._current.recovery_point_lowered(topic_partition)
 
     def first_dirty_offset_lowered(self, topic_partition: TopicPartition) -> None:
         """Forward to the current directory."""
-        self.current.first_dirty_offset_lowered(topic_partition)
+        self._current.first_dirty_offset_lowered(topic_partition)
 
     def operation_refused(self, text: str, *, is_shortage: bool) -> None:
         """Forward to the current directory."""
-        self.current.operation_refused(text, is_shortage=is_shortage)
+        self._current.operation_refused(text, is_shortage=is_shortage)

@@ -505,7 +505,7 @@ class PartitionLog:
         open log file of the active segment, `index_files` are its empty indexes. No flush may be running.
         """
         self.directory = directory
-        self._observer.current = observer
+        self._observer.replace(observer)
         self.failures.relocate(directory)
         self.durability.relocate(directory)
         self._log_segments.relocate(directory, active_file, index_files)

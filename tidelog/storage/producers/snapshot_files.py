@@ -34,6 +34,10 @@ class SnapshotFiles:
         self.offsets: list[Offset] = []
         self._rescan()
 
+    def relocate(self, directory: str) -> None:
+        """Use the copies of the files in `directory`."""
+        self.directory = directory
+
     def path(self, offset: Offset) -> str:
         """Return the path of the snapshot at `offset`."""
         return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"

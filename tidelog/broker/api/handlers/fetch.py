@@ -359,17 +359,18 @@ class FetchHandler:
         throttle = self._options.throttle
         if throttle is not None and limits.is_throttled is not None:
             throttle.record(results, self._replicas)
-        traffic.fetch_requests += len(results)
+        replicated_bytes = 0
         if limits.replica_id >= 0:
-            traffic.replication_bytes_out += (
+            replicated_bytes = (
                 read.size_bytes if results is read.results else sum(r.records_length for _, r in results)
             )
         elif read.size_bytes:
             self._count_bytes_out(results)
+        traffic.record_fetch(len(results), replicated_bytes=replicated_bytes)
         if not read.is_final:
             return []
-        traffic.failed_fetch_requests += sum(
-            1 for _, r in results if r.error_code and r.error_code not in EXPECTED_FETCH_ERRORS
+        traffic.record_failed_fetches(
+            sum(1 for _, r in results if r.error_code and r.error_code not in EXPECTED_FETCH_ERRORS)
         )
         return self._set_current_leaders(request, results)
 

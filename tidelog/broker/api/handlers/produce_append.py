@@ -192,7 +192,7 @@ class ProduceAppender:
         return partition
 
     def _add(self, state: AppendState, requested: ProducePartition, result: ProducePartitionResult) -> None:
-        self._traffic.produce_requests += 1
+        self._traffic.record_produce_request()
         state.results.append((requested, result))
 
     def _invalid(
@@ -227,7 +227,7 @@ class ProduceAppender:
                 error.code.name, error,
             )  # fmt: skip
         if error.code not in EXPECTED_PRODUCE_ERRORS:
-            self._traffic.failed_produce_requests += 1
+            self._traffic.record_failed_produce()
         return ProducePartitionResult(error_code=error.code, error_message=str(error))
 
 

@@ -170,11 +170,12 @@ class TlsCertificates:
             return
         tls, client = self._server(listener.name), self._node_tls.client(listener.name)
         if client is not None and replacement.client is not None:
-            client.identity = replacement.client
+            client.use(replacement.client)
         if tls is None or replacement.server is None:
             logger.info("Connections to listener %s use another certificate", listener.name)
             return
-        identity = tls.identity = replacement.server
+        identity = replacement.server
+        tls.use(identity)
         logger.info(
             "Listener %s uses another certificate: serial number %x, valid until %s",
             listener.name,
