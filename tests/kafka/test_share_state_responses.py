@@ -21,7 +21,7 @@ from tests.support.network.raw_client import RawClient
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     ShareStateBatch,
     StateRead,
     StateWrite,
@@ -83,9 +83,9 @@ class Broker:
         probe = StateRead(share_partition=self.partition("probe", "t", 0), leader_epoch=-1)
         wait_until(lambda: self.ask(READ, [probe])[0].error_code not in _NOT_READY)
 
-    def partition(self, group: str, topic: str, index: int) -> SharePartition:
+    def partition(self, group: str, topic: str, index: int) -> SharePartitionKey:
         """Return a share partition with the topic's id at this broker."""
-        return SharePartition(group, self.ids[topic], index)
+        return SharePartitionKey(group, self.ids[topic], index)
 
     def coordinator_error(self, key: str) -> int:
         """Return the error of FindCoordinator for a key."""

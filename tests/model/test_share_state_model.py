@@ -20,7 +20,7 @@ from tests.support.configs import share_coordinator_config
 from tidelog.broker.coordinators.share.coordinator import ShareCoordinator
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     ShareStateBatch,
     StateRead,
     StateWrite,
@@ -31,7 +31,7 @@ from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 TOPIC = UUID(int=7)
-PARTITIONS = [SharePartition(group, TOPIC, index) for group in "gh" for index in range(2)]
+PARTITIONS = [SharePartitionKey(group, TOPIC, index) for group in "gh" for index in range(2)]
 COLD_MS = 1_000
 EPOCHS = st.integers(-1, 4)
 OFFSETS = st.integers(0, 25)
@@ -82,8 +82,8 @@ class ShareStates(RuleBasedStateMachine):
         self.now = Moment(0, 0)
         self.log: dict[int, tuple[bytes, bytes | None]] = {}
         self.next_offset = 0
-        self.states: dict[SharePartition, NaiveState] = {}
-        self.fences: dict[SharePartition, tuple[int, int]] = {}
+        self.states: dict[SharePartitionKey, NaiveState] = {}
+        self.fences: dict[SharePartitionKey, tuple[int, int]] = {}
         """The highest leader epoch and state epoch of each state."""
         self.coordinator = self.new_coordinator()
 
@@ -106,7 +106,7 @@ class ShareStates(RuleBasedStateMachine):
         return ErrorCode.NONE, outcome.reply
 
     def expected_error(
-        self, partition: SharePartition, leader_epoch: int = -1, state_epoch: int = -1
+        self, partition: SharePartitionKey, leader_epoch: int = -1, state_epoch: int = -1
     ) -> ErrorCode:
         if partition not in self.states:
             return ErrorCode.INVALID_REQUEST
@@ -118,7 +118,7 @@ class ShareStates(RuleBasedStateMachine):
         return ErrorCode.NONE
 
     @rule(partition=st.sampled_from(PARTITIONS), state_epoch=st.integers(0, 4), start=st.none() | OFFSETS)
-    def initialize(self, partition: SharePartition, state_epoch: int, start: int | None) -> None:
+    def initialize(self, partition: SharePartitionKey, state_epoch: int, start: int | None) -> None:
         offset = -1 if start is None else start
         initial = InitialState(share_partition=partition, state_epoch=state_epoch, start_offset=offset)
         expected = self.expected_error(partition, state_epoch=state_epoch)
@@ -131,7 +131,7 @@ class ShareStates(RuleBasedStateMachine):
             self.fences[partition] = highest_leader, state_epoch
 
     @rule(partition=st.sampled_from(PARTITIONS), leader_epoch=EPOCHS)
-    def read(self, partition: SharePartition, leader_epoch: int) -> None:
+    def read(self, partition: SharePartitionKey, leader_epoch: int) -> None:
         read = StateRead(share_partition=partition, leader_epoch=leader_epoch)
         expected = self.expected_error(partition, leader_epoch)
         error, stored = self.run(self.coordinator.read, read, self.now)
@@ -161,7 +161,7 @@ class ShareStates(RuleBasedStateMachine):
     )
     def write(
         self,
-        partition: SharePartition,
+        partition: SharePartitionKey,
         leader_epoch: int,
         state_epoch: int,
         advance: int | None,
@@ -184,7 +184,7 @@ class ShareStates(RuleBasedStateMachine):
             self.states[partition].write(write)
 
     @rule(partition=st.sampled_from(PARTITIONS))
-    def delete(self, partition: SharePartition) -> None:
+    def delete(self, partition: SharePartitionKey) -> None:
         assert self.run(self.coordinator.delete, partition)[0] is ErrorCode.NONE
         self.states.pop(partition, None)
         self.fences.pop(partition, None)

@@ -88,6 +88,12 @@ def node_endpoints_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
     """Return the tagged fields at the end of a response: `endpoints` as tag 0, unless they are empty."""
     if not endpoints:
         return b"\0"
+    body = node_endpoints_array(endpoints)
+    return b"\x01\x00" + varint_field(len(body)) + bytes(body)
+
+
+def node_endpoints_array(endpoints: Sequence[NodeEndpoint]) -> bytearray:
+    """Return `endpoints` as an array of a flexible version."""
     body = bytearray()
     write_unsigned_varint(body, len(endpoints) + 1)
     for endpoint in endpoints:
@@ -96,4 +102,4 @@ def node_endpoints_tags(endpoints: Sequence[NodeEndpoint]) -> bytes:
         body += _INT32.pack(endpoint.port)
         body += compact_string_field(endpoint.rack)
         body.append(0)
-    return b"\x01\x00" + varint_field(len(body)) + bytes(body)
+    return body

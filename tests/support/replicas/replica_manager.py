@@ -120,7 +120,7 @@ class Replicas:
 
     def watch(self, fetch: Purgatory, produce: Purgatory, delete_records: Purgatory) -> None:
         """Notify waiting operations when a partition changes."""
-        self.leadership.waiting_requests = WaitingRequests(fetch, produce, delete_records)
+        self.leadership.waiting_requests = WaitingRequests(delete_records, fetch, produce)
 
     def create(
         self,

@@ -20,14 +20,20 @@ from tests.support.network.raw_client import RawClient, served_versions
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     ShareStateBatch,
     StateRead,
     StateWrite,
 )
 from tidelog.broker.coordinators.share.state_messages import DELETE, INITIALIZE, READ, READ_SUMMARY, WRITE
 from tidelog.protocol.errors import ErrorCode
-from tidelog.protocol.messages import alter_configs, describe_quorum, incremental_alter_configs
+from tidelog.protocol.messages import (
+    alter_configs,
+    describe_quorum,
+    incremental_alter_configs,
+    share_acknowledge,
+    share_fetch,
+)
 from tidelog.protocol.messages import describe_topic_partitions as topic_partitions
 from tidelog.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from tidelog.protocol.messages.add_partitions_to_txn import (
@@ -138,6 +144,8 @@ from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from tidelog.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from tidelog.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
+from tidelog.protocol.messages.share_fetch import ShareFetchRequest
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -186,6 +194,9 @@ FITTING_ERRORS = {
     ApiKey.WRITE_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
     ApiKey.DELETE_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: {ErrorCode.NOT_COORDINATOR},
+    # The feature share.version is not finalized.
+    ApiKey.SHARE_FETCH: {ErrorCode.UNSUPPORTED_VERSION},
+    ApiKey.SHARE_ACKNOWLEDGE: {ErrorCode.UNSUPPORTED_VERSION},
     # Errors of a transaction that no coordinator has.
     ApiKey.TXN_OFFSET_COMMIT: {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
@@ -382,9 +393,32 @@ Ask = Callable[[ClusterFixture, int], ApiMessage]
 TXN_TOPICS = (AddPartitionsToTxnTopic(name=TOPIC, partitions=(0,)),)
 
 
-def share_partition(cluster: ClusterFixture) -> SharePartition:
+def share_partition(cluster: ClusterFixture) -> SharePartitionKey:
     """Return a partition of the topic as a share group reads it."""
-    return SharePartition(GROUP, cluster.topic_id, 0)
+    return SharePartitionKey(GROUP, cluster.topic_id, 0)
+
+
+def share_fetch_request(topic_id: UUID) -> ShareFetchRequest:
+    """Return the first request of a share session."""
+    partition = share_fetch.FetchPartition(partition_index=0)
+    return ShareFetchRequest(
+        group_id=GROUP,
+        member_id="m",
+        topics=(share_fetch.FetchTopic(topic_id=topic_id, partitions=(partition,)),),
+        max_records=10,
+        batch_size=10,
+    )
+
+
+def share_acknowledge_request(topic_id: UUID) -> ShareAcknowledgeRequest:
+    """Return a request that ends a share session."""
+    partition = share_acknowledge.AcknowledgePartition(partition_index=0)
+    return ShareAcknowledgeRequest(
+        group_id=GROUP,
+        member_id="m",
+        share_session_epoch=-1,
+        topics=(share_acknowledge.AcknowledgeTopic(topic_id=topic_id, partitions=(partition,)),),
+    )
 
 
 def state_read(cluster: ClusterFixture) -> StateRead:
@@ -621,6 +655,8 @@ REQUESTS: dict[ApiKey, Ask] = {
     ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: lambda cluster, _: READ_SUMMARY.create_request(
         GROUP, [state_read(cluster)]
     ),
+    ApiKey.SHARE_FETCH: lambda cluster, _: share_fetch_request(cluster.topic_id),
+    ApiKey.SHARE_ACKNOWLEDGE: lambda cluster, _: share_acknowledge_request(cluster.topic_id),
     ApiKey.SASL_HANDSHAKE: lambda cluster, _: SaslHandshakeRequest(mechanism="PLAIN"),
     ApiKey.SASL_AUTHENTICATE: lambda cluster, _: SaslAuthenticateRequest(auth_bytes=b"\0user\0password"),
 }

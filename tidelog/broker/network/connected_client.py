@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -24,7 +25,7 @@ class ConnectedClient:
     or later. `session` is None until the client begins to authenticate by SASL.
     """
 
-    __slots__ = ("is_token_authenticated", "principal", "session", "software")
+    __slots__ = ("_on_disconnected", "is_token_authenticated", "principal", "session", "software")
 
     def __init__(self, principal: str = ANONYMOUS, *, is_token_authenticated: bool = False) -> None:
         """`is_token_authenticated`: the client has authenticated with a delegation token (KIP-48)."""
@@ -32,6 +33,17 @@ class ConnectedClient:
         self.is_token_authenticated = is_token_authenticated
         self.session: Session | None = None
         self.software = ""
+        self._on_disconnected: Callable[[], None] | None = None
+
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the connection has ended; there is one callback."""
+        self._on_disconnected = callback
+
+    def on_disconnected(self) -> None:
+        """Notify the handler that needs to know that the connection has ended."""
+        callback, self._on_disconnected = self._on_disconnected, None
+        if callback is not None:
+            callback()
 
     def begin_session(self, session: Session) -> None:
         """Keep the authentication that the client has begun."""

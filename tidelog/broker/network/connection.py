@@ -179,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
             for callback in (request.on_abandoned, request.on_lost):
                 if callback is not None:
                     callback(request)
+        self.client.on_disconnected()
         # Break reference cycles, so that a closed connection does not wait for the garbage collector.
         self._transport = self._writer = None
         del self._reading, self._on_connected, self._on_closed, self._on_request

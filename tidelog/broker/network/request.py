@@ -51,8 +51,12 @@ class Quota(Protocol):
         """Return the throttle time for the response; that of the controller if it is longer."""
         ...
 
-    def throttle_fetch(self, request: Request, size_bytes: int) -> int:
-        """Return the throttle time for a Fetch; if it is not 0, the response must contain no records."""
+    def throttle_fetch(self, request: Request, size_bytes: int, *, keeps_records: bool = False) -> int:
+        """Return the throttle time for a Fetch.
+
+        If it is not 0, the response must contain no records, except with `keeps_records`: a ShareFetch has
+        acquired its records.
+        """
         ...
 
     def on_handler_return(self, elapsed_ns: int) -> None:

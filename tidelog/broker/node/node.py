@@ -18,6 +18,7 @@
     connections                 stopped: listeners closed when responses are sent
     transaction verification
     remote storage
+    share partitions
     metadata subscriptions
     log upkeep
     coordination

@@ -145,15 +145,18 @@ class RequestQuota:
         windows = self._quotas.windows
         return min(int(limit * (windows.number - 1) * windows.size_ms / 1000), _BYTES_MAX)
 
-    def throttle_fetch(self, request: Request, size_bytes: int) -> int:
-        """Do the same as `throttle` for a Fetch of a client. A throttled one must return no records."""
+    def throttle_fetch(self, request: Request, size_bytes: int, *, keeps_records: bool = False) -> int:
+        """Do the same as `throttle` for a Fetch of a client.
+
+        A throttled one must return no records, unless it `keeps_records`.
+        """
         fetch = self._quotas.fetch
         if not fetch.is_enabled:
             return self.throttle(request)
         now_ms = self._quotas.clock.monotonic_ms()
         byte_throttle_time_ms = fetch.record(self._client, size_bytes, now_ms)
         throttle_time_ms = self._throttle(request, fetch, byte_throttle_time_ms)
-        if throttle_time_ms:
+        if throttle_time_ms and not keeps_records:
             fetch.unrecord(self._client, size_bytes, now_ms)
         return throttle_time_ms
 

@@ -38,6 +38,7 @@ ORDER = [
     "coordinators",
     "connections",
     "transaction verification",
+    "share partitions",
     "metadata subscriptions",
     "log upkeep",
     "coordination",

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 from tidelog.broker.fetching.delayed_remote_list_offsets import DelayedRemoteListOffsets, RemoteLookUp
 from tidelog.broker.fetching.remote_fetch import RemoteAccess
+from tidelog.broker.fetching.timestamp_search import first_record_from
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.partition import FetchIsolation, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
@@ -36,8 +37,6 @@ from tidelog.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from tidelog.protocol.steps import Steps
-from tidelog.remote.ports.segment_metadata import TopicIdPartition
-from tidelog.remote.reading.requests import TimestampSearch
 from tidelog.storage.log.partition_log import PartitionLog, RecordPlace
 
 LATEST: Final = -1
@@ -180,25 +179,7 @@ class ListOffsetsHandler:
         self, remote: RemoteAccess, partition: Partition, timestamp: int, request: ListOffsetsRequest
     ) -> RemoteLookUp:
         """Search remote storage, which has the older records, and then the local log."""
-        log, name = partition.log, partition.topic_partition
-        isolation = _isolation(request)
-
-        async def search() -> RecordPlace | None:
-            while True:
-                local_log_start_offset = log.local_log_start_offset
-                place = await remote.reader.offset_for_timestamp(
-                    TimestampSearch(
-                        topic_id_partition=TopicIdPartition(partition.topic_id, name.topic, name.partition),
-                        timestamp=timestamp,
-                        starting_offset=log.log_start_offset,
-                        log=log,
-                    )
-                )
-                # Meanwhile, local records may have become remote only, and remote ones may be deleted.
-                if place is not None and place.offset >= log.log_start_offset:
-                    return place
-                if place is None and log.local_log_start_offset == local_log_start_offset:
-                    return await self._slices.complete(log.timestamps.first_record_from(timestamp))
+        name, isolation = partition.topic_partition, _isolation(request)
 
         def check() -> None:
             if self._replicas.partition(name) is not partition:
@@ -209,7 +190,8 @@ class ListOffsetsHandler:
                 place = NOT_FOUND
             return _check_high_watermark(partition, timestamp, place, request)
 
-        return RemoteLookUp(asyncio.ensure_future(search()), check, finish)
+        search = first_record_from(partition, timestamp, self._slices, remote.reader)
+        return RemoteLookUp(asyncio.ensure_future(search), check, finish)
 
 
 def _check_high_watermark(

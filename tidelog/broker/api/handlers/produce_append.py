@@ -19,6 +19,7 @@ from tidelog.broker.observability.topic_traffic import EXPECTED_PRODUCE_ERRORS, 
 from tidelog.broker.partitions.delayed_produce import PartitionAppend
 from tidelog.broker.partitions.partition import ACKS_ALL, Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.partitions.waiting_requests import WaitingReaders
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.security.authorization.access import require_access
 from tidelog.broker.security.authorization.authorizer import Authorizer
@@ -68,7 +69,7 @@ class ProduceAppender:
     def __init__(
         self,
         replicas: ReplicaManager,
-        fetch_purgatory: Purgatory,
+        readers: Purgatory | WaitingReaders,
         traffic: TopicTraffic,
         log_limit: LogLimit,
         authorizer: Authorizer,
@@ -77,7 +78,7 @@ class ProduceAppender:
         self.is_access_limited = authorizer.is_enabled
         """Whether `remove_unauthorized` must be called for every request."""
         self._replicas = replicas
-        self._fetch_purgatory = fetch_purgatory
+        self._readers = readers
         self._traffic = traffic
         self._log_limit = log_limit
 
@@ -153,8 +154,8 @@ class ProduceAppender:
                 )
             result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
             state.appended.append(PartitionAppend(partition, partition.leader, info.last_offset + 1, result))
-            if self._fetch_purgatory.watched_count:
-                self._fetch_purgatory.check_and_complete(partition.topic_partition)
+            if self._readers.watched_count:
+                self._readers.check_and_complete(partition.topic_partition)
         self._add(state, requested, result)
         return True
 

@@ -58,17 +58,20 @@ from tidelog.broker.api.handlers.produce import ProduceHandler
 from tidelog.broker.api.handlers.produce_append import ProduceAppender
 from tidelog.broker.api.handlers.sasl import register_sasl_apis
 from tidelog.broker.api.handlers.services import Services
+from tidelog.broker.api.handlers.share_acknowledge import ShareAcknowledgeHandler
+from tidelog.broker.api.handlers.share_acknowledgements import ShareAcknowledger, ShareTopics
+from tidelog.broker.api.handlers.share_fetch import ShareFetchHandler, ShareFetchParts
 from tidelog.broker.api.handlers.share_group_state import register_share_group_state_apis
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
 from tidelog.broker.api.handlers.write_txn_markers import MarkerPurgatories, WriteTxnMarkersHandler
-from tidelog.broker.coordinators.share.persister import SharePartition
+from tidelog.broker.coordinators.share.persister import SharePartitionKey
 from tidelog.broker.fetching.fetch_options import FetchOptions, FollowerThrottle, PreferredReadReplicas
 from tidelog.broker.fetching.replica_selector import find_selector
 from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.observability.logger_levels import LoggerLevels
 from tidelog.broker.partitions.current_leaders import CurrentLeaders
-from tidelog.cluster.features import consumer_groups_enabled
+from tidelog.cluster.features import consumer_groups_enabled, share_groups_enabled
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tidelog.protocol.messages.incremental_alter_configs import (
@@ -101,6 +104,7 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
     """Register the handlers of every API that the node serves."""
     _register_data(dispatcher, services)
     _register_groups(dispatcher, services)
+    _register_share_delivery(dispatcher, services)
     _register_parts_of_transactions(dispatcher, services)
     _register_transactions(dispatcher, services)
     _register_admin(dispatcher, services)
@@ -115,7 +119,7 @@ def _register_data(dispatcher: Dispatcher, services: Services) -> None:
     leaders = CurrentLeaders(services.image, replicas)
     appender = ProduceAppender(
         replicas,
-        services.fetch_purgatory,
+        services.readers,
         services.traffic,
         LogLimit(clock.monotonic_ms),
         services.authorizer,
@@ -183,7 +187,7 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
         CoordinatorType.TRANSACTION: CoordinatorTopic(TRANSACTION_STATE_TOPIC, transactions.partition_for),
         CoordinatorType.SHARE: CoordinatorTopic(
             SHARE_GROUP_STATE_TOPIC,
-            lambda key: share_coordinator.partition_for(SharePartition.from_coordinator_key(key)),
+            lambda key: share_coordinator.partition_for(SharePartitionKey.from_coordinator_key(key)),
         ),
     }
     find_coordinator = FindCoordinatorHandler(coordinators, image, services.topic_creation, authorizer)
@@ -214,13 +218,46 @@ def _register_groups(dispatcher: Dispatcher, services: Services) -> None:
     dispatcher.register(ApiKey.CONSUMER_GROUP_DESCRIBE, describe.handle)
 
 
+def _register_share_delivery(dispatcher: Dispatcher, services: Services) -> None:
+    """Register the APIs by which members of share groups get and acknowledge records."""
+    replicas, partitions = services.replicas, services.share_partitions
+    leaders = CurrentLeaders(services.image, replicas)
+    topics = ShareTopics(replicas, services.image, services.authorizer)
+    acknowledger = ShareAcknowledger(partitions, topics)
+
+    def is_enabled() -> bool:
+        return share_groups_enabled(services.image())
+
+    fetch = ShareFetchHandler(
+        ShareFetchParts(
+            replicas=replicas,
+            share_partitions=partitions,
+            sessions=services.share_sessions,
+            topics=topics,
+            acknowledger=acknowledger,
+            leaders=leaders,
+            authorizer=services.authorizer,
+            slices=services.slices,
+            traffic=services.traffic,
+            remote=services.remote,
+            max_bytes=services.config.fetch_max_bytes,
+            is_enabled=is_enabled,
+        )
+    )
+    dispatcher.register_raw(ApiKey.SHARE_FETCH, fetch.handle)
+    acknowledge = ShareAcknowledgeHandler(
+        acknowledger, services.share_sessions, partitions.ports.settings, leaders, is_enabled
+    )
+    dispatcher.register(ApiKey.SHARE_ACKNOWLEDGE, acknowledge.handle, uses_slot=False)
+
+
 def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) -> None:
     """Register the APIs that write to partitions for transactions."""
     groups = services.group_transactions
     markers = WriteTxnMarkersHandler(
         services.replicas,
         groups,
-        MarkerPurgatories(services.produce_purgatory, services.fetch_purgatory),
+        MarkerPurgatories(services.produce_purgatory, services.readers),
         services.flusher,
         services.clock,
         services.config.request_timeout_ms,

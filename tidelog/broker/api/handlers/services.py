@@ -23,11 +23,14 @@ from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.metadata.topic_creation import TopicCreation
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.partitions.waiting_requests import WaitingReaders
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.replication.log_dir_moves import LogDirMoves
 from tidelog.broker.replication.throttles import ReplicationThrottles
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.broker.security.authorization.authorizer import Authorizer
+from tidelog.broker.share_partitions.member_sessions import MemberSessions
+from tidelog.broker.share_partitions.registry import SharePartitions
 from tidelog.cluster.image import MetadataImage
 from tidelog.storage.directories.log_manager import LogManager
 
@@ -47,9 +50,12 @@ class Services:
     transactions: TransactionService
     share_coordinator: ShareCoordinatorService
     share_persister: SharePersister
+    share_partitions: SharePartitions
+    share_sessions: MemberSessions
     sessions: FetchSessionCache
     produce_purgatory: Purgatory
     fetch_purgatory: Purgatory
+    readers: WaitingReaders
     delete_records_purgatory: Purgatory
     traffic: TopicTraffic
     throttles: ReplicationThrottles

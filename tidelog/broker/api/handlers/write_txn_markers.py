@@ -27,6 +27,7 @@ from tidelog.broker.network.request_context import RequestContext
 from tidelog.broker.partitions.delayed_produce import DelayedProduce, PartitionAppend
 from tidelog.broker.partitions.partition import Partition
 from tidelog.broker.partitions.replica_manager import ReplicaManager
+from tidelog.broker.partitions.waiting_requests import WaitingReaders
 from tidelog.broker.purgatory.purgatory import Purgatory
 from tidelog.broker.scheduling.bounded_gather import bounded_gather
 from tidelog.broker.scheduling.slices import Slices
@@ -74,10 +75,10 @@ class _Markers:
 
 
 class MarkerPurgatories(NamedTuple):
-    """The purgatories of writes that wait for replicas, and of fetches that wait for records."""
+    """The requests that wait for replicas, and those that wait for records."""
 
     produce: Purgatory
-    fetch: Purgatory
+    readers: Purgatory | WaitingReaders
 
 
 class WriteTxnMarkersHandler:
@@ -145,7 +146,7 @@ class WriteTxnMarkersHandler:
         except Exception as error:
             # An error of any kind affects this partition only: the markers of the others are appended.
             return ProducePartitionResult(error_code=_code(error, topic_partition))
-        self._purgatories.fetch.check_and_complete(topic_partition)
+        self._purgatories.readers.check_and_complete(topic_partition)
         return markers.append_result(partition, info.last_offset + 1)
 
     async def _wait_until_durable(self, appended: Sequence[PartitionAppend]) -> None:

@@ -23,7 +23,7 @@ from tidelog.broker.coordinators.share.persister import (
     UNINITIALIZED_START_OFFSET,
     UNKNOWN_DELIVERY_COMPLETE_COUNT,
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     StateRead,
     StateResult,
     StateSummary,
@@ -66,7 +66,7 @@ class ShareCoordinator:
     def __init__(self, config: ShareCoordinatorConfig, partition_count: PartitionCount) -> None:
         self._config = config
         self._partition_count = partition_count
-        self._entries: dict[SharePartition, _Entry] = {}
+        self._entries: dict[SharePartitionKey, _Entry] = {}
         self._committed_offset: Offset = 0
         self._replacement_offset: Offset | None = None
         """The offset of the last record that replaced or deleted a whole state."""
@@ -85,7 +85,7 @@ class ShareCoordinator:
             self._replay_update(share_partition, change, record_offset)
 
     def _replay_snapshot(
-        self, share_partition: SharePartition, state: ShareState, record_offset: Offset
+        self, share_partition: SharePartitionKey, state: ShareState, record_offset: Offset
     ) -> None:
         entry = self._entries.get(share_partition)
         if entry is None:
@@ -99,7 +99,7 @@ class ShareCoordinator:
             entry.updates = 0
 
     def _replay_update(
-        self, share_partition: SharePartition, update: ShareUpdate, record_offset: Offset
+        self, share_partition: SharePartitionKey, update: ShareUpdate, record_offset: Offset
     ) -> None:
         """Apply an update. One without a state is all that is left of a state that is deleted later."""
         entry = self._entries.get(share_partition)
@@ -192,7 +192,7 @@ class ShareCoordinator:
         record = self._record(entry, write, entry.state.leader_epoch, now)
         return Outcome(StateResult(), Writes([record]))
 
-    def delete(self, share_partition: SharePartition) -> Outcome[StateResult]:
+    def delete(self, share_partition: SharePartitionKey) -> Outcome[StateResult]:
         """Delete a state, if there is one."""
         self._check_index(share_partition)
         self._check_topic(share_partition)
@@ -243,7 +243,7 @@ class ShareCoordinator:
 
     # Checks
 
-    def _initialized(self, share_partition: SharePartition, operation: str) -> _Entry:
+    def _initialized(self, share_partition: SharePartitionKey, operation: str) -> _Entry:
         self._check_index(share_partition)
         entry = self._entries.get(share_partition)
         if entry is None:
@@ -251,12 +251,12 @@ class ShareCoordinator:
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
         return entry
 
-    def _check_index(self, share_partition: SharePartition) -> None:
+    def _check_index(self, share_partition: SharePartitionKey) -> None:
         if share_partition.partition < 0:
             text = f"partition {share_partition.partition} is negative"
             raise KafkaError(ErrorCode.INVALID_REQUEST, text)
 
-    def _check_topic(self, share_partition: SharePartition) -> None:
+    def _check_topic(self, share_partition: SharePartitionKey) -> None:
         if share_partition.partition >= self._partition_count(share_partition.topic_id):
             text = f"there is no topic or partition of {share_partition.coordinator_key!r}"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     StateRead,
     StateResult,
     StateSummary,
@@ -83,7 +83,7 @@ class PersisterPorts:
 
     brokers: Brokers
     image: Callable[[], MetadataImage]
-    partition_for: Callable[[SharePartition], int]
+    partition_for: Callable[[SharePartitionKey], int]
     create_topic: Callable[[], None]
     clock: Clock
 
@@ -106,7 +106,7 @@ class CoordinatorPersister:
         """Change the states."""
         return await self._perform(WRITE, writes)
 
-    async def delete(self, share_partitions: Sequence[SharePartition]) -> list[StateResult]:
+    async def delete(self, share_partitions: Sequence[SharePartitionKey]) -> list[StateResult]:
         """Delete the states."""
         return await self._perform(DELETE, share_partitions)
 
@@ -171,7 +171,7 @@ class CoordinatorPersister:
             return [messages.failure(str(error), error.code)] * len(items)
         return messages.results(items, response)
 
-    def _coordinator(self, share_partition: SharePartition) -> BrokerId:
+    def _coordinator(self, share_partition: SharePartitionKey) -> BrokerId:
         """Return the coordinator of a state; NO_LEADER if none is available."""
         image = self._ports.image()
         topic = image.topics_by_name.get(SHARE_GROUP_STATE_TOPIC)

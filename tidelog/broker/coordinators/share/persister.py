@@ -30,7 +30,7 @@ UNINITIALIZED_START_OFFSET: Final = -1
 UNKNOWN_DELIVERY_COMPLETE_COUNT: Final = -1
 
 
-class SharePartition(NamedTuple):
+class SharePartitionKey(NamedTuple):
     """A partition as one share group reads it."""
 
     group_id: str
@@ -72,7 +72,7 @@ class ShareStateBatch:
 class InitialState:
     """Creates the state of a share partition, or replaces it if `state_epoch` is higher."""
 
-    share_partition: SharePartition
+    share_partition: SharePartitionKey
     state_epoch: int
     start_offset: Offset = UNINITIALIZED_START_OFFSET
 
@@ -81,7 +81,7 @@ class InitialState:
 class StateRead:
     """Reads a state as the leader of the partition in `leader_epoch`, which fences earlier leaders."""
 
-    share_partition: SharePartition
+    share_partition: SharePartitionKey
     leader_epoch: LeaderEpoch
 
 
@@ -92,7 +92,7 @@ class StateWrite:
     `delivery_complete_count` is the number of records from the start offset on whose delivery is complete.
     """
 
-    share_partition: SharePartition
+    share_partition: SharePartitionKey
     state_epoch: int
     leader_epoch: LeaderEpoch
     start_offset: Offset
@@ -150,7 +150,7 @@ class SharePersister(Protocol):
         """
         ...
 
-    async def delete(self, share_partitions: Sequence[SharePartition]) -> list[StateResult]:
+    async def delete(self, share_partitions: Sequence[SharePartitionKey]) -> list[StateResult]:
         """Delete the states. It is no error if a state does not exist."""
         ...
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from tidelog.broker.coordinators.share.persister import SharePartition, ShareStateBatch
+from tidelog.broker.coordinators.share.persister import SharePartitionKey, ShareStateBatch
 from tidelog.broker.coordinators.share.state import ShareState, ShareUpdate
 from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
 from tidelog.protocol.codec import decode_prefix, encode
@@ -34,7 +34,7 @@ _VALUE_VERSION: Final = 0
 class ShareStateRecord(NamedTuple):
     """A snapshot or an update of the state of a share partition; None deletes the state."""
 
-    share_partition: SharePartition
+    share_partition: SharePartitionKey
     change: ShareState | ShareUpdate | None
 
 
@@ -58,7 +58,7 @@ def decode_record(key: bytes | None, value: bytes | None) -> ShareStateRecord | 
     if key_type not in (SHARE_SNAPSHOT, SHARE_UPDATE):
         return None
     stored = decode_prefix(SharePartitionStateKey, body, 0, 0)[0]
-    share_partition = SharePartition(stored.group_id, stored.topic_id, stored.partition)
+    share_partition = SharePartitionKey(stored.group_id, stored.topic_id, stored.partition)
     if value is None:
         if key_type == SHARE_UPDATE:
             raise DecodeError(f"the update of {share_partition.coordinator_key!r} has no value")

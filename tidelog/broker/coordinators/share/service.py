@@ -25,7 +25,7 @@ from tidelog.broker.coordinators.share.coordinator import PartitionCount, ShareC
 from tidelog.broker.coordinators.share.loading import replay_batches
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     StateRead,
     StateResult,
     StateSummary,
@@ -119,7 +119,7 @@ class ShareCoordinatorService:
         for shard in self._shards.active_shards():
             shard.perform(shard.coordinator.delete_states_of(topic_ids))
 
-    def partition_for(self, share_partition: SharePartition) -> int:
+    def partition_for(self, share_partition: SharePartitionKey) -> int:
         """Return the partition of `__share_group_state` that stores a state."""
         return self._shards.partition_for(share_partition.coordinator_key)
 
@@ -161,10 +161,10 @@ class ShareCoordinatorService:
 
         return await bounded_gather(map(run, writes))
 
-    async def delete(self, share_partitions: Sequence[SharePartition]) -> list[StateResult]:
+    async def delete(self, share_partitions: Sequence[SharePartitionKey]) -> list[StateResult]:
         """Delete the states. It is no error if a state does not exist."""
 
-        def run(share_partition: SharePartition) -> Awaitable[StateResult]:
+        def run(share_partition: SharePartitionKey) -> Awaitable[StateResult]:
             return self._run(
                 share_partition, lambda shard: shard.coordinator.delete(share_partition), StateResult
             )
@@ -185,7 +185,7 @@ class ShareCoordinatorService:
 
     async def _run(
         self,
-        share_partition: SharePartition,
+        share_partition: SharePartitionKey,
         command: Callable[[_Shard], Outcome[ResultT]],
         result_type: type[ResultT],
     ) -> ResultT:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     ShareStateBatch,
     StateRead,
     StateResult,
@@ -47,9 +47,9 @@ class StateMessages(Generic[ItemT, ResultT]):
     response: type[ApiMessage]
     response_topic: type[Struct]
     result: type[ResultT]
-    share_partition: Callable[[ItemT], SharePartition]
+    share_partition: Callable[[ItemT], SharePartitionKey]
     item_to_entry: Callable[[ItemT], Struct]
-    item_from_entry: Callable[[SharePartition, Any], ItemT]
+    item_from_entry: Callable[[SharePartitionKey, Any], ItemT]
     result_to_entry: Callable[[int, ResultT], Struct]
     result_from_entry: Callable[[Any], ResultT]
 
@@ -69,7 +69,7 @@ class StateMessages(Generic[ItemT, ResultT]):
     def items(self, request: Any) -> list[ItemT]:
         """Return the items of a request."""
         return [
-            self.item_from_entry(SharePartition(request.group_id, topic.topic_id, entry.partition), entry)
+            self.item_from_entry(SharePartitionKey(request.group_id, topic.topic_id, entry.partition), entry)
             for topic in request.topics
             for entry in topic.partitions
         ]
@@ -217,7 +217,7 @@ WRITE: Final[StateMessages[StateWrite, StateResult]] = StateMessages(
     result_from_entry=_result,
 )
 
-DELETE: Final[StateMessages[SharePartition, StateResult]] = StateMessages(
+DELETE: Final[StateMessages[SharePartitionKey, StateResult]] = StateMessages(
     request=delete.DeleteShareGroupStateRequest,
     request_topic=delete.DeleteStateData,
     response=delete.DeleteShareGroupStateResponse,

@@ -22,6 +22,7 @@ from tidelog.broker.node.wiring.membership import ClusterMembership
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.purgatories import Purgatories
 from tidelog.broker.node.wiring.quorum_part import QuorumPart
+from tidelog.broker.node.wiring.share_delivery import ShareDelivery
 from tidelog.broker.node.wiring.stages import Action, Stage, Stages
 from tidelog.broker.node.wiring.topic_subscribers import CoordinatorRoles, TopicSubscriber, coordinators_of
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
@@ -157,6 +158,10 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
         image=lambda: store.image,
     )
     await stages.start(Stage(name="transaction verification", stop=[transactional_writes.close]))
+    remote = await _open_remote_storage(broker, purgatories, stages)
+    access = None if remote is None else remote.access
+    share = ShareDelivery(context, purgatories, logs.replicas, coordinators, lambda: store.image, access)
+    await stages.start(Stage(name="share partitions", stop=[share.close]))
     return ServingParts(
         purgatories=purgatories,
         forwarder=forwarder,
@@ -164,7 +169,8 @@ async def _create_serving_parts(broker: _RegisteredBroker, stages: Stages) -> Se
         producer_ids=producer_ids,
         coordinators=coordinators,
         transactional_writes=transactional_writes,
-        remote=await _open_remote_storage(broker, purgatories, stages),
+        share=share,
+        remote=remote,
     )
 
 
@@ -266,6 +272,7 @@ async def _serve(
         broker.store.subscribe(on_changed_quotas(network.quotas.update))
         broker.store.subscribe(on_changed_quotas(network.address_quotas.update))
         logs.replicas.add_listener(CoordinatorRoles(coordinators_of(services)))
+        logs.replicas.add_listener(parts.share.partitions)
         register_apis(network.dispatcher, services)
 
     def start_remote_storage() -> None:

@@ -22,11 +22,13 @@ from tidelog.broker.node.wiring.logs_part import LogsPart
 from tidelog.broker.node.wiring.node_context import NodeContext
 from tidelog.broker.node.wiring.purgatories import Purgatories
 from tidelog.broker.node.wiring.quorum_part import QuorumPart
+from tidelog.broker.node.wiring.share_delivery import ShareDelivery
 from tidelog.broker.node.wiring.transactional_writes import TransactionalWrites
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.observability.topic_traffic import TopicTraffic
 from tidelog.broker.quotas.metrics import report_connection_rates, report_request_quotas
 from tidelog.broker.replication.log_dir_moves import LogDirMoves
+from tidelog.broker.share_partitions.metrics import report_share_delivery
 
 if TYPE_CHECKING:
     from tidelog.broker.tier.tiered_storage import TieredStorage
@@ -42,6 +44,7 @@ class ServingParts:
     producer_ids: ProducerIds
     coordinators: Coordinators
     transactional_writes: TransactionalWrites
+    share: ShareDelivery
     remote: TieredStorage | None
 
 
@@ -66,12 +69,15 @@ def create_services(
         transactions=coordinators.transactions,
         share_coordinator=coordinators.share,
         share_persister=coordinators.share_persister,
+        share_partitions=parts.share.partitions,
+        share_sessions=parts.share.sessions,
         sessions=FetchSessionCache(
             config.max_incremental_fetch_session_cache_slots,
             lambda: context.randomness.randrange(2**31 - 1) + 1,
         ),
         produce_purgatory=purgatories.produce,
         fetch_purgatory=purgatories.fetch,
+        readers=purgatories.readers,
         delete_records_purgatory=purgatories.delete_records,
         traffic=TopicTraffic(config.metrics_topics_max),
         throttles=logs.throttles,
@@ -104,6 +110,7 @@ def report_serving(
     metrics.add_slices(services.slices)
     report_groups(metrics, services.groups.group_counts)
     report_consumer_groups(metrics, services.groups.group_counts, services.groups.consumer_group_counts)
+    report_share_delivery(metrics, services.share_sessions, services.share_partitions)
     report_share_coordinator(metrics, services.share_coordinator.state_count)
     report_lags(
         metrics, services.groups, logs.replicas.high_watermark, services.config.metrics_group_offsets_max

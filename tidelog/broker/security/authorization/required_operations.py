@@ -120,6 +120,8 @@ BROKER_OPERATIONS: Final[Mapping[ApiKey, Requirements]] = {
         _each_group(AclOperation.DESCRIBE),
         _each_topic(AclOperation.DESCRIBE),
     ),
+    ApiKey.SHARE_FETCH: (_each_group(AclOperation.READ), _each_topic(AclOperation.READ)),
+    ApiKey.SHARE_ACKNOWLEDGE: (*_READ_GROUP, _each_topic(AclOperation.READ)),
     ApiKey.LIST_GROUPS: (_cluster_for_a_part(AclOperation.DESCRIBE), _each_group(AclOperation.DESCRIBE)),
     ApiKey.SASL_HANDSHAKE: _NONE,
     ApiKey.API_VERSIONS: _NONE,

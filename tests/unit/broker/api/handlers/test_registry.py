@@ -77,7 +77,7 @@ class Broker:
             group_transactions=node.group_transactions,
             groups=node.groups,
             produce_purgatory=node.produces,
-            fetch_purgatory=node.fetches,
+            readers=node.fetches,
             flusher=None,
             clock=node.clock,
             config=SimpleNamespace(request_timeout_ms=600_000),

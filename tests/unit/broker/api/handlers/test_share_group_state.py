@@ -14,7 +14,7 @@ from tests.support.nodes.topic_admin import TopicAdmin
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     ShareStateBatch,
     StateRead,
     StateResult,
@@ -75,7 +75,7 @@ def client(tmp_path: Path) -> Iterator[Client]:
 def test_a_state_is_written_read_and_kept_across_a_restart(tmp_path: Path) -> None:
     client = Client(tmp_path)
     topic_id = TopicAdmin(client.cluster.bootstrap_servers).create("t", {}, 2, 1)
-    partitions = [SharePartition("g", topic_id, index) for index in range(2)]
+    partitions = [SharePartitionKey("g", topic_id, index) for index in range(2)]
     assert client.coordinator_error("g") is ErrorCode.INVALID_REQUEST
     wait_until(lambda: client.coordinator_error(partitions[0].coordinator_key) is ErrorCode.NONE)
     initial = [InitialState(share_partition=partition, state_epoch=1) for partition in partitions]
@@ -112,6 +112,6 @@ def test_a_request_without_a_group_has_no_results(client: Client) -> None:
 
 
 def test_a_broker_that_does_not_lead_the_state_partition_is_not_the_coordinator(client: Client) -> None:
-    read = StateRead(share_partition=SharePartition("g", UUID(int=1), 0), leader_epoch=0)
+    read = StateRead(share_partition=SharePartitionKey("g", UUID(int=1), 0), leader_epoch=0)
     [state] = client.ask(READ, [read])
     assert state.error_code is ErrorCode.NOT_COORDINATOR

@@ -11,7 +11,7 @@ from tests.support.configs import share_coordinator_config
 from tidelog.broker.coordinators.share.coordinator import ShareCoordinator
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     ShareStateBatch,
     StateRead,
     StateSummary,
@@ -25,7 +25,7 @@ from tidelog.broker.coordinators.shared.outcome import Outcome, Writes
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 TOPIC = UUID(int=7)
-P0, P1 = SharePartition("g", TOPIC, 0), SharePartition("g", TOPIC, 1)
+P0, P1 = SharePartitionKey("g", TOPIC, 0), SharePartitionKey("g", TOPIC, 1)
 ACKNOWLEDGED = ShareStateBatch(10, 19, 2, 1)
 COLD_MS = 300_000
 
@@ -52,11 +52,11 @@ class Harness:
         self.append(outcome.writes)
         return outcome.reply
 
-    def initialize(self, partition: SharePartition = P0, epoch: int = 1, start: int = -1) -> Any:
+    def initialize(self, partition: SharePartitionKey = P0, epoch: int = 1, start: int = -1) -> Any:
         state = InitialState(share_partition=partition, state_epoch=epoch, start_offset=start)
         return self.run(self.coordinator.initialize(state, self.now))
 
-    def read(self, leader_epoch: int, partition: SharePartition = P0) -> StoredState:
+    def read(self, leader_epoch: int, partition: SharePartitionKey = P0) -> StoredState:
         read = StateRead(share_partition=partition, leader_epoch=leader_epoch)
         result: StoredState = self.run(self.coordinator.read(read, self.now))
         return result
@@ -70,7 +70,7 @@ class Harness:
         write = StateWrite(share_partition=P0, batches=batches, **values)
         return self.run(self.coordinator.write(write, self.now))
 
-    def summary(self, partition: SharePartition = P0) -> StateSummary:
+    def summary(self, partition: SharePartitionKey = P0) -> StateSummary:
         return self.coordinator.read_summary(StateRead(share_partition=partition, leader_epoch=-1))
 
 
@@ -94,9 +94,9 @@ def test_a_state_must_be_initialized_before_it_is_read_or_written(harness: Harne
 
 
 def test_a_partition_that_does_not_exist_has_no_state(harness: Harness) -> None:
-    for partition in (SharePartition("g", TOPIC, 2), SharePartition("g", UUID(int=8), 0)):
+    for partition in (SharePartitionKey("g", TOPIC, 2), SharePartitionKey("g", UUID(int=8), 0)):
         assert refused(harness.initialize, partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert refused(harness.initialize, SharePartition("g", TOPIC, -1)) is ErrorCode.INVALID_REQUEST
+    assert refused(harness.initialize, SharePartitionKey("g", TOPIC, -1)) is ErrorCode.INVALID_REQUEST
 
 
 def test_a_read_by_a_new_leader_fences_the_previous_leader(harness: Harness) -> None:

@@ -16,7 +16,7 @@ from tidelog.broker.coordinators.share.coordinator_persister import (
     CoordinatorPersister,
     PersisterPorts,
 )
-from tidelog.broker.coordinators.share.persister import SharePartition, StateRead, StoredState
+from tidelog.broker.coordinators.share.persister import SharePartitionKey, StateRead, StoredState
 from tidelog.broker.coordinators.share.state_messages import READ
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
@@ -25,7 +25,7 @@ TOPIC = UUID(int=7)
 
 def reads(*partitions: tuple[str, int]) -> list[StateRead]:
     return [
-        StateRead(share_partition=SharePartition(group, TOPIC, index), leader_epoch=1)
+        StateRead(share_partition=SharePartitionKey(group, TOPIC, index), leader_epoch=1)
         for group, index in partitions
     ]
 

@@ -6,12 +6,12 @@ from uuid import UUID
 
 import pytest
 
-from tidelog.broker.coordinators.share.persister import SharePartition, ShareStateBatch
+from tidelog.broker.coordinators.share.persister import SharePartitionKey, ShareStateBatch
 from tidelog.broker.coordinators.share.records import ShareStateRecord, decode_record, encode_record
 from tidelog.broker.coordinators.share.state import ShareState, ShareUpdate
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 
-PARTITION = SharePartition("group", UUID(int=5), 3)
+PARTITION = SharePartitionKey("group", UUID(int=5), 3)
 BATCHES = (ShareStateBatch(4, 9, 2, 1), ShareStateBatch(10, 10, 0, 3))
 STATE = ShareState(
     snapshot_epoch=2,
@@ -44,9 +44,9 @@ def test_records_of_unknown_types_are_ignored_and_damaged_ones_are_errors() -> N
 
 
 def test_a_coordinator_key_is_group_topic_id_and_partition() -> None:
-    for partition in (PARTITION, SharePartition("a:b:1", UUID(int=2**127), 0)):
-        assert SharePartition.from_coordinator_key(partition.coordinator_key) == partition
+    for partition in (PARTITION, SharePartitionKey("a:b:1", UUID(int=2**127), 0)):
+        assert SharePartitionKey.from_coordinator_key(partition.coordinator_key) == partition
     for key in ("", "g", "g:x:1", f":{'A' * 22}:1", f"g:{'A' * 22}:x", f"g:{'A' * 22}"):
         with pytest.raises(KafkaError) as error:
-            SharePartition.from_coordinator_key(key)
+            SharePartitionKey.from_coordinator_key(key)
         assert error.value.code is ErrorCode.INVALID_REQUEST

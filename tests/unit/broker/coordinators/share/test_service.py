@@ -15,7 +15,7 @@ from tests.support.loops.yields import loop_iterations
 from tests.support.waiting import eventually
 from tidelog.broker.coordinators.share.persister import (
     InitialState,
-    SharePartition,
+    SharePartitionKey,
     ShareStateBatch,
     StateRead,
     StateWrite,
@@ -25,7 +25,7 @@ from tidelog.broker.coordinators.share.service import ShareCoordinatorPorts, Sha
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 TOPIC = UUID(int=7)
-PARTITIONS = [SharePartition("g", TOPIC, index) for index in range(3)]
+PARTITIONS = [SharePartitionKey("g", TOPIC, index) for index in range(3)]
 INTERVAL_MS = 60_000
 
 
@@ -73,7 +73,7 @@ class ServiceFixture:
         states = [InitialState(share_partition=each, state_epoch=1) for each in PARTITIONS]
         assert {result.error_code for result in await self.service.initialize(states)} == {ErrorCode.NONE}
 
-    async def read(self, partition: SharePartition = PARTITIONS[0]) -> StoredState:
+    async def read(self, partition: SharePartitionKey = PARTITIONS[0]) -> StoredState:
         [state] = await self.service.read([StateRead(share_partition=partition, leader_epoch=-1)])
         return state
 

@@ -1,0 +1,1 @@
+"""Share partitions for tests: timers, and stores of their states."""

@@ -1,0 +1,81 @@
+"""The end of share sessions: the records of the member are released, unused share partitions are dropped.
+
+A session ends with its last request, or with the connection on which it was opened.
+Source: ShareSessionCache and SharePartitionManager of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+
+from tidelog.broker.coordinators.share.persister import SharePartitionKey
+from tidelog.broker.network.connected_client import ConnectedClient
+from tidelog.broker.share_partitions.registry import SharePartitions
+from tidelog.broker.share_partitions.share_sessions import (
+    MemberKey,
+    ShareSession,
+    ShareSessions,
+    TopicIdAndIndex,
+)
+
+
+class MemberSessions:
+    """Opens and ends the share sessions of a node."""
+
+    def __init__(self, sessions: ShareSessions, share_partitions: SharePartitions) -> None:
+        self.sessions = sessions
+        self.disconnected_count = 0
+        """The total of sessions that ended because their connection ended."""
+        self._share_partitions = share_partitions
+        self._open: dict[MemberKey, tuple[ShareSession, ConnectedClient]] = {}
+        self._members_of: defaultdict[ConnectedClient, set[MemberKey]] = defaultdict(set)
+        self._session_counts: Counter[str] = Counter()
+
+    def open(
+        self, member: MemberKey, partitions: Sequence[TopicIdAndIndex], client: ConnectedClient
+    ) -> ShareSession:
+        """Open a session on a connection; an existing session of the member ends, but keeps its records.
+
+        Errors: KafkaError SHARE_SESSION_LIMIT_REACHED.
+        """
+        self._forget(member)
+        session = self.sessions.open(member, partitions)
+        self._open[member] = (session, client)
+        self._session_counts[member.group_id] += 1
+        if client not in self._members_of:
+            client.when_disconnected(lambda: self._on_disconnected(client))
+        self._members_of[client].add(member)
+        return session
+
+    def end(self, member: MemberKey) -> None:
+        """End a session and release the records of its member."""
+        entry = self._open.get(member)
+        if entry is None:
+            return
+        session, _ = entry
+        for topic_id, index in session.partitions:
+            self._share_partitions.release(
+                SharePartitionKey(member.group_id, topic_id, index), member.member_id
+            )
+        self._forget(member)
+        self.sessions.end(session)
+
+    def _forget(self, member: MemberKey) -> None:
+        entry = self._open.pop(member, None)
+        if entry is None:
+            return
+        members = self._members_of[entry[1]]
+        members.discard(member)
+        if not members:
+            del self._members_of[entry[1]]
+        self._session_counts[member.group_id] -= 1
+        if not self._session_counts[member.group_id]:
+            del self._session_counts[member.group_id]
+
+    def _on_disconnected(self, client: ConnectedClient) -> None:
+        for member in list(self._members_of.get(client, ())):
+            self.disconnected_count += 1
+            self.end(member)
+            if member.group_id not in self._session_counts:
+                self._share_partitions.drop_group(member.group_id)

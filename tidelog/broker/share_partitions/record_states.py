@@ -1,0 +1,62 @@
+"""The delivery states of a record in a share group, and the acknowledgements that change them.
+
+    AVAILABLE     -> ACQUIRED                        a member fetches the record
+    AVAILABLE     -> ARCHIVED                        the record no longer exists
+    ACQUIRED      -> ACKNOWLEDGED                    accept
+    ACQUIRED      -> AVAILABLE                       release, end of the session, end of the lock
+    ACQUIRED      -> ARCHIVED                        reject, or instead of AVAILABLE after the last delivery
+
+ACKNOWLEDGED and ARCHIVED are final: the record is not delivered again. Only the rollback of a change that
+could not be stored leads back to ACQUIRED.
+
+Source: KIP-932; RecordState and AcknowledgeType of Apache Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final
+
+
+class RecordState(IntEnum):
+    """The delivery state of a record; the values are those of the stored state."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the record is not delivered again."""
+        return self >= RecordState.ACKNOWLEDGED
+
+
+TRANSITIONS: Final[Mapping[RecordState, frozenset[RecordState]]] = {
+    RecordState.AVAILABLE: frozenset({RecordState.ACQUIRED, RecordState.ARCHIVED}),
+    RecordState.ACQUIRED: frozenset({RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARCHIVED}),
+    RecordState.ACKNOWLEDGED: frozenset(),
+    RecordState.ARCHIVED: frozenset(),
+}
+
+
+class AcknowledgeType(IntEnum):
+    """The decision of a member about an acquired record; the values are those of the requests."""
+
+    GAP = 0
+    """There is no record at the offset."""
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+    """The member needs more time: its lock begins again (KIP-1222)."""
+
+
+STATE_OF: Final[Mapping[AcknowledgeType, RecordState]] = {
+    AcknowledgeType.GAP: RecordState.ARCHIVED,
+    AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED,
+    AcknowledgeType.RELEASE: RecordState.AVAILABLE,
+    AcknowledgeType.REJECT: RecordState.ARCHIVED,
+}
+"""The state that an acknowledgement requests; RENEW changes no state."""
