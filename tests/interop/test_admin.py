@@ -42,7 +42,7 @@ def name() -> str:
     return f"name-{uuid4().hex[:10]}"
 
 
-def refused(action: Callable[[], object]) -> ErrorCode:
+def expect_error(action: Callable[[], object]) -> ErrorCode:
     """Return the error code of a refused action."""
     with pytest.raises(ForeignError) as refusal:
         action()
@@ -70,23 +70,26 @@ def test_minus_one_uses_the_broker_defaults(able_admin: GroupAdmin, name: str) -
 
 
 def test_an_existing_topic_is_refused(admin: ForeignAdmin, topic: str) -> None:
-    assert refused(lambda: admin.create_topic(topic)) is ErrorCode.TOPIC_ALREADY_EXISTS
+    assert expect_error(lambda: admin.create_topic(topic)) is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
 @pytest.mark.parametrize(
     "bad_name", ["", ".", "..", "with space", "a/b", "x" * 250], ids=lambda bad_name: bad_name[:10] or "empty"
 )
 def test_an_invalid_name_is_refused(admin: ForeignAdmin, bad_name: str) -> None:
-    assert refused(lambda: admin.create_topic(bad_name)) is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert expect_error(lambda: admin.create_topic(bad_name)) is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def test_an_invalid_topic_is_refused(admin: ForeignAdmin, name: str) -> None:
-    assert refused(lambda: admin.create_topic(name, 0)) is ErrorCode.INVALID_PARTITIONS
-    assert refused(lambda: admin.create_topic(name, 1, replication=3)) is ErrorCode.INVALID_REPLICATION_FACTOR
+    assert expect_error(lambda: admin.create_topic(name, 0)) is ErrorCode.INVALID_PARTITIONS
+    assert (
+        expect_error(lambda: admin.create_topic(name, 1, replication=3))
+        is ErrorCode.INVALID_REPLICATION_FACTOR
+    )
     bad_value = {"retention.ms": "soon"}
-    assert refused(lambda: admin.create_topic(name, 1, bad_value)) is ErrorCode.INVALID_CONFIG
+    assert expect_error(lambda: admin.create_topic(name, 1, bad_value)) is ErrorCode.INVALID_CONFIG
     unknown_key = {"no.such.key": "1"}
-    assert refused(lambda: admin.create_topic(name, 1, unknown_key)) is ErrorCode.INVALID_CONFIG
+    assert expect_error(lambda: admin.create_topic(name, 1, unknown_key)) is ErrorCode.INVALID_CONFIG
     assert name not in admin.topics()
 
 
@@ -96,14 +99,16 @@ def test_validate_only_creates_nothing(admin: ForeignAdmin, name: str) -> None:
 
 
 def test_an_unknown_topic_cannot_be_deleted(admin: ForeignAdmin, name: str) -> None:
-    assert refused(lambda: admin.delete_topic(name)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert expect_error(lambda: admin.delete_topic(name)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_partitions_are_added_and_cannot_be_removed(admin: ForeignAdmin, topic: str) -> None:
     admin.add_partitions(topic, 4)
     assert set(admin.partition_leaders(topic)) == {0, 1, 2, 3}
-    assert refused(lambda: admin.add_partitions(topic, 2)) is ErrorCode.INVALID_PARTITIONS
-    assert refused(lambda: admin.add_partitions("no-such-topic", 9)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert expect_error(lambda: admin.add_partitions(topic, 2)) is ErrorCode.INVALID_PARTITIONS
+    assert (
+        expect_error(lambda: admin.add_partitions("no-such-topic", 9)) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
 
 
 def test_many_partitions_are_created_and_described(admin: ForeignAdmin, name: str) -> None:
@@ -123,12 +128,12 @@ def test_a_changed_config_applies_at_once(
     assert admin.config(topic)["max.message.bytes"] == "1000"
     producer = client_factory.producer(client)
     producer.send(topic, [Message(b"x" * 2000)])
-    assert refused(producer.flush) is ErrorCode.MESSAGE_TOO_LARGE
+    assert expect_error(producer.flush) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_an_invalid_config_is_refused_and_changes_nothing(admin: ForeignAdmin, topic: str) -> None:
-    assert refused(lambda: admin.set_config(topic, "segment.bytes", "1")) is ErrorCode.INVALID_CONFIG
-    assert refused(lambda: admin.set_config(topic, "no.such.key", "1")) is ErrorCode.INVALID_CONFIG
+    assert expect_error(lambda: admin.set_config(topic, "segment.bytes", "1")) is ErrorCode.INVALID_CONFIG
+    assert expect_error(lambda: admin.set_config(topic, "no.such.key", "1")) is ErrorCode.INVALID_CONFIG
     assert admin.config(topic)["segment.bytes"] == "1073741824"
 
 
@@ -166,7 +171,7 @@ def test_a_broker_takes_security_keys_without_the_prefix_of_a_listener(
 
 def test_ten_security_keys_need_the_prefix_of_a_listener(admin: ForeignAdmin) -> None:
     key, value = "ssl.keystore.location", "/nowhere"
-    assert refused(lambda: admin.set_broker_config(1, key, value)) is ErrorCode.INVALID_REQUEST
+    assert expect_error(lambda: admin.set_broker_config(1, key, value)) is ErrorCode.INVALID_REQUEST
     admin.set_broker_config(1, f"listener.name.tls.{key}", value)
 
 
@@ -205,7 +210,7 @@ def test_records_are_deleted_up_to_an_offset(
     client_factory.produce(client, topic, [Message(b"%d" % number) for number in range(20)])
     assert admin.delete_records(topic, 0, 5) == 5
     assert [one.offset for one in client_factory.consume(client, topic, 15)] == list(range(5, 20))
-    assert refused(lambda: admin.delete_records(topic, 0, 21)) is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert expect_error(lambda: admin.delete_records(topic, 0, 21)) is ErrorCode.OFFSET_OUT_OF_RANGE
     assert admin.delete_records(topic, 0, 20) == 20
 
 
@@ -261,15 +266,15 @@ def test_a_group_with_members_is_neither_altered_nor_deleted(
     member = client_factory.consumer(CLIENTS["confluent"], group=name)
     member.subscribe(topic)
     read_exactly(member, 1)
-    assert refused(lambda: able_admin.set_group_offset(name, topic, 0, 0)) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert refused(lambda: able_admin.delete_group(name)) is ErrorCode.NON_EMPTY_GROUP
+    assert expect_error(lambda: able_admin.set_group_offset(name, topic, 0, 0)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert expect_error(lambda: able_admin.delete_group(name)) is ErrorCode.NON_EMPTY_GROUP
 
 
 def test_a_group_is_deleted_with_its_offsets(able_admin: GroupAdmin, group_with_offsets: str) -> None:
     able_admin.delete_group(group_with_offsets)
     assert group_with_offsets not in able_admin.groups()
     assert able_admin.group_offsets(group_with_offsets) == {}
-    assert refused(lambda: able_admin.delete_group(group_with_offsets)) is ErrorCode.GROUP_ID_NOT_FOUND
+    assert expect_error(lambda: able_admin.delete_group(group_with_offsets)) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
 # ---- cluster

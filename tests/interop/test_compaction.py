@@ -109,11 +109,11 @@ def test_groups_are_equal_after_their_compacted_offsets_are_loaded(
     consumer.close()
     wait_until(lambda: cluster.run(lambda node: is_compacted(node, "__consumer_offsets")))
 
-    def kept(node: BrokerNode) -> tuple[int, int]:
+    def count_records(node: BrokerNode) -> tuple[int, int]:
         records = read_log(log_of(node, "__consumer_offsets"))
         return len(records), len(latest_of(records))
 
-    count, latest = cluster.run(kept)
+    count, latest = cluster.run(count_records)
     assert count == latest < 20
     for clean in (True, False):
         cluster.restart(clean=clean)

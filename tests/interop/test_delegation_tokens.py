@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.cli import tidelog_failure, tidelog_output
-from tests.support.messages.version_fields import fitted
+from tests.support.messages.version_fields import fit_to_version
 from tests.support.network.raw_client import RawClient
 from tests.support.nodes.three_nodes import ThreeNodes
 from tests.support.waiting import wait_until
@@ -108,11 +108,11 @@ def run(cluster: EmbeddedCluster, user: str, work: Callable[[Admin], Awaitable[T
 
 
 def run_with(options: dict[str, Any], work: Callable[[Admin], Awaitable[T]]) -> T:
-    async def connected() -> T:
+    async def run_with_client() -> T:
         async with Admin(**options) as admin:
             return await work(admin)
 
-    return asyncio.run(connected())
+    return asyncio.run(run_with_client())
 
 
 def create_token(cluster: EmbeddedCluster, user: str, **options: Any) -> DelegationToken:
@@ -141,7 +141,7 @@ def test_a_client_with_a_token_has_the_permissions_of_the_owner(
 ) -> None:
     options, topic = token_options(cluster, token, mechanism), f"topic-{uuid4().hex[:12]}"
 
-    async def produced_and_consumed() -> bytes | None:
+    async def produce_and_consume() -> bytes | None:
         async with Admin(**options) as admin:
             await admin.create_topics([NewTopic(name=topic, num_partitions=3, replication_factor=3)])
         producer = Producer(**options)
@@ -155,7 +155,7 @@ def test_a_client_with_a_token_has_the_permissions_of_the_owner(
         await consumer.close()
         return None if record is None else record.value
 
-    assert asyncio.run(produced_and_consumed()) == b"by token"
+    assert asyncio.run(produce_and_consume()) == b"by token"
 
 
 def test_a_token_is_described_by_its_owner_requester_and_renewers(
@@ -351,7 +351,7 @@ def test_every_version_is_served(cluster: EmbeddedCluster, token: DelegationToke
                 client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1, SaslHandshakeResponse)
                 message = encode_plain("alice", SECRET)
                 client.ask(SaslAuthenticateRequest(auth_bytes=message), 2, SaslAuthenticateResponse)
-                response: Any = client.ask(fitted(request, version), version, response_type(api.key))
+                response: Any = client.ask(fit_to_version(request, version), version, response_type(api.key))
             assert response.error_code == ErrorCode.NONE, (api.name, version)
 
 

@@ -19,7 +19,7 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 THEN_MS = 1_700_000_000_000
 
 
-def numbered(count: int, partition: int = 0) -> list[Message]:
+def numbered_messages(count: int, partition: int = 0) -> list[Message]:
     return [Message(b"%d" % n, b"k", partition=partition) for n in range(count)]
 
 
@@ -89,7 +89,7 @@ def test_watermarks_are_the_first_offset_and_the_end(
     consumer = client_factory.consumer(client)
     consumer.assign(topic, {0: EARLIEST})
     assert consumer.watermarks(0) == (0, 0)
-    client_factory.produce(client, topic, numbered(10))
+    client_factory.produce(client, topic, numbered_messages(10))
     assert consumer.watermarks(0) == (0, 10)
     client_factory.admin(client).delete_records(topic, 0, 4)
     assert consumer.watermarks(0) == (4, 10)
@@ -98,7 +98,7 @@ def test_watermarks_are_the_first_offset_and_the_end(
 def test_seek_starts_reading_at_any_offset(
     client: ForeignClient, topic: str, client_factory: ClientFactory
 ) -> None:
-    client_factory.produce(client, topic, numbered(1000), batch_bytes=400)
+    client_factory.produce(client, topic, numbered_messages(1000), batch_bytes=400)
     consumer = client_factory.consumer(client)
     consumer.assign(topic, {0: EARLIEST})
     read_exactly(consumer, 10)
@@ -113,7 +113,7 @@ def test_seek_starts_reading_at_any_offset(
 def test_reading_from_the_end_returns_only_later_records(
     client: ForeignClient, topic: str, client_factory: ClientFactory
 ) -> None:
-    client_factory.produce(client, topic, numbered(10))
+    client_factory.produce(client, topic, numbered_messages(10))
     consumer = client_factory.consumer(client)
     consumer.assign(topic, {0: LATEST})
     # A client may query the log end at any time; librdkafka does it after half a second.
@@ -124,7 +124,7 @@ def test_reading_from_the_end_returns_only_later_records(
 def test_a_deleted_offset_is_reset_by_policy(
     client: ForeignClient, reset: str, topic: str, client_factory: ClientFactory
 ) -> None:
-    client_factory.produce(client, topic, numbered(10))
+    client_factory.produce(client, topic, numbered_messages(10))
     client_factory.admin(client).delete_records(topic, 0, 4)
     consumer = client_factory.consumer(client, offset_reset=reset)
     consumer.assign(topic, {0: 1})
@@ -152,7 +152,7 @@ def test_a_paused_partition_waits_while_another_continues(
     consumer.assign(topic, {0: EARLIEST, 1: EARLIEST})
     consumer.poll(0.1)
     consumer.pause(0)
-    client_factory.produce(client, topic, numbered(50, 0) + numbered(50, 1))
+    client_factory.produce(client, topic, numbered_messages(50, 0) + numbered_messages(50, 1))
     received = read_exactly(consumer, 50)
     assert {one.partition for one in received + consumer.poll(0.2)} == {1}
     consumer.resume(0)

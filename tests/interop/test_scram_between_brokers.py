@@ -63,7 +63,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         cluster.remove()
 
 
-def accepted(producer: Producer) -> bool:
+def is_accepted(producer: Producer) -> bool:
     """Write one record; return whether it was acknowledged."""
     results: list[bool] = []
     producer.produce(TOPIC, b"value", on_delivery=lambda error, _: results.append(error is None))
@@ -103,7 +103,7 @@ def test_followers_replicate_with_scram(secured: Secured) -> None:
     wait_until(lambda: LOOP.run(in_sync(secured)) == {3})
     producer = secured.producer()
     # min.insync.replicas=3: each record is on all three nodes.
-    assert all(accepted(producer) for _ in range(20))
+    assert all(is_accepted(producer) for _ in range(20))
 
 
 def test_a_changed_password_is_required_of_new_connections_and_of_re_authentication(secured: Secured) -> None:
@@ -121,7 +121,7 @@ def test_a_changed_password_is_required_of_new_connections_and_of_re_authenticat
                     return count, error
                 count += 1
 
-    assert accepted(secured.producer())
+    assert is_accepted(secured.producer())
     written, error = LOOP.run(use())
     assert written > 0
     # As in Kafka, records wait for the end of their delivery timeout; other calls fail at once.
@@ -129,7 +129,7 @@ def test_a_changed_password_is_required_of_new_connections_and_of_re_authenticat
     with pytest.raises(KafkaError) as caught:
         LOOP.run(describe(secured))
     assert caught.value.code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert not accepted(secured.producer())
-    assert accepted(secured.producer("changed"))
+    assert not is_accepted(secured.producer())
+    assert is_accepted(secured.producer("changed"))
     with pytest.raises(KafkaException):
         AdminClient(secured.load.confluent_kafka).list_topics(timeout=1)

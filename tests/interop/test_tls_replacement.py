@@ -29,7 +29,7 @@ AUTHORITY = Authority.create()
 LOCATION = "listener.name.ssl.ssl.keystore.location"
 
 
-def presented(port: int) -> str:
+def presented_certificate(port: int) -> str:
     return ssl.get_server_certificate(("127.0.0.1", port))
 
 
@@ -61,7 +61,7 @@ def test_a_certificate_is_replaced_by_a_dynamic_config(tmp_path: Path) -> None:
         assert producer.flush(20) == 0
         admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{plain}"})
         alter(admin, second.write_pem(tmp_path / "second.pem"))
-        wait_until(lambda: presented(port) in second.chain_pem())
+        wait_until(lambda: presented_certificate(port) in second.chain_pem())
         producer.produce("events", b"after")
         assert producer.flush(20) == 0
 
@@ -70,7 +70,7 @@ def test_a_certificate_is_replaced_by_a_dynamic_config(tmp_path: Path) -> None:
         other = AUTHORITY.issue("another").write_pem(tmp_path / "other.pem")
         with pytest.raises(confluent_kafka.KafkaException, match="distinguished name CN=broker"):
             alter(admin, other)
-        assert presented(port) in second.chain_pem()
+        assert presented_certificate(port) in second.chain_pem()
 
 
 REPLACEMENTS = 4
@@ -78,7 +78,7 @@ OWN = "tidelog"
 
 
 def is_presented(port: int, identity: Identity) -> bool:
-    return presented(port) in identity.chain_pem()
+    return presented_certificate(port) in identity.chain_pem()
 
 
 def test_no_record_is_lost_while_the_files_of_a_certificate_are_replaced(

@@ -139,7 +139,7 @@ def test_many_interleaved_transactions_are_read_as_by_a_model(
     assert [one.offset for one in received] == [*sorted(visible), last]
 
 
-def compacted(kept: list[int], last: int, codec: Compression = Compression.NONE) -> bytearray:
+def compacted_batch(kept: list[int], last: int, codec: Compression = Compression.NONE) -> bytearray:
     """Return a batch like those of a cleaner, with gaps in the offset deltas, built by aiokafka."""
     builder = DefaultRecordBatchBuilder(
         magic=2,
@@ -166,14 +166,14 @@ def test_gaps_and_empty_batches_of_a_compacted_log_are_skipped(
     client_factory: ClientFactory,
     partition: PartitionWriter,
 ) -> None:
-    whole = compacted([0, 1, 2], 2, codec)
-    emptied = empty_batch(read_header(compacted([0], 9)))
+    whole = compacted_batch([0, 1, 2], 2, codec)
+    emptied = empty_batch(read_header(compacted_batch([0], 9)))
     partition.as_follower(
         [
             (0, whole),
-            (10, compacted([0, 4, 5], 9, codec)),
+            (10, compacted_batch([0, 4, 5], 9, codec)),
             (20, emptied),
-            (40, compacted([3], 3, codec)),
+            (40, compacted_batch([3], 3, codec)),
             (44, emptied),
         ]
     )
@@ -190,15 +190,15 @@ def test_gaps_and_empty_batches_of_a_compacted_log_are_skipped(
 def test_reading_may_start_in_a_gap(
     client: ForeignClient, start: int, topic: str, client_factory: ClientFactory, partition: PartitionWriter
 ) -> None:
-    emptied = empty_batch(read_header(compacted([0], 9)))
+    emptied = empty_batch(read_header(compacted_batch([0], 9)))
     partition.as_follower(
         [
-            (0, compacted([0, 1, 2], 2)),
-            (10, compacted([0, 4, 5], 9)),
+            (0, compacted_batch([0, 1, 2], 2)),
+            (10, compacted_batch([0, 4, 5], 9)),
             (20, emptied),
-            (40, compacted([3], 3)),
+            (40, compacted_batch([3], 3)),
             (44, emptied),
-            (54, compacted([0], 0)),
+            (54, compacted_batch([0], 0)),
         ]
     )
     expected = [offset for offset in (0, 1, 2, 10, 14, 15, 43, 54) if offset >= start]

@@ -108,10 +108,10 @@ class KafkaTier:
 
     def consumed(self, topic: str, isolation: str) -> list[tuple[Any, ...]]:
         """Return the records of a topic as `consumed` does."""
-        return consumed(self.servers, topic, isolation)
+        return consume_all(self.servers, topic, isolation)
 
 
-def consumed(servers: str, topic: str, isolation: str) -> list[tuple[Any, ...]]:
+def consume_all(servers: str, topic: str, isolation: str) -> list[tuple[Any, ...]]:
     """Return offset, key, value, headers and time of the records that librdkafka's consumer gets."""
     consumer = Consumer(
         {

@@ -176,10 +176,10 @@ class MixedClients:
         for node in self.cluster.brokers():
             admin = self.admin(node)
 
-            def accepted(admin: AdminClient = admin) -> bool:
+            def is_accepted(admin: AdminClient = admin) -> bool:
                 try:
                     return is_so(admin)
                 except KafkaException:
                     return False
 
-            wait_until(accepted, timeout_s=WITHIN_S)
+            wait_until(is_accepted, timeout_s=WITHIN_S)

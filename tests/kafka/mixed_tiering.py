@@ -105,11 +105,11 @@ class MixedTier:
     def ask(self, question: Callable[[Admin], Awaitable[ResultT]]) -> ResultT:
         """Return the result of a call of our admin client."""
 
-        async def ask() -> ResultT:
+        async def send() -> ResultT:
             async with Admin(self.cluster.bootstrap_servers) as admin:
                 return await question(admin)
 
-        return asyncio.run(ask())
+        return asyncio.run(send())
 
     def place(self, topic: str, replicas: Sequence[int], index: int = 0) -> None:
         """Assign these replicas to the partition, all in sync, with the first one as leader."""

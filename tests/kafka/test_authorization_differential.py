@@ -23,8 +23,8 @@ from tests.kafka.authorized_nodes import (
     rows_of,
     visible,
 )
-from tests.kafka.wider_requests import OTHER_REQUESTS, widened
-from tests.support.messages.version_fields import fitted
+from tests.kafka.wider_requests import OTHER_REQUESTS, widen_request
+from tests.support.messages.version_fields import fit_to_version
 from tests.unit.broker.test_all_api_versions import GROUP, REQUESTS, TOPIC, ClusterFixture
 from tests.unit.broker.test_authorized_requests import EVERYTHING, requirements
 from tidelog.broker.security.authorization.required_operations import CONTROLLER_OPERATIONS, Scope
@@ -72,15 +72,15 @@ def on_named_resources(key: ApiKey) -> Iterator[tuple[str, tuple[Grant, ...]]]:
     yield "no entry", ()
     rows = rows_of(requirements(key))
     for resource_type, operation in rows:
-        yield f"only {operation.name} on {resource_type.name}", tuple(_named(resource_type, operation))
-    required = [grant for row in rows for grant in _named(*row)]
+        yield f"only {operation.name} on {resource_type.name}", tuple(_grants_of(resource_type, operation))
+    required = [grant for row in rows for grant in _grants_of(*row)]
     if len(rows) > 1:
         yield "the required entries", tuple(required)
     described = Grant(AclResourceType.TOPIC, AclOperation.DESCRIBE, HIDDEN)
     yield "the required entries, and a described topic", (*required, described)
 
 
-def _named(resource_type: AclResourceType, operation: AclOperation) -> Iterator[Grant]:
+def _grants_of(resource_type: AclResourceType, operation: AclOperation) -> Iterator[Grant]:
     pattern = PatternType.PREFIXED if resource_type == AclResourceType.GROUP else PatternType.LITERAL
     for name in NAMES.get(resource_type, ("*",)):
         yield Grant(resource_type, operation, name, pattern=pattern)
@@ -99,7 +99,7 @@ def response_of(
 ) -> Any:
     with node.client("alice", of_controller=of_controller) as alice:
         try:
-            response = alice.ask(fitted(request, version), version, response_type(request.api_key))
+            response = alice.ask(fit_to_version(request, version), version, response_type(request.api_key))
         except ConnectionError as error:
             return str(error)
     return visible(response, {topic_id: name for name, topic_id in node.topic_ids.items()})
@@ -128,7 +128,7 @@ def test_every_api_of_the_table_has_the_response_of_apache_kafka(nodes: Nodes, k
 
 
 def _widened_request(key: ApiKey, version: int, node: AuthorizedNode) -> ApiMessage:
-    return widened(request_of(key, version, node), node)
+    return widen_request(request_of(key, version, node), node)
 
 
 @pytest.mark.parametrize("key", KEYS_OF_RESOURCES, ids=lambda key: key.name)

@@ -13,7 +13,7 @@ from tidelog.local_cluster.cluster import LocalCluster
 WITHIN_S = 60.0
 
 
-def described(tools: KafkaTools, topic: str) -> list[dict[str, str]]:
+def describe_topic(tools: KafkaTools, topic: str) -> list[dict[str, str]]:
     """Return the partitions as printed by `kafka-topics --describe`."""
     text = tools.run("kafka-topics", "--describe", "--topic", topic)
     rows = [line for line in text.splitlines() if "\tPartition: " in line]
@@ -36,17 +36,17 @@ def test_topics_are_created_described_altered_and_deleted(tools: KafkaTools) -> 
     tools.run(
         "kafka-topics", "--create", "--topic", "tides", "--partitions", "4", "--replication-factor", "3"
     )
-    rows = described(tools, "tides")
+    rows = describe_topic(tools, "tides")
     assert len(rows) == 4
     assert all(set(row["Replicas"].split(",")) == {"1", "2", "3"} for row in rows)
     wait_until(
-        lambda: all(len(row["Isr"].split(",")) == 3 for row in described(tools, "tides")),
+        lambda: all(len(row["Isr"].split(",")) == 3 for row in describe_topic(tools, "tides")),
         "whole ISR",
         timeout_s=WITHIN_S,
     )
     assert {row["Leader"] for row in rows} == {"1", "2", "3"}
     tools.run("kafka-topics", "--alter", "--topic", "tides", "--partitions", "6")
-    assert len(described(tools, "tides")) == 6
+    assert len(describe_topic(tools, "tides")) == 6
     assert "tides" in tools.run("kafka-topics", "--list").split()
     tools.run("kafka-topics", "--delete", "--topic", "tides")
     wait_until(
@@ -87,7 +87,7 @@ def test_partitions_are_reassigned_and_verified(tools: KafkaTools, tmp_path: Pat
     wait_until(is_complete, "completed reassignment", timeout_s=WITHIN_S)
     assert all(
         row["Replicas"] == "3,2" and set(row["Isr"].split(",")) == {"2", "3"}
-        for row in described(tools, "moved")
+        for row in describe_topic(tools, "moved")
     )
     assert "No partition reassignments found" in tools.run("kafka-reassign-partitions", "--list")
 
@@ -96,20 +96,20 @@ def test_preferred_leaders_are_elected_after_a_restart(tools: KafkaTools, cluste
     tools.run("kafka-topics", "--create", "--topic", "led", "--replica-assignment", "3:1:2,3:2:1")
     cluster.stop([3])
     wait_until(
-        lambda: all(row["Leader"] in "12" for row in described(tools, "led")),
+        lambda: all(row["Leader"] in "12" for row in describe_topic(tools, "led")),
         "other leaders",
         timeout_s=WITHIN_S,
     )
     cluster.start([3])
     wait_until(
-        lambda: all("3" in row["Isr"] for row in described(tools, "led")),
+        lambda: all("3" in row["Isr"] for row in describe_topic(tools, "led")),
         "node 3 in the ISR",
         timeout_s=WITHIN_S,
     )
-    assert all(row["Leader"] != "3" for row in described(tools, "led"))
+    assert all(row["Leader"] != "3" for row in describe_topic(tools, "led"))
     election = ("--election-type", "preferred", "--all-topic-partitions")
     assert "Successfully completed leader election" in tools.run("kafka-leader-election", *election)
-    assert all(row["Leader"] == "3" for row in described(tools, "led"))
+    assert all(row["Leader"] == "3" for row in describe_topic(tools, "led"))
 
 
 def test_configs_quotas_and_credentials_are_altered_and_described(tools: KafkaTools) -> None:

@@ -58,11 +58,11 @@ def grant(
 def has_entries(secured: SecuredCluster, node: Node, entries: list[AclBinding]) -> bool:
     """Return whether a broker has these entries."""
 
-    async def stored() -> set[AclBinding]:
+    async def list_acls() -> set[AclBinding]:
         async with Admin(node.address, **own_options(secured, "admin")) as admin:
             return set(await admin.describe_acls())
 
-    return set(entries) <= asyncio.run(stored())
+    return set(entries) <= asyncio.run(list_acls())
 
 
 def code(call: Callable[[], object]) -> str:

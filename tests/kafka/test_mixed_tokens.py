@@ -44,14 +44,14 @@ def of_token(secured: SecuredCluster, node: Node, token: DelegationToken) -> dic
 
 
 def run(client: dict[str, Any], work: Callable[[Admin], Awaitable[T]]) -> T:
-    async def connected() -> T:
+    async def run_with_client() -> T:
         async with Admin(**client) as admin:
             return await work(admin)
 
-    return asyncio.run(connected())
+    return asyncio.run(run_with_client())
 
 
-def described(secured: SecuredCluster, node: Node) -> list[DelegationToken]:
+def describe_tokens(secured: SecuredCluster, node: Node) -> list[DelegationToken]:
     return run(of_user(secured, node, "alice"), lambda admin: admin.describe_delegation_tokens())
 
 
@@ -99,9 +99,9 @@ def test_tokens_are_created_used_and_expired_at_all_brokers(secured: SecuredClus
 
 
 def has_tokens(secured: SecuredCluster, node: Node, tokens: list[DelegationToken]) -> bool:
-    return set(tokens) <= set(described(secured, node))
+    return set(tokens) <= set(describe_tokens(secured, node))
 
 
 def has_none(secured: SecuredCluster, node: Node, tokens: list[DelegationToken]) -> bool:
-    ids = {token.token_id for token in described(secured, node)}
+    ids = {token.token_id for token in describe_tokens(secured, node)}
     return ids.isdisjoint(token.token_id for token in tokens)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kafka.kafka_tier import SMALL_SEGMENTS, TRANSACTIONS, KafkaTier, consumed
+from tests.kafka.kafka_tier import SMALL_SEGMENTS, TRANSACTIONS, KafkaTier, consume_all
 from tests.support.cli import tidelog_output
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
@@ -61,7 +61,7 @@ def test_a_topic_of_a_running_apache_kafka_is_mounted_and_followed(tier: KafkaTi
         assert new_end > end
         wait_until(lambda: mounted.offset(COMPRESSED, -1) == new_end)
         expected = [row for row in tier.consumed(COMPRESSED, "read_committed") if row[0] < new_end]
-        assert consumed(servers, COMPRESSED, "read_committed") == expected
+        assert consume_all(servers, COMPRESSED, "read_committed") == expected
     assert not any(tmp_path.rglob("*.rsm-manifest"))
 
 
@@ -85,5 +85,5 @@ def test_topics_of_apache_kafka_are_restored_from_its_bucket(tier: KafkaTier) ->
             (partition,) = documents[topic]["partitions"]
             undecided = [each["first_offset"] for each in partition["open_transactions"]]
             end = min([ends[topic], *(undecided if isolation == "read_committed" else ())])
-            restored = [row for row in consumed(servers, topic, isolation) if row[0] < ends[topic]]
+            restored = [row for row in consume_all(servers, topic, isolation) if row[0] < ends[topic]]
             assert restored == [row for row in before[topic, isolation] if row[0] < end]

@@ -216,17 +216,17 @@ def test_kafka_acls_prints_the_same_for_both_kinds(secured: SecuredCluster) -> N
         tools = secured.tools(engine)
         added = [output(tools, config, "kafka-acls", "--add", *people, *denied, *each) for each in ENTRIES]
 
-        def listed(*filters: str, tools: KafkaTools = tools) -> list[str]:
+        def list_acls(*filters: str, tools: KafkaTools = tools) -> list[str]:
             return output(tools, config, "kafka-acls", "--list", *filters)
 
-        wait_until(lambda: any("user:dave" in line for line in listed("--user-principal", "User:u")))
-        matching = listed("--topic", "pre-x", "--resource-pattern-type", "match")
-        of_dave = listed("--principal", "User:dave")
+        wait_until(lambda: any("user:dave" in line for line in list_acls("--user-principal", "User:u")))
+        matching = list_acls("--topic", "pre-x", "--resource-pattern-type", "match")
+        of_dave = list_acls("--principal", "User:dave")
         removed = [
             output(tools, config, "kafka-acls", "--remove", "--force", *people, *denied, *each)
             for each in ENTRIES
         ]
-        wait_until(lambda: listed("--principal", "User:dave")[1:] == ["acls for principal `user:dave`"])
+        wait_until(lambda: list_acls("--principal", "User:dave")[1:] == ["acls for principal `user:dave`"])
         printed[engine] = [*added, matching, of_dave, *removed]
     assert printed[Engine.TIDELOG] == printed[Engine.KAFKA]
     assert sum("user:dave" in line for line in printed[Engine.TIDELOG][len(ENTRIES) + 1]) == 5

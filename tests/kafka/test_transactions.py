@@ -15,7 +15,7 @@ def create(tools: KafkaTools, topic: str) -> None:
     tools.run("kafka-topics", "--create", "--topic", topic, "--partitions", "1", "--replication-factor", "3")
 
 
-def committed(tools: KafkaTools, topic: str, count: int) -> list[str]:
+def consume_committed(tools: KafkaTools, topic: str, count: int) -> list[str]:
     """Return the lines that a read-committed consumer prints within some seconds, at most `count` + 1.
 
     If there are no more records, the consumer prints a message about this among them.
@@ -51,7 +51,7 @@ def test_the_transactional_copier_copies_each_message_once_with_random_aborts(
         "--group-mode",
     )  # fmt: skip
     assert json.loads(copied.strip().splitlines()[-1])["remaining"] == 0
-    assert committed(tools, "copied-to", MESSAGES) == lines
+    assert consume_committed(tools, "copied-to", MESSAGES) == lines
     groups = tools.run("kafka-consumer-groups", "--describe", "--group", "copier", "--offsets")
     (row,) = [line.split() for line in groups.splitlines() if "copied-from" in line]
     assert (row[3], row[5]) == (str(MESSAGES), "0"), "committed up to the end, no lag"
@@ -65,10 +65,10 @@ def test_a_hanging_transaction_is_found_and_aborted(tools: KafkaTools) -> None:
     producer.produce("hung", b"line-never")
     producer.flush(30)
     tools.run("kafka-console-producer", "--topic", "hung", stdin="line-held-back\n")
-    assert committed(tools, "hung", 1) == []
+    assert consume_committed(tools, "hung", 1) == []
     where = ("--topic", "hung", "--partition", "0")
     described = tools.run("kafka-transactions", "describe-producers", *where)
     rows = [line.split() for line in described.splitlines()[1:]]
     (start_offset,) = [row[5] for row in rows if row[5] != "None"]
     tools.run("kafka-transactions", "abort", *where, "--start-offset", start_offset)
-    assert committed(tools, "hung", 1) == ["line-held-back"]
+    assert consume_committed(tools, "hung", 1) == ["line-held-back"]

@@ -42,7 +42,7 @@ _RESOURCES: Final = (
 )
 
 
-def widened(request: ApiMessage, node: AuthorizedNode) -> ApiMessage:
+def widen_request(request: ApiMessage, node: AuthorizedNode) -> ApiMessage:
     """Return a request with hidden and missing topics, groups and transactional ids added."""
     ids = node.topic_ids
     hidden: dict[object, object] = dict.fromkeys(_TOPICS, HIDDEN) | {ids[TOPIC]: ids[HIDDEN]}
@@ -56,24 +56,24 @@ def widened(request: ApiMessage, node: AuthorizedNode) -> ApiMessage:
         hidden |= {request.topics[0].name: HIDDEN}
         request = replace(request, validate_only=True)
     changes = {
-        field.name: _widened(getattr(request, field.name), (hidden, missing))
+        field.name: _widen(getattr(request, field.name), (hidden, missing))
         for field in fields(request)  # type: ignore[arg-type]
     }
     return replace(request, **changes)  # type: ignore[type-var]
 
 
-def _widened(value: Any, substitutes: tuple[Mapping[object, object], ...]) -> Any:
+def _widen(value: Any, substitutes: tuple[Mapping[object, object], ...]) -> Any:
     if not isinstance(value, tuple):
         return value
-    copies = [_replaced(each, names) for names in substitutes for each in value]
+    copies = [_replace(each, names) for names in substitutes for each in value]
     return (*value, *(each for number, each in enumerate(copies) if each not in (*value, *copies[:number])))
 
 
-def _replaced(value: Any, names: Mapping[object, object]) -> Any:
+def _replace(value: Any, names: Mapping[object, object]) -> Any:
     if isinstance(value, tuple):
-        return tuple(_replaced(each, names) for each in value)
+        return tuple(_replace(each, names) for each in value)
     if isinstance(value, Struct):
-        changes = {each.name: _replaced(getattr(value, each.name), names) for each in fields(value)}  # type: ignore[arg-type]
+        changes = {each.name: _replace(getattr(value, each.name), names) for each in fields(value)}  # type: ignore[arg-type]
         return replace(value, **changes)  # type: ignore[type-var]
     return names.get(value, value) if isinstance(value, (str, UUID)) else value
 

@@ -17,7 +17,7 @@ class Ablation(NamedTuple):
 
 
 @contextmanager
-def replaced(ablations: Iterable[Ablation]) -> Iterator[None]:
+def replace_rules(ablations: Iterable[Ablation]) -> Iterator[None]:
     """Apply `ablations` for the length of the block."""
     with ExitStack() as stack:
         for ablation in ablations:

@@ -76,7 +76,7 @@ def job(cluster: EmbeddedCluster, *arguments: str) -> Any:
     return json.loads(text)
 
 
-def archived(spark: SparkSession, output: Path) -> dict[int, list[tuple[Any, ...]]]:
+def read_archive(spark: SparkSession, output: Path) -> dict[int, list[tuple[Any, ...]]]:
     """Return the rows of an archive, by partition in log order; each offset occurs at most once."""
     rows = spark.read.parquet(str(output)).toArrow().to_pylist()
     offsets = [(row["partition"], row["offset"]) for row in rows]
@@ -126,7 +126,7 @@ def test_an_archive_continues_after_kill_9_with_each_record_once(
         == sum(map(len, EXPECTED.values()))
         - sum(json.loads((commits / f"{number:09d}.json").read_text())["rows"] for number in range(before))
     )
-    assert archived(spark, output) == EXPECTED
+    assert read_archive(spark, output) == EXPECTED
     assert len(list(output.glob("topic=tides/date=*"))) == 4
     listed = {Path(path.removeprefix("file:")) for path in archived_files(spark, str(output), TOPIC)}
     assert listed == set(output.rglob("*.parquet"))
@@ -149,7 +149,7 @@ def test_files_of_a_commit_without_manifest_are_replaced(
     left = set(output.rglob("*.parquet"))
     assert left and archived_files(spark, str(output), TOPIC) == []
     assert job(cluster, "archive", TOPIC, str(output))["rows"] == 8500
-    assert archived(spark, output) == EXPECTED
+    assert read_archive(spark, output) == EXPECTED
     assert not (output / "_tidelog" / TOPIC / "staging").exists()
 
 
@@ -168,7 +168,7 @@ def test_an_archive_of_a_time_range_continues_to_a_later_end(
         late = [number for number, one in enumerate(records) if one.timestamp_ms >= end]
         early = [number for number, one in enumerate(records) if one.timestamp_ms >= begin]
         expected[partition] = EXPECTED[partition][early[0] : late[0]] if records else []
-    assert archived(spark, output) == expected
+    assert read_archive(spark, output) == expected
     for one in second["partitions"]:
         assert one["end_offset"] <= len(SENT[one["partition"]])
     line = tidelog_failure(*("spark", *span[:-1], "2023-11-14"), bootstrap=cluster.bootstrap_servers)
@@ -184,7 +184,7 @@ def test_an_archive_read_from_the_bucket_is_equal(
     assert 0 < tiered["rows"] < 8500
     rest = job(cluster, "archive", TOPIC, str(output), "--tier", "direct", *bucket)
     assert tiered["rows"] + rest["rows"] == 8500
-    assert archived(spark, output) == EXPECTED
+    assert read_archive(spark, output) == EXPECTED
 
 
 def test_records_deleted_before_archiving_are_reported_or_skipped(

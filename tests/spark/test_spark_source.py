@@ -12,7 +12,14 @@ from pyspark.sql.streaming import StreamingQuery
 
 import tidelog.spark_connector
 from tests.support.spark.streams import QUERY_TIMEOUT_S, Stream
-from tests.support.spark.topics import Sent, create_topic, numbered, produce, rows_by_offset, varied_records
+from tests.support.spark.topics import (
+    Sent,
+    create_topic,
+    numbered_records,
+    produce,
+    rows_by_offset,
+    varied_records,
+)
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.testing.embedded import EmbeddedCluster
@@ -71,8 +78,8 @@ def test_remote_and_local_records_are_read_with_every_codec(
 def test_batches_read_the_range_of_the_options(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str
 ) -> None:
-    produce(cluster.bootstrap_servers, topic, numbered(50))
-    produce(cluster.bootstrap_servers, topic, numbered(30), partition=1)
+    produce(cluster.bootstrap_servers, topic, numbered_records(50))
+    produce(cluster.bootstrap_servers, topic, numbered_records(30), partition=1)
     one = batch(
         spark,
         cluster,
@@ -95,7 +102,7 @@ def test_pushed_down_filters_omit_only_rows_that_cannot_match(
     """Timestamps are out of order: they do not show the end of a range."""
     sent = [Sent(None, b"%d" % number, (), 1_000 + (number * 7) % 50) for number in range(50)]
     produce(cluster.bootstrap_servers, topic, sent)
-    produce(cluster.bootstrap_servers, topic, numbered(50), partition=1)
+    produce(cluster.bootstrap_servers, topic, numbered_records(50), partition=1)
     spark.conf.set(PUSHDOWN_CONF, "true")
     try:
         for condition, tasks in (
@@ -136,7 +143,7 @@ def test_a_stream_continues_from_its_checkpoint_and_finds_new_partitions(
 ) -> None:
     prefix = f"grow-{uuid4().hex[:6]}"
     create_topic(cluster.bootstrap_servers, f"{prefix}-a")
-    produce(cluster.bootstrap_servers, f"{prefix}-a", numbered(100))
+    produce(cluster.bootstrap_servers, f"{prefix}-a", numbered_records(100))
     stream = Stream(
         spark,
         cluster.bootstrap_servers,
@@ -147,11 +154,11 @@ def test_a_stream_continues_from_its_checkpoint_and_finds_new_partitions(
     )
     stream.run()
     assert [size for size in stream.batch_sizes if size] == [40, 40, 20]
-    produce(cluster.bootstrap_servers, f"{prefix}-a", numbered(10, 100))
+    produce(cluster.bootstrap_servers, f"{prefix}-a", numbered_records(10, 100))
     create_topic(cluster.bootstrap_servers, f"{prefix}-b")
-    produce(cluster.bootstrap_servers, f"{prefix}-b", numbered(5, 110))
+    produce(cluster.bootstrap_servers, f"{prefix}-b", numbered_records(5, 110))
     stream.run()
-    assert stream.values() == [one.value for one in numbered(115)]
+    assert stream.values() == [one.value for one in numbered_records(115)]
     stream.run()
     assert len(stream.rows()) == 115
     logged = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
@@ -163,7 +170,7 @@ def test_a_query_that_fails_in_its_first_batch_with_data_repeats_it(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
     """The query began at the end: if the end were queried again, records in between would be lost."""
-    produce(cluster.bootstrap_servers, topic, numbered(20))
+    produce(cluster.bootstrap_servers, topic, numbered_records(20))
     fails = [True]
     received: list[bytes] = []
 
@@ -181,27 +188,27 @@ def test_a_query_that_fails_in_its_first_batch_with_data_repeats_it(
 
     query = start()
     wait_until(lambda: query.lastProgress is not None, timeout_s=QUERY_TIMEOUT_S)
-    produce(cluster.bootstrap_servers, topic, numbered(10, 20))
+    produce(cluster.bootstrap_servers, topic, numbered_records(10, 20))
     with pytest.raises(Exception, match="the sink is unavailable"):
         query.awaitTermination(QUERY_TIMEOUT_S)
-    produce(cluster.bootstrap_servers, topic, numbered(10, 30))
+    produce(cluster.bootstrap_servers, topic, numbered_records(10, 30))
     fails[0] = False
     query = start()
     try:
         wait_until(lambda: len(received) >= 20, timeout_s=QUERY_TIMEOUT_S)
     finally:
         query.stop()
-    assert sorted(received) == [one.value for one in numbered(20, 20)]
+    assert sorted(received) == [one.value for one in numbered_records(20, 20)]
 
 
 def test_a_stream_from_latest_loses_no_record_after_its_start(
     spark: SparkSession, cluster: EmbeddedCluster, topic: str, tmp_path: Path
 ) -> None:
     """The first batch is an empty anchor: after a crash at any point, the start is in Spark's log."""
-    produce(cluster.bootstrap_servers, topic, numbered(20))
+    produce(cluster.bootstrap_servers, topic, numbered_records(20))
     stream = Stream(spark, cluster.bootstrap_servers, tmp_path, subscribe=topic)
     stream.run()
     assert sum(stream.batch_sizes) == 0
-    produce(cluster.bootstrap_servers, topic, numbered(15, 20))
+    produce(cluster.bootstrap_servers, topic, numbered_records(15, 20))
     stream.run()
-    assert stream.values() == [one.value for one in numbered(15, 20)]
+    assert stream.values() == [one.value for one in numbered_records(15, 20)]

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.support.nodes.fetched_offsets import fetched_offsets
 from tests.support.s3.server import s3_server
-from tests.support.spark.topics import numbered, produce, rows_by_offset, varied_records
+from tests.support.spark.topics import numbered_records, produce, rows_by_offset, varied_records
 from tests.support.tier.segment_configs import encryption_configs, key_pair, write_key_pair
 from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.testing.embedded import EmbeddedCluster
@@ -89,7 +89,7 @@ def test_a_stream_continues_from_its_checkpoint_while_segments_are_tiered(
     tiered = TieredTopics(cluster)
     topic = f"backfill-{uuid4().hex[:6]}"
     tiered.create(topic, SMALL)
-    produce(cluster.bootstrap_servers, topic, numbered(3000, size=300))
+    produce(cluster.bootstrap_servers, topic, numbered_records(3000, size=300))
     tiered.wait_until_tiered(topic)
 
     def run(**options: str) -> list[int]:
@@ -111,14 +111,14 @@ def test_a_stream_continues_from_its_checkpoint_while_segments_are_tiered(
         assert run(**direct) == [1300, 1300, 400]
     border = tiered.border(topic).highest_remote + 1
     assert min(offset for name, _, offset in fetched if name == topic) == border
-    produce(cluster.bootstrap_servers, topic, numbered(1500, 3000, size=300))
+    produce(cluster.bootstrap_servers, topic, numbered_records(1500, 3000, size=300))
     assert run(**direct) == [1300, 200]
-    assert values() == [one.value for one in numbered(4500, size=300)]
+    assert values() == [one.value for one in numbered_records(4500, size=300)]
     # The same checkpoint continues without brokers, up to the end of the tier.
-    produce(cluster.bootstrap_servers, topic, numbered(2000, 4500, size=300))
+    produce(cluster.bootstrap_servers, topic, numbered_records(2000, 4500, size=300))
     end = tiered.wait_until_tiered(topic).local_start
     assert sum(run(tier="offline")) == end - 4500
-    assert values() == [one.value for one in numbered(end, size=300)]
+    assert values() == [one.value for one in numbered_records(end, size=300)]
 
 
 def in_options(values: Mapping[str, str]) -> dict[str, str]:

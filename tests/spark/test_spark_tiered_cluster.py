@@ -122,7 +122,7 @@ def by_topic(rows: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
     return rows_by_topic
 
 
-def sent(ends: Mapping[str, int]) -> dict[str, list[tuple[Any, ...]]]:
+def sent_records(ends: Mapping[str, int]) -> dict[str, list[tuple[Any, ...]]]:
     """Return the produced records below `ends`."""
     return {topic: [one.row() for one in RECORDS[:end]] for topic, end in ends.items()}
 
@@ -158,7 +158,9 @@ def test_segments_are_read_through_query_and_leader_failures_and_without_brokers
     tides.hide_store_from_brokers()
     with pytest.raises(KafkaError, match="unknown server error"):
         read_through_brokers(tides, "none", border["none"] - 1)
-    assert batch(spark, tides, "direct", maxBytesPerPartition="300000") == sent(dict.fromkeys(CODECS, FIRST))
+    assert batch(spark, tides, "direct", maxBytesPerPartition="300000") == sent_records(
+        dict.fromkeys(CODECS, FIRST)
+    )
 
     options = {"tier": "direct", "startingOffsets": "earliest", **tides.options}
     done = run_until_killed(tides.servers, tmp_path, maxOffsetsPerTrigger="400", **options)
@@ -177,15 +179,15 @@ def test_segments_are_read_through_query_and_leader_failures_and_without_brokers
     assert all(planned[codec] < border[codec] for codec in CODECS), "no remote records are left to be read"
     tides.write(RECORDS[FIRST:])
     Stream(spark, tides.servers, tmp_path, **options).run()
-    assert by_topic(stream.rows()) == sent(dict.fromkeys(CODECS, FIRST + SECOND))
+    assert by_topic(stream.rows()) == sent_records(dict.fromkeys(CODECS, FIRST + SECOND))
 
     tides.return_store_to_brokers()
     border_before, border = border, tides.wait_until_tiered()
     assert all(border[codec] > border_before[codec] for codec in CODECS)
     tides.stop()
-    assert batch(spark, tides, "offline") == sent(border)
+    assert batch(spark, tides, "offline") == sent_records(border)
     options["tier"] = "offline"
     (tmp_path / "offline").mkdir()
     stream = Stream(spark, tides.servers, tmp_path / "offline", maxOffsetsPerTrigger="5000", **options)
     stream.run()
-    assert by_topic(stream.rows()) == sent(border)
+    assert by_topic(stream.rows()) == sent_records(border)

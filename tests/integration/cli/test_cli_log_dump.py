@@ -43,7 +43,7 @@ def log_in(directory: Path, config: LogConfig | None = None) -> PartitionLog:
     return open_log(OsFileSystem(), config, directory=str(directory), clean=True)
 
 
-def dumped(*arguments: str) -> list[dict[str, Any]]:
+def dump(*arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in tidelog_output("log", "dump", "--json", *arguments).splitlines()]
 
 
@@ -77,7 +77,7 @@ def partition(tmp_path: Path) -> Path:
 
 
 def test_a_partition_directory_is_printed_batch_by_batch_and_entry_by_entry(partition: Path) -> None:
-    lines = dumped(str(partition))
+    lines = dump(str(partition))
     assert [line["base_offset"] for line in of_kind(lines, "batch")] == [0, 1, 2, 3, 4, 5, 6]
     first = of_kind(lines, "batch")[0]
     header = next(header for _, header in iterate_headers((partition / f"{FIRST}.log").read_bytes()))
@@ -95,7 +95,7 @@ def test_a_partition_directory_is_printed_batch_by_batch_and_entry_by_entry(part
 
 
 def test_records_are_printed_with_keys_values_headers_and_markers(partition: Path) -> None:
-    records = of_kind(dumped("--records", str(partition / f"{FIRST}.log")), "record")
+    records = of_kind(dump("--records", str(partition / f"{FIRST}.log")), "record")
     assert records[0] == {
         "kind": "record",
         "offset": 0,
@@ -123,7 +123,7 @@ def test_quiet_prints_one_line_per_file(partition: Path) -> None:
 
 
 def test_every_file_of_kafka_is_valid() -> None:
-    lines = dumped(str(GOLDEN / "events-0"))
+    lines = dump(str(GOLDEN / "events-0"))
     assert {line["state"] for line in of_kind(lines, "file")} == {"ok"}
     assert len(of_kind(lines, "file")) == len(list((GOLDEN / "events-0").iterdir()))
     assert of_kind(lines, "batch")
@@ -134,7 +134,7 @@ def test_a_log_directory_is_dumped_and_unknown_files_are_skipped(partition: Path
     (tmp_path / "meta.properties").write_text("version=1\n")
     (tmp_path / "lost+found").mkdir()
     (partition / "notes.txt").write_text("mine")
-    names = [Path(line["path"]).name for line in of_kind(dumped("-q", str(tmp_path)), "file")]
+    names = [Path(line["path"]).name for line in of_kind(dump("-q", str(tmp_path)), "file")]
     file_names = {path.name for path in partition.iterdir()} - {"notes.txt"}
     assert set(names) == file_names | {"recovery-point-offset-checkpoint"}
 
@@ -151,7 +151,7 @@ def test_a_log_directory_is_dumped_and_unknown_files_are_skipped(partition: Path
 def test_small_files_are_printed_entry_by_entry(tmp_path: Path, name: str, entry: dict[str, int]) -> None:
     target = tmp_path / (f"{0:020d}.snapshot" if name.endswith(".snapshot") else name)
     shutil.copy(GOLDEN / name, target)
-    lines = dumped(str(target))
+    lines = dump(str(target))
     entries = of_kind(lines, "entry")
     assert entries
     assert of_kind(lines, "file")[0]["entries"] == len(entries)
@@ -162,7 +162,7 @@ def test_small_files_are_printed_entry_by_entry(tmp_path: Path, name: str, entry
 def test_files_marked_deleted_are_dumped(partition: Path) -> None:
     for kind in (".log", ".index"):
         (partition / f"{FIRST}{kind}").rename(partition / f"{FIRST}{kind}.deleted")
-    lines = dumped("-q", str(partition / f"{FIRST}.log.deleted"), str(partition / f"{FIRST}.index.deleted"))
+    lines = dump("-q", str(partition / f"{FIRST}.log.deleted"), str(partition / f"{FIRST}.index.deleted"))
     assert [(line["state"], line["type"]) for line in lines] == [("ok", "log"), ("ok", "index")]
 
 
@@ -180,7 +180,7 @@ def test_committed_offsets_and_groups_are_decoded(tmp_path: Path) -> None:
         (b"\0\x09rest", b"x"),
     )
     log.close(clean=True)
-    records = of_kind(dumped("--decode", str(tmp_path / "__consumer_offsets-7")), "record")
+    records = of_kind(dump("--decode", str(tmp_path / "__consumer_offsets-7")), "record")
     assert [line["type"] for line in records] == ["OffsetCommit", "OffsetCommit", "GroupMetadata", "unknown"]
     assert records[0]["key"] == {"group": "harbour", "topic": "tides", "partition": 3}
     assert (records[0]["value"]["offset"], records[0]["value"]["metadata"]) == (42, "note")
@@ -196,7 +196,7 @@ def test_metadata_records_are_decoded(tmp_path: Path) -> None:
     builder = BatchBuilder(base_offset=1)
     builder.append(NOW_MS, None, encode_metadata_record(TopicRecord(name="tides")))
     (directory / f"{FIRST}.log").write_bytes(leader_change + builder.build())
-    first, second = of_kind(dumped("-d", str(directory)), "record")
+    first, second = of_kind(dump("-d", str(directory)), "record")
     assert (first["control"], first["message"]["leader_id"]) == ("leader_change", 1)
     assert (second["type"], second["value"]["name"]) == ("TopicRecord", "tides")
 
@@ -209,8 +209,8 @@ def test_a_copied_file_is_decoded_with_a_given_type(tmp_path: Path) -> None:
     log.close(clean=True)
     copy = tmp_path / f"{FIRST}.log"
     shutil.copy(tmp_path / "__transaction_state-1" / f"{FIRST}.log", copy)
-    assert of_kind(dumped("--decode", str(copy)), "record") == []
-    first, second = of_kind(dumped("--as", "transactions", str(copy)), "record")
+    assert of_kind(dump("--decode", str(copy)), "record") == []
+    first, second = of_kind(dump("--as", "transactions", str(copy)), "record")
     assert first["key"] == {"transactional_id": "payments"}
     assert first["value"]["producer_id"] == 9
     assert second["value"] is None

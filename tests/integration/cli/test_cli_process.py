@@ -352,7 +352,7 @@ def test_a_port_in_use_is_one_line(broker: EmbeddedCluster, tmp_path: Path) -> N
 # --- imports
 
 
-def imported_by(*arguments: str) -> set[str]:
+def import_modules(*arguments: str) -> set[str]:
     code = (
         "import sys\nfrom tidelog.cli.main import main\n"
         f"try:\n    main({list(arguments)!r})\nexcept SystemExit:\n    pass\n"
@@ -363,13 +363,13 @@ def imported_by(*arguments: str) -> set[str]:
 
 
 def test_help_does_not_load_the_broker_or_the_clients() -> None:
-    loaded = imported_by("--help")
+    loaded = import_modules("--help")
     assert "typer" in loaded
     assert not {"broker", "clients", "storage", "asyncio", "rich"} & loaded
 
 
 def test_the_broker_does_not_import_libraries_of_the_command_line() -> None:
-    loaded = imported_by("broker", "--help")
+    loaded = import_modules("broker", "--help")
     assert "tidelog.broker.node.node" in loaded
     assert not {"typer", "rich"} & loaded
 

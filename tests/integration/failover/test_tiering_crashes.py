@@ -122,14 +122,14 @@ QUICK = {
 RUNS_ALL = os.environ.get("TIDELOG_CRASHES") == "all"
 
 
-def chosen(nodes: int) -> list[Case]:
+def choose_cases(nodes: int) -> list[Case]:
     """Return the crashes of this run."""
     if not RUNS_ALL:
         return QUICK[nodes]
     return [case for case in ALL if nodes > 1 or case.during not in NEEDS_FOLLOWERS]
 
 
-def running(nodes: int) -> Iterator[CrashingCluster]:
+def run_cluster(nodes: int) -> Iterator[CrashingCluster]:
     """Run a cluster for all tests of this module; at the end check everything once more."""
     with tempfile.TemporaryDirectory(prefix="tidelog-crashes-") as folder:
         cluster = CrashingCluster(Path(folder), nodes)
@@ -144,24 +144,24 @@ def running(nodes: int) -> Iterator[CrashingCluster]:
 
 @pytest.fixture(scope="module")
 def one() -> Iterator[CrashingCluster]:
-    yield from running(1)
+    yield from run_cluster(1)
 
 
 @pytest.fixture(scope="module")
 def three_nodes() -> Iterator[CrashingCluster]:
-    yield from running(3)
+    yield from run_cluster(3)
 
 
 def test_every_fault_point_is_in_the_table() -> None:
     assert {case.moment.name for case in ALL} == set(MOMENTS)
 
 
-@pytest.mark.parametrize("case", chosen(1), ids=str)
+@pytest.mark.parametrize("case", choose_cases(1), ids=str)
 def test_a_single_node_is_killed_and_restarted(case: Case, one: CrashingCluster) -> None:
     crash(case, one)
 
 
-@pytest.mark.parametrize("case", chosen(3), ids=str)
+@pytest.mark.parametrize("case", choose_cases(3), ids=str)
 def test_one_of_three_nodes_is_killed_and_restarted(case: Case, three_nodes: CrashingCluster) -> None:
     crash(case, three_nodes)
 

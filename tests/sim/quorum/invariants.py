@@ -180,13 +180,13 @@ def voters_change_one_at_a_time(cluster: SimulatedCluster, node: SimNode) -> Non
     uncommitted = [offset for offset, _ in sets if offset >= log.high_watermark]
     if len(uncommitted) > 1:
         raise Violation("voters_change_one_at_a_time", f"node {node.id} has voter sets at {uncommitted}")
-    if len(sets) > 1 and not _differ_by_one_at_most(_named(sets[-2][1], sets[-1][1]), sets[-1][1]):
+    if len(sets) > 1 and not _differ_by_one_at_most(_with_names_of(sets[-2][1], sets[-1][1]), sets[-1][1]):
         raise Violation(
             "voters_change_one_at_a_time", f"node {node.id}: {sets[-2][1]} and then {sets[-1][1]}"
         )
 
 
-def _named(before: VoterSet, after: VoterSet) -> VoterSet:
+def _with_names_of(before: VoterSet, after: VoterSet) -> VoterSet:
     """Return the older set with the directory ids that an upgrade of static voters added."""
     directory_ids = {
         voter.id: voter.key.directory_id for voter in after if voter.key.directory_id is not None

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from tests.sim.ablation import Ablation, replaced
+from tests.sim.ablation import Ablation, replace_rules
 from tidelog.broker.partitions.partition import Partition
 from tidelog.cluster.replication import follower_fetcher
 from tidelog.cluster.replication.follower_aux import AuxBuilder
@@ -58,7 +58,7 @@ NONE_DISABLED: Final[SafeguardSet] = frozenset()
 
 def without(disabled: Iterable[Safeguard]) -> AbstractContextManager[None]:
     """Remove the rules in `disabled` for the length of the block."""
-    return replaced(ablation for safeguard in disabled for ablation in _ABLATIONS[safeguard])
+    return replace_rules(ablation for safeguard in disabled for ablation in _ABLATIONS[safeguard])
 
 
 def _always(value: object) -> Callable[..., object]:

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from enum import Enum
 from typing import Final
 
-from tests.sim.ablation import Ablation, replaced
+from tests.sim.ablation import Ablation, replace_rules
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
 from tidelog.broker.coordinators.transactions.end_transaction import EndTransactionCommand
 from tidelog.broker.coordinators.transactions.records import TransactionRecord
@@ -23,7 +23,7 @@ class Safeguard(Enum):
 
 def without(safeguard: Safeguard) -> AbstractContextManager[None]:
     """Remove one rule for the length of the block."""
-    return replaced([_ABLATIONS[safeguard]])
+    return replace_rules([_ABLATIONS[safeguard]])
 
 
 _replay = TransactionCoordinator.replay

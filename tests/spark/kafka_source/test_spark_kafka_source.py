@@ -16,7 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 from benchmarks.spark_kafka import spark_kafka_jars
 from tests.support.spark.local_spark import local_spark
 from tests.support.spark.streams import QUERY_TIMEOUT_S
-from tests.support.spark.topics import create_topic, numbered, produce, varied_records
+from tests.support.spark.topics import create_topic, numbered_records, produce, varied_records
 from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.testing.embedded import EmbeddedCluster
 
@@ -133,7 +133,7 @@ def test_checkpoints_of_sparks_source_and_this_source_are_interchangeable(
     query = ChangingSource(spark, servers, "moving", tmp_path)
     expected = []
     for turn, source in enumerate(("kafka", "tidelog", "kafka", "tidelog")):
-        sent = numbered(200, 200 * turn)
+        sent = numbered_records(200, 200 * turn)
         for partition in (0, 1):
             produce(servers, "moving", sent, partition)
             expected += [(partition, 200 * turn + number, one.value) for number, one in enumerate(sent)]
@@ -149,7 +149,7 @@ def test_a_micro_batch_of_the_other_source_is_repeated_with_its_offsets(
     topic = f"begun-by-{before}"
     create_topic(servers, topic, 2)
     for partition in (0, 1):
-        produce(servers, topic, numbered(200), partition)
+        produce(servers, topic, numbered_records(200), partition)
     query = ChangingSource(spark, servers, topic, tmp_path)
     with pytest.raises(StreamingQueryException):
         query.run(before, fail_at=1)
@@ -160,5 +160,7 @@ def test_a_micro_batch_of_the_other_source_is_repeated_with_its_offsets(
     assert (tmp_path / "offsets" / "1").read_text() == planned
     assert query.batches == [*range(len(query.batches))]
     assert sorted(query.rows) == [
-        (partition, number, one.value) for partition in (0, 1) for number, one in enumerate(numbered(200))
+        (partition, number, one.value)
+        for partition in (0, 1)
+        for number, one in enumerate(numbered_records(200))
     ]

@@ -18,7 +18,7 @@ HUGE = (
 """The largest, smallest and overlong forms of compact, int32 and int16 lengths."""
 
 
-def mutated(data: bytes, random: Random) -> bytes:
+def mutate(data: bytes, random: Random) -> bytes:
     """Return `data` with one to three small changes."""
     frame = bytearray(data)
     for _ in range(random.randint(1, 3)):

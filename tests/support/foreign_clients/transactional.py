@@ -142,12 +142,12 @@ class AiokafkaTransactions:
             self._producer = LOOP.run(start())
 
     def _run(self, call: Callable[[], Any]) -> None:
-        async def bounded() -> None:
+        async def abort_in_time() -> None:
             async with asyncio.timeout(DEADLINE_S):
                 await call()
 
         with _errors():
-            LOOP.run(bounded())
+            LOOP.run(abort_in_time())
 
     def begin(self) -> None:
         self._run(self._producer.begin_transaction)

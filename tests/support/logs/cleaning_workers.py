@@ -39,25 +39,25 @@ class ThreadWorker:
 
     def fill(self, task: CleaningTask, limits: CleaningLimits) -> FilledMap:
         for message in round_messages(task, limits):
-            self._session.handle(_transferred(message))
+            self._session.handle(_transfer(message))
         return FilledMap(*self._request(["fill"]))
 
     def clean(self, first: int, end: int) -> WrittenBytes:
         return WrittenBytes(*self._request(["clean", first, end]))
 
     def end_round(self) -> None:
-        self._session.handle(_transferred(["end"]))
+        self._session.handle(_transfer(["end"]))
 
     def _request(self, message: Message) -> Message:
         self._on_request(message[0])
         if self._killed.is_set():
             raise WorkerDied("killed")
         try:
-            reply = self._session.handle(_transferred(message))
+            reply = self._session.handle(_transfer(message))
         except Abandoned:
             raise WorkerDied("killed") from None
         assert reply is not None
-        reply = _transferred(reply)
+        reply = _transfer(reply)
         if reply[0] == "failed":
             raise error_of(reply)
         return reply[1:]
@@ -70,7 +70,7 @@ class ThreadWorker:
         self.is_closed = True
 
 
-def _transferred(message: Message) -> Message:
+def _transfer(message: Message) -> Message:
     pipe = BytesIO()
     send(pipe, message)
     pipe.seek(0)

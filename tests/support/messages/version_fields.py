@@ -10,7 +10,7 @@ from tidelog.protocol.schema import Struct
 StructT = TypeVar("StructT", bound=Struct)
 
 
-def fitted(message: StructT, version: int) -> StructT:
+def fit_to_version(message: StructT, version: int) -> StructT:
     """Return `message` with defaults in fields that `version` lacks."""
     values: dict[str, Any] = {}
     for field in declared_fields(type(message)):
@@ -19,9 +19,9 @@ def fitted(message: StructT, version: int) -> StructT:
             continue
         if inner_struct(field.kind) is not None and value is not None:
             value = (
-                tuple(fitted(one, version) for one in value)
+                tuple(fit_to_version(one, version) for one in value)
                 if isinstance(value, tuple)
-                else fitted(value, version)
+                else fit_to_version(value, version)
             )
         values[field.name] = value
     return type(message)(**values)

@@ -199,7 +199,7 @@ class CrashingCluster:
     def described(self, topic: str) -> tuple[int, int]:
         """Return leader and number of in-sync replicas from the first node that responds."""
 
-        async def ask() -> tuple[int, int]:
+        async def request_watermarks() -> tuple[int, int]:
             async with Admin(self.cluster.bootstrap_servers, request_timeout_ms=3_000) as admin:
                 description = (await admin.describe_topics([topic], timeout_ms=3_000))[topic]
             if isinstance(description, KafkaError):
@@ -207,5 +207,5 @@ class CrashingCluster:
             return description.partitions[0].leader, len(description.partitions[0].in_sync_replicas)
 
         with suppress(KafkaError, OSError, TimeoutError):
-            return asyncio.run(ask())
+            return asyncio.run(request_watermarks())
         return -1, 0

@@ -70,14 +70,14 @@ def _before(owner: type, name: str, call: int = 1) -> None:
     original: Callable[..., Any] = getattr(owner, name)
     calls = 0
 
-    def replaced(*arguments: Any, **options: Any) -> Any:
+    def replace(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == call:
             _kill()
         return original(*arguments, **options)
 
-    setattr(owner, name, replaced)
+    setattr(owner, name, replace)
 
 
 def arm(step: RestoreStep) -> None:

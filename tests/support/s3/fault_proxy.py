@@ -77,7 +77,7 @@ def truncate(keep: int) -> Fault:
     return Fault("truncate", reaches_server=True, keep_bytes=keep)
 
 
-def canned(status: int, body: bytes) -> Fault:
+def response_fault(status: int, body: bytes) -> Fault:
     """Return a given response; the server gets no request."""
     return Fault("canned", status=status, body=body)
 

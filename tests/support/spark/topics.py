@@ -41,7 +41,7 @@ def varied_records(count: int, size: int, seed: int = 1) -> list[Sent]:
     return records
 
 
-def numbered(count: int, first: int = 0, *, size: int = 6) -> list[Sent]:
+def numbered_records(count: int, first: int = 0, *, size: int = 6) -> list[Sent]:
     """Return records with their numbers as values, padded to `size` with leading zeros."""
     return [
         Sent(None, b"%0*d" % (size, number), (), 1_000 + number) for number in range(first, first + count)

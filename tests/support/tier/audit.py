@@ -95,7 +95,7 @@ class TierAudit:
             OffsetSpec.LATEST,
         )
 
-        async def ask() -> list[int]:
+        async def request_offsets() -> list[int]:
             name, offsets = TopicPartition(topic, 0), []
             async with Admin(self._servers) as admin:
                 for spec in specs:
@@ -105,7 +105,7 @@ class TierAudit:
                     offsets.append(listed.offset)
             return offsets
 
-        log_start, local_start, tiered, end = asyncio.run(ask())
+        log_start, local_start, tiered, end = asyncio.run(request_offsets())
         return Borders(log_start, local_start, tiered + 1, end)
 
     def segments(self, partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:

@@ -265,8 +265,8 @@ class TierNode:
             metadata=self.metadata,
             clock=cluster.clock,
             randomness=cluster.random,
-            run_copy=_stepped,
-            run_deletion=_stepped,
+            run_copy=_run_as_step,
+            run_deletion=_run_as_step,
             copy_quota=ByteRate(UNLIMITED, 11, 1),
             outages=StoreOutages.create(cluster.settings, cluster.clock, cluster.random),
             faults=faults,
@@ -317,7 +317,7 @@ class TierNode:
         await asyncio.sleep(0)
 
 
-async def _stepped(function: Callable[..., Any], /, *args: Any) -> Any:
+async def _run_as_step(function: Callable[..., Any], /, *args: Any) -> Any:
     await asyncio.sleep(0)
     result = function(*args)
     await asyncio.sleep(0)

@@ -62,7 +62,7 @@ class TieredTopics:
     def offset(self, topic: str, timestamp: int, partition: int = 0) -> int:
         """Return an offset by ListOffsets."""
 
-        async def ask() -> int:
+        async def request_offset() -> int:
             name = TopicPartition(topic, partition)
             async with Admin(self.cluster.bootstrap_servers) as admin:
                 result = (await admin.list_offsets({name: timestamp}))[name]
@@ -70,7 +70,7 @@ class TieredTopics:
                     raise result
                 return result.offset
 
-        return asyncio.run(ask())
+        return asyncio.run(request_offset())
 
     def border(self, topic: str, partition: int = 0, node_id: int | None = None) -> Border:
         """Return the offsets of the partition on a node, by default the leader."""

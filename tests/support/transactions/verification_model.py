@@ -227,7 +227,7 @@ class ScenarioRun:
     def _end(self, *, is_commit: bool, is_early: bool = False) -> None:
         number, version = self._number, self.scenario.versions[self._number]
 
-        def ended(producer: object) -> None:
+        def is_ended(producer: object) -> None:
             assert isinstance(producer, ProducerIdAndEpoch)
             self.outcomes[number] = is_commit
             if version >= TRANSACTION_VERSION_2:
@@ -247,7 +247,7 @@ class ScenarioRun:
                 self._send_marker(marking)
             return producer
 
-        self._ask("commit" if is_commit else "abort", end, ended)
+        self._ask("commit" if is_commit else "abort", end, is_ended)
 
     def _next(self, producer: object) -> None:
         assert isinstance(producer, ProducerIdAndEpoch)
@@ -304,14 +304,14 @@ class ScenarioRun:
         except KafkaError as error:
             code = error.code
 
-        def answered() -> None:
+        def on_response() -> None:
             if code is ErrorCode.NONE:
                 self._append(sent, verification)
             else:
                 self._respond(sent, code)
 
         name = f"verification of {sent.name} is answered {code.name}"
-        self._bag.append(Step(name, answered, verification))
+        self._bag.append(Step(name, on_response, verification))
 
     def _append(self, sent: ProduceAttempt, verification: Verification) -> None:
         offset = self.state.map_end_offset

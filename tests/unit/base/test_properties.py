@@ -61,11 +61,11 @@ def test_a_damaged_unicode_escape_is_an_error_that_shows_it(text: str) -> None:
 @given(st.dictionaries(st.text(), st.text(), max_size=5))
 @settings(max_examples=300, deadline=None)
 def test_escaped_text_is_read_as_written(values: dict[str, str]) -> None:
-    lines = [f"{escaped(key)}={escaped(value)}" for key, value in values.items()]
+    lines = [f"{escape(key)}={escape(value)}" for key, value in values.items()]
     assert parse_properties("\n".join(lines)) == values
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     simple = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f"}
     return "".join(simple.get(letter, letter if letter in "untrf" else f"\\{letter}") for letter in text)
 

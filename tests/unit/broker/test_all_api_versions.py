@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.messages.version_fields import fitted
+from tests.support.messages.version_fields import fit_to_version
 from tests.support.network.raw_client import RawClient, served_versions
 from tests.support.waiting import wait_until
 from tidelog.broker.coordinators.share.persister import (
@@ -260,7 +260,7 @@ def offset_commit(topic_id: UUID) -> OffsetCommitRequest:
 
 def commit_offset(client: RawClient, topic_id: UUID) -> None:
     """Create the group of the offsets: the tests of single APIs run in any order."""
-    request, response = fitted(offset_commit(topic_id), 8), response_type(ApiKey.OFFSET_COMMIT)
+    request, response = fit_to_version(offset_commit(topic_id), 8), response_type(ApiKey.OFFSET_COMMIT)
     wait_until(lambda: not any(error_codes(client.ask(request, 8, response))))
 
 
@@ -689,7 +689,7 @@ def error_codes(value: Any) -> Iterator[int]:
 def test_a_valid_request_gets_a_response_of_its_version(
     cluster: ClusterFixture, key: ApiKey, version: int
 ) -> None:
-    request = fitted(REQUESTS[key](cluster, version), version)
+    request = fit_to_version(REQUESTS[key](cluster, version), version)
     with cluster.client() as client:
         response = client.ask(request, version, response_type(key))
     codes = {ErrorCode(code) for code in error_codes(response)} - {ErrorCode.NONE}

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.messages.version_fields import fitted
+from tests.support.messages.version_fields import fit_to_version
 from tests.support.network.raw_client import RawClient
 from tests.unit.broker.test_all_api_versions import (
     GROUP,
@@ -165,7 +165,7 @@ def requirements(key: ApiKey) -> Requirements:
 
 def codes(cluster: ClusterFixture, client: RawClient, key: ApiKey) -> set[ErrorCode]:
     version = APIS[key].highest
-    request = fitted(REQUESTS[key](cluster, version), version)
+    request = fit_to_version(REQUESTS[key](cluster, version), version)
     response = client.ask(request, version, response_type(key))
     return {ErrorCode(code) for code in error_codes(response)} & AUTHORIZATION_CODES
 

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.batches.mutations import mutated
+from tests.support.batches.mutations import mutate
 from tests.support.messages.long_strings import STRING_BYTES_MAX, with_strings
 from tests.support.messages.random_messages import (
     Domain,
@@ -194,10 +194,10 @@ def hostile_frames(key: ApiKey, version: int, topic_id: UUID) -> Iterator[bytes]
             case 2:
                 frame = header + random.randbytes(random.randrange(100))
             case _:
-                frame = header + mutated(good, random)
+                frame = header + mutate(good, random)
         yield struct.pack(">i", len(frame)) + frame
     yield struct.pack(">i", len(header)) + header
-    damaged = mutated(header, random)
+    damaged = mutate(header, random)
     yield struct.pack(">i", len(damaged)) + damaged
 
 

@@ -25,7 +25,7 @@ SECRET_KEYS = sorted(key for key, definition in BROKER_CONFIGS.items() if defini
 BROKER = ConfigResource(ResourceType.BROKER, "1")
 
 
-def planted() -> dict[str, str]:
+def planted_secrets() -> dict[str, str]:
     """Every secret key, also with the prefix of a listener, and secrets in keys of other parts."""
     values = {key: f"{CANARY}-{number}" for number, key in enumerate(SECRET_KEYS)}
     prefixed = {f"listener.name.other.{key}": value for key, value in values.items()}
@@ -69,7 +69,7 @@ def test_a_running_node_does_not_show_secrets(
 ) -> None:
     caplog.set_level(logging.DEBUG)
 
-    async def described(servers: str) -> str:
+    async def describe_all(servers: str) -> str:
         async with Admin(servers) as admin:
             configs = await admin.describe_configs([BROKER, ConfigResource(ResourceType.BROKER, "")])
             changes = [ConfigChange(name=key, value=CANARY) for key in (*SECRET_KEYS, "unknown.password")]
@@ -77,8 +77,8 @@ def test_a_running_node_does_not_show_secrets(
             after = await admin.describe_configs([BROKER])
             return repr((configs, answers, after))
 
-    with EmbeddedCluster(config={**planted(), "metrics.port": "0"}) as running:
-        text = asyncio.run(described(running.bootstrap_servers))
+    with EmbeddedCluster(config={**planted_secrets(), "metrics.port": "0"}) as running:
+        text = asyncio.run(describe_all(running.bootstrap_servers))
         text += output_of_commands(running.bootstrap_servers)
         with urllib.request.urlopen(running.run(metrics_of), timeout=10) as response:
             text += response.read().decode()
@@ -111,7 +111,7 @@ def test_a_running_node_does_not_show_secrets(
 )
 def test_an_invalid_config_is_refused_without_showing_secrets(broken: dict[str, str]) -> None:
     values = {
-        **planted(),
+        **planted_secrets(),
         "node.id": "1",
         "listeners": "PLAINTEXT://:1,CLIENTS://:2",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:SASL_PLAINTEXT",

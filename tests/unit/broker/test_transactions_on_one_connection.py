@@ -90,7 +90,7 @@ class Producer:
         """End the transaction; the next one has the epoch of the response."""
         response: EndTxnResponse | None = None
 
-        def ended() -> bool:
+        def has_ended() -> bool:
             nonlocal response
             request = EndTxnRequest(
                 transactional_id=TRANSACTIONAL_ID,
@@ -101,7 +101,7 @@ class Producer:
             response = self.client.ask(request, END_VERSION, EndTxnResponse)
             return not response.error_code
 
-        wait_until(ended)
+        wait_until(has_ended)
         assert response is not None
         self.producer_id, self.epoch = response.producer_id, response.producer_epoch
 

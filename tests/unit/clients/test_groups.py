@@ -108,7 +108,7 @@ class Reader:
                 self.values += [int(record.value or b"") for record in records]
 
 
-def shared(readers: Sequence[Reader]) -> bool:
+def share_all_partitions(readers: Sequence[Reader]) -> bool:
     """Return whether the readers have every partition once, and each reader at least one."""
     held = sorted(number for reader in readers for number in reader.partitions)
     return held == list(range(PARTITIONS)) and all(reader.partitions for reader in readers)
@@ -124,12 +124,12 @@ async def test_members_join_and_leave_and_every_record_is_read(
         readers = [
             await stack.enter_async_context(Reader(servers, topic, group, **options)) for _ in range(3)
         ]
-        await eventually(lambda: shared(readers))
+        await eventually(lambda: share_all_partitions(readers))
         await fill(servers, topic, 60, 60)
         await eventually(lambda: {n for reader in readers for n in reader.values} == set(range(120)))
         leaver = readers.pop()
         await leaver.__aexit__()
-        await eventually(lambda: shared(readers))
+        await eventually(lambda: share_all_partitions(readers))
         await fill(servers, topic, 120, 60)
         await eventually(lambda: {n for r in [*readers, leaver] for n in r.values} == set(range(180)))
     for reader in [*readers, leaver]:
@@ -142,7 +142,7 @@ async def test_an_eager_rebalance_revokes_all_partitions_before_assigning(
     async with Reader(servers, topic, group) as first:
         await eventually(lambda: first.partitions == [0, 1, 2, 3, 4, 5])
         async with Reader(servers, topic, group) as second:
-            await eventually(lambda: shared([first, second]))
+            await eventually(lambda: share_all_partitions([first, second]))
     assert first.log.events[:3] == [
         ("assigned", [0, 1, 2, 3, 4, 5]),
         ("revoked", [0, 1, 2, 3, 4, 5]),
@@ -157,7 +157,7 @@ async def test_a_cooperative_rebalance_revokes_only_moving_partitions(
     async with Reader(servers, topic, group, **options) as first:
         await eventually(lambda: first.partitions == [0, 1, 2, 3, 4, 5])
         async with Reader(servers, topic, group, **options) as second:
-            await eventually(lambda: shared([first, second]))
+            await eventually(lambda: share_all_partitions([first, second]))
             moved = second.partitions
             assert ("revoked", moved) in first.log.events
             assert ("assigned", moved) in second.log.events
@@ -180,7 +180,7 @@ async def test_no_record_is_read_twice_when_members_close_in_order(
 async def test_a_static_member_restarts_without_a_rebalance(servers: str, topic: str, group: str) -> None:
     async with Reader(servers, topic, group, group_instance_id="dock-1") as other:
         async with Reader(servers, topic, group, group_instance_id="dock-2") as leaver:
-            await eventually(lambda: shared([other, leaver]))
+            await eventually(lambda: share_all_partitions([other, leaver]))
             held = leaver.partitions
             events = list(other.log.events)
         async with Reader(servers, topic, group, group_instance_id="dock-2") as returned:

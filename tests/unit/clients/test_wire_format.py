@@ -45,7 +45,7 @@ def read_by_kio(frame: bytes, api_key: int, version: int) -> tuple[Any, Any]:
     return header, message
 
 
-def wired(message: ApiMessage, version: int) -> Any:
+def transfer(message: ApiMessage, version: int) -> Any:
     frame = encode_request(message.api_key, version, 7, "tests", message)
     header, read = read_by_kio(frame[4:], message.api_key, version)
     assert (header.request_api_key, header.request_api_version) == (message.api_key, version)
@@ -58,7 +58,7 @@ def versions(key: ApiKey) -> list[int]:
     return list(range(max(api.lowest, request_type(key).valid_versions.lowest), api.highest + 1))
 
 
-def identified(metadata: ClusterMetadata) -> ClusterMetadata:
+def with_cluster_id(metadata: ClusterMetadata) -> ClusterMetadata:
     """Return the same metadata with topic ids."""
     for number, (name, topic) in enumerate(metadata.topics.items()):
         metadata.topics[name] = replace(topic, topic_id=UUID(int=number + 1))
@@ -67,13 +67,13 @@ def identified(metadata: ClusterMetadata) -> ClusterMetadata:
 
 @pytest.mark.parametrize("version", versions(ApiKey.PRODUCE))
 def test_produce_in_every_version(version: int) -> None:
-    metadata = identified(cluster({P0: 1, P1: 1}))
+    metadata = with_cluster_id(cluster({P0: 1, P1: 1}))
     target: RecordAccumulator = accumulator()
     for partition in (P0, P1):
         must_put(target, partition, b"high tide")
     target.begin_flush()
     batches = target.drain(target.ready(metadata, 0).nodes[1], metadata, 10_000)
-    read = wired(produce_request(batches, metadata, -1, 30_000), version)
+    read = transfer(produce_request(batches, metadata, -1, 30_000), version)
     assert read.acks == -1
     assert read.timeout.total_seconds() == 30
     (topic,) = read.topic_data
@@ -87,7 +87,7 @@ def test_produce_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(ApiKey.FETCH))
 def test_fetch_in_every_version(version: int) -> None:
-    metadata = identified(cluster({P0: 1, P1: 1}))
+    metadata = with_cluster_id(cluster({P0: 1, P1: 1}))
     assigned = AssignedPartitions()
     assigned.set([P0, P1])
     config = ConsumerConfig(
@@ -103,7 +103,7 @@ def test_fetch_in_every_version(version: int) -> None:
     fetcher = Fetcher(config, assigned, metadata, retry_backoff=backoff, rng=NoJitter())
     request, highest = fetcher.request(1, list(assigned))
     assert highest is None
-    read = wired(request, version)
+    read = transfer(request, version)
     if version < 15:
         assert read.replica_id == -1
     else:
@@ -139,7 +139,7 @@ def member() -> Membership:
 
 @pytest.mark.parametrize("version", versions(ApiKey.JOIN_GROUP))
 def test_join_group_in_every_version(version: int) -> None:
-    read = wired(member().join_request([("range", b"subscription")]), version)
+    read = transfer(member().join_request([("range", b"subscription")]), version)
     assert (read.group_id, read.member_id, read.protocol_type) == ("harbour", "", "consumer")
     assert [(entry.name, entry.metadata) for entry in read.protocols] == [("range", b"subscription")]
     assert read.session_timeout.total_seconds() == 45
@@ -154,7 +154,7 @@ def test_the_other_group_requests_in_every_version(key: ApiKey) -> None:
     membership.on_join_response(JoinGroupResponse(member_id="m-1", generation_id=4, protocol_name="range"), 0)
     for version in versions(key):
         if key is ApiKey.LEAVE_GROUP:
-            read = wired(membership.leave_request(version, "bye"), version)
+            read = transfer(membership.leave_request(version, "bye"), version)
             assert "m-1" in (getattr(read, "member_id", None) or read.members[0].member_id)
             continue
         request: ApiMessage = (
@@ -162,7 +162,7 @@ def test_the_other_group_requests_in_every_version(key: ApiKey) -> None:
             if key is ApiKey.SYNC_GROUP
             else membership.heartbeat_request(0)
         )
-        read = wired(request, version)
+        read = transfer(request, version)
         assert (read.group_id, read.generation_id, read.member_id) == ("harbour", 4, "m-1")
 
 

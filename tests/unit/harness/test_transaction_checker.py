@@ -15,22 +15,22 @@ Damage = Callable[[list[Event]], None]
 def good_history() -> list[Event]:
     """Return committed transactions, an aborted one, and one with an unknown result."""
     return [
-        *sent("a", 0, {0: (0, 0), 1: (1, 0), 2: (0, 1)}),
+        *send_events("a", 0, {0: (0, 0), 1: (1, 0), 2: (0, 1)}),
         Event("a", "offset", "invoke", [0, 0, 10]),
         Event("uncommitted", "poll", "ok", [0, [[0, "a", 0, 0], [1, "a", 0, 2]]]),
         Event("a", "commit", "invoke", 0),
         Event("a", "commit", "ok", 0),
-        *sent("a", 1, {0: (0, 3), 1: (1, 2)}),
+        *send_events("a", 1, {0: (0, 3), 1: (1, 2)}),
         Event("a", "offset", "invoke", [1, 0, 20]),
         Event("reader", "poll", "ok", [0, [[0, "a", 0, 0], [1, "a", 0, 2]]]),
         Event("reader", "stable", "ok", [0, 3]),
         Event("a", "abort", "invoke", 1),
         Event("a", "abort", "ok", 1),
         Event("reader", "stable", "ok", [0, 5]),
-        *sent("a", 2, {0: (0, 5), 1: (1, 4)}),
+        *send_events("a", 2, {0: (0, 5), 1: (1, 4)}),
         Event("a", "commit", "invoke", 2),
         Event("a", "commit", "info", 2),
-        *sent("b", 0, {0: (1, 6)}),
+        *send_events("b", 0, {0: (1, 6)}),
         Event("b", "commit", "invoke", 0),
         Event("b", "commit", "ok", 0),
         Event(FINAL_READER, "poll", "ok", [0, [[0, "a", 0, 0], [1, "a", 0, 2], [5, "a", 2, 0]]]),
@@ -39,7 +39,7 @@ def good_history() -> list[Event]:
     ]
 
 
-def sent(producer: str, transaction: int, places: dict[int, tuple[int, int]]) -> list[Event]:
+def send_events(producer: str, transaction: int, places: dict[int, tuple[int, int]]) -> list[Event]:
     """Return sent records by number, each with partition and offset."""
     events = []
     for record, (partition, offset) in places.items():

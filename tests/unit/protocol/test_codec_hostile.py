@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.support.batches.mutations import HUGE, mutated
+from tests.support.batches.mutations import HUGE, mutate
 from tests.support.messages.all_messages import all_messages, versions_of
 from tests.support.messages.naive_codec import naive_decode
 from tests.support.messages.random_messages import (
@@ -53,12 +53,12 @@ def unsigned_varint(value: int) -> bytes:
     return bytes(out)
 
 
-def filled(cls: type[Message], version: int, random: Random) -> bytes:
+def encode_random_message(cls: type[Message], version: int, random: Random) -> bytes:
     """Return a valid message in which every field is set."""
     return encode(random_message(cls, version, random, Shape.FULL), version)
 
 
-def reencoded(
+def decode_and_encode(
     decoder: Callable[[type[Message], bytes, int], Any], cls: type[Message], data: bytes, version: int
 ) -> bytes | None:
     """Return the re-encoded message that `decoder` reads from `data`, or None if it refuses."""
@@ -71,9 +71,9 @@ def reencoded(
 
 def damaged_frames(cls: type[Message], version: int) -> Iterator[bytes]:
     random = Random(f"hostile {cls.__name__} {version}")
-    data = filled(cls, version, random)
+    data = encode_random_message(cls, version, random)
     for _ in range(MUTATIONS_PER_VERSION):
-        yield mutated(data, random)
+        yield mutate(data, random)
     for _ in range(RANDOM_FRAMES_PER_VERSION):
         yield random.randbytes(random.randrange(64))
 
@@ -115,7 +115,7 @@ def garbage_collection_disabled() -> Iterator[None]:
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
 def test_a_truncated_message_is_refused(cls: type[Message]) -> None:
     for version in versions_of(cls):
-        data = memoryview(filled(cls, version, Random(1)))
+        data = memoryview(encode_random_message(cls, version, Random(1)))
         for end in range(len(data)):
             with pytest.raises(DecodeError):
                 decode(cls, data[:end], version)
@@ -127,8 +127,10 @@ def test_a_truncated_message_is_refused(cls: type[Message]) -> None:
 def test_damaged_bytes_are_refused_or_decoded_as_by_kio(cls: type[Message]) -> None:
     for version in versions_of(cls):
         for data in damaged_frames(cls, version):
-            expected = reencoded(naive_decode, cls, data, version)
-            assert reencoded(decode, cls, data, version) == expected, f"version {version}: {data.hex()}"
+            expected = decode_and_encode(naive_decode, cls, data, version)
+            assert decode_and_encode(decode, cls, data, version) == expected, (
+                f"version {version}: {data.hex()}"
+            )
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
@@ -136,7 +138,7 @@ def test_a_false_length_or_count_allocates_nothing(
     cls: type[Message], garbage_collection_disabled: None
 ) -> None:
     for version in {versions_of(cls)[0], versions_of(cls)[-1]}:
-        data = filled(cls, version, Random(2))
+        data = encode_random_message(cls, version, Random(2))
         peak_bytes(cls, data, version)
         for at in range(0, len(data), 7):
             for huge in HUGE:

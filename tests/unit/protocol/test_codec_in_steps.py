@@ -41,7 +41,7 @@ def steps_of(steps: Steps[object]) -> int:
     return sum(1 for _ in steps)
 
 
-def encoded_in_steps(message: Message, version: int) -> bytes:
+def encode_in_slices(message: Message, version: int) -> bytes:
     out = bytearray()
     run_steps(encode_in_steps(message, version, out))
     return bytes(out)
@@ -74,7 +74,7 @@ def test_every_message_is_decoded_equally_in_steps(cls: type[Message]) -> None:
     for version in versions_of(cls):
         for message in random_messages(cls, version, "steps"):
             data = encode(message, version)
-            assert encoded_in_steps(message, version) == data
+            assert encode_in_slices(message, version) == data
             assert run_steps(decode_in_steps(cls, data, version)) == decode(cls, data, version)
 
 

@@ -84,7 +84,7 @@ def as_view(request: FetchRequest, version: int) -> FetchRequestView:
     )
 
 
-def requested(topic: Any, index: int, version: int) -> FetchPartition:
+def requested_partition(topic: Any, index: int, version: int) -> FetchPartition:
     name = None if version >= 13 else topic.topic
     topic_id = topic.topic_id if version >= 13 else None
     return FetchPartition(name, topic_id, index, -1, 0, -1, -1, 1 << 20)
@@ -113,7 +113,7 @@ def result_of(partition: fetch.PartitionData, in_file: bool) -> FetchPartitionRe
 def encode_by_hand(response: FetchResponse, version: int, *, in_file: bool = False) -> list[ResponsePart]:
     """Encode `response` with the specialised encoder."""
     results = [
-        (requested(topic, partition.partition_index, version), result_of(partition, in_file))
+        (requested_partition(topic, partition.partition_index, version), result_of(partition, in_file))
         for topic in response.responses
         for partition in topic.partitions
     ]
@@ -130,7 +130,7 @@ def encode_by_hand(response: FetchResponse, version: int, *, in_file: bool = Fal
     )
 
 
-def joined(parts: list[ResponsePart]) -> bytes:
+def join_parts(parts: list[ResponsePart]) -> bytes:
     return b"".join(part.data if isinstance(part, FileRange) else bytes(part) for part in parts)  # type: ignore[arg-type]
 
 
@@ -159,13 +159,13 @@ def test_the_response_encoder_equals_the_codec(version: int, in_file: bool) -> N
         if can_be_compared(response, version):
             compared += 1
             parts = encode_by_hand(response, version, in_file=in_file)
-            assert joined(parts) == encode_response(1, version, 42, response)
+            assert join_parts(parts) == encode_response(1, version, 42, response)
             assert all(part.length if isinstance(part, FileRange) else len(part) for part in parts)  # type: ignore[arg-type]
     assert compared > 50
 
 
 def response_of(parts: list[ResponsePart], version: int) -> FetchResponse:
-    frame = joined(parts)
+    frame = join_parts(parts)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     return decode(FetchResponse, frame[9 if version >= 12 else 8 :], version)
 

@@ -18,7 +18,7 @@ from tidelog.protocol.primitives import (
 )
 
 
-def written(write: Callable[[bytearray, int], None], value: int) -> bytes:
+def written_bytes(write: Callable[[bytearray, int], None], value: int) -> bytes:
     out = bytearray()
     write(out, value)
     return bytes(out)
@@ -39,7 +39,7 @@ def written(write: Callable[[bytearray, int], None], value: int) -> bytes:
     ],
 )
 def test_unsigned_varints_put_the_least_significant_seven_bits_first(value: int, data: str) -> None:
-    assert written(write_unsigned_varint, value).hex() == data
+    assert written_bytes(write_unsigned_varint, value).hex() == data
     assert read_unsigned_varint(bytes.fromhex(data), 0) == (value, len(data) // 2)
 
 
@@ -56,14 +56,14 @@ def test_unsigned_varints_put_the_least_significant_seven_bits_first(value: int,
     ],
 )
 def test_signed_varints_are_in_zigzag_form(value: int, data: str) -> None:
-    assert written(write_varlong, value).hex() == data
+    assert written_bytes(write_varlong, value).hex() == data
     assert read_varlong(bytes.fromhex(data), 0) == (value, len(data) // 2)
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 @settings(max_examples=300, deadline=None)
 def test_64_bit_varints_round_trip(value: int) -> None:
-    data = written(write_varlong, value)
+    data = written_bytes(write_varlong, value)
     assert len(data) <= 10
     assert read_varlong(b"\xff" + data + b"\xff", 1) == (value, len(data) + 1)
 
@@ -71,7 +71,7 @@ def test_64_bit_varints_round_trip(value: int) -> None:
 @given(st.integers(0, 2**32 - 1))
 @settings(max_examples=300, deadline=None)
 def test_unsigned_varints_round_trip_in_any_buffer(value: int) -> None:
-    data = written(write_unsigned_varint, value)
+    data = written_bytes(write_unsigned_varint, value)
     for buffer in (data, bytearray(data), memoryview(data)):
         assert read_unsigned_varint(buffer, 0) == (value, len(data))
 

@@ -212,7 +212,7 @@ def raw_batch(
     return bytes(batch)
 
 
-def refused(batch: bytes) -> bool:
+def is_rejected(batch: bytes) -> bool:
     with pytest.raises(DecodeError):
         read_records(batch)
     return True
@@ -236,7 +236,7 @@ def test_the_hand_written_record_is_valid_without_a_defect() -> None:
 @pytest.mark.parametrize("count", [0, 1, 3, 2**31 - 1])
 def test_a_wrong_record_count_is_refused(count: int) -> None:
     payload = raw_record() + raw_record(offset_delta=1)
-    assert refused(raw_batch(payload, count=count, last_offset_delta=2**31 - 1))
+    assert is_rejected(raw_batch(payload, count=count, last_offset_delta=2**31 - 1))
 
 
 def test_a_record_count_beyond_the_bytes_is_refused_before_the_first_record() -> None:
@@ -255,33 +255,33 @@ def test_iteration_refuses_the_first_invalid_record() -> None:
 
 @pytest.mark.parametrize("trailing", [b"\0", b"\x02", b"abc", raw_record(offset_delta=1)])
 def test_bytes_after_the_last_record_are_refused(trailing: bytes) -> None:
-    assert refused(raw_batch(raw_record() + trailing))
+    assert is_rejected(raw_batch(raw_record() + trailing))
 
 
 @pytest.mark.parametrize("length", [-1, 0, 1, 5, 9, 100, 2**31 - 1, 2**62, -(2**31)])
 def test_a_wrong_record_length_is_refused(length: int) -> None:
     true_length = len(raw_record()) - 1
     assert length != true_length
-    assert refused(raw_batch(raw_record(length=length)))
-    assert refused(raw_batch(raw_record(length=length) + raw_record(offset_delta=1), count=2))
+    assert is_rejected(raw_batch(raw_record(length=length)))
+    assert is_rejected(raw_batch(raw_record(length=length) + raw_record(offset_delta=1), count=2))
 
 
 @pytest.mark.parametrize("length", [-2, -(2**31), 2, 3, 100, 2**31 - 1, 2**62])
 def test_wrong_key_value_and_header_lengths_are_refused(length: int) -> None:
     wrong_length = varint(length)
-    assert refused(raw_batch(raw_record(key=wrong_length + b"k")))
-    assert refused(raw_batch(raw_record(value=wrong_length + b"v")))
-    assert refused(raw_batch(raw_record(headers=b"\x02" + wrong_length + b"k" + b"\x02v")))
-    assert refused(raw_batch(raw_record(headers=b"\x02\x02k" + wrong_length + b"v")))
+    assert is_rejected(raw_batch(raw_record(key=wrong_length + b"k")))
+    assert is_rejected(raw_batch(raw_record(value=wrong_length + b"v")))
+    assert is_rejected(raw_batch(raw_record(headers=b"\x02" + wrong_length + b"k" + b"\x02v")))
+    assert is_rejected(raw_batch(raw_record(headers=b"\x02\x02k" + wrong_length + b"v")))
 
 
 @pytest.mark.parametrize("count", [-1, -5, 2, 2**31 - 1, 2**62])
 def test_a_wrong_header_count_is_refused(count: int) -> None:
-    assert refused(raw_batch(raw_record(headers=varint(count) + b"\x02k\x02v")))
+    assert is_rejected(raw_batch(raw_record(headers=varint(count) + b"\x02k\x02v")))
 
 
 def test_a_null_header_key_is_refused() -> None:
-    assert refused(raw_batch(raw_record(headers=b"\x02\x01\x02v")))
+    assert is_rejected(raw_batch(raw_record(headers=b"\x02\x01\x02v")))
 
 
 def test_a_header_key_with_invalid_utf_8_gets_replacement_characters() -> None:
@@ -295,7 +295,7 @@ def test_a_header_key_with_invalid_utf_8_gets_replacement_characters() -> None:
 )
 def test_offsets_that_decrease_or_leave_the_batch_are_refused(offset_deltas: tuple[int, int]) -> None:
     payload = b"".join(raw_record(offset_delta=delta) for delta in offset_deltas)
-    assert refused(raw_batch(payload, count=2, last_offset_delta=4))
+    assert is_rejected(raw_batch(payload, count=2, last_offset_delta=4))
 
 
 def test_offset_gaps_of_compaction_are_allowed() -> None:
@@ -308,34 +308,34 @@ def test_offset_gaps_of_compaction_are_allowed() -> None:
     "varint_bytes", [b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x00", b"\xff" * 100_000, b"\x80" * 100_000]
 )
 def test_a_varint_that_is_too_long_is_refused_at_any_position(varint_bytes: bytes) -> None:
-    assert refused(raw_batch(varint_bytes))
-    assert refused(raw_batch(b"\x20\0" + varint_bytes))
-    assert refused(raw_batch(b"\x20\0\0" + varint_bytes))
-    assert refused(raw_batch(raw_record(key=varint_bytes)))
-    assert refused(raw_batch(raw_record(value=varint_bytes)))
-    assert refused(raw_batch(raw_record(headers=varint_bytes)))
+    assert is_rejected(raw_batch(varint_bytes))
+    assert is_rejected(raw_batch(b"\x20\0" + varint_bytes))
+    assert is_rejected(raw_batch(b"\x20\0\0" + varint_bytes))
+    assert is_rejected(raw_batch(raw_record(key=varint_bytes)))
+    assert is_rejected(raw_batch(raw_record(value=varint_bytes)))
+    assert is_rejected(raw_batch(raw_record(headers=varint_bytes)))
 
 
 @pytest.mark.parametrize("number", [5, 6, 7])
 def test_an_unknown_codec_is_refused(number: int) -> None:
-    assert refused(raw_batch(raw_record(), attributes=number))
+    assert is_rejected(raw_batch(raw_record(), attributes=number))
 
 
 @pytest.mark.parametrize("codec", list(Compression)[1:])
 def test_records_that_contradict_the_attributes_are_refused(codec: Compression) -> None:
-    assert refused(raw_batch(raw_record(), attributes=codec))
+    assert is_rejected(raw_batch(raw_record(), attributes=codec))
 
 
 @pytest.mark.parametrize("name", [name for name, _ in golden_batches() if name.startswith("small")])
 def test_a_batch_truncated_at_any_byte_is_refused(name: str) -> None:
     data = golden_batch(name)
     for length in range(len(data)):
-        assert refused(data[:length])
+        assert is_rejected(data[:length])
         # Truncated, with a length field that matches.
         if length > BATCH_OVERHEAD:
             shorter = bytearray(data[:length])
             struct.pack_into(">i", shorter, 8, length - 12)
-            assert refused(bytes(shorter))
+            assert is_rejected(bytes(shorter))
 
 
 @pytest.mark.parametrize("name", [name for name, _ in golden_batches() if name.startswith("small")])

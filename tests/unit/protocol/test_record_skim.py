@@ -29,7 +29,7 @@ def batch_of(records: list[Row], **options: int) -> tuple[bytes, BatchHeader]:
     return read_payload(batch, 0, header, 1 << 30), header
 
 
-def skimmed(data: bytes, header: BatchHeader) -> list[tuple[int, int, bool]]:
+def skim(data: bytes, header: BatchHeader) -> list[tuple[int, int, bool]]:
     """Return offset, timestamp and presence of a key for each record."""
     skimmer = RecordSkimmer(memoryview(data), header)
     records: list[tuple[int, int, bool]] = []
@@ -67,13 +67,13 @@ def test_skimming_equals_reading(seed: int) -> None:
     records = random_records(random, random.choice((1, 2, 10, 300, RECORDS_PER_STEP + 1)))
     for options in ({}, {"base_offset": 77, "log_append_time": NOW_MS + 5}):
         data, header = batch_of(records, **options)
-        assert skimmed(data, header) == read(data, header)
+        assert skim(data, header) == read(data, header)
 
 
 def test_small_records_at_every_position_of_a_window_are_skimmed() -> None:
     for size in range(1, 24):
         data, header = batch_of([(NOW_MS, b"k", bytes(size), 0)] * (3 * WINDOW_BYTES // (size + 9)))
-        assert skimmed(data, header) == read(data, header)
+        assert skim(data, header) == read(data, header)
 
 
 def test_skimming_refuses_what_reading_refuses() -> None:
@@ -83,16 +83,16 @@ def test_skimming_refuses_what_reading_refuses() -> None:
             expected = read(damaged, header)
         except DecodeError:
             with pytest.raises(DecodeError):
-                skimmed(damaged, header)
+                skim(damaged, header)
         else:
-            assert skimmed(damaged, header) == expected
+            assert skim(damaged, header) == expected
 
 
 def test_a_record_count_that_differs_from_the_header_is_refused() -> None:
     data, header = batch_of([(NOW_MS, b"k", b"v", 0)] * 5)
     for count in (4, 6):
         with pytest.raises(DecodeError):
-            skimmed(data, header._replace(record_count=count))
+            skim(data, header._replace(record_count=count))
 
 
 def test_a_record_with_many_headers_takes_many_steps() -> None:

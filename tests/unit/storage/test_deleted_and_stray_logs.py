@@ -190,11 +190,11 @@ class TestRemovalOfManyPartitions:
         done: list[str] = []
         rename = disk.rename
 
-        def recorded(old: str, new: str) -> None:
+        def record_and_rename(old: str, new: str) -> None:
             done.append("checkpoint" if new.endswith("log-start-offset-checkpoint") else "file")
             rename(old, new)
 
-        monkeypatch.setattr(disk, "rename", recorded)
+        monkeypatch.setattr(disk, "rename", record_and_rename)
         assert run_steps(manager.maintenance.apply_retention(NOW_MS + 2_000)) == 20
         assert done[0] == "checkpoint"
         assert done.count("checkpoint") == 1

@@ -12,7 +12,7 @@ from tests.harness.hostile.frames import prefix_with_size, produce_frame, reques
 from tests.harness.hostile.target import COMPACTED_TOPIC, PLAIN_TOPIC
 from tests.support.batches.compression_bombs import bomb, snappy_block_that_declares, zstd_frame_that_declares
 from tests.support.batches.forged_batches import batch_with_payload, now_ms, valid_batch
-from tests.support.batches.mutations import mutated
+from tests.support.batches.mutations import mutate
 from tests.support.messages.random_messages import Shape, random_message
 from tests.support.network.raw_client import served_versions
 from tidelog.protocol.batch import read_header, write_header
@@ -140,7 +140,7 @@ def _send_mutated_requests(context: AttackContext) -> None:
         cls = request_type(key)
         for shape in (Shape.FULL, Shape.MIXED, Shape.LONG):
             good = encode(random_message(cls, version, random, shape), version)
-            frames.append(prefix_with_size(_header(key, version) + mutated(good, random)))
+            frames.append(prefix_with_size(_header(key, version) + mutate(good, random)))
     _send_to_be_closed(context, frames if context.scale == 1 else frames[:: int(1 / context.scale)])
 
 

@@ -144,7 +144,7 @@ def _guess(guess: Callable[[int], bytes], context: AttackContext) -> None:
             for key, _ in events:
                 connection = key.fileobj
                 assert isinstance(connection, socket.socket)
-                data = _received(connection)
+                data = _receive_all(connection)
                 received[connection] += data
                 if data:
                     continue
@@ -160,7 +160,7 @@ def _guess(guess: Callable[[int], bytes], context: AttackContext) -> None:
     context.expect(per_s <= width / context.target.failure_delay_s, "guesses are not delayed")
 
 
-def _received(connection: socket.socket) -> bytes:
+def _receive_all(connection: socket.socket) -> bytes:
     try:
         return connection.recv(RECEIVED_BYTES)
     except ConnectionError:

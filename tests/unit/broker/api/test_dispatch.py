@@ -78,7 +78,7 @@ class Broker:
 
 
 @asynccontextmanager
-async def running(broker: Broker) -> AsyncIterator[Broker]:
+async def run_broker(broker: Broker) -> AsyncIterator[Broker]:
     async with running_server(broker.dispatcher.dispatch) as served:
         broker.served = served
         yield broker
@@ -98,7 +98,7 @@ async def receive(client: Client, key: ApiKey, version: int, correlation_id: int
     return decode(response_type(key), answer[position:], version)
 
 
-async def ask(client: Client, message: ApiMessage, version: int) -> ApiMessage:
+async def send_request(client: Client, message: ApiMessage, version: int) -> ApiMessage:
     await send(client, message, version)
     return await receive(client, ApiKey(message.api_key), version)
 
@@ -125,10 +125,10 @@ async def test_a_typed_handler_gets_the_message_and_the_connection() -> None:
 
     broker = Broker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         for version in range(1, HEARTBEAT_HIGHEST + 1):
-            response = await ask(client, HeartbeatRequest(group_id="gggg"), version)
+            response = await send_request(client, HeartbeatRequest(group_id="gggg"), version)
             assert response == HeartbeatResponse(throttle_time_ms=4)
         context = contexts[0]
         assert context.header.client_id == "test-client"
@@ -151,7 +151,7 @@ async def test_responses_of_coroutines_and_futures_are_sent_on_completion() -> N
     broker = Broker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, coroutine)
     broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
-    async with running(broker):
+    async with run_broker(broker):
         first, second = await broker.connect(), await broker.connect()
         await send(first, HeartbeatRequest(), 4)
         await send(second, ListGroupsRequest(), 4)
@@ -176,7 +176,7 @@ async def test_requests_wait_in_order_for_a_full_channel() -> None:
 
     broker = Broker(limit=2)
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with running(broker):
+    async with run_broker(broker):
         clients = [await broker.connect() for _ in range(6)]
         for number, client in enumerate(clients):
             await send(client, HeartbeatRequest(group_id=str(number)), 4)
@@ -212,12 +212,12 @@ async def test_raw_and_parking_handlers_bypass_a_full_channel() -> None:
     broker.dispatcher.register(ApiKey.CREATE_TOPICS, stuck)
     broker.dispatcher.register(ApiKey.LIST_GROUPS, park, uses_slot=False)
     broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw)
-    async with running(broker):
+    async with run_broker(broker):
         full, waiting, free = [await broker.connect() for _ in range(3)]
         await send(full, CreateTopicsRequest(), 7)
         await eventually(lambda: broker.channel.running_count == 1)
         await send(waiting, ListGroupsRequest(), 4)
-        assert await ask(free, HeartbeatRequest(), 4) == HeartbeatResponse()
+        assert await send_request(free, HeartbeatRequest(), 4) == HeartbeatResponse()
         parked.set_result(ListGroupsResponse())
         assert await receive(waiting, ApiKey.LIST_GROUPS, 4) == ListGroupsResponse()
         forever.set()
@@ -236,7 +236,7 @@ async def test_a_waiting_request_of_a_disconnected_client_is_removed() -> None:
 
     broker = Broker(limit=1)
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with running(broker):
+    async with run_broker(broker):
         first, second = await broker.connect(), await broker.connect()
         await send(first, HeartbeatRequest(), 4)
         await eventually(lambda: broker.channel.running_count == 1)
@@ -268,10 +268,10 @@ async def test_a_kafka_error_becomes_its_code_in_the_response(how: str) -> None:
         broker.dispatcher.register_raw(ApiKey.HEARTBEAT, raw)
     else:
         broker.dispatcher.register(ApiKey.HEARTBEAT, plain if how == "plain" else coroutine)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         for version in range(HEARTBEAT_HIGHEST + 1):
-            response = await ask(client, HeartbeatRequest(), version)
+            response = await send_request(client, HeartbeatRequest(), version)
             assert response == HeartbeatResponse(error_code=ErrorCode.NOT_COORDINATOR)
         assert broker.metrics.apis["Heartbeat"].errors == {ErrorCode.NOT_COORDINATOR: 5}
 
@@ -306,15 +306,15 @@ async def test_any_other_exception_becomes_unknown_server_error_and_is_logged(
             "nonsense": nonsense,
         }
         broker.dispatcher.register(ApiKey.HEARTBEAT, handlers[how])
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         with caplog.at_level(logging.ERROR):
-            response = await ask(client, HeartbeatRequest(), 4)
+            response = await send_request(client, HeartbeatRequest(), 4)
         assert response == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
         (record,) = caplog.records
         assert record.exc_info is not None
         assert "our own bug" in str(record.exc_info[1])
-        assert await ask(client, HeartbeatRequest(), 4) == response
+        assert await send_request(client, HeartbeatRequest(), 4) == response
 
 
 @on_both_loops
@@ -324,10 +324,10 @@ async def test_an_error_without_top_level_code_is_set_for_every_requested_item()
 
     broker = Broker()
     broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         request = CreateTopicsRequest(topics=(CreatableTopic(name="a"), CreatableTopic(name="b")))
-        response = await ask(client, request, 7)
+        response = await send_request(client, request, 7)
         assert isinstance(response, CreateTopicsResponse)
         assert [(topic.name, topic.error_code, topic.error_message) for topic in response.topics] == [
             ("a", ErrorCode.NOT_CONTROLLER, "ask node 3"),
@@ -342,9 +342,9 @@ async def test_a_response_that_its_version_cannot_encode_is_an_unknown_server_er
 
     broker = Broker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
-        response = await ask(client, HeartbeatRequest(), 4)
+        response = await send_request(client, HeartbeatRequest(), 4)
         assert response == HeartbeatResponse(error_code=ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -356,9 +356,9 @@ async def test_a_failed_produce_without_acks_closes_the_connection() -> None:
     data = (TopicProduceData(name="t", partition_data=(PartitionProduceData(index=3),)),)
     broker = Broker()
     broker.dispatcher.register_raw(ApiKey.PRODUCE, raw)
-    async with running(broker):
+    async with run_broker(broker):
         client, fire_and_forget = await broker.connect(), await broker.connect()
-        response = await ask(client, ProduceRequest(acks=1, topic_data=data), 9)
+        response = await send_request(client, ProduceRequest(acks=1, topic_data=data), 9)
         assert isinstance(response, ProduceResponse)
         partition = response.responses[0].partition_responses[0]
         assert (partition.index, partition.error_code) == (3, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -390,7 +390,7 @@ async def test_a_malformed_request_closes_only_its_connection_and_is_logged_once
 ) -> None:
     broker = Broker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
-    async with running(broker):
+    async with run_broker(broker):
         bad, good = await broker.connect(), await broker.connect()
         body = broken_frames()[kind]
         good_request = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest())
@@ -398,14 +398,16 @@ async def test_a_malformed_request_closes_only_its_connection_and_is_logged_once
             await bad.send(struct.pack(">i", len(body)) + body + good_request)
             assert await bad.is_closed()
         assert [bad.address in record.getMessage() for record in caplog.records] == [True]
-        assert await ask(good, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(throttle_time_ms=1)
+        assert await send_request(good, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(
+            throttle_time_ms=1
+        )
 
 
 @on_both_loops
 async def test_trailing_bytes_of_librdkafka_are_ignored() -> None:
     broker = Broker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         body = encode_request(ApiKey.HEARTBEAT, 4, 7, "c", HeartbeatRequest(group_id="g"))[4:] + b"???"
         await client.send(struct.pack(">i", len(body)) + body)
@@ -420,7 +422,7 @@ async def test_a_body_that_a_raw_handler_cannot_decode_closes_its_connection() -
 
     broker = Broker()
     broker.dispatcher.register_raw(ApiKey.FETCH, raw)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         await client.send(struct.pack(">ihhih", 10, ApiKey.FETCH, 4, 7, -1))
         assert await client.is_closed()
@@ -431,7 +433,7 @@ async def test_produce_versions_that_are_only_advertised_are_refused() -> None:
     broker = Broker()
     broker.dispatcher.register_raw(ApiKey.PRODUCE, lambda request: request.respond(None))
     assert [(api.lowest, api.highest) for api in broker.dispatcher.apis()] == [(0, 13)]
-    async with running(broker):
+    async with run_broker(broker):
         for version in range(3):
             client = await broker.connect()
             await client.send(struct.pack(">ihhih", 10, ApiKey.PRODUCE, version, 7, -1))
@@ -464,11 +466,13 @@ async def test_a_throttled_client_gets_the_response_at_once_and_is_then_muted() 
     broker = Broker()
     broker.dispatcher._quotas = ThrottleAll()
     broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: ListGroupsResponse())
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         began_s = monotonic()
         for _ in range(3):
-            assert await ask(client, ListGroupsRequest(), 3) == ListGroupsResponse(throttle_time_ms=20)
+            assert await send_request(client, ListGroupsRequest(), 3) == ListGroupsResponse(
+                throttle_time_ms=20
+            )
         # Two pauses of 20 ms; timers of the event loop count whole milliseconds.
         assert monotonic() - began_s >= 0.038
 
@@ -486,11 +490,11 @@ def with_api_versions() -> Broker:
 
 @on_both_loops
 async def test_api_versions_lists_exactly_the_registered_apis(caplog: pytest.LogCaptureFixture) -> None:
-    async with running(with_api_versions()) as broker:
+    async with run_broker(with_api_versions()) as broker:
         client = await broker.connect()
         for version in range(5):
             named = {"client_software_name": "h5", "client_software_version": "1.0"} if version >= 3 else {}
-            response = await ask(client, ApiVersionsRequest(**named), version)
+            response = await send_request(client, ApiVersionsRequest(**named), version)
             assert isinstance(response, ApiVersionsResponse)
             assert response.error_code == 0
             assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [
@@ -509,7 +513,7 @@ async def test_api_versions_lists_exactly_the_registered_apis(caplog: pytest.Log
 async def test_an_unsupported_api_versions_version_gets_a_version_0_response(
     version: int,
 ) -> None:
-    async with running(with_api_versions()) as broker:
+    async with run_broker(with_api_versions()) as broker:
         client = await broker.connect()
         body = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 7, 1) + b"c" + b"\0whatever comes then"
         if version < 0:
@@ -519,7 +523,7 @@ async def test_an_unsupported_api_versions_version_gets_a_version_0_response(
         assert isinstance(response, ApiVersionsResponse)
         assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
         assert [(api.api_key, api.min_version, api.max_version) for api in response.api_keys] == [(18, 0, 4)]
-        assert isinstance(await ask(client, ApiVersionsRequest(), 0), ApiVersionsResponse)
+        assert isinstance(await send_request(client, ApiVersionsRequest(), 0), ApiVersionsResponse)
 
 
 def test_a_handler_may_have_its_own_error_response() -> None:
@@ -543,12 +547,12 @@ async def test_a_handler_may_respond_in_steps() -> None:
 
     broker = Broker()
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
-        assert await ask(client, HeartbeatRequest(group_id="gggg"), 4) == HeartbeatResponse(
+        assert await send_request(client, HeartbeatRequest(group_id="gggg"), 4) == HeartbeatResponse(
             throttle_time_ms=4
         )
-        refused = await ask(client, HeartbeatRequest(group_id="bad"), 4)
+        refused = await send_request(client, HeartbeatRequest(group_id="bad"), 4)
         assert refused == HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         assert broker.channel.running_count == 0
 
@@ -562,12 +566,14 @@ async def test_a_large_request_yields_to_others() -> None:
     broker = Broker(ticking=True)
     broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
     broker.dispatcher.register(ApiKey.HEARTBEAT, heartbeat)
-    async with running(broker):
+    async with run_broker(broker):
         large, small = await broker.connect(), await broker.connect()
         await send(large, names(5_000), 5)
         await eventually(lambda: broker.dispatcher.slices.pending_count == 1)
         before = broker.dispatcher.slices.slice_count
-        assert await ask(small, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(throttle_time_ms=1)
+        assert await send_request(small, HeartbeatRequest(group_id="g"), 4) == HeartbeatResponse(
+            throttle_time_ms=1
+        )
         assert broker.dispatcher.slices.pending_count == 1, "the small request did not wait for the large one"
         answer = await receive(large, ApiKey.CREATE_TOPICS, 5)
         assert answer == CreateTopicsResponse(
@@ -591,9 +597,9 @@ async def test_a_response_above_the_clients_limit_is_replaced_by_an_error(
 
     broker = Broker()
     broker.dispatcher.register(ApiKey.DESCRIBE_GROUPS, handler)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
-        answer = await ask(client, DescribeGroupsRequest(groups=("a",) * 2_000), 6)
+        answer = await send_request(client, DescribeGroupsRequest(groups=("a",) * 2_000), 6)
         assert isinstance(answer, DescribeGroupsResponse)
         assert {group.error_code for group in answer.groups} == {ErrorCode.INVALID_REQUEST}
         assert "request fewer" in (answer.groups[0].error_message or "")
@@ -606,7 +612,7 @@ async def test_the_error_response_to_a_large_request_is_built_in_slices() -> Non
 
     broker = Broker(ticking=True)
     broker.dispatcher.register(ApiKey.CREATE_TOPICS, handler)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         await send(client, names(2_000), 5)
         answer = await receive(client, ApiKey.CREATE_TOPICS, 5)
@@ -628,7 +634,7 @@ async def test_a_large_request_ends_when_the_client_disconnects() -> None:
 
     broker = Broker(ticking=True)
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         await send(client, HeartbeatRequest(), 4)
         await eventually(lambda: steps > 100)
@@ -640,7 +646,7 @@ async def test_a_large_request_ends_when_the_client_disconnects() -> None:
 async def test_a_malformed_large_request_closes_its_connection() -> None:
     broker = Broker(ticking=True)
     broker.dispatcher.register(ApiKey.CREATE_TOPICS, lambda context, request: CreateTopicsResponse())
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         frame = bytearray(encode_request(ApiKey.CREATE_TOPICS, 5, 1, "test-client", names(2_000)))
         frame[-200:] = b"\xff" * 200
@@ -662,7 +668,7 @@ async def test_a_waiting_typed_handler_holds_neither_frame_nor_message() -> None
 
     broker = Broker()
     broker.dispatcher.register(ApiKey.JOIN_GROUP, park, uses_slot=False)
-    async with running(broker):
+    async with run_broker(broker):
         answered, failed = await broker.connect(), await broker.connect()
         protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(1_000_000))
         for number, client in enumerate((answered, failed)):
@@ -686,7 +692,7 @@ async def test_an_awaited_future_is_cancelled_when_the_client_disconnects() -> N
     future: asyncio.Future[ApiMessage] = asyncio.get_running_loop().create_future()
     broker = Broker()
     broker.dispatcher.register(ApiKey.LIST_GROUPS, lambda context, request: future)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         await send(client, ListGroupsRequest(), 4)
         await eventually(lambda: broker.metrics.of("ListGroups", 5).requests[4] == 1)
@@ -704,7 +710,7 @@ async def test_a_request_is_decoded_only_when_it_has_a_place_in_the_channel() ->
 
     broker = Broker(limit=1)
     broker.dispatcher.register(ApiKey.HEARTBEAT, handler)
-    async with running(broker):
+    async with run_broker(broker):
         first, second, malformed = [await broker.connect() for _ in range(3)]
         await send(first, HeartbeatRequest(), 4)
         await eventually(lambda: broker.channel.running_count == 1)
@@ -736,7 +742,7 @@ async def test_a_disconnect_cancels_only_handlers_that_wait(
         return HeartbeatResponse()
 
     broker.dispatcher.register(ApiKey.HEARTBEAT, handle, uses_slot=False, is_cancellable=only_waits)
-    async with running(broker):
+    async with run_broker(broker):
         client = await broker.connect()
         await send(client, HeartbeatRequest(), 4)
         (connection,) = broker.served.server.connections()
@@ -763,7 +769,7 @@ async def test_the_number_of_large_responses_in_progress_is_limited(
 
     broker = Broker(ticking=True)
     broker.dispatcher.register(ApiKey.DESCRIBE_GROUPS, handler)
-    async with running(broker):
+    async with run_broker(broker):
         clients = [await broker.connect() for _ in range(3 * HEAVY_MAX)]
         for client in clients:
             await send(client, DescribeGroupsRequest(groups=("a",) * 1_000), 6)

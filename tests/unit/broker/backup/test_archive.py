@@ -35,7 +35,7 @@ BACKUP = ClusterBackup(
 )
 
 
-def rewritten(**entries: bytes) -> bytes:
+def rewrite(**entries: bytes) -> bytes:
     """Return the archive with other contents of `entries`; dots in names are underscores."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(encode_backup(BACKUP))) as old, zipfile.ZipFile(buffer, "w") as new:
@@ -58,12 +58,12 @@ def test_standard_tools_can_read_the_archive() -> None:
 @pytest.mark.parametrize("entry", ["metadata_checkpoint", "offsets_json"])
 def test_a_changed_entry_is_detected_by_its_checksum(entry: str) -> None:
     with pytest.raises(CorruptFile, match="checksum"):
-        decode_backup(rewritten(**{entry: b"other"}), "b")
+        decode_backup(rewrite(**{entry: b"other"}), "b")
 
 
 def test_a_later_format_is_rejected() -> None:
     with pytest.raises(CorruptFile, match="format 2 is unknown"):
-        decode_backup(rewritten(backup_json=b'{"format":2}'), "b")
+        decode_backup(rewrite(backup_json=b'{"format":2}'), "b")
 
 
 def test_a_damaged_archive_is_a_corrupt_file_whatever_byte_is_damaged() -> None:

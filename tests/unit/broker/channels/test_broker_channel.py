@@ -73,13 +73,13 @@ def respond_with_id(broker: FakeController, handler: Callable[[], Any] | None = 
     """Let a broker respond to EndTxn with its own id; return the list of its requests."""
     requests: list[Any] = []
 
-    async def answer(context: Any, request: EndTxnRequest) -> EndTxnResponse:
+    async def respond(context: Any, request: EndTxnRequest) -> EndTxnResponse:
         requests.append((context, request))
         if handler is not None:
             await handler()
         return EndTxnResponse(producer_id=broker.node_id)
 
-    broker.register(ApiKey.END_TXN, answer)
+    broker.register(ApiKey.END_TXN, respond)
     return requests
 
 

@@ -31,7 +31,7 @@ from tidelog.protocol.registry import ApiKey
 REQUEST = AllocateProducerIdsRequest(broker_id=1, broker_epoch=5)
 
 
-def answers_its_id(controller: FakeController) -> list[Any]:
+def respond_with_own_id(controller: FakeController) -> list[Any]:
     """Let it respond to AllocateProducerIds with its own id; return the list of its requests."""
     requests: list[Any] = []
 
@@ -46,7 +46,7 @@ def answers_its_id(controller: FakeController) -> list[Any]:
 async def test_requests_are_sent_to_the_active_controller() -> None:
     async with quorum_of(2) as quorum, channel_to(quorum) as channel:
         for each in quorum.controllers:
-            answers_its_id(each)
+            respond_with_own_id(each)
         answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         assert answer.producer_id_start == 1
         quorum.move(quorum.controllers[1])
@@ -56,7 +56,7 @@ async def test_requests_are_sent_to_the_active_controller() -> None:
 
 async def test_a_controller_in_the_same_node_is_called_directly() -> None:
     local = FakeController(1)
-    requests = answers_its_id(local)
+    requests = respond_with_own_id(local)
     async with quorum_of(0) as quorum, channel_to(quorum, local) as channel:
         answer = await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         assert answer.producer_id_start == 1
@@ -66,7 +66,7 @@ async def test_a_controller_in_the_same_node_is_called_directly() -> None:
 async def test_an_unknown_controller_is_awaited() -> None:
     async with quorum_of(1) as quorum, channel_to(quorum) as channel:
         [controller] = quorum.controllers
-        answers_its_id(controller)
+        respond_with_own_id(controller)
         quorum.leader = None
         asking = asyncio.create_task(
             channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
@@ -89,7 +89,7 @@ async def test_a_former_controller_is_replaced_by_the_new_one() -> None:
     async with quorum_of(2) as quorum, channel_to(quorum) as channel:
         first, second = quorum.controllers
         for each in quorum.controllers:
-            answers_its_id(each)
+            respond_with_own_id(each)
         await channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         first.active = False
         asking = asyncio.create_task(
@@ -146,7 +146,7 @@ async def test_a_silent_former_controller_is_abandoned_when_another_is_known() -
             return AllocateProducerIdsResponse()
 
         first.register(ApiKey.ALLOCATE_PRODUCER_IDS, silent)
-        answers_its_id(second)
+        respond_with_own_id(second)
         asking = asyncio.create_task(
             channel.request(REQUEST, AllocateProducerIdsResponse, deadline=in_ms(600_000))
         )
@@ -159,7 +159,7 @@ async def test_a_silent_former_controller_is_abandoned_when_another_is_known() -
 async def test_a_connection_attempt_to_a_former_controller_is_cancelled() -> None:
     async with quorum_of(2) as quorum:
         first, second = quorum.controllers
-        answers_its_id(second)
+        respond_with_own_id(second)
         environment = Unreachable(first.address.port)
         channel = ControllerChannel(
             find=quorum.address,

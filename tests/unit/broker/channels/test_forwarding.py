@@ -77,7 +77,7 @@ async def broker_of(
         await tasks.close()
 
 
-async def ask(client: Client, message: ApiMessage, version: int, correlation_id: int = 9) -> Any:
+async def send_request(client: Client, message: ApiMessage, version: int, correlation_id: int = 9) -> Any:
     await client.send(encode_request(message.api_key, version, correlation_id, "client", message))
     frame = memoryview(await client.receive())
     answered, position = read_response_header(frame, message.api_key, version)
@@ -105,7 +105,7 @@ async def test_the_controllers_response_reaches_the_client_unchanged(version: in
     async with quorum_of(1) as quorum, broker_of(quorum) as broker:
         contexts = creates(quorum.controllers[0])
         client = await broker.served.connect()
-        answer = await ask(client, CREATE, version)
+        answer = await send_request(client, CREATE, version)
         assert [topic.name for topic in answer.topics] == ["tides"]
         [context] = contexts
         assert context.header == (ApiKey.CREATE_TOPICS, version, 9, "client")
@@ -116,7 +116,7 @@ async def test_the_broker_of_the_active_controller_forwards_locally() -> None:
     local = FakeController(1)
     creates(local)
     async with quorum_of(0) as quorum, broker_of(quorum, local) as broker:
-        answer = await ask(await broker.served.connect(), CREATE, 7)
+        answer = await send_request(await broker.served.connect(), CREATE, 7)
         assert answer.topics[0].num_partitions == 1
 
 
@@ -133,14 +133,14 @@ async def test_a_request_during_a_controller_change_is_answered_once_by_the_new_
         first.register(ApiKey.CREATE_TOPICS, slow)
         creates(second)
         client = await broker.served.connect()
-        asking = asyncio.create_task(ask(client, CREATE, 7))
+        asking = asyncio.create_task(send_request(client, CREATE, 7))
         await reached.wait()
         quorum.move(second)
         go.set()
         answer = await asking
         assert answer.topics[0].num_partitions == 2
         # The next response on this connection belongs to the next request: none was sent twice.
-        assert (await ask(client, CREATE, 7, 10)).topics[0].num_partitions == 2
+        assert (await send_request(client, CREATE, 7, 10)).topics[0].num_partitions == 2
 
 
 async def test_a_broker_whose_local_controller_resigns_uses_the_next_one() -> None:
@@ -154,7 +154,7 @@ async def test_a_broker_whose_local_controller_resigns_uses_the_next_one() -> No
 
             first.register(ApiKey.CREATE_TOPICS, resigns)
             creates(second)
-            answer = await ask(await broker.served.connect(), CREATE, 7)
+            answer = await send_request(await broker.served.connect(), CREATE, 7)
             assert answer.topics[0].num_partitions == 2
 
 
@@ -162,9 +162,9 @@ async def test_without_a_controller_the_response_of_the_api_has_request_timed_ou
     async with quorum_of(1) as quorum, broker_of(quorum, timeout_ms=30) as broker:
         quorum.leader = None
         client = await broker.served.connect()
-        answer = await ask(client, CREATE, 7)
+        answer = await send_request(client, CREATE, 7)
         assert [topic.error_code for topic in answer.topics] == [ErrorCode.REQUEST_TIMED_OUT]
-        elected = await ask(client, ElectLeadersRequest(), 2)
+        elected = await send_request(client, ElectLeadersRequest(), 2)
         assert elected.error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
@@ -175,7 +175,7 @@ async def test_errors_of_the_handler_are_returned_to_the_client() -> None:
             raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no")
 
         quorum.controllers[0].register(ApiKey.ELECT_LEADERS, refuses)
-        answer = await ask(await broker.served.connect(), ElectLeadersRequest(), 2)
+        answer = await send_request(await broker.served.connect(), ElectLeadersRequest(), 2)
         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
@@ -211,7 +211,7 @@ async def test_a_disconnected_client_does_not_affect_others() -> None:
         leaves.reset()
         await eventually(lambda: len(broker.served.server.listeners["PLAINTEXT"].connections) == 1)
         go.set()
-        assert (await ask(stays, CREATE, 7)).topics == ()
+        assert (await send_request(stays, CREATE, 7)).topics == ()
 
 
 async def test_a_message_is_forwarded_with_the_clients_principal() -> None:
@@ -259,7 +259,7 @@ async def test_a_broker_advertises_only_versions_the_controller_supports() -> No
         assert broker.forwarder.supported_apis(offered) == offered
         entry = quorum.controllers[0].dispatcher._entries[ApiKey.CREATE_TOPICS]
         entry.api = replace(entry.api, highest=5)
-        await ask(await broker.served.connect(), CREATE, 5)
+        await send_request(await broker.served.connect(), CREATE, 5)
         assert broker.forwarder.supported_apis(offered) == [replace(create, highest=5), metadata]
 
 

@@ -22,7 +22,7 @@ CONFIG = BrokerConfig({"node.id": "1"})
 GOLDEN = GOLDEN_FILES / "broker" / "dynamic_configs.txt"
 
 
-def answers_of_kafka() -> list[tuple[str, str, str]]:
+def results_of_kafka() -> list[tuple[str, str, str]]:
     """Outcomes, key and value per line, as Apache Kafka 4.3.1 has answered IncrementalAlterConfigs.
 
     The outcomes are those of the key for the broker, of the key for all brokers, and of both with the
@@ -63,7 +63,7 @@ def with_stored(name: str, configs: Mapping[str, str]) -> tuple[MetadataDelta, M
 
 
 def test_every_key_is_accepted_or_refused_as_in_kafka() -> None:
-    answers = answers_of_kafka()
+    answers = results_of_kafka()
     values = {key: value for _, key, value in answers}
     own = ("listeners", "controller.quorum.voters", "log.dirs")
     config = BrokerConfig(

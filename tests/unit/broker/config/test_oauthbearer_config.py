@@ -42,13 +42,13 @@ def with_keys(changes: dict[str, str | None]) -> BrokerConfig:
     return BrokerConfig({key: text for key, text in {**BASE, **changes}.items() if text is not None})
 
 
-def signed(changes: dict[str, str | None]) -> SignedTokenConfig:
+def signed_token_config(changes: dict[str, str | None]) -> SignedTokenConfig:
     oauthbearer = sasl_listener_config(with_keys(changes), "CLIENTS").oauthbearer
     assert isinstance(oauthbearer, SignedTokenConfig)
     return oauthbearer
 
 
-def rejected(changes: dict[str, str | None]) -> str:
+def config_error(changes: dict[str, str | None]) -> str:
     with pytest.raises(ConfigError) as raised:
         with_keys(changes)
     assert "\n" not in str(raised.value) and "canary" not in str(raised.value)
@@ -56,7 +56,7 @@ def rejected(changes: dict[str, str | None]) -> str:
 
 
 def test_the_defaults_equal_kafkas() -> None:
-    oauthbearer = signed({})
+    oauthbearer = signed_token_config({})
     assert oauthbearer.endpoint.url == URL
     rules, refresh = oauthbearer.rules, oauthbearer.refresh
     assert (rules.expected_audiences, rules.expected_issuer, rules.clock_skew_ms) == (
@@ -69,7 +69,7 @@ def test_the_defaults_equal_kafkas() -> None:
 
 
 def test_keys_of_the_listener_and_the_mechanism_have_precedence() -> None:
-    oauthbearer = signed(
+    oauthbearer = signed_token_config(
         {
             "sasl.oauthbearer.expected.audience": "a",
             f"{PREFIX}sasl.oauthbearer.expected.audience": "b,c",
@@ -85,7 +85,7 @@ def test_keys_of_the_listener_and_the_mechanism_have_precedence() -> None:
 
 
 def test_cve_2026_33557_unsecured_tokens_need_the_name_of_their_validator() -> None:
-    text = rejected({HANDLER: None})
+    text = config_error({HANDLER: None})
     assert HANDLER in text and SIGNED_VALIDATOR in text
     jaas = f'{OAUTHBEARER_LOGIN_MODULE} required unsecuredValidatorRequiredScope="a b";'
     config = with_keys({HANDLER: UNSECURED_VALIDATOR, JAAS: jaas, "sasl.oauthbearer.jwks.endpoint.url": None})
@@ -94,8 +94,12 @@ def test_cve_2026_33557_unsecured_tokens_need_the_name_of_their_validator() -> N
 
 
 def test_cve_2026_110985_signatures_need_the_url_of_the_keys() -> None:
-    assert "jwks.endpoint.url; the URL is required" in rejected({"sasl.oauthbearer.jwks.endpoint.url": None})
-    assert "jwks.endpoint.url; the URL is required" in rejected({"sasl.oauthbearer.jwks.endpoint.url": " "})
+    assert "jwks.endpoint.url; the URL is required" in config_error(
+        {"sasl.oauthbearer.jwks.endpoint.url": None}
+    )
+    assert "jwks.endpoint.url; the URL is required" in config_error(
+        {"sasl.oauthbearer.jwks.endpoint.url": " "}
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,8 +108,8 @@ def test_cve_2026_110985_signatures_need_the_url_of_the_keys() -> None:
 def test_cve_2026_33557_the_validator_must_verify_signatures(validator: str) -> None:
     key = "sasl.oauthbearer.jwt.validator.class"
     name = f"org.apache.kafka.common.security.oauthbearer.{validator}"
-    assert "BrokerJwtValidator" in rejected({key: name})
-    assert signed({key: "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator"})
+    assert "BrokerJwtValidator" in config_error({key: name})
+    assert signed_token_config({key: "org.apache.kafka.common.security.oauthbearer.BrokerJwtValidator"})
 
 
 def test_cve_2025_27817_the_url_must_be_allowed_outside_of_the_configuration(
@@ -113,10 +117,10 @@ def test_cve_2025_27817_the_url_must_be_allowed_outside_of_the_configuration(
 ) -> None:
     key = f"{PREFIX}oauthbearer.sasl.oauthbearer.jwks.endpoint.url"
     for url in ("file:///etc/passwd", "http://169.254.169.254/", URL + "/"):
-        text = rejected({key: url})
+        text = config_error({key: url})
         assert ALLOWED_URLS_VARIABLE in text and key in text
     monkeypatch.delenv(ALLOWED_URLS_VARIABLE)
-    assert ALLOWED_URLS_VARIABLE in rejected({})
+    assert ALLOWED_URLS_VARIABLE in config_error({})
 
 
 @pytest.mark.parametrize(
@@ -139,4 +143,4 @@ def test_cve_2025_27817_the_url_must_be_allowed_outside_of_the_configuration(
     ],
 )  # fmt: skip
 def test_invalid_settings_are_refused(changes: dict[str, str | None], reason: str) -> None:
-    assert reason in rejected(changes)
+    assert reason in config_error(changes)

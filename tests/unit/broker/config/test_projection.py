@@ -66,12 +66,12 @@ def test_settings_of_components_have_no_defaults_for_configuration_keys() -> Non
     )
     keys = {f".{key}" for definitions in tables for key in definitions}
     settings = {
-        name for name, field in defaults_of_settings() if any(key.endswith(dotted(field)) for key in keys)
+        name for name, field in defaults_of_settings() if any(key.endswith(key_of(field)) for key in keys)
     }
     assert settings == EXCEPTIONS
 
 
-def dotted(field: str) -> str:
+def key_of(field: str) -> str:
     return "." + field.replace("_", ".")
 
 

@@ -34,7 +34,7 @@ def with_keys(changes: dict[str, str | None]) -> BrokerConfig:
     return BrokerConfig({key: text for key, text in {**BASE, **changes}.items() if text is not None})
 
 
-def rejected(changes: dict[str, str | None]) -> str:
+def config_error(changes: dict[str, str | None]) -> str:
     with pytest.raises(ConfigError) as raised:
         with_keys(changes)
     text = str(raised.value)
@@ -73,7 +73,7 @@ def test_scram_needs_no_jaas_config() -> None:
 
 def test_kerberos_is_rejected_with_a_clear_line() -> None:
     for mechanisms in (None, "GSSAPI", "PLAIN,GSSAPI"):
-        text = rejected({"sasl.enabled.mechanisms": mechanisms})
+        text = config_error({"sasl.enabled.mechanisms": mechanisms})
         assert "Kerberos is not supported; allowed are: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512" in text
 
 
@@ -110,7 +110,7 @@ def test_kerberos_is_rejected_with_a_clear_line() -> None:
     ],
 )
 def test_invalid_settings_are_refused(changes: dict[str, str | None], part: str) -> None:
-    assert part in rejected(changes)
+    assert part in config_error(changes)
 
 
 def test_a_node_authenticates_with_the_options_of_its_listener() -> None:
@@ -133,5 +133,5 @@ def test_controllers_that_elect_a_leader_cannot_use_scram() -> None:
         "sasl.enabled.mechanisms": "SCRAM-SHA-256",
         f"{PREFIX}scram-sha-256.sasl.jaas.config": JAAS.replace("plain.Plain", "scram.Scram"),
     }
-    assert "elect a leader" in rejected(dict(changes))
+    assert "elect a leader" in config_error(dict(changes))
     with_keys({**changes, "controller.quorum.voters": "1@a:1"})

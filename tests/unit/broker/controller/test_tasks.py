@@ -99,12 +99,12 @@ async def test_an_unexpected_error_does_not_end_fencing(monkeypatch: pytest.Monk
     next_deadline_ms = BrokerHeartbeats.next_deadline_ms
     faults = [RuntimeError("a bug")]
 
-    def failing_once(heartbeats: BrokerHeartbeats, image: MetadataImage, now_ms: int) -> int | None:
+    def fail_once(heartbeats: BrokerHeartbeats, image: MetadataImage, now_ms: int) -> int | None:
         if faults:
             raise faults.pop()
         return next_deadline_ms(heartbeats, image, now_ms)
 
-    monkeypatch.setattr(BrokerHeartbeats, "next_deadline_ms", failing_once)
+    monkeypatch.setattr(BrokerHeartbeats, "next_deadline_ms", fail_once)
     async with store_with_brokers(1) as store, tasks(store, intervals(fences_brokers=True), session_ms=50):
         await eventually(lambda: store.image.brokers[1].fenced)
 

@@ -61,7 +61,7 @@ def open_session(
     return cache.context(request(wanted, replica_id=replica_id), VERSION, now_ms)
 
 
-def sent(context: FetchContext, results: dict[int, FetchPartitionResult]) -> list[int]:
+def respond_with(context: FetchContext, results: dict[int, FetchPartitionResult]) -> list[int]:
     pairs = [(partition, results[partition.partition]) for partition in context.partitions]
     return [partition.partition for partition, _ in context.select(pairs)]
 
@@ -75,7 +75,7 @@ def failure(cache: FetchSessionCache, view: FetchRequestView, version: int = VER
 def test_a_full_fetch_creates_a_session_and_returns_every_partition(cache: FetchSessionCache) -> None:
     context = open_session(cache, 3)
     assert context.session_id == 1
-    assert sent(context, dict.fromkeys(range(3), result())) == [0, 1, 2]
+    assert respond_with(context, dict.fromkeys(range(3), result())) == [0, 1, 2]
 
 
 def test_sessions_and_their_partitions_are_reported(cache: FetchSessionCache) -> None:
@@ -111,31 +111,31 @@ def test_a_request_without_session_gets_none(cache: FetchSessionCache) -> None:
 
 def test_an_incremental_fetch_returns_only_changed_partitions(cache: FetchSessionCache) -> None:
     first = open_session(cache, 3)
-    sent(first, dict.fromkeys(range(3), result(high_watermark=5)))
+    respond_with(first, dict.fromkeys(range(3), result(high_watermark=5)))
     second = cache.context(request([], first.session_id, 1), VERSION, 0)
     assert [partition.partition for partition in second.partitions] == [0, 1, 2]
     news = {0: result(5), 1: result(5, b"batch"), 2: result(6)}
-    assert sent(second, news) == [1, 2]
+    assert respond_with(second, news) == [1, 2]
 
 
 def test_a_partition_that_returned_records_moves_to_the_end(cache: FetchSessionCache) -> None:
     first = open_session(cache, 3)
-    sent(first, dict.fromkeys(range(3), result()))
+    respond_with(first, dict.fromkeys(range(3), result()))
     second = cache.context(request([], first.session_id, 1), VERSION, 0)
-    sent(second, {0: result(5, b"batch"), 1: result(), 2: result()})
+    respond_with(second, {0: result(5, b"batch"), 1: result(), 2: result()})
     third = cache.context(request([], first.session_id, 2), VERSION, 0)
     assert [partition.partition for partition in third.partitions] == [1, 2, 0]
 
 
 def test_an_error_and_its_end_are_changes(cache: FetchSessionCache) -> None:
     first = open_session(cache, 1)
-    sent(first, {0: result()})
+    respond_with(first, {0: result()})
     second = cache.context(request([], 1, 1), VERSION, 0)
-    assert sent(second, {0: result(-1, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}) == [0]
+    assert respond_with(second, {0: result(-1, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}) == [0]
     third = cache.context(request([], 1, 2), VERSION, 0)
-    assert sent(third, {0: result()}) == [0]
+    assert respond_with(third, {0: result()}) == [0]
     fourth = cache.context(request([], 1, 3), VERSION, 0)
-    assert sent(fourth, {0: result()}) == []
+    assert respond_with(fourth, {0: result()}) == []
 
 
 def test_an_incremental_fetch_changes_adds_and_removes_partitions(cache: FetchSessionCache) -> None:

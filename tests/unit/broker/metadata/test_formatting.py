@@ -46,7 +46,7 @@ def config(node_id: int = 1, **values: str) -> BrokerConfig:
     )
 
 
-def formatted(
+def format_disk(
     disk: CrashFileSystem,
     voters: tuple[InitialVoter, ...] = VOTERS,
     *,
@@ -69,14 +69,14 @@ def formatted(
 def test_scram_credentials_are_in_the_bootstrap_records() -> None:
     disk = CrashFileSystem()
     credential = UserScramCredentialRecord(name="alice", mechanism=1, iterations=4096)
-    formatted(disk, credentials=(credential,))
+    format_disk(disk, credentials=(credential,))
     for path in ("/d", "/m"):
         assert read_bootstrap(disk, path) == (*feature_records(), credential)
 
 
 def test_every_directory_has_meta_properties_and_bootstrap_records() -> None:
     disk = CrashFileSystem()
-    lines = formatted(disk)
+    lines = format_disk(disk)
     assert [line.split(" for ")[0] for line in lines] == [
         "Formatted log directory /d",
         "Formatted metadata directory /m",
@@ -90,7 +90,7 @@ def test_every_directory_has_meta_properties_and_bootstrap_records() -> None:
 
 def test_the_bootstrap_snapshot_has_the_initial_voters() -> None:
     disk = CrashFileSystem()
-    formatted(disk)
+    format_disk(disk)
     snapshot = read_snapshot(SNAPSHOT, disk.read(SNAPSHOT))
     assert snapshot.batches == []
     assert (snapshot.head.kraft_version, snapshot.head.last_contained_log_timestamp) == (1, 1234)
@@ -102,27 +102,27 @@ def test_the_bootstrap_snapshot_has_the_initial_voters() -> None:
 
 def test_a_node_outside_the_voters_gets_the_voters_and_its_own_directory_id() -> None:
     disk = CrashFileSystem()
-    formatted(disk, node_id=3)
+    format_disk(disk, node_id=3)
     assert disk.exists(SNAPSHOT)
     assert MetaPropertiesFile(disk, "/m").read().directory_id not in {voter.directory_id for voter in VOTERS}
 
 
 def test_without_voters_there_is_no_snapshot() -> None:
     disk = CrashFileSystem()
-    formatted(disk, ())
+    format_disk(disk, ())
     assert not disk.exists(SNAPSHOT)
 
 
 def test_formatted_directories_are_not_changed() -> None:
     disk = CrashFileSystem()
-    formatted(disk)
+    format_disk(disk)
     before = disk.read("/m/meta.properties")
     with pytest.raises(FormatError, match="/d is already formatted"):
-        formatted(disk)
-    assert formatted(disk, ignore=True) == ["All of the log directories are already formatted."]
+        format_disk(disk)
+    assert format_disk(disk, ignore=True) == ["All of the log directories are already formatted."]
     assert disk.read("/m/meta.properties") == before
     with pytest.raises(FormatError, match="belongs to node 1"):
-        formatted(disk, node_id=2, ignore=True)
+        format_disk(disk, node_id=2, ignore=True)
 
 
 @pytest.mark.parametrize("survival", [*Survival, 1, 2])
@@ -132,7 +132,7 @@ def test_a_directory_that_is_formatted_after_a_crash_is_complete(survival: Survi
         count += 1
         disk = CrashFileSystem(crash_at=count)
         try:
-            formatted(disk)
+            format_disk(disk)
         except BaseException:
             after = disk.crash(survival)
             if after.exists("/m/meta.properties"):
@@ -145,7 +145,7 @@ def test_a_directory_that_is_formatted_after_a_crash_is_complete(survival: Survi
 
 def test_formatted_directories_survive_a_power_loss() -> None:
     disk = CrashFileSystem()
-    formatted(disk)
+    format_disk(disk)
     after = disk.crash(Survival.LOSE_UNSYNCED)
     assert MetaPropertiesFile(after, "/m").read().directory_id == UUID(int=1001)
     assert after.exists(SNAPSHOT)

@@ -36,7 +36,7 @@ def open_connections(served: RunningServer, count: int) -> list[socket.socket]:
     return sockets
 
 
-async def answers_of(sockets: list[socket.socket]) -> list[bytes]:
+async def receive_responses(sockets: list[socket.socket]) -> list[bytes]:
     loop = asyncio.get_running_loop()
 
     async def one(each: socket.socket) -> bytes:
@@ -57,7 +57,7 @@ async def test_a_burst_of_connections_waits_in_the_accept_queue_and_none_is_lost
     async with running_server() as served:
         count = min(1_000, accept_queue_size(-1))
         sockets = open_connections(served, count)
-        assert await answers_of(sockets) == [frame(b"hello")] * count
+        assert await receive_responses(sockets) == [frame(b"hello")] * count
         for one in sockets:
             one.close()
         await eventually(lambda: served.server.quota.count == 0)

@@ -65,7 +65,7 @@ async def test_pipelined_requests_are_handled_one_at_a_time() -> None:
 async def test_immediate_late_and_absent_responses_keep_their_order() -> None:
     loop = asyncio.get_running_loop()
 
-    def mixed(request: Request) -> None:
+    def handle(request: Request) -> None:
         body = bytes(request.frame)
         number = body[0]
         if number % 3 == 0:
@@ -75,7 +75,7 @@ async def test_immediate_late_and_absent_responses_keep_their_order() -> None:
         else:
             loop.call_soon(request.respond, frame(body))
 
-    async with running_server(mixed) as served:
+    async with running_server(handle) as served:
         client = await served.connect()
         await client.send(b"".join(frame(bytes([number])) for number in range(200)))
         expected = [bytes([number]) for number in range(200) if number % 3]

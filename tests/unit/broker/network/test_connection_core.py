@@ -79,11 +79,11 @@ class Peer:
         return request
 
 
-def reading() -> Peer:
+def reading_peer() -> Peer:
     return Peer()
 
 
-def muted() -> Peer:
+def muted_peer() -> Peer:
     peer = Peer()
     peer.send(frame(FETCH) + frame(FETCH))
     peer.take_and_mute()
@@ -97,7 +97,7 @@ def responses_pending() -> Peer:
     return peer
 
 
-def throttled() -> Peer:
+def throttled_peer() -> Peer:
     peer = Peer()
     assert peer.core.throttle(until_ms=1_000)
     return peer
@@ -115,41 +115,41 @@ def end_of_stream() -> Peer:
     return peer
 
 
-def draining() -> Peer:
-    peer = muted()
+def draining_peer() -> Peer:
+    peer = muted_peer()
     peer.core.drain()
     return peer
 
 
-def finishing() -> Peer:
-    peer = draining()
+def finishing_peer() -> Peer:
+    peer = draining_peer()
     peer.core.on_peer_closed()
     return peer
 
 
-def closing() -> Peer:
-    peer = muted()
+def closing_peer() -> Peer:
+    peer = muted_peer()
     assert peer.core.close()
     return peer
 
 
-def closed() -> Peer:
+def closed_peer() -> Peer:
     peer = Peer()
     peer.core.on_closed()
     return peer
 
 
 IN_STATE: dict[State, Callable[[], Peer]] = {
-    State.READING: reading,
-    State.MUTED: muted,
+    State.READING: reading_peer,
+    State.MUTED: muted_peer,
     State.RESPONSES_PENDING: responses_pending,
-    State.THROTTLED: throttled,
+    State.THROTTLED: throttled_peer,
     State.PEER_CLOSED: peer_closed,
     State.END_OF_STREAM: end_of_stream,
-    State.DRAINING: draining,
-    State.FINISHING: finishing,
-    State.CLOSING: closing,
-    State.CLOSED: closed,
+    State.DRAINING: draining_peer,
+    State.FINISHING: finishing_peer,
+    State.CLOSING: closing_peer,
+    State.CLOSED: closed_peer,
 }
 
 
@@ -252,7 +252,7 @@ def test_a_handler_that_responds_at_once_does_not_mute() -> None:
 
 
 def test_a_close_abandons_a_request_that_only_waits() -> None:
-    peer = muted()
+    peer = muted_peer()
     (request,) = requests_of(peer.core)
     assert peer.core.on_peer_closed() == []
     request.on_abandoned = print
@@ -262,7 +262,7 @@ def test_a_close_abandons_a_request_that_only_waits() -> None:
 
 
 def test_a_request_parked_after_the_close_is_abandoned() -> None:
-    peer = muted()
+    peer = muted_peer()
     (request,) = requests_of(peer.core)
     peer.core.on_peer_closed()
     assert not peer.core.on_parked(request)
@@ -270,7 +270,7 @@ def test_a_request_parked_after_the_close_is_abandoned() -> None:
 
 
 def test_a_second_response_to_an_open_peer_is_a_bug() -> None:
-    peer = muted()
+    peer = muted_peer()
     (request,) = requests_of(peer.core)
     request.connection = cast(Any, type("Named", (), {"peer": "10.0.0.1:1"}))
     peer.core.on_response(request, b"", 0)
@@ -333,7 +333,7 @@ def test_a_closing_connection_is_not_throttled(state: State) -> None:
 
 
 def test_reading_resumes_when_the_buffer_has_room() -> None:
-    peer = muted()
+    peer = muted_peer()
     while not peer.core.buffer.is_full:
         peer.send(frame(FETCH) * 1_000)
     assert peer.core.socket_reading() is SocketReading.PAUSE_AND_WATCH

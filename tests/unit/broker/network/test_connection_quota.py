@@ -89,11 +89,11 @@ def test_host_limits_apply_to_the_hosts_addresses() -> None:
 def test_a_host_name_is_resolved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     resolved_names: list[str] = []
 
-    def answer(host: str, *_: object, **options: object) -> list[tuple[object, ...]]:
+    def resolve(host: str, *_: object, **options: object) -> list[tuple[object, ...]]:
         resolved_names.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("10.0.0.7", 0))]
 
-    monkeypatch.setattr(socket, "getaddrinfo", answer)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     for count in (3, 4):
         assert parse_address_limits(f"only-here.example:{count}") == {"10.0.0.7": count}
     assert resolved_names == ["only-here.example"]

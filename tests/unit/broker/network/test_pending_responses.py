@@ -44,7 +44,7 @@ def produces(*numbers: int) -> list[bytes]:
     return [PRODUCE + bytes([number]) for number in numbers]
 
 
-def joined(bodies: list[bytes]) -> bytes:
+def join_frames(bodies: list[bytes]) -> bytes:
     return b"".join(map(frame, bodies))
 
 
@@ -54,7 +54,7 @@ async def test_a_produce_is_handled_during_a_parked_produce_and_answered_after_i
     async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(1, 2, 3)
-        await client.send(joined(bodies))
+        await client.send(join_frames(bodies))
         await eventually(lambda: len(parking.parked) == 3)
         assert [body for _, body in parking.parked] == bodies
         parking.answer(2)
@@ -85,7 +85,7 @@ async def test_all_requests_but_produce_wait_for_pending_responses() -> None:
     async with running_server(parking) as served:
         client = await served.connect()
         before, after = produces(1, 2), produces(3)
-        await client.send(joined([*before, FETCH, *after]))
+        await client.send(join_frames([*before, FETCH, *after]))
         await eventually(lambda: len(parking.parked) == 2)
         parking.answer(1)
         await remains(lambda: not parking.others, 0.01)
@@ -102,7 +102,7 @@ async def test_the_number_of_pending_responses_is_limited() -> None:
     async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(*range(PENDING_RESPONSES_MAX + 10))
-        await client.send(joined(bodies))
+        await client.send(join_frames(bodies))
         await eventually(lambda: len(parking.parked) == PENDING_RESPONSES_MAX)
         await remains(lambda: len(parking.parked) == PENDING_RESPONSES_MAX, 0.01)
         for body in bodies:
@@ -116,7 +116,7 @@ async def test_a_connection_at_its_limit_stops_reading_when_its_buffer_is_full()
     parking = Parking()
     async with running_server(parking, network_config(socket_receive_buffer_bytes=4_096)) as served:
         client = await served.connect()
-        await client.send(joined([*produces(1), FETCH]))
+        await client.send(join_frames([*produces(1), FETCH]))
         await eventually(lambda: len(parking.parked) == 1)
         sending = asyncio.create_task(client.send(frame(FETCH + b"x" * 1_000) * 20_000))
         await remains(lambda: served.server.counters.bytes_in <= 200_000 and not sending.done(), 0.05)
@@ -132,7 +132,7 @@ async def test_a_disconnect_abandons_every_parked_request() -> None:
     async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(1, 2, 3)
-        await client.send(joined(bodies))
+        await client.send(join_frames(bodies))
         await eventually(lambda: len(parking.parked) == 3)
         parking.answer(1)
         client.reset()
@@ -148,7 +148,7 @@ async def test_a_parked_request_that_is_refused_closes_the_connection() -> None:
     parking = Parking()
     async with running_server(parking) as served:
         client = await served.connect()
-        await client.send(joined(produces(1, 2)))
+        await client.send(join_frames(produces(1, 2)))
         await eventually(lambda: len(parking.parked) == 2)
         parking.parked[1][0].close("it cannot be answered")
         assert await client.is_closed()
@@ -160,7 +160,7 @@ async def test_a_closing_server_waits_for_pending_responses() -> None:
     async with running_server(parking) as served:
         client = await served.connect()
         bodies = produces(1, 2)
-        await client.send(joined(bodies))
+        await client.send(join_frames(bodies))
         await eventually(lambda: len(parking.parked) == 2)
         closing = asyncio.create_task(served.server.close())
         await remains(lambda: not closing.done(), 0.01)
@@ -185,7 +185,7 @@ async def test_pending_responses_are_sent_during_work_on_a_later_request() -> No
     async with running_server(handler) as served:
         client = await served.connect()
         first = produces(1)
-        await client.send(joined([*first, PRODUCE]))
+        await client.send(join_frames([*first, PRODUCE]))
         await eventually(lambda: bool(in_hand))
         parking.answer()
         assert await client.receive() == first[0]
@@ -200,7 +200,7 @@ async def test_parked_requests_hold_no_request_memory() -> None:
     async with running_server(parking, config) as served:
         client = await served.connect()
         bodies = [PRODUCE + bytes([number]) * 900 for number in range(5)]
-        await client.send(joined(bodies))
+        await client.send(join_frames(bodies))
         await eventually(lambda: len(parking.parked) == 5)
         for body in bodies:
             parking.answer()

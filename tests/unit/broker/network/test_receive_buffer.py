@@ -22,7 +22,7 @@ from tidelog.broker.network.receive_buffer import (
 MEBIBYTE = 1024 * 1024
 
 
-def framed(body: bytes) -> bytes:
+def frame_of(body: bytes) -> bytes:
     return struct.pack(">i", len(body)) + body
 
 
@@ -41,7 +41,7 @@ def feed(buffer: ReceiveBuffer, data: bytes) -> int:
 
 def test_one_read_is_bounded_whatever_the_size_of_the_frame() -> None:
     buffer = buffer_of(spare_bytes=64 * MEBIBYTE)
-    data = framed(bytes(20 * MEBIBYTE))
+    data = frame_of(bytes(20 * MEBIBYTE))
     position, reads = 0, []
     while position < len(data):
         reads.append(feed(buffer, data[position:]))
@@ -62,7 +62,7 @@ def test_one_read_is_bounded_whatever_the_size_of_the_frame() -> None:
 def test_frames_are_received_in_any_chunks(sizes: list[int], piece: int, spare: int, hold: bool) -> None:
     piece = max(piece, sum(sizes) // 2_000)
     bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
-    stream = b"".join(framed(body) for body in bodies)
+    stream = b"".join(frame_of(body) for body in bodies)
     buffer = buffer_of(spare_bytes=spare)
     frames: list[bytes] = []
     position = 0
@@ -84,7 +84,7 @@ def test_large_frame_at_the_end_of_a_full_buffer_is_received_without_spare_memor
     """No memory may be allocated for the frame, so only handled frames before it free space."""
     buffer = buffer_of(spare_bytes=200_000)
     bodies = [bytes(size) for size in (92_432, 866, 5_733, 7_281, 222_516)]
-    stream = b"".join(framed(body) for body in bodies)
+    stream = b"".join(frame_of(body) for body in bodies)
     position = 0
     for body in bodies:
         while not buffer.has_frame():
@@ -97,7 +97,7 @@ def test_large_frame_at_the_end_of_a_full_buffer_is_received_without_spare_memor
 
 def test_a_frame_in_use_stays_valid_while_more_is_received() -> None:
     buffer = buffer_of()
-    feed(buffer, framed(b"first") + framed(b"second")[:3])
+    feed(buffer, frame_of(b"first") + frame_of(b"second")[:3])
     frame = buffer.next_frame()
     assert frame is not None
     frame[0:1] = b"F"
@@ -121,7 +121,7 @@ def test_a_negative_or_oversized_frame_is_refused_before_any_allocation(size: in
 
 def test_a_frame_of_the_maximum_size_is_allowed() -> None:
     buffer = buffer_of(frame_bytes_max=1000)
-    feed(buffer, framed(bytes(1000)))
+    feed(buffer, frame_of(bytes(1000)))
     frame = buffer.next_frame()
     assert frame is not None
     assert len(frame) == 1000
@@ -137,7 +137,7 @@ def test_an_announced_size_allocates_at_most_the_grant() -> None:
 def test_the_buffer_is_at_most_twice_the_received_bytes_plus_the_grant() -> None:
     buffer = buffer_of()
     claimed = 8 * MEBIBYTE
-    stream = framed(bytes(claimed))
+    stream = frame_of(bytes(claimed))
     position, copies, capacity = 0, 0, 0
     while position < len(stream):
         position += feed(buffer, stream[position : position + 7_000])
@@ -165,7 +165,7 @@ def test_a_buffer_for_large_frames_is_kept_only_with_free_memory() -> None:
     spare = SpareMemory(4 * MEBIBYTE)
     kept, dropped = ReceiveBuffer(100 * MEBIBYTE, spare), buffer_of()
     for buffer in (kept, dropped):
-        stream = framed(bytes(MEBIBYTE))
+        stream = frame_of(bytes(MEBIBYTE))
         while stream:
             stream = stream[feed(buffer, stream) :]
         assert buffer.next_frame() is not None
@@ -182,7 +182,7 @@ def test_a_frame_larger_than_the_kept_buffer_gets_a_buffer() -> None:
     spare = SpareMemory(3 * MEBIBYTE)
     buffer = ReceiveBuffer(100 * MEBIBYTE, spare)
     for size in (MEBIBYTE, 2 * MEBIBYTE + 5, 3 * MEBIBYTE + 1, 100, 200_000):
-        stream = framed(bytes(size))
+        stream = frame_of(bytes(size))
         while stream:
             stream = stream[feed(buffer, stream) :]
         frame = buffer.next_frame()
@@ -195,9 +195,9 @@ def test_a_frame_larger_than_the_kept_buffer_gets_a_buffer() -> None:
 
 def test_shrinking_keeps_received_bytes() -> None:
     buffer = buffer_of()
-    feed(buffer, framed(b"whole")[:6])
+    feed(buffer, frame_of(b"whole")[:6])
     buffer.shrink()
-    feed(buffer, framed(b"whole")[6:])
+    feed(buffer, frame_of(b"whole")[6:])
     frame = buffer.next_frame()
     assert frame is not None
     buffer.shrink()
@@ -208,14 +208,14 @@ def test_shrinking_keeps_received_bytes() -> None:
 @pytest.mark.parametrize("behind", [b"", b"\0\0"])
 def test_a_released_frame_leaves_little_memory(size: int, behind: bytes) -> None:
     buffer = buffer_of(spare_bytes=64 * MEBIBYTE)
-    stream, position = framed(bytes(size)) + behind, 0
+    stream, position = frame_of(bytes(size)) + behind, 0
     while not buffer.has_frame():
         position += feed(buffer, stream[position:])
     assert buffer.next_frame() is not None
     buffer.drop_frame()
     assert buffer.capacity_bytes <= NORMAL_BYTES
     assert not buffer.is_full
-    feed(buffer, stream[position:] + framed(b"next")[len(behind) :])
+    feed(buffer, stream[position:] + frame_of(b"next")[len(behind) :])
     buffer.release()
     frame = buffer.next_frame()
     assert frame is not None
@@ -224,10 +224,10 @@ def test_a_released_frame_leaves_little_memory(size: int, behind: bytes) -> None
 
 def test_after_a_release_the_buffer_does_not_grow_before_the_response() -> None:
     buffer = buffer_of(spare_bytes=64 * MEBIBYTE)
-    feed(buffer, framed(b"parked"))
+    feed(buffer, frame_of(b"parked"))
     assert buffer.next_frame() is not None
     buffer.drop_frame()
-    following = framed(bytes(MEBIBYTE))
+    following = frame_of(bytes(MEBIBYTE))
     received = 0
     while not buffer.is_full:
         received += feed(buffer, following[received:])
@@ -260,7 +260,7 @@ class CountingBuffer(ReceiveBuffer):
 @pytest.mark.parametrize("drops", [True, False])
 def test_consecutive_requests_are_copied_a_bounded_number_of_times(size: int, drops: bool) -> None:
     buffer = CountingBuffer(100 * MEBIBYTE, SpareMemory(0), admitted_bytes=10 * MEBIBYTE)
-    data = framed(bytes(size)) * (2 * MEBIBYTE // size)
+    data = frame_of(bytes(size)) * (2 * MEBIBYTE // size)
     position = received = 0
     largest = 0
     while position < len(data):
@@ -284,7 +284,7 @@ def test_a_buffer_of_more_than_4_mib_grows_without_a_copy_unless_an_earlier_fram
 ) -> None:
     buffer = CountingBuffer(100 * MEBIBYTE, SpareMemory(0))
     body = bytes(range(256)) * (40 * MEBIBYTE // 256)
-    data, position = framed(body), 0
+    data, position = frame_of(body), 0
     views = []
     while position < len(data):
         position += feed(buffer, data[position : position + MEBIBYTE])

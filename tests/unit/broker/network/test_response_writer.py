@@ -49,7 +49,7 @@ def with_size(*parts: ResponsePart) -> list[ResponsePart]:
     return [struct.pack(">i", size), *parts]
 
 
-def answering(parts: list[ResponsePart]) -> Callable[[Request], None]:
+def responder_with(parts: list[ResponsePart]) -> Callable[[Request], None]:
     def handler(request: Request) -> None:
         if bytes(request.frame) == b"fetch":
             request.respond(parts)
@@ -69,16 +69,16 @@ async def test_a_large_file_slice_is_sent_by_sendfile_unchanged(
 ) -> None:
     by_sendfile = 0
 
-    def counting(target: int, source: int, position: int, count: int) -> int:
+    def count_calls(target: int, source: int, position: int, count: int) -> int:
         nonlocal by_sendfile
         sent = sendfile(target, source, position, count)
         by_sendfile += sent
         return sent
 
     sendfile = os.sendfile
-    monkeypatch.setattr(os, "sendfile", counting)
+    monkeypatch.setattr(os, "sendfile", count_calls)
     parts = with_size(b"head", FileSlice(file, 1_234, 10 * MEBIBYTE), b"tail")
-    async with running_server(answering(parts)) as served:
+    async with running_server(responder_with(parts)) as served:
         client = await served.connect(limit=2**22)
         expected = digest(b"head" + content[1_234 : 1_234 + 10 * MEBIBYTE] + b"tail")
         for _ in range(3):
@@ -90,7 +90,7 @@ async def test_a_large_file_slice_is_sent_by_sendfile_unchanged(
 async def test_a_slow_reader_gets_every_byte_while_others_are_served(file: File, content: bytes) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(b"head", FileSlice(file, 0, 3 * MEBIBYTE), b"tail")
-    async with running_server(answering(parts), config) as served:
+    async with running_server(responder_with(parts), config) as served:
         slow = await served.connect(receive_buffer_bytes=8_192, limit=8_192)
         good = await served.connect()
         await slow.send(frame(b"fetch") + frame(b"after"))
@@ -198,7 +198,7 @@ async def test_a_file_slice_waits_for_bytes_buffered_in_the_transport(file: File
 async def test_a_reset_during_sendfile_closes_only_its_connection(file: File) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
-    async with running_server(answering(parts), config) as served:
+    async with running_server(responder_with(parts), config) as served:
         # The loop opens a descriptor of its own with the first connection.
         first = await served.connect()
         assert await first.ask(b"first") == b"first"
@@ -229,7 +229,7 @@ async def test_a_truncated_file_closes_the_connection_and_is_logged(
         with_size(b"x", FileSlice(file, length, SENDFILE_BYTES)),
     ):
         caplog.clear()
-        async with running_server(answering(parts)) as served:
+        async with running_server(responder_with(parts)) as served:
             client = await served.connect()
             with caplog.at_level(logging.ERROR):
                 await client.send(frame(b"fetch"))
@@ -243,7 +243,7 @@ async def test_a_truncated_file_closes_the_connection_and_is_logged(
 async def test_a_segment_deleted_during_sending_is_sent_completely(file: File, content: bytes) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 2 * MEBIBYTE))
-    async with running_server(answering(parts), config) as served:
+    async with running_server(responder_with(parts), config) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         await client.send(frame(b"fetch"))
         start = await client.reader.readexactly(20_000)
@@ -258,7 +258,7 @@ async def test_a_segment_deleted_during_sending_is_sent_completely(file: File, c
 async def test_a_reader_that_stops_during_sendfile_is_closed_when_idle(file: File) -> None:
     config = network_config(socket_send_buffer_bytes=16_384, connections_max_idle_ms=60)
     parts = with_size(FileSlice(file, 0, 10 * MEBIBYTE))
-    async with running_server(answering(parts), config) as served:
+    async with running_server(responder_with(parts), config) as served:
         client = await served.connect(receive_buffer_bytes=8_192)
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(frame(b"fetch"))
@@ -270,7 +270,7 @@ async def test_a_reader_that_stops_during_sendfile_is_closed_when_idle(file: Fil
 async def test_a_large_unread_fetch_holds_only_the_descriptor_of_its_socket(file: File) -> None:
     config = network_config(socket_send_buffer_bytes=16_384)
     parts = with_size(FileSlice(file, 0, 5 * MEBIBYTE), b"mid", FileSlice(file, 100, 5 * MEBIBYTE))
-    async with running_server(answering(parts), config) as served:
+    async with running_server(responder_with(parts), config) as served:
         clients = [await served.connect(receive_buffer_bytes=8_192) for _ in range(20)]
         for client in clients:
             assert await client.ask(b"echo") == b"echo"
@@ -300,11 +300,11 @@ async def test_unread_fetches_of_many_segments_hold_at_most_the_descriptors_of_t
     sealed = [OnDemandFile(disk, str(tmp_path / f"{number}.log")) for number in range(10)]
     slices = iter(sealed)
 
-    def answer(request: Request) -> None:
+    def respond(request: Request) -> None:
         file = next(slices)
         request.respond(with_size(FileSlice(file, 0, 5 * MEBIBYTE, file.hold())))
 
-    async with running_server(answer, network_config(socket_send_buffer_bytes=16_384)) as served:
+    async with running_server(respond, network_config(socket_send_buffer_bytes=16_384)) as served:
         clients = [await served.connect(receive_buffer_bytes=8_192) for _ in sealed]
         before = len(os.listdir("/proc/self/fd"))
         for client in clients:
@@ -338,7 +338,7 @@ class MemoryFile:
 @on_both_loops
 async def test_a_file_without_a_descriptor_is_read(file: File) -> None:
     parts = with_size(FileSlice(MemoryFile(), 256, 200_000))  # type: ignore[arg-type]
-    async with running_server(answering(parts)) as served:
+    async with running_server(responder_with(parts)) as served:
         client = await served.connect(limit=2**20)
         assert await client.ask(b"fetch") == (bytes(range(256)) * 1_000)[256:200_256]
 

@@ -21,11 +21,11 @@ from tidelog.broker.network.server import NetworkServer
 async def test_several_listeners_have_their_own_ports_names_and_handlers() -> None:
     server = NetworkServer(network_config())
 
-    def named(request: Request) -> None:
+    def respond_with_name(request: Request) -> None:
         request.respond(frame(request.listener.encode()))
 
     server.bind(listener_config(name="PLAINTEXT", host="127.0.0.1", port=0), echo)
-    server.bind(listener_config(name="INTERNAL", host="", port=0), named)
+    server.bind(listener_config(name="INTERNAL", host="", port=0), respond_with_name)
     assert server.port("PLAINTEXT") not in (0, server.port("INTERNAL"))
     await server.start()
     for name, expected in (("PLAINTEXT", b"hello"), ("INTERNAL", b"INTERNAL")):

@@ -51,7 +51,7 @@ def tls_server(rules: str = "DEFAULT", **texts: str) -> TlsServer:
     return TlsServer(load_server_identity(settings), PrincipalMapper(rules))
 
 
-def trusting(identity: Identity | None = None, authority: Authority = AUTHORITY) -> ssl.SSLContext:
+def context_that_trusts(identity: Identity | None = None, authority: Authority = AUTHORITY) -> ssl.SSLContext:
     own = {} if identity is None else keys_of(identity)
     trusted = {**TRUSTED, "ssl.truststore.certificates": authority.pem()}
     return client_context(parse_tls_settings({**own, **trusted}))
@@ -68,7 +68,7 @@ def failures(served: RunningServer) -> int:
 @on_both_loops
 async def test_requests_and_responses_are_encrypted() -> None:
     async with running_server(tls=tls_server()) as served:
-        client = await served.connect(tls=trusting())
+        client = await served.connect(tls=context_that_trusts())
         for size in (0, 1, 100_000, 3_000_000):
             body = bytes(range(256)) * (size // 256)
             assert await client.ask(body) == body
@@ -77,7 +77,7 @@ async def test_requests_and_responses_are_encrypted() -> None:
 @on_both_loops
 async def test_pipelined_requests_get_their_responses_in_order() -> None:
     async with running_server(tls=tls_server()) as served:
-        client = await served.connect(tls=trusting())
+        client = await served.connect(tls=context_that_trusts())
         await client.send(b"".join(frame(b"%d" % number) for number in range(500)))
         assert [await client.receive() for _ in range(500)] == [b"%d" % number for number in range(500)]
 
@@ -94,7 +94,7 @@ async def test_large_slices_of_files_are_sent(tmp_path: Path) -> None:
             request.respond([size, FileSlice(file, 0, len(data))])
 
         async with running_server(respond, tls=tls_server()) as served:
-            client = await served.connect(tls=trusting())
+            client = await served.connect(tls=context_that_trusts())
             for _ in range(3):
                 assert await client.ask(b"") == data
 
@@ -102,7 +102,7 @@ async def test_large_slices_of_files_are_sent(tmp_path: Path) -> None:
 @on_both_loops
 async def test_without_client_authentication_the_principal_is_anonymous() -> None:
     async with running_server(tell_principal, tls=tls_server()) as served:
-        client = await served.connect(tls=trusting(AUTHORITY.issue("alice")))
+        client = await served.connect(tls=context_that_trusts(AUTHORITY.issue("alice")))
         assert await client.ask(b"") == b"User:ANONYMOUS"
 
 
@@ -114,14 +114,14 @@ async def test_without_client_authentication_the_principal_is_anonymous() -> Non
 async def test_the_principal_is_that_of_the_certificate(rules: str, principal: bytes) -> None:
     tls = tls_server(rules, ssl_client_auth="required")
     async with running_server(tell_principal, tls=tls) as served:
-        client = await served.connect(tls=trusting(AUTHORITY.issue("alice")))
+        client = await served.connect(tls=context_that_trusts(AUTHORITY.issue("alice")))
         assert await client.ask(b"") == principal
 
 
 @on_both_loops
 async def test_a_requested_certificate_may_be_missing() -> None:
     async with running_server(tell_principal, tls=tls_server(ssl_client_auth="requested")) as served:
-        client = await served.connect(tls=trusting())
+        client = await served.connect(tls=context_that_trusts())
         assert await client.ask(b"") == b"User:ANONYMOUS"
 
 
@@ -129,7 +129,7 @@ async def test_a_requested_certificate_may_be_missing() -> None:
 async def test_a_certificate_that_no_rule_matches_is_refused() -> None:
     tls = tls_server("RULE:^CN=b.*$/x/", ssl_client_auth="required")
     async with running_server(tell_principal, tls=tls) as served:
-        client = await served.connect(tls=trusting(AUTHORITY.issue("alice")))
+        client = await served.connect(tls=context_that_trusts(AUTHORITY.issue("alice")))
         assert await is_refused(client)
         assert failures(served) == 1 and served.server.quota.count == 0
 
@@ -145,7 +145,7 @@ async def test_an_untrusted_client_certificate_is_refused(kind: str) -> None:
     async with running_server(tell_principal, tls=tls_server(ssl_client_auth="required")) as served:
         # With TLS 1.3 the client is notified of the refusal only after its own part of the handshake.
         try:
-            client = await served.connect(tls=trusting(identity))
+            client = await served.connect(tls=context_that_trusts(identity))
         except (ssl.SSLError, ConnectionError):
             pass
         else:
@@ -174,7 +174,7 @@ def resumed_connection(port: int, context: ssl.SSLContext, wait: Callable[[], No
 @on_both_loops
 async def test_a_client_whose_certificate_has_expired_cannot_resume_its_session() -> None:
     lifetime = datetime.timedelta(hours=1)
-    context = trusting(AUTHORITY.issue("alice", lifetime=lifetime))
+    context = context_that_trusts(AUTHORITY.issue("alice", lifetime=lifetime))
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     clock = ManualClock(SYSTEM_CLOCK.wall_ms())
     async with running_server(
@@ -221,7 +221,7 @@ async def test_the_refusal_of_a_certificate_is_reported_to_the_client(
         "untrusted": Authority.create("Another CA").issue("alice"),
         "expired": AUTHORITY.issue("alice", lifetime=-datetime.timedelta(hours=1)),
     }
-    context = trusting(identities[kind])
+    context = context_that_trusts(identities[kind])
     context.minimum_version = context.maximum_version = version
     async with running_server(tls=tls_server(ssl_client_auth="required")) as served:
         for _ in range(20):
@@ -279,7 +279,7 @@ async def test_a_handshake_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> Non
 def client_hello() -> bytes:
     """Return the first bytes of a client that uses TLS."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    side = trusting().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    side = context_that_trusts().wrap_bio(incoming, outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
         side.do_handshake()
     return outgoing.read()
@@ -310,7 +310,7 @@ async def test_above_the_limit_the_oldest_handshake_of_the_busiest_address_is_cl
         await eventually(lambda: failures(served) == 4)
         for client in silent[:4]:
             assert await client.is_closed()
-        good = await served.connect(tls=trusting())
+        good = await served.connect(tls=context_that_trusts())
         assert await good.ask(b"good") == b"good"
         with pytest.raises(BlockingIOError):
             other.recv(1)
@@ -321,7 +321,7 @@ async def test_above_the_limit_the_oldest_handshake_of_the_busiest_address_is_cl
 async def test_incomplete_and_invalid_handshakes_have_little_effect_on_other_clients() -> None:
     raise_open_file_limit()
     async with running_server(tls=tls_server()) as served:
-        good = [await served.connect(tls=trusting()) for _ in range(50)]
+        good = [await served.connect(tls=context_that_trusts()) for _ in range(50)]
 
         async def serve_rounds() -> None:
             for _ in range(10):
@@ -342,7 +342,7 @@ async def test_incomplete_and_invalid_handshakes_have_little_effect_on_other_cli
             await client.send(b"garbage, not TLS")
         together = min([await count_python_calls(serve_rounds) for _ in range(3)])
         assert together <= 1.5 * alone, (together, alone)
-        newcomer = await served.connect(tls=trusting())
+        newcomer = await served.connect(tls=context_that_trusts())
         assert await newcomer.ask(b"good") == b"good"
         for client in silent + torn + half:
             client.reset()
@@ -354,7 +354,7 @@ async def test_a_close_notify_closes_the_connection_without_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with running_server(tls=tls_server()) as served:
-        client = await served.connect(tls=trusting())
+        client = await served.connect(tls=context_that_trusts())
         assert await client.ask(b"x") == b"x"
         client.writer.close()
         await eventually(lambda: served.server.quota.count == 0)
@@ -381,7 +381,7 @@ async def test_buffered_bytes_of_a_slow_reader_are_limited_by_the_high_water_mar
             request.respond([len(data).to_bytes(4, "big"), FileSlice(file, 0, len(data))])
 
         async with running_server(respond, tls=tls_server()) as served:
-            client = await served.connect(receive_buffer_bytes=4096, tls=trusting())
+            client = await served.connect(receive_buffer_bytes=4096, tls=context_that_trusts())
             await client.send(frame(b""))
             await eventually(lambda: served.server.quota.count == 1)
             (connection,) = served.server.connections()

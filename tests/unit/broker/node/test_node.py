@@ -44,7 +44,7 @@ BASE = {
 
 
 @asynccontextmanager
-async def running(folder: Path, *, clean: bool = True, **configs: str) -> AsyncIterator[BrokerNode]:
+async def run_node(folder: Path, *, clean: bool = True, **configs: str) -> AsyncIterator[BrokerNode]:
     values = {key.replace("_", "."): value for key, value in configs.items()}
     node = await BrokerNode.start(BrokerConfig({**BASE, "log.dirs": str(folder), **values}))
     try:
@@ -81,7 +81,7 @@ async def set_for_all_brokers(admin: Admin, key: str, value: str) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["clean", "crash"])
 async def test_topics_records_configs_and_offsets_survive_a_restart(tmp_path: Path, clean: bool) -> None:
-    async with running(tmp_path, clean=clean) as node:
+    async with run_node(tmp_path, clean=clean) as node:
         async with Admin(servers(node)) as admin:
             await admin.create_topic("t", num_partitions=1, configs={"retention.ms": "12345678"})
         await produce(node, "t", b"a", b"b")
@@ -91,7 +91,7 @@ async def test_topics_records_configs_and_offsets_survive_a_restart(tmp_path: Pa
                 assert (await consumer.getone()).value == b"a"
             await consumer.commit()
         cluster_id = node.services.store.image.cluster_id
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         assert node.services.store.image.cluster_id == cluster_id
         assert await read_all(node, "t", 2) == [b"a", b"b"]
         log = node.services.replicas.partition(TopicPartition("t", 0)).log
@@ -104,7 +104,7 @@ async def test_topics_records_configs_and_offsets_survive_a_restart(tmp_path: Pa
 async def test_every_listener_advertises_its_own_address(tmp_path: Path) -> None:
     listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
     mapping = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
-    async with running(tmp_path, listeners=listeners, listener_security_protocol_map=mapping) as node:
+    async with run_node(tmp_path, listeners=listeners, listener_security_protocol_map=mapping) as node:
         advertised = {name: port for name, _, port in node.addresses()}
         assert advertised == {name: node.bound_port(name) for name in ("PLAINTEXT", "INTERNAL")}
         for name, port in advertised.items():
@@ -114,9 +114,9 @@ async def test_every_listener_advertises_its_own_address(tmp_path: Path) -> None
 
 
 async def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) -> None:
-    async with running(tmp_path):
+    async with run_node(tmp_path):
         with pytest.raises(ConfigError, match="another broker"):
-            async with running(tmp_path):
+            async with run_node(tmp_path):
                 pass
 
 
@@ -124,7 +124,7 @@ async def test_a_second_broker_on_the_same_directory_is_refused(tmp_path: Path) 
 async def test_a_failed_start_closes_all_parts_and_the_next_needs_no_recovery(
     tmp_path: Path, taken: str
 ) -> None:
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         await produce(node, "t", b"a")
     with socket.create_server(("127.0.0.1", 0), family=socket.AF_INET) as other:
         port = other.getsockname()[1]
@@ -134,12 +134,12 @@ async def test_a_failed_start_closes_all_parts_and_the_next_needs_no_recovery(
             await BrokerNode.start(config)
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert asyncio.all_tasks() == {asyncio.current_task()}
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         assert await read_all(node, "t", 1) == [b"a"]
 
 
 async def test_a_deleted_offsets_topic_removes_the_groups_in_memory(tmp_path: Path) -> None:
-    async with running(tmp_path) as node, Admin(servers(node)) as admin:
+    async with run_node(tmp_path) as node, Admin(servers(node)) as admin:
         await produce(node, "t", b"a")
         async with Consumer(servers(node), group_id="g", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["t"])
@@ -153,15 +153,15 @@ async def test_a_deleted_offsets_topic_removes_the_groups_in_memory(tmp_path: Pa
 
 
 async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
-    async with running(tmp_path):
+    async with run_node(tmp_path):
         pass
     with pytest.raises(ConfigError, match=r"node\.id"):
-        async with running(tmp_path, node_id="2"):
+        async with run_node(tmp_path, node_id="2"):
             pass
 
 
 async def test_a_deleted_topic_completes_waiting_requests(tmp_path: Path) -> None:
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         await produce(node, "t", b"a")
         async with (
             Consumer(servers(node), fetch_max_wait_ms=60_000, auto_offset_reset="latest") as consumer,
@@ -178,10 +178,10 @@ async def test_a_deleted_topic_completes_waiting_requests(tmp_path: Path) -> Non
 
 
 async def test_partitions_that_are_not_in_the_metadata_become_strays(tmp_path: Path) -> None:
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         await produce(node, "t", b"a")
     (tmp_path / "t-0").rename(tmp_path / "gone-0")
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         with pytest.raises(KafkaError) as caught:
             node.services.replicas.partition(TopicPartition("gone", 0))
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -189,7 +189,7 @@ async def test_partitions_that_are_not_in_the_metadata_become_strays(tmp_path: P
 
 
 async def test_flush_messages_1_makes_every_response_wait_for_the_disk(tmp_path: Path) -> None:
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         async with Admin(servers(node)) as admin:
             await admin.create_topic("t", num_partitions=1, configs={"flush.messages": "1"})
         log = node.services.replicas.partition(TopicPartition("t", 0)).log
@@ -205,13 +205,13 @@ async def test_a_changed_producer_id_expiration_applies_to_existing_and_new_logs
     def expirations(node: BrokerNode) -> set[int]:
         return {log.producers.producer_id_expiration_ms for log in node.services.logs.logs}
 
-    async with running(tmp_path) as node, Admin(servers(node)) as admin:
+    async with run_node(tmp_path) as node, Admin(servers(node)) as admin:
         await admin.create_topic("old", num_partitions=1)
         await set_for_all_brokers(admin, "producer.id.expiration.ms", "5000")
         await eventually(lambda: expirations(node) == {5000})
         await admin.create_topic("new", num_partitions=1)
         assert expirations(node) == {5000}
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         assert expirations(node) == {5000}
 
 
@@ -223,7 +223,7 @@ async def test_an_error_in_applying_configs_does_not_prevent_role_changes(
     def fail(*_: object) -> bool:
         raise ValueError("a fault")
 
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         monkeypatch.setattr(DynamicBrokerConfig, "apply", fail)
         async with Admin(servers(node)) as admin:
             await admin.create_topic("t", num_partitions=1)
@@ -231,7 +231,7 @@ async def test_an_error_in_applying_configs_does_not_prevent_role_changes(
 
 
 async def test_changed_connection_limits_apply_at_once(tmp_path: Path) -> None:
-    async with running(tmp_path) as node, Admin(servers(node)) as admin:
+    async with run_node(tmp_path) as node, Admin(servers(node)) as admin:
         await admin.create_topic("t", num_partitions=1)
         await set_for_all_brokers(admin, "max.connections.per.ip.overrides", "127.0.0.1:1")
 
@@ -257,7 +257,7 @@ async def test_changed_connection_limits_apply_at_once(tmp_path: Path) -> None:
 
 async def test_data_is_stored_in_the_directory_with_the_fewest_partitions(tmp_path: Path) -> None:
     first, second = tmp_path / "one", tmp_path / "two"
-    async with running(first, log_dirs=f"{first},{second}") as node:
+    async with run_node(first, log_dirs=f"{first},{second}") as node:
         async with Admin(servers(node)) as admin:
             await admin.create_topic("t", num_partitions=6)
         sizes = [len(directory.logs) for directory in node.services.logs.directories]
@@ -268,13 +268,13 @@ async def test_a_directory_whose_logs_cannot_be_opened_is_reported_to_the_contro
     """If it were registered as usable, this broker would become leader of partitions that it cannot read."""
     first, second = tmp_path / "one", tmp_path / "two"
     dirs = f"{first},{second}"
-    async with running(first, log_dirs=dirs) as node:
+    async with run_node(first, log_dirs=dirs) as node:
         async with Admin(servers(node)) as admin:
             await admin.create_topic("t", num_partitions=2)
         assert len(node.raft.store.image.brokers[1].log_dirs) == 2
     (second / "recovery-point-offset-checkpoint").unlink()
     (second / "recovery-point-offset-checkpoint").mkdir()
-    async with running(first, log_dirs=dirs) as node:
+    async with run_node(first, log_dirs=dirs) as node:
         assert [each.path for each in node.services.logs.directories.online] == [str(first)]
         await eventually(lambda: len(node.raft.store.image.brokers[1].log_dirs) == 1)
         leaders = node.raft.store.image.topics_by_name["t"].partitions
@@ -283,7 +283,7 @@ async def test_a_directory_whose_logs_cannot_be_opened_is_reported_to_the_contro
 
 async def test_kip_1066_cordoned_directories_get_no_new_partitions_and_are_reported(tmp_path: Path) -> None:
     first, second = tmp_path / "one", tmp_path / "two"
-    async with running(first, log_dirs=f"{first},{second}", cordoned_log_dirs=str(second)) as node:
+    async with run_node(first, log_dirs=f"{first},{second}", cordoned_log_dirs=str(second)) as node:
         async with Admin(servers(node)) as admin:
             await admin.create_topic("t", num_partitions=4)
             assert [len(each.logs) for each in node.services.logs.directories] == [4, 0]
@@ -328,13 +328,13 @@ def topic_config(key: str, value: str) -> ConfigRecord:
 async def test_an_unknown_or_invalid_config_of_a_topic_does_not_prevent_the_start(
     tmp_path: Path, record: ConfigRecord
 ) -> None:
-    async with running(tmp_path) as node:
+    async with run_node(tmp_path) as node:
         await produce(node, "t", b"kept")
         async with Admin(servers(node)) as admin:
             change = ConfigChange(name="segment.ms", value="1234567")
             await admin.incremental_alter_configs({ConfigResource(ResourceType.TOPIC, "t"): [change]})
     append_metadata(tmp_path, record)
-    async with running(tmp_path, log_cleaner_min_compaction_lag_ms="6") as node:
+    async with run_node(tmp_path, log_cleaner_min_compaction_lag_ms="6") as node:
         assert await read_all(node, "t", 1) == [b"kept"]
         await produce(node, "t", b"more")
         assert node.services.replicas.partition(TopicPartition("t", 0)).log.config.segment_ms == 1234567
@@ -342,7 +342,7 @@ async def test_an_unknown_or_invalid_config_of_a_topic_does_not_prevent_the_star
 
 
 async def test_metadata_that_cannot_be_applied_ends_the_start_at_once(tmp_path: Path) -> None:
-    async with running(tmp_path):
+    async with run_node(tmp_path):
         pass
     append_metadata(tmp_path, RemoveTopicRecord(topic_id=UUID(int=4711)))
     failure = NodeFailure(1)

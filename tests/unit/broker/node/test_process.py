@@ -69,11 +69,11 @@ async def test_a_broker_whose_quorum_fails_during_the_start_stops(
     replicas: list[RaftNode] = []
     start = RaftNode.start
 
-    def remembered(replica: RaftNode) -> None:
+    def remember(replica: RaftNode) -> None:
         replicas.append(replica)
         start(replica)
 
-    monkeypatch.setattr(RaftNode, "start", remembered)
+    monkeypatch.setattr(RaftNode, "start", remember)
     serving = asyncio.create_task(serve(broker_without_quorum(tmp_path), never_announced))
     await eventually(lambda: replicas and (tmp_path / "__cluster_metadata-0").exists())
     replicas[0].driver.fail(OSError(5, "EIO"))

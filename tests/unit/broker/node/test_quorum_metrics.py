@@ -8,7 +8,7 @@ from tests.support.waiting import eventually
 from tidelog.broker.observability.exposition import Exposition
 
 
-def reading(nodes: QuorumNodes, node_id: int, name: str) -> float:
+def read_metric(nodes: QuorumNodes, node_id: int, name: str) -> float:
     """Return the value of a metric in a scrape."""
     text, _ = Exposition(nodes.running[node_id].metrics).text()
     values = [line.split()[-1] for line in text.decode().splitlines() if line.startswith(name + " ")]
@@ -24,19 +24,21 @@ async def test_a_quorum_reports_its_controller_epoch_and_offsets() -> None:
         leader = await nodes.elected()
         # On a busy machine another election may follow: all that depends on the leader is read before a wait.
         state = 'kafka_server_raft_metrics_current_state{state="leader"}'
-        assert reading(nodes, leader, state) == 1.0
+        assert read_metric(nodes, leader, state) == 1.0
         active = "kafka_controller_kafkacontroller_activecontrollercount"
-        assert {each: reading(nodes, each, active) for each in nodes.running} == {
+        assert {each: read_metric(nodes, each, active) for each in nodes.running} == {
             each: float(each == leader) for each in nodes.running
         }
         for each in nodes.running:
-            assert reading(nodes, each, "kafka_server_raft_metrics_current_leader") == leader
+            assert read_metric(nodes, each, "kafka_server_raft_metrics_current_leader") == leader
             assert (
-                reading(nodes, each, "kafka_server_raft_metrics_current_epoch")
+                read_metric(nodes, each, "kafka_server_raft_metrics_current_epoch")
                 == nodes.store(each).leadership.epoch
             )
-            assert reading(nodes, each, "kafka_server_raft_metrics_number_of_voters") == 3
-            assert reading(nodes, each, "kafka_controller_kafkacontroller_newactivecontrollers_total") >= 1
+            assert read_metric(nodes, each, "kafka_server_raft_metrics_number_of_voters") == 3
+            assert (
+                read_metric(nodes, each, "kafka_controller_kafkacontroller_newactivecontrollers_total") >= 1
+            )
         end_offset = nodes.running[leader].raft.log.end_offset
         mark = "kafka_server_raft_metrics_high_watermark"
-        await eventually(lambda: all(reading(nodes, each, mark) >= end_offset for each in nodes.running))
+        await eventually(lambda: all(read_metric(nodes, each, mark) >= end_offset for each in nodes.running))

@@ -197,26 +197,26 @@ def actions(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Yield the names of the stages as they start, stop (-), are abandoned (!) or undone (<)."""
     entries: list[str] = []
 
-    def noting(mark: str, stage: Stage, actions: tuple[Action, ...]) -> list[Action]:
+    def note_actions(mark: str, stage: Stage, actions: tuple[Action, ...]) -> list[Action]:
         return [partial(entries.append, mark + stage.name), *actions]
 
     original: Callable[[Stages, Stage], object] = Stages.start
 
-    async def noted(stages: Stages, stage: Stage) -> None:
+    async def start_and_note(stages: Stages, stage: Stage) -> None:
         wrapped = Stage(
             name=stage.name,
-            start=noting("", stage, tuple(stage.start)),
-            stop=noting("-", stage, tuple(stage.stop)),
-            abandon=noting("!", stage, tuple(stage.actions_to_abandon)),
-            undo=noting("<", stage, tuple(stage.actions_to_undo)),
+            start=note_actions("", stage, tuple(stage.start)),
+            stop=note_actions("-", stage, tuple(stage.stop)),
+            abandon=note_actions("!", stage, tuple(stage.actions_to_abandon)),
+            undo=note_actions("<", stage, tuple(stage.actions_to_undo)),
         )
         await original(stages, wrapped)  # type: ignore[misc]
 
-    monkeypatch.setattr(Stages, "start", noted)
+    monkeypatch.setattr(Stages, "start", start_and_note)
     yield entries
 
 
-def held_by_this_process(folder: Path) -> set[str]:
+def open_paths_below(folder: Path) -> set[str]:
     """Return the open sockets and the open files in `folder`, from /proc."""
     held = set()
     for name in os.listdir("/proc/self/fd"):
@@ -254,7 +254,7 @@ async def test_a_node_starts_stops_and_is_abandoned_in_the_order_of_its_stages(
 async def test_a_failure_in_a_stage_ends_the_stages_that_were_started_and_releases_everything(
     tmp_path: Path, actions: list[str], monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    before = held_by_this_process(tmp_path)
+    before = open_paths_below(tmp_path)
     threads = set(threading.enumerate())
     noted = Stages.start
 
@@ -270,6 +270,6 @@ async def test_a_failure_in_a_stage_ends_the_stages_that_were_started_and_releas
     assert actions == [*begun, *("<" + name for name in reversed(begun))]
     assert other_tasks() == []
     assert set(threading.enumerate()) - threads == set()
-    assert held_by_this_process(tmp_path) == before
+    assert open_paths_below(tmp_path) == before
     assert_lock_is_free(tmp_path)
     assert (tmp_path / ".kafka_cleanshutdown").exists() == ("logs" in begun)

@@ -76,7 +76,7 @@ class Node:
 
 
 @asynccontextmanager
-async def running(config: BrokerConfig) -> AsyncIterator[Node]:
+async def run_node(config: BrokerConfig) -> AsyncIterator[Node]:
     server = NetworkServer(network_config())
     with ThreadPoolExecutor(1) as executor:
         certificates = TlsCertificates(server, config.broker_listeners, config, NodeTls(config), executor)
@@ -96,7 +96,7 @@ async def running(config: BrokerConfig) -> AsyncIterator[Node]:
 @on_both_loops
 async def test_a_changed_file_replaces_the_certificate_of_new_connections(tmp_path: Path) -> None:
     path = FIRST.write_pem(tmp_path / "broker.pem")
-    async with running(config_of(path)) as node:
+    async with run_node(config_of(path)) as node:
         assert await node.presented() == FIRST.certificate.serial_number
         trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": AUTHORITY.pem()}
         open_before = await node.served.connect(tls=client_context(parse_tls_settings(trusted)))
@@ -108,7 +108,7 @@ async def test_a_changed_file_replaces_the_certificate_of_new_connections(tmp_pa
 @on_both_loops
 async def test_changed_settings_replace_the_certificate(tmp_path: Path) -> None:
     path = FIRST.write_pem(tmp_path / "broker.pem")
-    async with running(config_of(path)) as node:
+    async with run_node(config_of(path)) as node:
         node.certificates.apply(config_of(SECOND.write_pem(tmp_path / "second.pem")))
         await node.uses(SECOND)
 
@@ -118,7 +118,7 @@ async def test_an_invalid_file_is_reported_once_and_the_previous_certificate_is_
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = FIRST.write_pem(tmp_path / "broker.pem")
-    async with running(config_of(path)) as node:
+    async with run_node(config_of(path)) as node:
         path.write_text("garbage")
         await eventually(lambda: "Cannot replace the certificate of listener SSL" in caplog.text)
         assert await node.presented() == FIRST.certificate.serial_number
@@ -139,7 +139,7 @@ async def test_a_certificate_with_other_names_is_used_only_if_that_is_allowed(
     }[kind]
     allowed = {"subject": {"ssl_allow_dn_changes": "true"}, "names": {"ssl_allow_san_changes": "true"}}[kind]
     path = FIRST.write_pem(tmp_path / "broker.pem")
-    async with running(config_of(path)) as node:
+    async with run_node(config_of(path)) as node:
         other.write_pem(path)
         with pytest.raises(ConfigError, match=r"listener\.name\.ssl\.ssl\.keystore\.location"):
             await node.certificates.load(config_of(path), node.listener)
@@ -151,7 +151,7 @@ async def test_a_certificate_with_other_names_is_used_only_if_that_is_allowed(
 async def test_a_named_pipe_is_rejected_without_waiting(tmp_path: Path) -> None:
     path = FIRST.write_pem(tmp_path / "broker.pem")
     os.mkfifo(tmp_path / "pipe")
-    async with running(config_of(path)) as node:
+    async with run_node(config_of(path)) as node:
         with pytest.raises(ConfigError, match="allowed is a regular file"):
             await node.certificates.load(config_of(tmp_path / "pipe"), node.listener)
 

@@ -32,7 +32,7 @@ def tls_server() -> TlsServer:
     return TlsServer(load_server_identity(parse_tls_settings(texts)), PrincipalMapper("DEFAULT"))
 
 
-def trusting(authority: Authority) -> ssl.SSLContext:
+def context_that_trusts(authority: Authority) -> ssl.SSLContext:
     texts = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": authority.pem()}
     return client_context(parse_tls_settings(texts))
 
@@ -46,9 +46,9 @@ async def test_handshakes_are_reported_by_listener() -> None:
     metrics = BrokerMetrics()
     async with running_server(tls=tls_server()) as served:
         report_authentications(metrics, (served.server,))
-        await (await served.connect(tls=trusting(AUTHORITY))).ask(b"")
+        await (await served.connect(tls=context_that_trusts(AUTHORITY))).ask(b"")
         with pytest.raises(ssl.SSLError):
-            await served.connect(tls=trusting(Authority.create()))
+            await served.connect(tls=context_that_trusts(Authority.create()))
         failed = PREFIX + 'failed_authentication_total{listener="PLAINTEXT"} 1.0'
         await eventually(lambda: failed in lines(metrics))
         metric_lines = lines(metrics)

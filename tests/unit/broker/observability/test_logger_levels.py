@@ -26,7 +26,7 @@ def loggers() -> tuple[logging.Manager, LoggerLevels]:
     return manager, LoggerLevels(manager)
 
 
-def changed(levels: LoggerLevels, *changes: tuple[str, int, str | None]) -> dict[str, str]:
+def change_levels(levels: LoggerLevels, *changes: tuple[str, int, str | None]) -> dict[str, str]:
     config_changes = [ConfigChange(*change) for change in changes]
     levels.check(config_changes)
     levels.alter(config_changes)
@@ -35,7 +35,7 @@ def changed(levels: LoggerLevels, *changes: tuple[str, int, str | None]) -> dict
 
 def test_a_level_applies_to_child_loggers_without_a_level() -> None:
     _, levels = loggers()
-    levels_after = changed(
+    levels_after = change_levels(
         levels, ("tidelog.broker.network", SET, "DEBUG"), ("tidelog.broker.network.listener", SET, "ERROR")
     )
     assert levels_after == {
@@ -48,8 +48,8 @@ def test_a_level_applies_to_child_loggers_without_a_level() -> None:
         "tidelog.broker.network.listener": "ERROR",
         "tidelog.broker.node.node": "INFO",
     }
-    assert changed(levels, ("root", SET, "WARN"))["tidelog.broker.node.node"] == "WARN"
-    levels_after = changed(
+    assert change_levels(levels, ("root", SET, "WARN"))["tidelog.broker.node.node"] == "WARN"
+    levels_after = change_levels(
         levels, ("tidelog.broker.network.listener", DELETE, None), ("tidelog.broker.network", DELETE, None)
     )
     assert set(levels_after.values()) == {"WARN"}
@@ -76,7 +76,7 @@ def test_every_level_of_python_has_a_name(level: int, name: str) -> None:
 @pytest.mark.parametrize("name", LEVELS)
 def test_a_level_that_is_set_is_described(name: str) -> None:
     manager, levels = loggers()
-    assert changed(levels, ("tidelog.broker", SET, name))["tidelog.broker.node.node"] == name
+    assert change_levels(levels, ("tidelog.broker", SET, name))["tidelog.broker.node.node"] == name
     assert manager.getLogger("tidelog.broker.node.node").isEnabledFor(LEVELS[name])
     assert not manager.getLogger("tidelog.broker.node.node").isEnabledFor(LEVELS[name] - 1)
 

@@ -26,7 +26,7 @@ TOKEN = "canary-token-of-metrics"
 
 
 @asynccontextmanager
-async def serving(access: MetricsAccess, reason: str | None = None) -> AsyncIterator[MetricsEndpoint]:
+async def run_endpoint(access: MetricsAccess, reason: str | None = None) -> AsyncIterator[MetricsEndpoint]:
     endpoint = MetricsEndpoint(BrokerMetrics(), lambda: reason, access)
     await endpoint.start("127.0.0.1", 0)
     try:
@@ -57,7 +57,7 @@ def token_file(folder: Path, token: str = TOKEN) -> str:
 
 @on_both_loops
 async def test_metrics_need_the_token_and_health_does_not(tmp_path: Path) -> None:
-    async with serving(MetricsAccess(token_file=token_file(tmp_path)), "disk is full") as endpoint:
+    async with run_endpoint(MetricsAccess(token_file=token_file(tmp_path)), "disk is full") as endpoint:
         for fields in ([], ["Authorization: Bearer wrong"], [f"Authorization: Basic {TOKEN}"]):
             refused = await get(endpoint, "/metrics", *fields)
             assert refused.startswith(b"HTTP/1.1 401 ") and b"WWW-Authenticate: Bearer" in refused
@@ -73,7 +73,7 @@ async def test_metrics_need_the_token_and_health_does_not(tmp_path: Path) -> Non
 @on_both_loops
 async def test_a_new_token_is_used_without_a_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_endpoint, "REFRESH_INTERVAL_S", 0.01)
-    async with serving(MetricsAccess(token_file=token_file(tmp_path))) as endpoint:
+    async with run_endpoint(MetricsAccess(token_file=token_file(tmp_path))) as endpoint:
         token_file(tmp_path, "another-long-token")
 
         answer = b""
@@ -91,7 +91,7 @@ async def test_metrics_are_served_with_tls_and_a_new_certificate_is_used(
     store = AUTHORITY.issue("node").write_pem(tmp_path / "node.pem")
     tls = parse_tls_settings({"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)})
     context = ssl.create_default_context(cadata=AUTHORITY.pem())
-    async with serving(MetricsAccess(tls)) as endpoint:
+    async with run_endpoint(MetricsAccess(tls)) as endpoint:
         assert (await get(endpoint, "/metrics", context=context)).startswith(b"HTTP/1.1 200 ")
         assert await get(endpoint, "/metrics") == b""
         Authority.create("Another CA").issue("node").write_pem(tmp_path / "node.pem")
@@ -105,7 +105,7 @@ async def test_incomplete_handshakes_are_bounded_and_do_not_prevent_a_scrape(tmp
     store = AUTHORITY.issue("node").write_pem(tmp_path / "node.pem")
     tls = parse_tls_settings({"ssl.keystore.type": "PEM", "ssl.keystore.location": str(store)})
     context = ssl.create_default_context(cadata=AUTHORITY.pem())
-    async with serving(MetricsAccess(tls)) as endpoint:
+    async with run_endpoint(MetricsAccess(tls)) as endpoint:
         before = len(asyncio.all_tasks())
         flood = [
             await asyncio.open_connection("127.0.0.1", endpoint.port)

@@ -15,7 +15,7 @@ from tidelog.broker.observability.metrics_endpoint import CONNECTIONS_MAX, REQUE
 
 
 @asynccontextmanager
-async def serving(reason: str | None = None) -> AsyncIterator[MetricsEndpoint]:
+async def run_endpoint(reason: str | None = None) -> AsyncIterator[MetricsEndpoint]:
     endpoint = MetricsEndpoint(BrokerMetrics(), lambda: reason)
     await endpoint.start("127.0.0.1", 0)
     try:
@@ -38,7 +38,7 @@ async def get(endpoint: MetricsEndpoint, request: bytes) -> bytes:
 
 @on_both_loops
 async def test_metrics_are_served_as_text() -> None:
-    async with serving() as endpoint:
+    async with run_endpoint() as endpoint:
         answer = await get(endpoint, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
         head, _, body = answer.partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
@@ -48,12 +48,12 @@ async def test_metrics_are_served_as_text() -> None:
 
 @on_both_loops
 async def test_health_reports_whether_the_broker_is_ready() -> None:
-    async with serving() as endpoint:
+    async with run_endpoint() as endpoint:
         assert await get(endpoint, b"GET /healthz HTTP/1.0\r\n\r\n") == (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 3\r\n"
             b"Connection: close\r\n\r\nok\n"
         )
-    async with serving("log directory is offline") as endpoint:
+    async with run_endpoint("log directory is offline") as endpoint:
         answer = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert answer.endswith(b"log directory is offline\n")
@@ -61,7 +61,7 @@ async def test_health_reports_whether_the_broker_is_ready() -> None:
 
 @on_both_loops
 async def test_other_paths_and_methods_are_refused_and_head_has_no_body() -> None:
-    async with serving() as endpoint:
+    async with run_endpoint() as endpoint:
         assert (await get(endpoint, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
         assert (await get(endpoint, b"nonsense\r\n\r\n")).startswith(b"HTTP/1.1 404 ")
         assert (await get(endpoint, b"POST /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 405 ")
@@ -75,7 +75,7 @@ async def test_a_request_head_that_is_too_long_or_incomplete_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(metrics_endpoint, "REQUEST_S", 0.05)
-    async with serving() as endpoint:
+    async with run_endpoint() as endpoint:
         assert await get(endpoint, b"GET /" + b"a" * 3 * REQUEST_BYTES) == b""
         assert await get(endpoint, b"GET /metrics HTTP/1.1\r\n") == b""
         assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
@@ -89,7 +89,7 @@ async def connections(
 
 @on_both_loops
 async def test_idle_connections_do_not_block_metrics_and_health() -> None:
-    async with serving() as endpoint:
+    async with run_endpoint() as endpoint:
         idle = await connections(endpoint, CONNECTIONS_MAX)
         for _ in range(3):
             assert (await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")).endswith(b"ok\n")
@@ -100,7 +100,7 @@ async def test_idle_connections_do_not_block_metrics_and_health() -> None:
 
 @on_both_loops
 async def test_the_longest_waiting_connection_is_closed_for_a_new_one() -> None:
-    async with serving() as endpoint:
+    async with run_endpoint() as endpoint:
         idle = await connections(endpoint, CONNECTIONS_MAX)
         answered = await get(endpoint, b"GET /healthz HTTP/1.1\r\n\r\n")
         assert answered.endswith(b"ok\n")
@@ -132,7 +132,7 @@ async def test_connections_that_do_not_read_are_closed_for_new_ones() -> None:
 
 @on_both_loops
 async def test_the_number_of_connection_tasks_is_bounded() -> None:
-    async with serving() as endpoint:
+    async with run_endpoint() as endpoint:
         before = len(asyncio.all_tasks())
         flood = await connections(endpoint, 5 * CONNECTIONS_MAX)
         await asyncio.sleep(0)
@@ -147,14 +147,14 @@ async def test_a_large_scrape_yields_to_the_broker() -> None:
     turns = 0
     turns_at_reading: list[int] = []
 
-    def noted() -> float:
+    def note_call() -> float:
         turns_at_reading.append(turns)
         return 0
 
     many: dict[tuple[str, ...], float] = {(str(number),): float(number) for number in range(20_000)}
-    metrics.gauge("before", "Read before the many.", noted)
+    metrics.gauge("before", "Read before the many.", note_call)
     metrics.gauge("many", "Of every partition.", lambda: many, ("partition",))
-    metrics.gauge("after", "Read behind them.", noted)
+    metrics.gauge("after", "Read behind them.", note_call)
     endpoint = MetricsEndpoint(metrics)
     await endpoint.start("127.0.0.1", 0)
     try:
@@ -177,7 +177,7 @@ async def test_a_large_scrape_yields_to_the_broker() -> None:
 async def test_a_client_that_accepts_an_invalid_version_gets_plain_text(
     version: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with serving() as endpoint:
+    async with run_endpoint() as endpoint:
         accept = b"Accept: application/openmetrics-text; version=" + version
         answer = await get(endpoint, b"GET /metrics HTTP/1.1\r\n" + accept + b"\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4")

@@ -39,7 +39,7 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadPoolExecutor]:
         yield threads
 
 
-def limited(rates: ConnectionRates) -> set[str]:
+def limited_addresses(rates: ConnectionRates) -> set[str]:
     return set(rates._address_limits)
 
 
@@ -48,10 +48,10 @@ async def test_the_address_of_a_host_name_has_its_quota(executor: ThreadPoolExec
     rates = ConnectionRates(Windows(2, 1_000))
     address_quotas = AddressQuotas(rates, executor)
     address_quotas.update(quotas("10.0.0.9", "one.example", "two.example"))
-    assert limited(rates) == {"10.0.0.9"}
-    await eventually(lambda: limited(rates) == {"10.0.0.1", "10.0.0.2", "10.0.0.9"})
+    assert limited_addresses(rates) == {"10.0.0.9"}
+    await eventually(lambda: limited_addresses(rates) == {"10.0.0.1", "10.0.0.2", "10.0.0.9"})
     address_quotas.update(quotas("two.example"))
-    assert limited(rates) == {"10.0.0.2"}
+    assert limited_addresses(rates) == {"10.0.0.2"}
     await address_quotas.close()
 
 
@@ -63,10 +63,10 @@ async def test_a_host_name_without_an_address_is_reported_once_and_has_no_quota(
     address_quotas = AddressQuotas(rates, executor)
     with caplog.at_level(logging.WARNING):
         address_quotas.update(quotas("missing.example", "one.example"))
-        await eventually(lambda: limited(rates) == {"10.0.0.1"})
+        await eventually(lambda: limited_addresses(rates) == {"10.0.0.1"})
         address_quotas.update(quotas("missing.example", "one.example", "10.0.0.9"))
         await asyncio.sleep(0)
-    assert limited(rates) == {"10.0.0.1", "10.0.0.9"}
+    assert limited_addresses(rates) == {"10.0.0.1", "10.0.0.9"}
     assert [record.getMessage() for record in caplog.records] == [
         "Quota of ip missing.example has no effect: the host name has no address (Name or service not known)"
     ]

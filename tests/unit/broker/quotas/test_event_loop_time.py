@@ -103,14 +103,14 @@ async def test_the_error_of_a_measured_coroutine_is_in_no_reference_cycle() -> N
         refusals.append(weakref.ref(refusal))
         future.set_exception(refusal)
 
-    def refused_later() -> asyncio.Future[None]:
+    def refuse_later() -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         loop.call_soon(refuse, future)
         return future
 
     async def work() -> None:
-        await refused_later()
+        await refuse_later()
 
     gc.disable()
     try:

@@ -80,13 +80,13 @@ class QuotaBroker(Broker):
         return request
 
 
-def produced(request: FakeRequest) -> ProduceResponse:
+def produce_response(request: FakeRequest) -> ProduceResponse:
     response = request.response
     assert isinstance(response, ProduceResponse)
     return response
 
 
-def fetched(request: FakeRequest) -> FetchResponse:
+def fetch_response(request: FakeRequest) -> FetchResponse:
     response = request.response
     assert isinstance(response, FetchResponse)
     return response
@@ -97,7 +97,7 @@ def test_a_producer_over_its_quota_is_throttled_and_its_records_are_appended(ack
     broker = QuotaBroker()
     broker.alter("producer_byte_rate", 100)
     first = broker.send(acks)
-    response = produced(first)
+    response = produce_response(first)
     assert response.responses[0].partition_responses[0].error_code == 0
     assert response.throttle_time_ms > 0
     assert first.throttle_times_ms == [response.throttle_time_ms]
@@ -125,14 +125,14 @@ def test_a_throttled_fetch_returns_no_records_and_its_bytes_are_not_counted() ->
     broker.send(size=50_000)
     broker.alter("consumer_byte_rate", 1_000)
     request = broker.read()
-    response = fetched(request)
+    response = fetch_response(request)
     assert response.throttle_time_ms == request.throttle_times_ms[0] > 0
     assert response.responses == ()
     ((_, state),) = broker.quotas.fetch.entities.items()
     assert state.rate.value(broker.clock.monotonic_ms()) == 0
     assert (state.throttles, state.throttle_time_ms) == (1, response.throttle_time_ms)
     broker.alter("consumer_byte_rate", 1_000_000)
-    response = fetched(broker.read())
+    response = fetch_response(broker.read())
     assert response.throttle_time_ms == 0
     assert response.responses[0].partitions[0].records
 
@@ -142,7 +142,7 @@ def test_a_fetch_is_limited_to_what_the_quota_allows_at_once() -> None:
     for _ in range(30):
         broker.send(size=1_000)
     broker.alter("consumer_byte_rate", 1_000)
-    records = fetched(broker.read()).responses[0].partitions[0].records
+    records = fetch_response(broker.read()).responses[0].partitions[0].records
     assert records is not None
     assert 5_000 < len(records) <= 10_000
 
@@ -151,15 +151,15 @@ def test_a_throttled_full_fetch_leaves_no_session_and_an_incremental_one_keeps_i
     broker = QuotaBroker()
     broker.send(size=50_000)
     broker.alter("consumer_byte_rate", 1_000)
-    assert fetched(broker.read(session_epoch=0)).session_id == 0
+    assert fetch_response(broker.read(session_epoch=0)).session_id == 0
     broker.alter("consumer_byte_rate", None)
-    session_id = fetched(broker.read(session_epoch=0)).session_id
+    session_id = fetch_response(broker.read(session_epoch=0)).session_id
     assert session_id, "the throttled request has left no session with this id"
     broker.alter("consumer_byte_rate", 1_000)
-    throttled = fetched(broker.read(session_epoch=1, session_id=session_id))
+    throttled = fetch_response(broker.read(session_epoch=1, session_id=session_id))
     assert (throttled.session_id, throttled.responses) == (session_id, ())
     broker.alter("consumer_byte_rate", None)
-    assert fetched(broker.read(session_epoch=2, session_id=session_id)).error_code == 0
+    assert fetch_response(broker.read(session_epoch=2, session_id=session_id)).error_code == 0
 
 
 def test_followers_and_transaction_markers_are_exempt() -> None:
@@ -200,7 +200,7 @@ def test_a_client_that_uses_too_much_time_is_throttled_for_at_most_one_window() 
     assert second.quota is not None
     assert second.quota.throttle(second) == 1_000
     assert second.throttle_times_ms == [1_000]
-    assert fetched(broker.read()).throttle_time_ms == 1_000
+    assert fetch_response(broker.read()).throttle_time_ms == 1_000
 
 
 def test_steps_after_the_handler_count_and_give_the_same_result() -> None:

@@ -22,7 +22,7 @@ LEVELS: list[tuple[QuotaEntity, Client]] = [
 ]
 
 
-def resolving(*entities: QuotaEntity) -> QuotaResolution:
+def resolution_of(*entities: QuotaEntity) -> QuotaResolution:
     resolution = QuotaResolution(KEY)
     resolution.update({entity: {KEY: float(LEVEL_OF[entity])} for entity in entities})
     return resolution
@@ -33,20 +33,22 @@ LEVEL_OF = {entity: number for number, (entity, _) in enumerate(LEVELS, 1)}
 
 @pytest.mark.parametrize("first", range(len(LEVELS)))
 def test_the_first_level_that_has_a_quota_applies(first: int) -> None:
-    quotas = resolving(*(entity for entity, _ in LEVELS[first:]))
+    quotas = resolution_of(*(entity for entity, _ in LEVELS[first:]))
     assert quotas.resolve(CLIENT) == ResolvedQuota(LEVELS[first][1], first + 1)
 
 
 def test_a_client_without_an_id_has_only_quotas_of_its_user() -> None:
     client = Client("alice", "")
-    assert resolving(*LEVEL_OF).resolve(client) == ResolvedQuota(client, 3)
+    assert resolution_of(*LEVEL_OF).resolve(client) == ResolvedQuota(client, 3)
     without_user = [entity for entity in LEVEL_OF if LEVEL_OF[entity] != 3]
-    assert resolving(*without_user).resolve(client) == ResolvedQuota(client, 6)
-    assert resolving(*(entity for entity in without_user if LEVEL_OF[entity] != 6)).resolve(client) is None
+    assert resolution_of(*without_user).resolve(client) == ResolvedQuota(client, 6)
+    assert (
+        resolution_of(*(entity for entity in without_user if LEVEL_OF[entity] != 6)).resolve(client) is None
+    )
 
 
 def test_other_names_and_other_keys_do_not_apply() -> None:
-    quotas = resolving(LEVELS[0][0], LEVELS[2][0], LEVELS[6][0])
+    quotas = resolution_of(LEVELS[0][0], LEVELS[2][0], LEVELS[6][0])
     assert quotas.resolve(Client("bob", "other")) is None
     other = QuotaResolution("consumer_byte_rate")
     other.update({LEVELS[0][0]: {KEY: 1.0}})
@@ -55,7 +57,7 @@ def test_other_names_and_other_keys_do_not_apply() -> None:
 
 
 def test_a_change_applies_to_the_next_request() -> None:
-    quotas = resolving(LEVELS[7][0])
+    quotas = resolution_of(LEVELS[7][0])
     assert quotas.resolve(CLIENT) == ResolvedQuota(Client("", "app"), 8)
     quotas.update({LEVELS[7][0]: {KEY: 99.0}})
     assert quotas.resolve(CLIENT) == ResolvedQuota(Client("", "app"), 99)
@@ -65,7 +67,7 @@ def test_a_change_applies_to_the_next_request() -> None:
 
 
 def test_many_and_long_names_take_bounded_memory() -> None:
-    quotas = resolving(LEVELS[7][0])
+    quotas = resolution_of(LEVELS[7][0])
     for number in range(resolution.CACHED_CLIENTS_MAX * 2):
         quotas.resolve(Client("alice", f"id-{number}"))
     assert len(quotas._cache) <= resolution.CACHED_CLIENTS_MAX

@@ -75,7 +75,7 @@ async def remove_voter(nodes: QuorumNodes, node_id: int) -> int:
     return ErrorCode.NONE if repeated == ErrorCode.VOTER_NOT_FOUND else repeated
 
 
-async def described(nodes: QuorumNodes) -> ResponsePartitionData:
+async def describe_quorum(nodes: QuorumNodes) -> ResponsePartitionData:
     topic = RequestTopicData(topic_name="__cluster_metadata", partitions=(RequestPartitionData(),))
     request = DescribeQuorumRequest(topics=(topic,))
     answer = await nodes.ask(await nodes.elected(), request, DescribeQuorumResponse)
@@ -91,7 +91,7 @@ async def test_three_nodes_formatted_as_voters_are_a_quorum() -> None:
         await nodes.set("a", "1")
         await nodes.all_have("a", "1")
         assert nodes.quorum(1).kraft_version == 1
-        partition = await described(nodes)
+        partition = await describe_quorum(nodes)
         assert {voter.replica_id: voter.replica_directory_id for voter in partition.current_voters} == IDS
         record = QuorumStateFile(nodes.disks[1], f"{DIRECTORY}/__cluster_metadata-0").read()
         assert record is not None
@@ -185,7 +185,7 @@ async def test_static_voters_become_dynamic_by_the_feature() -> None:
         assert await reported_kraft_version(nodes, leader) == 1
         await nodes.set("a", "2")
         await nodes.all_have("a", "2")
-        partition = await described(nodes)
+        partition = await describe_quorum(nodes)
         ids = {voter.replica_id: voter.replica_directory_id for voter in partition.current_voters}
         assert ids == {each: directory_id(nodes, each) for each in (1, 2, 3)}
         assert (await update_kraft_version(nodes, 1)).error_code == ErrorCode.NONE

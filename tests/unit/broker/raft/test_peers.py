@@ -67,7 +67,7 @@ class RequestingPeer:
         return self.answers[request_id]
 
 
-def voting(broker: ScriptedBroker, answer: Any = None) -> None:
+def respond_to_vote(broker: ScriptedBroker, answer: Any = None) -> None:
     broker.handlers[ApiKey.VOTE] = lambda request: VoteResponse() if answer is None else answer
     broker.handlers[ApiKey.FETCH] = lambda request: Silence
 
@@ -77,7 +77,7 @@ async def test_requests_get_responses_from_the_peer() -> None:
     asker = RequestingPeer()
     async with scripted_brokers(2) as brokers:
         for broker in brokers:
-            voting(broker)
+            respond_to_vote(broker)
             asker.ask(broker.node_id, broker.node_id, broker.port, VoteRequest())
         assert [await asker.answer(each) for each in (1, 2)] == [VoteResponse()] * 2
         await asker.peers.close()
@@ -87,7 +87,7 @@ async def test_requests_get_responses_from_the_peer() -> None:
 async def test_a_vote_does_not_wait_for_a_fetch() -> None:
     asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
-        voting(broker)
+        respond_to_vote(broker)
         asker.ask(1, 1, broker.port, FetchRequest())
         await eventually(lambda: bool(broker.requests(ApiKey.FETCH)))
         asker.ask(2, 1, broker.port, VoteRequest())
@@ -101,7 +101,7 @@ async def test_a_vote_does_not_wait_for_a_fetch() -> None:
 async def test_an_unreachable_peer_is_reported_and_does_not_delay_others() -> None:
     asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
-        voting(broker)
+        respond_to_vote(broker)
         asker.ask(1, 7, 1, VoteRequest(), host="slow")
         asker.ask(2, 8, 1, VoteRequest())
         asker.ask(3, 1, broker.port, VoteRequest())
@@ -137,7 +137,7 @@ async def test_the_end_of_an_outage_is_logged_once_with_the_number_of_failures(
         requester.ask(request_id, node=1, port=1, message=message)
         assert await requester.answer(request_id) is None
     async with scripted_brokers() as (broker,):
-        voting(broker)
+        respond_to_vote(broker)
         requester.ask(4, 1, broker.port, VoteRequest())
         assert await requester.answer(4) == VoteResponse()
         requester.ask(5, 1, broker.port, FetchRequest())
@@ -165,10 +165,10 @@ async def test_a_connection_attempt_has_a_timeout(caplog: pytest.LogCaptureFixtu
 async def test_a_lost_connection_fails_its_requests_and_is_opened_again() -> None:
     asker = RequestingPeer()
     async with scripted_brokers() as (broker,):
-        voting(broker, Close)
+        respond_to_vote(broker, Close)
         asker.ask(1, 1, broker.port, VoteRequest())
         assert await asker.answer(1) is None
-        voting(broker)
+        respond_to_vote(broker)
         asker.ask(2, 1, broker.port, VoteRequest())
         assert await asker.answer(2) == VoteResponse()
         await asker.peers.close()
@@ -179,7 +179,7 @@ async def test_a_changed_address_of_a_peer_is_used() -> None:
     asker = RequestingPeer()
     async with scripted_brokers(2) as (old, new):
         for broker in (old, new):
-            voting(broker)
+            respond_to_vote(broker)
         asker.ask(1, 1, old.port, VoteRequest())
         await asker.answer(1)
         asker.ask(2, 1, new.port, VoteRequest())

@@ -19,7 +19,7 @@ OWN = UUID(int=77)
 
 
 @asynccontextmanager
-async def registering(store: MetadataStore) -> AsyncIterator[ControllerRegistration]:
+async def run_registration(store: MetadataStore) -> AsyncIterator[ControllerRegistration]:
     registration = ControllerRegistration(
         channel_of(store),
         store,
@@ -41,7 +41,7 @@ def incarnation(store: MetadataStore) -> UUID | None:
 
 
 async def test_a_controller_registers_with_its_listeners_and_features() -> None:
-    async with store_with_brokers(1) as store, registering(store):
+    async with store_with_brokers(1) as store, run_registration(store):
         await eventually(lambda: incarnation(store) == OWN)
         record = store.image.controllers[1]
         assert [(each.name, each.host, each.port) for each in record.end_points] == [
@@ -51,7 +51,7 @@ async def test_a_controller_registers_with_its_listeners_and_features() -> None:
 
 
 async def test_a_registration_of_a_former_incarnation_is_replaced() -> None:
-    async with store_with_brokers(1) as store, registering(store):
+    async with store_with_brokers(1) as store, run_registration(store):
         await eventually(lambda: incarnation(store) == OWN)
         await write(store, [RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=5))])
         await eventually(lambda: incarnation(store) == OWN)
@@ -62,7 +62,7 @@ async def test_a_registration_of_a_former_incarnation_is_replaced() -> None:
 
 async def test_nothing_is_sent_after_stop() -> None:
     async with store_with_brokers(1) as store:
-        async with registering(store):
+        async with run_registration(store):
             await eventually(lambda: incarnation(store) == OWN)
         await write(store, [RegisterControllerRecord(controller_id=1, incarnation_id=UUID(int=5))])
         assert incarnation(store) == UUID(int=5)

@@ -34,7 +34,7 @@ def compact_all(log: PartitionLog) -> None:
     compact(log)
 
 
-async def followed(pair: ReplicaPair) -> tuple[PartitionLog, PartitionLog]:
+async def logs_of(pair: ReplicaPair) -> tuple[PartitionLog, PartitionLog]:
     """Return both logs when the follower has all records and the leader has received its position."""
     leader, follower = pair.logs(T0)
     await eventually(lambda: follower.high_watermark == leader.log_end_offset == leader.high_watermark)
@@ -56,10 +56,10 @@ async def test_a_new_follower_copies_a_compacted_log_unchanged(pair: ReplicaPair
         leader.roll(NOW_MS)
     compact_all(leader)
     pair.begin()
-    leader, follower = await followed(pair)
+    leader, follower = await logs_of(pair)
     assert bytes_of(follower) == bytes_of(leader)
     write(pair, ("a", "new"))
-    leader, follower = await followed(pair)
+    leader, follower = await logs_of(pair)
     assert read_log(follower) == read_log(leader)
     assert follower.log_end_offset == 16
 
@@ -70,7 +70,7 @@ async def test_a_follower_continues_after_offsets_removed_by_compaction(
     pair.create("t", cleanup_policy="compact")
     pair.begin()
     write(pair, ("a", "0"))
-    leader, follower = await followed(pair)
+    leader, follower = await logs_of(pair)
     pair.unreachable = 1
     pair.connections[0].break_off()
     await eventually(lambda: pair.unreachable == 0)
@@ -80,7 +80,7 @@ async def test_a_follower_continues_after_offsets_removed_by_compaction(
     compact_all(leader)
     assert [record.offset for record in read_log(leader)] == [5, 6]
     await eventually(lambda: _goes_on(pair))
-    leader, follower = await followed(pair)
+    leader, follower = await logs_of(pair)
     assert [record.offset for record in read_log(follower)] == [0, 5, 6]
     assert latest_of(read_log(follower)) == latest_of(read_log(leader))
     compact_all(follower)

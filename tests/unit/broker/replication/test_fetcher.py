@@ -36,7 +36,7 @@ async def pair() -> AsyncIterator[ReplicaPair]:
     await pair.fetchers.close()
 
 
-def moved_to(pair: ReplicaPair, leader: int, epoch: int) -> PartitionChangeRecord:
+def leader_change(pair: ReplicaPair, leader: int, epoch: int) -> PartitionChangeRecord:
     """Make `leader` the leader; the epoch is incremented."""
     topic_id = pair.leader.image.topics_by_name["t"].id
     assert pair.leader.image.topics_by_name["t"].partitions[0].leader_epoch == epoch - 1
@@ -205,7 +205,7 @@ async def test_a_new_leader_stops_fetching_and_discards_the_response_in_flight(
     pair.begin()
     pair.append(T0, "a")
     await eventually(lambda: pair.are_equal(T0))
-    pair.follower.replay(moved_to(pair, 2, 4))
+    pair.follower.replay(leader_change(pair, 2, 4))
     pair.append(T0, "by the leader of the past")
     assert list(pair.fetchers.fetchers) == []
     for _ in range(5):
@@ -227,16 +227,16 @@ async def test_a_stopped_fetcher_follows_no_later_leader(pair: ReplicaPair) -> N
     await eventually(lambda: pair.connections)
     await pair.fetchers.close()
     pair.create("u")
-    pair.replay(moved_to(pair, LEADER, 4))
+    pair.replay(leader_change(pair, LEADER, 4))
     assert list(pair.fetchers.fetchers) == []
 
 
 async def test_without_a_leader_nothing_is_fetched(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.begin()
-    pair.replay(moved_to(pair, -1, 4))
+    pair.replay(leader_change(pair, -1, 4))
     assert list(pair.fetchers.fetchers) == []
-    pair.replay(moved_to(pair, LEADER, 5))
+    pair.replay(leader_change(pair, LEADER, 5))
     pair.append(T0, "a")
     await eventually(lambda: pair.are_equal(T0))
 
@@ -248,7 +248,7 @@ async def test_a_follower_with_older_metadata_continues_in_the_new_epoch(
     pair.begin()
     pair.append(T0, "a")
     await eventually(lambda: pair.are_equal(T0))
-    change = replace(moved_to(pair, LEADER, 4), leader=LEADER)
+    change = replace(leader_change(pair, LEADER, 4), leader=LEADER)
     pair.leader.replay(change)
     await eventually(lambda: T0 in pair.fetchers.failed_partitions)
     pair.append(T0, "b")
@@ -260,7 +260,7 @@ async def test_a_follower_with_older_metadata_continues_in_the_new_epoch(
 async def test_a_leader_with_older_metadata_is_retried_soon(pair: ReplicaPair) -> None:
     pair.create("t")
     pair.begin()
-    change = moved_to(pair, LEADER, 4)
+    change = leader_change(pair, LEADER, 4)
     pair.follower.replay(change)
     pair.append(T0, "a")
     await eventually(lambda: pair.fetchers.fetchers and not pair.are_equal(T0))

@@ -67,13 +67,13 @@ async def test_several_works_alternate() -> None:
 
 @on_both_loops
 async def test_an_error_is_raised_in_the_waiting_caller() -> None:
-    def failing(at: int) -> Steps[int]:
+    def fail_at(at: int) -> Steps[int]:
         yield from numbers(at)
         raise ValueError(f"after {at}")
 
     for at in (1, 100):
         with pytest.raises(ValueError, match=f"after {at}"):
-            await counted_slices().complete(failing(at))
+            await counted_slices().complete(fail_at(at))
 
 
 @on_both_loops

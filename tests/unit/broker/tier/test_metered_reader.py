@@ -29,21 +29,23 @@ class Reader:
         return self.outcome
 
 
-def metered(bytes_per_second: int = 2**63 - 1) -> tuple[MeteredReader, Reader, RemoteFigures, ManualClock]:
+def metered_reader(
+    bytes_per_second: int = 2**63 - 1,
+) -> tuple[MeteredReader, Reader, RemoteFigures, ManualClock]:
     reader, figures, clock = Reader(), RemoteFigures(), ManualClock()
     quota = ByteRate(bytes_per_second, 11, 1)
     return MeteredReader(cast(RemoteLogReader, reader), figures, quota, clock), reader, figures, clock
 
 
 async def test_bytes_and_requests_are_counted_by_topic() -> None:
-    reader, _, figures, _ = metered()
+    reader, _, figures, _ = metered_reader()
     assert (await reader.read(REQUEST)).next_offset == 5
     topic = figures.topic(PARTITION.topic)
     assert (topic.fetch_requests, topic.fetch_bytes, topic.fetch_errors, reader.reads) == (1, 700, 0, 1)
 
 
 async def test_failures_are_counted_except_for_absent_offsets() -> None:
-    reader, inner, figures, _ = metered()
+    reader, inner, figures, _ = metered_reader()
     for code, errors in ((ErrorCode.OFFSET_OUT_OF_RANGE, 0), (ErrorCode.UNKNOWN_SERVER_ERROR, 1)):
         inner.outcome = KafkaError(code)
         with pytest.raises(KafkaError):
@@ -52,7 +54,7 @@ async def test_failures_are_counted_except_for_absent_offsets() -> None:
 
 
 async def test_reads_are_refused_while_the_quota_is_exceeded() -> None:
-    reader, _, figures, clock = metered(bytes_per_second=100)
+    reader, _, figures, clock = metered_reader(bytes_per_second=100)
     assert reader.fetch_throttle_time_ms() == 0
     await reader.read(REQUEST)
     wait_ms = reader.fetch_throttle_time_ms()
@@ -63,7 +65,7 @@ async def test_reads_are_refused_while_the_quota_is_exceeded() -> None:
 
 
 async def test_damaged_bytes_are_counted_by_topic() -> None:
-    reader, inner, figures, _ = metered()
+    reader, inner, figures, _ = metered_reader()
     inner.outcome = KafkaError(ErrorCode.CORRUPT_MESSAGE)
     with pytest.raises(KafkaError):
         await reader.read(REQUEST)

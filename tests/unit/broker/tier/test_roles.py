@@ -74,7 +74,7 @@ def test_a_node_killed_while_tiering_was_disabled_deletes_remote_segments_after_
     assert manager.stopped == [(TopicIdPartition(disabled, "disabled", 0), True)]
 
 
-def followed(manager: RecordingManager, replicas: Replicas) -> RemoteRoles:
+def follow_roles(manager: RecordingManager, replicas: Replicas) -> RemoteRoles:
     roles = RemoteRoles(cast(RemoteLogManager, manager), replicas.manager, lambda _: None)
     replicas.manager.add_listener(roles)
     roles.add_existing(replicas.image)
@@ -83,7 +83,7 @@ def followed(manager: RecordingManager, replicas: Replicas) -> RemoteRoles:
 
 def test_a_topic_deleted_after_its_disk_failed_leaves_no_remote_segments() -> None:
     replicas, manager = Replicas(), RecordingManager()
-    followed(manager, replicas)
+    follow_roles(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
     tiered_partition = TopicIdPartition(topic_id, "t", 0)
     replicas.manager.on_directory_failed([tiered_partition.topic_partition], "the disk is gone")
@@ -100,7 +100,7 @@ def test_a_topic_deleted_after_its_disk_was_missing_at_the_start_leaves_no_remot
     replicas.manager.on_directory_failed(
         [tiered_partition.topic_partition, TopicPartition("plain", 0)], "disk is gone"
     )
-    followed(manager, replicas)
+    follow_roles(manager, replicas)
     assert not manager.stopped
     replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     assert manager.stopped == [(tiered_partition, True)]
@@ -108,7 +108,7 @@ def test_a_topic_deleted_after_its_disk_was_missing_at_the_start_leaves_no_remot
 
 def test_a_topic_deleted_while_compacted_by_default_leaves_no_remote_segments() -> None:
     replicas, manager = Replicas(), RecordingManager()
-    roles = followed(manager, replicas)
+    roles = follow_roles(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
     tiered_partition = TopicIdPartition(topic_id, "t", 0)
     replicas.manager.update_defaults({"cleanup.policy": "compact"}, replicas.image)
@@ -124,7 +124,7 @@ def test_a_topic_deleted_while_compacted_by_default_leaves_no_remote_segments() 
 
 def test_remote_segments_of_a_reassigned_partition_are_not_deleted() -> None:
     replicas, manager = Replicas(), RecordingManager()
-    followed(manager, replicas)
+    follow_roles(manager, replicas)
     topic_id = replicas.create("t", remote_storage_enable="true")
     tiered_partition = TopicIdPartition(topic_id, "t", 0)
     replicas.replay(

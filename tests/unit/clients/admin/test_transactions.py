@@ -38,11 +38,11 @@ async def brokers() -> AsyncIterator[list[ScriptedBroker]]:
     """Yield two brokers; the second one coordinates every transactional id."""
     async with scripted_brokers(2) as pair:
         for broker in pair:
-            broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request: coordinated_by(pair[1], request)
+            broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request: coordinator_response(pair[1], request)
         yield pair
 
 
-def coordinated_by(broker: ScriptedBroker, request: ReceivedRequest) -> FindCoordinatorResponse:
+def coordinator_response(broker: ScriptedBroker, request: ReceivedRequest) -> FindCoordinatorResponse:
     assert request.message.key_type == TRANSACTION_KEY_TYPE
     [key] = request.message.coordinator_keys
     return FindCoordinatorResponse(
@@ -50,7 +50,7 @@ def coordinated_by(broker: ScriptedBroker, request: ReceivedRequest) -> FindCoor
     )
 
 
-def described(code: ErrorCode = ErrorCode.NONE, **fields: Any) -> DescribeTransactionsResponse:
+def transactions_response(code: ErrorCode = ErrorCode.NONE, **fields: Any) -> DescribeTransactionsResponse:
     state = TransactionState(
         error_code=code,
         transactional_id="gauge",
@@ -65,7 +65,11 @@ def described(code: ErrorCode = ErrorCode.NONE, **fields: Any) -> DescribeTransa
 
 
 async def test_a_transaction_is_described_by_its_coordinator(brokers: list[ScriptedBroker]) -> None:
-    responses = [described(ErrorCode.NOT_COORDINATOR), described(), described(transaction_start_time_ms=-1)]
+    responses = [
+        transactions_response(ErrorCode.NOT_COORDINATOR),
+        transactions_response(),
+        transactions_response(transaction_start_time_ms=-1),
+    ]
     brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda request: responses.pop(0)
     async with Admin(brokers[0].address, retry_backoff_ms=1) as admin:
         ongoing = (await admin.describe_transactions(["gauge"]))["gauge"]
@@ -84,7 +88,7 @@ async def test_a_transaction_is_described_by_its_coordinator(brokers: list[Scrip
 
 
 async def test_an_unknown_transactional_id_has_its_own_error(brokers: list[ScriptedBroker]) -> None:
-    brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda request: described(
+    brokers[1].handlers[ApiKey.DESCRIBE_TRANSACTIONS] = lambda request: transactions_response(
         ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     )
     async with Admin(brokers[0].address) as admin:
@@ -154,14 +158,14 @@ async def test_fence_producers_retries_until_the_open_transaction_is_aborted(
 
 
 async def test_a_hanging_transaction_is_aborted_at_the_leader() -> None:
-    def marked(code: ErrorCode) -> WriteTxnMarkersResponse:
+    def markers_response(code: ErrorCode) -> WriteTxnMarkersResponse:
         partition = WritableTxnMarkerPartitionResult(partition_index=0, error_code=code)
         topic = WritableTxnMarkerTopicResult(name="tides", partitions=(partition,))
         return WriteTxnMarkersResponse(markers=(WritableTxnMarkerResult(producer_id=7, topics=(topic,)),))
 
     codes = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH]
     async with scripted_brokers() as [broker]:
-        broker.handlers[ApiKey.WRITE_TXN_MARKERS] = lambda request: marked(codes.pop(0))
+        broker.handlers[ApiKey.WRITE_TXN_MARKERS] = lambda request: markers_response(codes.pop(0))
         async with Admin(broker.address, retry_backoff_ms=1) as admin:
             await admin.abort_transaction(P0, 7, 3, -1)
             with pytest.raises(KafkaError) as caught:

@@ -51,7 +51,9 @@ def batch(base_offset: int, count: int = 1, epoch: int = 1) -> bytes:
     return bytes(builder.build())
 
 
-def fetched(records: bytes = b"", error: ErrorCode = ErrorCode.NONE, **fields: object) -> FetchResponse:
+def fetch_response(
+    records: bytes = b"", error: ErrorCode = ErrorCode.NONE, **fields: object
+) -> FetchResponse:
     data = PartitionData(partition_index=0, error_code=error, records=records, high_watermark=100)
     topic = FetchableTopicResponse(topic="tides", partitions=(data,))
     return FetchResponse(responses=(topic,), **fields)  # type: ignore[arg-type]
@@ -79,13 +81,13 @@ def log(*batches: bytes, until: int, session_id: int = 0) -> Callable[[ReceivedR
             position["offset"] = offset
         at = position["offset"]
         if at > until:
-            return fetched(error=ErrorCode.OFFSET_OUT_OF_RANGE)
-        return fetched(batches[at] if at < until else b"", session_id=session_id)
+            return fetch_response(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+        return fetch_response(batches[at] if at < until else b"", session_id=session_id)
 
     return handler
 
 
-def listed(offset: int, error: ErrorCode = ErrorCode.NONE) -> ListOffsetsResponse:
+def offsets_response(offset: int, error: ErrorCode = ErrorCode.NONE) -> ListOffsetsResponse:
     entry = ListOffsetsPartitionResponse(partition_index=0, error_code=error, offset=offset, leader_epoch=1)
     return ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="tides", partitions=(entry,)),))
 
@@ -116,7 +118,7 @@ async def read(consumer: Consumer, count: int) -> list[int]:
 async def test_polling_continues_after_lost_connections_and_sessions() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
-        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: listed(0)
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: offsets_response(0)
         leader = log(*(batch(number) for number in range(30)), until=30, session_id=7)
         turn = iter(range(10_000))
 
@@ -139,7 +141,7 @@ async def test_polling_continues_after_lost_connections_and_sessions() -> None:
 async def test_a_new_leader_epoch_is_validated_before_fetching() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
-        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: listed(0)
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: offsets_response(0)
         broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2), until=2)
         broker.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = lambda request: epoch_end(1, 2)
         async with quick(broker) as consumer:
@@ -147,14 +149,14 @@ async def test_a_new_leader_epoch_is_validated_before_fetching() -> None:
             assert await read(consumer, 2) == [0, 1]
             broker.leader_epoch = 2
             broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2, epoch=2), until=3)
-            broker.handlers[ApiKey.FETCH] = fenced_once(broker.handlers[ApiKey.FETCH])
+            broker.handlers[ApiKey.FETCH] = fence_once(broker.handlers[ApiKey.FETCH])
             assert await read(consumer, 1) == [2]
         (question,) = broker.requests(ApiKey.OFFSET_FOR_LEADER_EPOCH)
         (requested,) = question.topics[0].partitions
         assert (requested.leader_epoch, requested.current_leader_epoch) == (1, 2)
 
 
-def fenced_once(
+def fence_once(
     handler: Callable[[ReceivedRequest], ScriptedResponse],
 ) -> Callable[[ReceivedRequest], ScriptedResponse]:
     """Respond with FENCED_LEADER_EPOCH to fetches of an older epoch, as the new leader does."""
@@ -163,28 +165,28 @@ def fenced_once(
         for topic in request.message.topics:
             for partition in topic.partitions:
                 if partition.current_leader_epoch < 2:
-                    return fetched(error=ErrorCode.FENCED_LEADER_EPOCH)
+                    return fetch_response(error=ErrorCode.FENCED_LEADER_EPOCH)
         return handler(request)
 
     return fence
 
 
-async def truncated(broker: ScriptedBroker, consumer: Consumer) -> None:
+async def truncate_log(broker: ScriptedBroker, consumer: Consumer) -> None:
     """Read offsets 0-2 of epoch 1; then replace the leader by one that has only offset 0 of epoch 1."""
     broker.versions[ApiKey.FETCH] = 12
-    broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: listed(0)
+    broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: offsets_response(0)
     broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), batch(2), until=3)
     broker.handlers[ApiKey.OFFSET_FOR_LEADER_EPOCH] = lambda request: epoch_end(1, 1)
     consumer.assign([P0])
     assert await read(consumer, 3) == [0, 1, 2]
     broker.leader_epoch = 2
     new_leader = log(batch(0), batch(1, epoch=2), batch(2, epoch=2), batch(3, epoch=2), until=4)
-    broker.handlers[ApiKey.FETCH] = fenced_once(new_leader)
+    broker.handlers[ApiKey.FETCH] = fence_once(new_leader)
 
 
 async def test_a_truncated_log_is_read_again_from_the_divergence() -> None:
     async with scripted_brokers() as [broker], quick(broker) as consumer:
-        await truncated(broker, consumer)
+        await truncate_log(broker, consumer)
         assert await read(consumer, 3) == [1, 2, 3]
 
 
@@ -192,7 +194,7 @@ async def test_a_truncated_log_without_reset_policy_is_an_error() -> None:
     async with scripted_brokers() as [broker], quick(broker, auto_offset_reset="none") as consumer:
         consumer.assign([P0])
         consumer.seek(P0, 0)
-        await truncated(broker, consumer)
+        await truncate_log(broker, consumer)
         with pytest.raises(KafkaError, match="truncated") as caught:
             await read(consumer, 1)
         assert caught.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
@@ -206,7 +208,7 @@ async def test_a_lookup_with_a_retriable_error_is_repeated() -> None:
         )
         answers = [
             ListOffsetsResponse(topics=(ListOffsetsTopicResponse(name="tides", partitions=(unavailable,)),)),
-            listed(1),
+            offsets_response(1),
         ]
         broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: (
             answers.pop(0) if len(answers) > 1 else answers[0]
@@ -220,7 +222,7 @@ async def test_a_lookup_with_a_retriable_error_is_repeated() -> None:
 async def test_a_response_in_flight_during_a_seek_is_discarded() -> None:
     async with scripted_brokers() as [broker]:
         broker.versions[ApiKey.FETCH] = 12
-        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: listed(0)
+        broker.handlers[ApiKey.LIST_OFFSETS] = lambda request: offsets_response(0)
         broker.handlers[ApiKey.FETCH] = log(*(batch(number) for number in range(20)), until=20)
         async with quick(broker) as consumer:
             consumer.assign([P0])
@@ -256,7 +258,7 @@ def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
     """Commit offset 1 of group "g"; the first `times` OffsetFetch requests meet an open transaction."""
     codes = [ErrorCode.UNSTABLE_OFFSET_COMMIT] * times + [ErrorCode.NONE]
 
-    def committed(request: ReceivedRequest) -> OffsetFetchResponse:
+    def respond_with_offsets(request: ReceivedRequest) -> OffsetFetchResponse:
         code = codes.pop(0) if len(codes) > 1 else codes[0]
         at = OffsetFetchResponsePartitions(partition_index=0, committed_offset=1, error_code=code)
         topic = OffsetFetchResponseTopics(name="tides", partitions=(at,))
@@ -266,7 +268,7 @@ def with_unstable_offsets(broker: ScriptedBroker, times: int) -> None:
     broker.handlers[ApiKey.FIND_COORDINATOR] = lambda request: FindCoordinatorResponse(
         coordinators=(coordinator,)
     )
-    broker.handlers[ApiKey.OFFSET_FETCH] = committed
+    broker.handlers[ApiKey.OFFSET_FETCH] = respond_with_offsets
     broker.versions[ApiKey.FETCH] = 12
     broker.handlers[ApiKey.FETCH] = log(batch(0), batch(1), until=2)
 

@@ -46,7 +46,7 @@ def marker(offset: int, producer: int, key: bytes) -> bytes:
     return bytes(builder.build())
 
 
-def fetched(
+def fetched_data(
     data: bytes, offset: int = 0, *, aborted: list[tuple[int, int]] | None = None, limit: int = 1 << 20
 ) -> FetchedData:
     return FetchedData(P0, data, offset, 3, aborted=aborted, check_crcs=True, max_decompressed_bytes=limit)
@@ -60,13 +60,13 @@ def values(data: FetchedData, at_most: int = 100) -> list[str]:
 
 
 def test_records_have_their_offset_and_epoch() -> None:
-    (record,) = fetched(batch(7, "a"), 7).take(10)
+    (record,) = fetched_data(batch(7, "a"), 7).take(10)
     assert record.topic_partition == P0
     assert record == ("tides", 0, 7, 1_000, TimestampType.CREATE_TIME, None, b"a", (), 4)
 
 
 def test_records_are_taken_in_parts_and_the_position_follows() -> None:
-    data = fetched(batch(0, "a", "b", "c") + batch(3, "d"))
+    data = fetched_data(batch(0, "a", "b", "c") + batch(3, "d"))
     assert data.next_offset == 4
     assert [record.offset for record in data.take(2)] == [0, 1]
     assert data.consumed_position == (2, 4)
@@ -78,26 +78,26 @@ def test_records_are_taken_in_parts_and_the_position_follows() -> None:
 
 
 def test_records_before_the_fetch_offset_are_omitted() -> None:
-    assert values(fetched(batch(0, "a", "b", "c"), 2)) == ["c"]
+    assert values(fetched_data(batch(0, "a", "b", "c"), 2)) == ["c"]
 
 
 def test_a_batch_truncated_by_the_size_limit_is_omitted() -> None:
     whole = batch(0, "a")
-    data = fetched(whole + batch(1, "b")[:-3])
+    data = fetched_data(whole + batch(1, "b")[:-3])
     assert data.next_offset == 1
     assert values(data) == ["a"]
 
 
 def test_a_response_without_a_complete_batch_is_an_error() -> None:
     with pytest.raises(KafkaError) as caught:
-        fetched(batch(0, "a" * 500)[:100])
+        fetched_data(batch(0, "a" * 500)[:100])
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 def test_a_wrong_checksum_is_raised_after_the_valid_batches() -> None:
     damaged = bytearray(batch(1, "b"))
     damaged[-2] ^= 1
-    data = fetched(batch(0, "a") + bytes(damaged))
+    data = fetched_data(batch(0, "a") + bytes(damaged))
     assert [record.value for record in data.take(10)] == [b"a"]
     with pytest.raises(KafkaError) as caught:
         data.take(10)
@@ -108,31 +108,31 @@ def test_a_wrong_checksum_is_raised_after_the_valid_batches() -> None:
 def test_decompression_is_bounded() -> None:
     compressed = batch(0, "x" * 100_000, compression=Compression.GZIP)
     with pytest.raises(KafkaError) as caught:
-        fetched(compressed, limit=10_000).take(1)
+        fetched_data(compressed, limit=10_000).take(1)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
 
 
 def test_log_append_time_is_marked() -> None:
-    (record,) = fetched(batch(0, "a", log_append_time=9_999)).take(1)
+    (record,) = fetched_data(batch(0, "a", log_append_time=9_999)).take(1)
     assert (record.timestamp, record.timestamp_type) == (9_999, TimestampType.LOG_APPEND_TIME)
 
 
 def test_control_batches_only_advance_the_position() -> None:
-    data = fetched(batch(0, "a", producer=1, transactional=True) + marker(1, 1, COMMIT))
+    data = fetched_data(batch(0, "a", producer=1, transactional=True) + marker(1, 1, COMMIT))
     assert [record.offset for record in data.take(10)] == [0]
     assert data.is_drained
     assert data.consumed_position == (2, 4)
 
 
 def test_a_range_of_only_markers_advances_the_position() -> None:
-    data = fetched(marker(5, 1, COMMIT), 5)
+    data = fetched_data(marker(5, 1, COMMIT), 5)
     assert data.take(10) == []
     assert data.consumed_position == (6, 4)
 
 
 def test_read_uncommitted_returns_aborted_records() -> None:
     stream = batch(0, "a", producer=1, transactional=True) + marker(1, 1, ABORT)
-    assert values(fetched(stream, aborted=None)) == ["a"]
+    assert values(fetched_data(stream, aborted=None)) == ["a"]
 
 
 def test_read_committed_omits_only_aborted_records() -> None:
@@ -147,7 +147,7 @@ def test_read_committed_omits_only_aborted_records() -> None:
         + marker(7, 2, COMMIT)
         + marker(8, 1, COMMIT)
     )
-    data = fetched(stream, aborted=[(1, 1)])
+    data = fetched_data(stream, aborted=[(1, 1)])
     assert values(data) == ["committed 1", "plain", "idempotent", "committed 2"]
     assert data.consumed_position == (9, 4)
 
@@ -161,15 +161,15 @@ def test_two_aborted_transactions_of_one_producer_are_omitted() -> None:
         + batch(4, "aborted 2", producer=1, transactional=True)
         + marker(5, 1, ABORT)
     )
-    assert values(fetched(stream, aborted=[(1, 4), (1, 0)])) == ["committed"]
+    assert values(fetched_data(stream, aborted=[(1, 4), (1, 0)])) == ["committed"]
 
 
 def test_a_transaction_that_began_before_the_range_is_omitted() -> None:
     stream = batch(10, "aborted", producer=1, transactional=True) + marker(11, 1, ABORT) + batch(12, "kept")
-    assert values(fetched(stream, 10, aborted=[(1, 2)])) == ["kept"]
+    assert values(fetched_data(stream, 10, aborted=[(1, 2)])) == ["kept"]
 
 
 def test_a_compacted_batch_without_records_advances_the_position() -> None:
-    data = fetched(batch(0) + batch(1, "a"))
+    data = fetched_data(batch(0) + batch(1, "a"))
     assert values(data) == ["a"]
     assert data.consumed_position[0] == 2

@@ -12,7 +12,7 @@ from tidelog.protocol.ids import TopicPartition
 P0, P1 = TopicPartition("tides", 0), TopicPartition("tides", 1)
 
 
-def fetching(offset: int = 10, offset_epoch: int = 3, leader_epoch: int = 3) -> PartitionState:
+def fetching_state(offset: int = 10, offset_epoch: int = 3, leader_epoch: int = 3) -> PartitionState:
     state = PartitionState(P0)
     state.seek(FetchPosition(offset, offset_epoch, leader_epoch), leader_epoch)
     return state
@@ -41,7 +41,7 @@ def test_a_committed_position_with_an_older_epoch_is_validated_first() -> None:
 
 
 def test_a_new_leader_epoch_requires_validation() -> None:
-    state = fetching()
+    state = fetching_state()
     state.on_leader_changed(3)
     assert state.is_fetchable
     generation = state.generation
@@ -51,14 +51,14 @@ def test_a_new_leader_epoch_requires_validation() -> None:
 
 
 def test_a_position_without_records_needs_no_validation() -> None:
-    state = fetching(offset_epoch=-1)
+    state = fetching_state(offset_epoch=-1)
     state.on_leader_changed(4)
     assert state.is_fetchable
     assert state.position == FetchPosition(10, -1, 4)
 
 
 def test_a_reset_clears_the_position_until_the_offset_is_known() -> None:
-    state = fetching()
+    state = fetching_state()
     state.await_reset(EARLIEST_TIMESTAMP)
     assert state.reset_timestamp == EARLIEST_TIMESTAMP
     assert not state.is_fetchable
@@ -69,7 +69,7 @@ def test_a_reset_clears_the_position_until_the_offset_is_known() -> None:
 
 
 def test_a_paused_partition_keeps_its_position() -> None:
-    state = fetching()
+    state = fetching_state()
     state.paused = True
     assert not state.is_fetchable
     state.paused = False

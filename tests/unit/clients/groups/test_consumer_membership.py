@@ -36,7 +36,7 @@ def response(
     )
 
 
-def joined(owned: PartitionIds | None = None) -> ConsumerMembership:
+def joined_membership(owned: PartitionIds | None = None) -> ConsumerMembership:
     membership = new_membership()
     membership.request(TOPICS, {}, 0)
     membership.on_response(response(2, (1, 0)), 5)
@@ -64,7 +64,7 @@ def test_the_first_heartbeat_has_everything_and_later_ones_only_what_has_changed
 
 
 def test_the_heartbeat_after_a_lost_response_has_everything() -> None:
-    membership = joined()
+    membership = joined_membership()
     membership.request(TOPICS, {T: (0, 1)}, 100)
     again = membership.request(TOPICS, {T: (0, 1)}, 200)
     assert (again.member_epoch, again.rebalance_timeout_ms) == (2, 7)
@@ -73,7 +73,7 @@ def test_the_heartbeat_after_a_lost_response_has_everything() -> None:
 
 
 def test_heartbeats_are_the_interval_of_the_coordinator_apart_unless_one_is_requested() -> None:
-    membership = joined()
+    membership = joined_membership()
     assert membership.next_heartbeat_ms(5) == 100
     membership.request_heartbeat()
     assert membership.next_heartbeat_ms(5) == 0
@@ -81,7 +81,7 @@ def test_heartbeats_are_the_interval_of_the_coordinator_apart_unless_one_is_requ
 
 @pytest.mark.parametrize("code", [ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID])
 def test_a_fenced_member_abandons_its_partitions_and_joins_again_with_its_id(code: ErrorCode) -> None:
-    membership = joined()
+    membership = joined_membership()
     membership.on_response(response(0, error=code), 10)
     assert (membership.state, membership.may_commit, membership.assigned) == (MemberState.LOST, False, {})
     membership.on_abandoned()
@@ -90,7 +90,7 @@ def test_a_fenced_member_abandons_its_partitions_and_joins_again_with_its_id(cod
 
 
 def test_a_retriable_error_keeps_the_membership_and_another_one_ends_it() -> None:
-    membership = joined()
+    membership = joined_membership()
     with pytest.raises(KafkaError):
         membership.on_response(response(0, error=ErrorCode.NOT_COORDINATOR), 10)
     assert membership.may_commit
@@ -115,7 +115,7 @@ def test_a_member_leaves_once_and_ignores_later_responses(instance: str | None, 
 
 
 def test_the_error_of_a_commit_hastens_the_next_heartbeat() -> None:
-    membership = joined()
+    membership = joined_membership()
     membership.on_commit_error(ErrorCode.STALE_MEMBER_EPOCH)
     assert membership.next_heartbeat_ms(5) == 100
     membership.on_commit_error(ErrorCode.UNKNOWN_MEMBER_ID)

@@ -20,7 +20,7 @@ def member(group_instance_id: str | None = None) -> Membership:
     )
 
 
-def joined(
+def join_response(
     error: ErrorCode = ErrorCode.NONE, *, leader: str = "m-1", generation: int = 1, **fields: object
 ) -> JoinGroupResponse:
     return JoinGroupResponse(
@@ -37,7 +37,7 @@ def joined(
 def stable(group_instance_id: str | None = None) -> Membership:
     membership = member(group_instance_id)
     membership.join_request(OFFERS)
-    assert membership.on_join_response(joined(), 0) is Step.PROCEED
+    assert membership.on_join_response(join_response(), 0) is Step.PROCEED
     assert membership.on_sync_response(SyncGroupResponse(), 0) is Step.PROCEED
     return membership
 
@@ -48,7 +48,7 @@ def test_a_member_joins_syncs_and_is_stable() -> None:
     assert (request.group_id, request.member_id, request.group_instance_id) == ("harbour", "", "dock-1")
     assert (request.session_timeout_ms, request.rebalance_timeout_ms) == (45_000, 300_000)
     assert [(entry.name, entry.metadata) for entry in request.protocols] == OFFERS
-    answer = joined()
+    answer = join_response()
     assert membership.on_join_response(answer, 0) is Step.PROCEED
     assert membership.is_leader(answer)
     sync = membership.sync_request({"m-1": b"assignment"})
@@ -61,14 +61,14 @@ def test_a_member_joins_syncs_and_is_stable() -> None:
 
 def test_only_the_leader_assigns_unless_skip_assignment_is_set() -> None:
     membership = member()
-    assert not membership.is_leader(joined(leader="m-2"))
-    assert not membership.is_leader(joined(skip_assignment=True))
+    assert not membership.is_leader(join_response(leader="m-2"))
+    assert not membership.is_leader(join_response(skip_assignment=True))
 
 
 def test_the_join_is_repeated_with_the_assigned_member_id() -> None:
     membership = member()
     membership.join_request(OFFERS)
-    assert membership.on_join_response(joined(ErrorCode.MEMBER_ID_REQUIRED), 0) is Step.REJOIN
+    assert membership.on_join_response(join_response(ErrorCode.MEMBER_ID_REQUIRED), 0) is Step.REJOIN
     assert membership.join_request(OFFERS).member_id == "m-1"
 
 
@@ -85,7 +85,7 @@ def test_the_join_is_repeated_with_the_assigned_member_id() -> None:
 def test_a_failed_join_leaves_the_member_unjoined(error: ErrorCode, step: Step) -> None:
     membership = member()
     membership.join_request(OFFERS)
-    assert membership.on_join_response(joined(error), 0) is step
+    assert membership.on_join_response(join_response(error), 0) is step
     assert membership.state is MemberState.UNJOINED
     assert membership.needs_join
 
@@ -104,7 +104,7 @@ def test_a_fatal_join_error_is_raised_with_the_group(error: ErrorCode) -> None:
     membership = member()
     membership.join_request(OFFERS)
     with pytest.raises(KafkaError, match="harbour") as caught:
-        membership.on_join_response(joined(error), 0)
+        membership.on_join_response(join_response(error), 0)
     assert caught.value.code is error
 
 
@@ -118,7 +118,7 @@ def test_a_group_with_another_protocol_type_is_refused() -> None:
 def test_illegal_generation_at_sync_keeps_the_member_id() -> None:
     membership = member()
     membership.join_request(OFFERS)
-    membership.on_join_response(joined(), 0)
+    membership.on_join_response(join_response(), 0)
     answer = SyncGroupResponse(error_code=ErrorCode.ILLEGAL_GENERATION)
     assert membership.on_sync_response(answer, 0) is Step.REJOIN
     assert (membership.member_id, membership.generation) == ("m-1", -1)
@@ -155,7 +155,7 @@ def test_a_rejoin_has_the_owned_partitions() -> None:
 def test_a_rebalance_during_the_sync_is_reported_by_the_sync() -> None:
     membership = member()
     membership.join_request(OFFERS)
-    membership.on_join_response(joined(), 0)
+    membership.on_join_response(join_response(), 0)
     membership.on_heartbeat_response(ErrorCode.REBALANCE_IN_PROGRESS, 1, 100)
     assert membership.state is MemberState.SYNCING
 
@@ -186,9 +186,9 @@ def test_a_member_fenced_by_a_late_commit_during_its_join_rejoins(code: ErrorCod
     membership.request_join("group is rebalancing")
     membership.join_request(OFFERS)
     membership.on_commit_error(code)
-    assert membership.on_join_response(joined(generation=2), 0) is Step.REJOIN
+    assert membership.on_join_response(join_response(generation=2), 0) is Step.REJOIN
     membership.join_request(OFFERS)
-    assert membership.on_join_response(joined(generation=3), 0) is Step.PROCEED
+    assert membership.on_join_response(join_response(generation=3), 0) is Step.PROCEED
     assert membership.lost_partitions
 
 

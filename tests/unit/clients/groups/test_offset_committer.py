@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.clients.groups.test_membership import OFFERS, joined, member
+from tests.unit.clients.groups.test_membership import OFFERS, join_response, member
 from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.group_offsets import ConsumerGroupMetadata
 from tidelog.clients.groups.membership import Membership
@@ -25,7 +25,7 @@ def committer_of(membership: Membership | None) -> OffsetCommitter:
 
 def join(membership: Membership, generation: int) -> None:
     membership.join_request(OFFERS)
-    membership.on_join_response(joined(generation=generation), 0)
+    membership.on_join_response(join_response(generation=generation), 0)
     membership.on_sync_response(SyncGroupResponse(), 0)
 
 

@@ -10,7 +10,7 @@ def policy(max_idle_ms: int | None = 5_000) -> RefreshPolicy:
     return RefreshPolicy(max_age_ms=10_000, max_idle_ms=max_idle_ms, backoff=backoff, rng=NoJitter())
 
 
-def refreshed(at_ms: int = 1_000) -> RefreshPolicy:
+def refreshed_policy(at_ms: int = 1_000) -> RefreshPolicy:
     ready = policy()
     ready.on_sent()
     ready.on_success(at_ms, is_complete=True)
@@ -22,27 +22,27 @@ def test_the_first_refresh_is_required_at_once() -> None:
 
 
 def test_metadata_is_refreshed_at_its_maximum_age() -> None:
-    ready = refreshed(1_000)
+    ready = refreshed_policy(1_000)
     assert ready.next_refresh_ms(1_000) == 10_000
     assert ready.next_refresh_ms(11_000) == 0
 
 
 def test_a_requested_refresh_waits_for_the_backoff() -> None:
-    ready = refreshed(1_000)
+    ready = refreshed_policy(1_000)
     ready.request()
     assert ready.next_refresh_ms(1_030) == 70
     assert ready.next_refresh_ms(1_100) == 0
 
 
 def test_a_new_topic_does_not_wait_for_backoff() -> None:
-    ready = refreshed(1_000)
+    ready = refreshed_policy(1_000)
     ready.use_topic("tides", 1_010)
     assert ready.next_refresh_ms(1_010) == 0
     assert ready.topics == ("tides",)
 
 
 def test_a_known_topic_requires_no_refresh() -> None:
-    ready = refreshed(1_000)
+    ready = refreshed_policy(1_000)
     ready.use_topic("tides", 1_000)
     ready.on_sent()
     ready.on_success(1_200, is_complete=True)

@@ -184,11 +184,11 @@ def test_old_batches_expire_from_the_front() -> None:
     must_put(target, P0, b"y" * 250, now_ms=500)
     assert target.next_expiry_ms(400) == 600
     assert target.take_expired(999) == []
-    assert [values(batch) for batch in closed(target.take_expired(1_000))] == [[b"x" * 250]]
+    assert [values(batch) for batch in close_batches(target.take_expired(1_000))] == [[b"x" * 250]]
     assert [batch.created_ms for batch in target.queue(P0).batches] == [500]
 
 
-def closed(batches: list[ProducerBatch]) -> list[ProducerBatch]:
+def close_batches(batches: list[ProducerBatch]) -> list[ProducerBatch]:
     for batch in batches:
         batch.close()
     return batches

@@ -26,7 +26,7 @@ from tidelog.protocol.registry import ApiKey
 
 
 @asynccontextmanager
-async def connected(
+async def connect_to(
     broker: ScriptedBroker, *, negotiate: bool = True, request_timeout_ms: int = 5_000
 ) -> AsyncIterator[BrokerConnection]:
     environment = SystemEnvironment()
@@ -51,7 +51,7 @@ def cluster_named(name: str) -> MetadataResponse:
 
 
 async def test_responses_are_matched_in_order() -> None:
-    async with scripted_brokers() as [broker], connected(broker) as connection:
+    async with scripted_brokers() as [broker], connect_to(broker) as connection:
         count = iter(range(100))
         broker.handlers[ApiKey.METADATA] = lambda request: cluster_named(f"answer {next(count)}")
         futures = [connection.send(MetadataRequest(), 9) for _ in range(20)]
@@ -75,13 +75,13 @@ async def test_an_older_broker_gets_api_versions_in_its_version() -> None:
 
     async with scripted_brokers() as [broker]:
         broker.handlers[ApiKey.API_VERSIONS] = refuse
-        async with connected(broker) as connection:
+        async with connect_to(broker) as connection:
             assert [entry.version for entry in broker.received_requests] == [4, 1]
             assert connection.version_of(ApiKey.METADATA) == 13
 
 
 async def test_a_late_response_closes_the_connection_and_fails_all_requests() -> None:
-    async with scripted_brokers() as [broker], connected(broker, request_timeout_ms=60) as connection:
+    async with scripted_brokers() as [broker], connect_to(broker, request_timeout_ms=60) as connection:
         broker.handlers[ApiKey.METADATA] = lambda request: Silence
         patient = connection.send(MetadataRequest(), 9, timeout_ms=60_000)
         impatient = connection.send(MetadataRequest(), 9)
@@ -93,7 +93,7 @@ async def test_a_late_response_closes_the_connection_and_fails_all_requests() ->
 
 
 async def test_a_lost_connection_fails_requests_in_flight_and_refuses_new_ones() -> None:
-    async with scripted_brokers() as [broker], connected(broker) as connection:
+    async with scripted_brokers() as [broker], connect_to(broker) as connection:
         broker.handlers[ApiKey.METADATA] = lambda request: Close
         with pytest.raises(KafkaError, match=f"node 1 at 127.0.0.1:{broker.port}") as caught:
             await connection.request(MetadataRequest(), MetadataResponse)
@@ -116,7 +116,7 @@ async def test_a_lost_connection_fails_requests_in_flight_and_refuses_new_ones()
 async def test_an_undecodable_response_closes_the_connection_with_a_reason(
     frame: bytes, complaint: str
 ) -> None:
-    async with scripted_brokers() as [broker], connected(broker) as connection:
+    async with scripted_brokers() as [broker], connect_to(broker) as connection:
         broker.handlers[ApiKey.METADATA] = lambda request: frame
         with pytest.raises(KafkaError, match=complaint) as caught:
             await connection.request(MetadataRequest(), MetadataResponse, highest_version=9)
@@ -125,7 +125,7 @@ async def test_an_undecodable_response_closes_the_connection_with_a_reason(
 
 
 async def test_a_cancelled_request_does_not_affect_later_ones() -> None:
-    async with scripted_brokers() as [broker], connected(broker) as connection:
+    async with scripted_brokers() as [broker], connect_to(broker) as connection:
         broker.handlers[ApiKey.METADATA] = lambda request: cluster_named("c")
         abandoned = connection.send(MetadataRequest(), 9)
         abandoned.cancel()
@@ -134,7 +134,7 @@ async def test_a_cancelled_request_does_not_affect_later_ones() -> None:
 
 
 async def test_an_unexpected_response_closes_the_connection() -> None:
-    async with scripted_brokers() as [broker], connected(broker) as connection:
+    async with scripted_brokers() as [broker], connect_to(broker) as connection:
         unexpected = (8).to_bytes(4, "big") + b"\x00" * 8
         twice = encode_response(ApiKey.METADATA, 9, 2, cluster_named("c")) + unexpected
         broker.handlers[ApiKey.METADATA] = lambda request: twice
@@ -150,7 +150,7 @@ def test_an_unknown_error_code_is_shown_by_number() -> None:
 
 
 async def test_requests_wait_while_unsent_bytes_accumulate() -> None:
-    async with scripted_brokers() as [broker], connected(broker) as connection:
+    async with scripted_brokers() as [broker], connect_to(broker) as connection:
         woken: list[bool] = []
         connection.call_when_writable(lambda: woken.append(True))
         assert connection.can_send_more(5)
@@ -164,7 +164,7 @@ async def test_requests_wait_while_unsent_bytes_accumulate() -> None:
 async def test_a_connection_that_has_used_all_correlation_ids_is_closed_and_sends_nothing_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with scripted_brokers() as [broker], connected(broker) as connection:
+    async with scripted_brokers() as [broker], connect_to(broker) as connection:
         monkeypatch.setattr(connection_module, "_CORRELATION_ID_MAX", 1)
         with pytest.raises(KafkaError, match="has used all correlation ids") as caught:
             connection.send(MetadataRequest(), 9)

@@ -23,7 +23,7 @@ def feed(reader: FrameReader, data: bytes, cuts: list[int]) -> list[bytes]:
     return frames
 
 
-def framed(payload: bytes) -> bytes:
+def frame_of(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "big") + payload
 
 
@@ -34,7 +34,7 @@ def framed(payload: bytes) -> bytes:
 @settings(max_examples=60, deadline=None)
 def test_frames_are_received_in_any_chunks(sizes: list[int], cuts: list[int]) -> None:
     payloads = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
-    stream = b"".join(map(framed, payloads))
+    stream = b"".join(map(frame_of, payloads))
     assert feed(FrameReader(200_000), stream, cuts) == payloads
 
 
@@ -42,7 +42,7 @@ def test_frames_are_received_in_any_chunks(sizes: list[int], cuts: list[int]) ->
 @settings(max_examples=60, deadline=None)
 def test_small_frames_are_received_byte_by_byte(sizes: list[int]) -> None:
     payloads = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
-    stream = b"".join(map(framed, payloads))
+    stream = b"".join(map(frame_of, payloads))
     assert feed(FrameReader(1_000), stream, [1] * len(stream)) == payloads
 
 
@@ -56,10 +56,10 @@ def test_a_frame_over_the_bound_is_refused_before_it_is_received(size: int) -> N
 
 def test_a_returned_frame_is_not_overwritten_by_the_next() -> None:
     reader = FrameReader(1_000)
-    first = framed(b"first")
+    first = frame_of(b"first")
     reader.buffer()[: len(first)] = first
     (frame,) = reader.on_received(len(first))
-    second = framed(b"SECOND")
+    second = frame_of(b"SECOND")
     reader.buffer()[: len(second)] = second
     reader.on_received(len(second))
     assert bytes(frame) == b"first"

@@ -34,7 +34,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[str]:
+async def run_server(serve: Serve) -> AsyncIterator[str]:
     """Run a server that calls `serve` for each connection; yield its address."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -131,7 +131,7 @@ async def test_a_server_that_sends_slowly_is_abandoned() -> None:
             await writer.drain()
             await asyncio.sleep(0.01)
 
-    async with serving(drip) as url:
+    async with run_server(drip) as url:
         assert await failure(url, SHORT) == "no response within 200 ms"
 
 
@@ -141,12 +141,12 @@ async def test_a_response_without_end_is_abandoned() -> None:
             writer.write(b"x" * 65_536)
             await writer.drain()
 
-    async with serving(flood) as url:
+    async with run_server(flood) as url:
         assert await failure(url) == f"the response has more than {RESPONSE_BYTES_MAX} bytes"
 
 
 async def test_a_closed_port_is_reported() -> None:
-    async with serving(lambda *_: asyncio.sleep(0)) as url:
+    async with run_server(lambda *_: asyncio.sleep(0)) as url:
         pass
     assert "Connect" in await failure(url)
 
@@ -168,6 +168,6 @@ async def test_a_response_is_parsed_outside_of_the_event_loop(monkeypatch: pytes
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n1\r\ny\r\n0\r\n\r\n")
 
     monkeypatch.setattr(http_exchange, "parse_response", parse)
-    async with serving(respond) as url:
+    async with run_server(respond) as url:
         assert await send(url) == HttpResponse(200, b"xy")
     assert len(threads) == 1 and threads[0] != threading.get_ident()

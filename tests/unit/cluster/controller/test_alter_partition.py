@@ -74,7 +74,7 @@ def alter_request(topic: RequestTopicData, leader: int = 1) -> AlterPartitionReq
     return AlterPartitionRequest(broker_id=leader, broker_epoch=100 + leader, topics=(topic,))
 
 
-def altered(
+def alter(
     image: MetadataImage, request: AlterPartitionRequest
 ) -> tuple[ResponsePartitionData, MetadataImage]:
     result = alter_partition(image, SETTINGS, request)
@@ -88,7 +88,7 @@ def altered(
 
 def test_isr_shrink_keeps_the_leader_epoch() -> None:
     image = image_with_partition()
-    response, after = altered(image, alter_request(proposal(image, (1, 2))))
+    response, after = alter(image, alter_request(proposal(image, (1, 2))))
     assert response == ResponsePartitionData(
         partition_index=0, leader_id=1, leader_epoch=1, isr=(1, 2), partition_epoch=2
     )
@@ -97,13 +97,13 @@ def test_isr_shrink_keeps_the_leader_epoch() -> None:
 
 def test_replica_order_of_the_request_is_kept() -> None:
     image = image_with_partition(isr=(1,))
-    response, _ = altered(image, alter_request(proposal(image, (1, 3, 2))))
+    response, _ = alter(image, alter_request(proposal(image, (1, 3, 2))))
     assert response.isr == (1, 3, 2)
 
 
 def test_an_unchanged_isr_writes_no_record() -> None:
     image = image_with_partition()
-    response, after = altered(image, alter_request(proposal(image, (1, 2, 3))))
+    response, after = alter(image, alter_request(proposal(image, (1, 2, 3))))
     assert (response.error_code, response.partition_epoch) == (0, 1)
     assert only_partition(after) == only_partition(image)
 
@@ -131,20 +131,20 @@ def test_the_second_change_of_a_partition_in_a_request_is_based_on_the_first() -
 )
 def test_a_stale_or_invalid_request_is_refused(fields: dict[str, Any], code: ErrorCode) -> None:
     image = image_with_partition()
-    response, _ = altered(image, alter_request(proposal(image, (1, 2), **fields)))
+    response, _ = alter(image, alter_request(proposal(image, (1, 2), **fields)))
     assert response.error_code == code
 
 
 @pytest.mark.parametrize("isr", [(), (2, 3), (1, 4), (1, 1), (1, -1)])
 def test_an_invalid_isr_is_refused(isr: tuple[int, ...]) -> None:
     image = image_with_partition()
-    response, _ = altered(image, alter_request(proposal(image, isr)))
+    response, _ = alter(image, alter_request(proposal(image, isr)))
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_request_of_another_broker_than_the_leader_is_refused() -> None:
     image = image_with_partition()
-    response, _ = altered(image, alter_request(proposal(image, (1, 2)), leader=2))
+    response, _ = alter(image, alter_request(proposal(image, (1, 2)), leader=2))
     assert response.error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -158,7 +158,7 @@ def test_a_request_with_a_stale_broker_epoch_is_refused() -> None:
 def test_an_unknown_topic_id_is_reported_for_each_partition() -> None:
     image = image_with_partition()
     topic = replace(proposal(image, (1, 2)), topic_id=UUID(int=12345))
-    response, _ = altered(image, alter_request(topic))
+    response, _ = alter(image, alter_request(topic))
     assert response.error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
@@ -167,52 +167,52 @@ def test_kip_841_a_fenced_or_stopping_broker_does_not_join_the_isr(change: dict[
     image = image_with_partition(isr=(1,))
     record = BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=103, **change)
     image = image_after_records([record], image, offset=501)
-    response, _ = altered(image, alter_request(proposal(image, (1, 2, 3))))
+    response, _ = alter(image, alter_request(proposal(image, (1, 2, 3))))
     assert response.error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
 def test_kip_903_a_broker_with_a_stale_epoch_does_not_join_the_isr() -> None:
     image = image_with_partition(isr=(1,))
     stale = BrokerState(broker_id=3, broker_epoch=55)
-    response, _ = altered(image, alter_request(proposal(image, (1, stale))))
+    response, _ = alter(image, alter_request(proposal(image, (1, stale))))
     assert response.error_code == ErrorCode.INELIGIBLE_REPLICA
     unknown = BrokerState(broker_id=3, broker_epoch=-1)
-    response, _ = altered(image, alter_request(proposal(image, (1, unknown))))
+    response, _ = alter(image, alter_request(proposal(image, (1, unknown))))
     assert response.error_code == 0
 
 
 def test_isr_members_have_no_epochs_before_version_3() -> None:
     image = image_with_partition()
-    response, _ = altered(image, alter_request(proposal(image, (), new_isr=(1, 3))))
+    response, _ = alter(image, alter_request(proposal(image, (), new_isr=(1, 3))))
     assert response.isr == (1, 3)
 
 
 def test_the_isr_of_a_recovering_leader_grows_only_after_recovery() -> None:
     image = image_with_partition(isr=(1,), leader_recovery_state=1)
-    response, _ = altered(image, alter_request(proposal(image, (1, 2), leader_recovery_state=1)))
+    response, _ = alter(image, alter_request(proposal(image, (1, 2), leader_recovery_state=1)))
     assert response.error_code == ErrorCode.INVALID_REQUEST
-    response, after = altered(image, alter_request(proposal(image, (1,))))
+    response, after = alter(image, alter_request(proposal(image, (1,))))
     assert (response.error_code, response.leader_recovery_state) == (0, 0)
     assert only_partition(after).leader_recovery_state == 0
 
 
 def test_a_reassignment_ends_when_the_new_replicas_are_in_the_isr() -> None:
     image = image_with_partition(replicas=(1, 4, 2, 3), adding_replicas=(4,), removing_replicas=(2, 3))
-    response, after = altered(image, alter_request(proposal(image, (1, 2, 3, 4))))
+    response, after = alter(image, alter_request(proposal(image, (1, 2, 3, 4))))
     assert (response.error_code, response.isr, response.leader_epoch) == (0, (1, 4), 2)
     assert (only_partition(after).replicas, only_partition(after).adding_replicas) == ((1, 4), ())
 
 
 def test_the_response_names_the_new_leader_when_a_reassignment_ends() -> None:
     image = image_with_partition(replicas=(4, 2, 1, 3), adding_replicas=(4,), removing_replicas=(1, 3))
-    response, after = altered(image, alter_request(proposal(image, (1, 2, 3, 4))))
+    response, after = alter(image, alter_request(proposal(image, (1, 2, 3, 4))))
     assert response.error_code == ErrorCode.NEW_LEADER_ELECTED
     assert (only_partition(after).leader, only_partition(after).replicas) == (4, (4, 2))
 
 
 def test_kip_966_a_replica_that_leaves_an_isr_below_min_insync_replicas_becomes_eligible() -> None:
     image = image_with_partition(isr=(1, 2))
-    _, after = altered(image, alter_request(proposal(image, (1,))))
+    _, after = alter(image, alter_request(proposal(image, (1,))))
     assert only_partition(after).eligible_leader_replicas == (2,)
-    _, second_image = altered(after, alter_request(proposal(after, (1, 3))))
+    _, second_image = alter(after, alter_request(proposal(after, (1, 3))))
     assert only_partition(second_image).eligible_leader_replicas == ()

@@ -46,7 +46,7 @@ def partition(image: MetadataImage, index: int) -> PartitionImage:
     return image.topics_by_name["orders"].partitions[index]
 
 
-def assigned(
+def assign(
     image: MetadataImage, directory: UUID, *indexes: int, broker: int = 1, topic_id: UUID | None = None
 ) -> tuple[list[int], MetadataImage]:
     topic = RequestTopicData(
@@ -72,16 +72,16 @@ def assigned(
 def test_an_assignment_is_recorded_once() -> None:
     image = image_with_directories()
     assert partition(image, 0).directory_of(1) is None
-    codes, after = assigned(image, SECOND, 0, 1)
+    codes, after = assign(image, SECOND, 0, 1)
     assert codes == [0, 0]
     assert partition(after, 0).directory_of(1) == partition(after, 1).directory_of(1) == SECOND
     assert partition(after, 0).leader_epoch == partition(image, 0).leader_epoch
-    assert assigned(after, SECOND, 0, 1) == ([0, 0], after)
+    assert assign(after, SECOND, 0, 1) == ([0, 0], after)
 
 
 def test_a_replica_in_a_failed_directory_loses_leadership() -> None:
     image = image_with_directories()
-    codes, after = assigned(image, OFFLINE, 0, 1)
+    codes, after = assign(image, OFFLINE, 0, 1)
     assert codes == [0, 0]
     for index in (0, 1):
         assert (partition(after, index).leader, partition(after, index).isr) == (2, (2,))
@@ -97,18 +97,18 @@ def test_a_replica_that_is_in_an_online_directory_again_leads_a_partition_withou
     topic = image.topics_by_name["single"]
     (broker,) = topic.partitions[0].replicas
     online = FIRST if broker == 1 else image.brokers[broker].log_dirs[0]
-    codes, after = assigned(image, OFFLINE, 0, broker=broker, topic_id=topic.id)
+    codes, after = assign(image, OFFLINE, 0, broker=broker, topic_id=topic.id)
     assert (codes, after.topics_by_name["single"].partitions[0].leader) == ([0], -1)
-    codes, after = assigned(after, online, 0, broker=broker, topic_id=topic.id)
+    codes, after = assign(after, online, 0, broker=broker, topic_id=topic.id)
     assert (codes, after.topics_by_name["single"].partitions[0].leader) == ([0], broker)
 
 
 def test_partitions_that_cannot_be_assigned_are_reported() -> None:
     image = image_with_directories()
-    assert assigned(image, FIRST, 9)[0] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert assigned(image, FIRST, 0, topic_id=UUID(int=4))[0] == [ErrorCode.UNKNOWN_TOPIC_ID]
+    assert assign(image, FIRST, 9)[0] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert assign(image, FIRST, 0, topic_id=UUID(int=4))[0] == [ErrorCode.UNKNOWN_TOPIC_ID]
     image = image_after_records([broker_registration_record(3)], image, offset=600)
-    assert assigned(image, UUID(int=9003), 0, broker=3)[0] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert assign(image, UUID(int=9003), 0, broker=3)[0] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=7)
     with pytest.raises(KafkaError) as error:
         run_steps(assign_replicas_to_directories(image, SETTINGS, request))

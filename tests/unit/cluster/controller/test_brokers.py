@@ -57,7 +57,7 @@ def register(
     return run_steps(register_broker(image, SETTINGS, request, has_session=has_session))
 
 
-def registered() -> MetadataImage:
+def image_with_registered_brokers() -> MetadataImage:
     return image_after_result(NEW_CLUSTER, register(NEW_CLUSTER, REQUEST))
 
 
@@ -84,7 +84,7 @@ def test_a_broker_registers_fenced_with_the_offset_of_its_record_as_epoch() -> N
 )
 def test_only_the_latest_registration_counts(broker: int, epoch: int, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as error:
-        allocate_producer_ids(registered(), broker, epoch)
+        allocate_producer_ids(image_with_registered_brokers(), broker, epoch)
     assert error.value.code is code
 
 
@@ -109,26 +109,26 @@ def test_an_invalid_registration_is_refused(request_: BrokerRegistrationRequest,
 
 
 def test_a_broker_id_with_a_live_session_is_refused_to_another_process() -> None:
-    image = registered()
+    image = image_with_registered_brokers()
     other = replace(REQUEST, incarnation_id=UUID(int=71))
     assert refusal(image, other, has_session=True) is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert register(image, other).reply == image.offset + 1
 
 
 def test_a_broker_id_without_session_may_be_registered_by_another_process() -> None:
-    image = registered()
+    image = image_with_registered_brokers()
     result = register(image, replace(REQUEST, incarnation_id=UUID(int=71)))
     assert result.reply == image.offset + 1
 
 
 def test_a_second_registration_of_a_process_keeps_its_broker_epoch() -> None:
-    image = registered()
+    image = image_with_registered_brokers()
     assert register(image, REQUEST).reply == image.brokers[1].epoch
 
 
-def placed_on_1(**change: Any) -> MetadataImage:
+def image_with_partition_on_1(**change: Any) -> MetadataImage:
     """Return an image with broker 1 registered at epoch 500, broker 2 alive, and one partition."""
-    image = replace(registered(), offset=499)
+    image = replace(image_with_registered_brokers(), offset=499)
     again = replace(REQUEST, incarnation_id=UUID(int=72))
     image = image_after_result(image, register(image, again))
     image = image_after_records([broker_registration_record(2)], image, offset=501)
@@ -143,7 +143,7 @@ def placed_on_1(**change: Any) -> MetadataImage:
 def test_a_broker_stays_eligible_only_after_a_clean_shutdown(
     previous_epoch: int, eligible: tuple[int, ...]
 ) -> None:
-    image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
+    image = image_with_partition_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
     request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=previous_epoch)
     result = register(image, request)
     after = image_after_result(image, result)
@@ -160,7 +160,7 @@ def test_a_broker_that_lost_a_directory_is_not_eligible_for_its_partitions(
     """The broker recreates such a replica empty: it must not lead before a replica with the records."""
     kept = UUID(int=300)
     places = (UUID(int=directory), UUID(int=9002))
-    image = placed_on_1(
+    image = image_with_partition_on_1(
         replicas=(1, 2), isr=(), leader=-1, eligible_leader_replicas=(1, 2), directories=places
     )
     image = image_after_records([broker_registration_record(2, fenced=True)], image, offset=600)
@@ -177,7 +177,7 @@ def test_a_broker_that_lost_a_directory_is_not_eligible_for_its_partitions(
 
 
 def test_a_registration_without_previous_broker_epoch_counts_as_unclean_shutdown() -> None:
-    image = placed_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
+    image = image_with_partition_on_1(replicas=(1, 2), isr=(2,), leader=2, eligible_leader_replicas=(1,))
     request = replace(REQUEST, incarnation_id=UUID(int=73), previous_broker_epoch=500)
     result = run_steps(register_broker(image, SETTINGS, request, has_session=False, has_previous_epoch=False))
     assert (
@@ -187,14 +187,14 @@ def test_a_registration_without_previous_broker_epoch_counts_as_unclean_shutdown
 
 
 def test_a_restarted_broker_leaves_the_isr() -> None:
-    image = placed_on_1(replicas=(1, 2), isr=(1, 2), leader=1)
+    image = image_with_partition_on_1(replicas=(1, 2), isr=(1, 2), leader=1)
     after = image_after_result(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
     partition = after.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (2, (2,), ())
 
 
 def test_the_last_known_leader_stays_a_candidate_after_an_unclean_shutdown() -> None:
-    image = placed_on_1(replicas=(1,), isr=(1,), leader=1)
+    image = image_with_partition_on_1(replicas=(1,), isr=(1,), leader=1)
     after = image_after_result(image, register(image, replace(REQUEST, incarnation_id=UUID(int=73))))
     partition = after.topics_by_name["orders"].partitions[0]
     assert (partition.leader, partition.isr, partition.last_known_elr) == (-1, (), (1,))
@@ -206,7 +206,7 @@ def test_the_last_known_leader_stays_a_candidate_after_an_unclean_shutdown() -> 
 
 
 def test_producer_id_blocks_never_overlap() -> None:
-    image = registered()
+    image = image_with_registered_brokers()
     epoch = image.brokers[1].epoch
     first = allocate_producer_ids(image, 1, epoch)
     second = allocate_producer_ids(image_after_result(image, first), 1, epoch)
@@ -214,7 +214,7 @@ def test_producer_id_blocks_never_overlap() -> None:
 
 
 def test_exhausted_producer_ids_are_an_error() -> None:
-    image = replace(registered(), next_producer_id=2**63 - 1)
+    image = replace(image_with_registered_brokers(), next_producer_id=2**63 - 1)
     with pytest.raises(KafkaError):
         allocate_producer_ids(image, 1, image.brokers[1].epoch)
 

@@ -34,7 +34,7 @@ def entry(entity: Entity, **ops: float | None) -> RequestEntryData:
     )
 
 
-def altered(
+def alter_quotas(
     image: MetadataImage, *entries: RequestEntryData, validate_only: bool = False, hosts: tuple[str, ...] = ()
 ) -> tuple[MetadataImage, list[ErrorCode]]:
     request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
@@ -43,24 +43,24 @@ def altered(
 
 
 def code(entity: Entity, hosts: tuple[str, ...] = (), **ops: float | None) -> ErrorCode:
-    image, [error_code] = altered(EMPTY, entry(entity, **ops), hosts=hosts)
+    image, [error_code] = alter_quotas(EMPTY, entry(entity, **ops), hosts=hosts)
     assert bool(image.client_quotas) == (error_code is ErrorCode.NONE)
     return error_code
 
 
 def test_quotas_are_set_changed_and_removed() -> None:
     alice: Entity = {"user": "alice", "client-id": None}
-    image, _ = altered(EMPTY, entry(alice, producer_byte_rate=1000.0, request_percentage=12.5))
+    image, _ = alter_quotas(EMPTY, entry(alice, producer_byte_rate=1000.0, request_percentage=12.5))
     key = (("client-id", None), ("user", "alice"))
     assert image.client_quotas == {key: {"producer_byte_rate": 1000.0, "request_percentage": 12.5}}
-    image, _ = altered(image, entry(alice, producer_byte_rate=None, request_percentage=20.0))
+    image, _ = alter_quotas(image, entry(alice, producer_byte_rate=None, request_percentage=20.0))
     assert image.client_quotas == {key: {"request_percentage": 20.0}}
-    image, _ = altered(image, entry(alice, request_percentage=None))
+    image, _ = alter_quotas(image, entry(alice, request_percentage=None))
     assert image.client_quotas == {}
 
 
 def test_an_unchanged_quota_writes_no_record() -> None:
-    image, _ = altered(EMPTY, entry({"user": "alice"}, producer_byte_rate=1000.0))
+    image, _ = alter_quotas(EMPTY, entry({"user": "alice"}, producer_byte_rate=1000.0))
     request = AlterClientQuotasRequest(
         entries=(entry({"user": "alice"}, producer_byte_rate=1000.0, consumer_byte_rate=None),)
     )
@@ -68,12 +68,12 @@ def test_an_unchanged_quota_writes_no_record() -> None:
 
 
 def test_validate_only_changes_nothing() -> None:
-    image, codes = altered(EMPTY, entry({"user": "alice"}, producer_byte_rate=1.0), validate_only=True)
+    image, codes = alter_quotas(EMPTY, entry({"user": "alice"}, producer_byte_rate=1.0), validate_only=True)
     assert (image.client_quotas, codes) == ({}, [ErrorCode.NONE])
 
 
 def test_an_entity_may_occur_once_in_a_request() -> None:
-    image, codes = altered(
+    image, codes = alter_quotas(
         EMPTY,
         entry({"user": "alice"}, producer_byte_rate=1.0),
         entry({"user": "bob"}, producer_byte_rate=-1.0),
@@ -88,7 +88,7 @@ def test_a_quota_key_may_occur_once_per_entity() -> None:
         entity=(RequestEntityData(entity_type="user", entity_name="alice"),),
         ops=(OpData(key="producer_byte_rate", value=1.0), OpData(key="producer_byte_rate", value=2.0)),
     )
-    image, codes = altered(EMPTY, twice)
+    image, codes = alter_quotas(EMPTY, twice)
     assert (image.client_quotas, codes) == ({}, [ErrorCode.INVALID_REQUEST])
 
 
@@ -111,7 +111,7 @@ def test_an_entity_with_thousands_of_keys_is_checked_in_one_pass() -> None:
         entity=(RequestEntityData(entity_type="user", entity_name="alice"),),
         ops=tuple(OpData(key=key, value=1.0) for key in keys),
     )
-    _, codes = altered(EMPTY, many)
+    _, codes = alter_quotas(EMPTY, many)
     assert codes == [ErrorCode.INVALID_REQUEST]
     assert CountedKey.comparisons < 10 * len(keys)
 
@@ -166,7 +166,7 @@ def test_a_connection_creation_rate_is_a_positive_integer() -> None:
 
 
 def quotas() -> MetadataImage:
-    image, codes = altered(
+    image, codes = alter_quotas(
         EMPTY,
         entry({"user": "alice"}, producer_byte_rate=1.0),
         entry({"user": None}, producer_byte_rate=2.0),

@@ -46,7 +46,9 @@ def outcome(
     return only
 
 
-def assigned(name: str, *brokers: tuple[int, ...], indexes: tuple[int, ...] | None = None) -> CreatableTopic:
+def topic_with_assignments(
+    name: str, *brokers: tuple[int, ...], indexes: tuple[int, ...] | None = None
+) -> CreatableTopic:
     return CreatableTopic(
         name=name,
         num_partitions=-1,
@@ -164,14 +166,14 @@ def test_an_empty_request_has_an_empty_response() -> None:
             creatable("t", configs={"min.compaction.lag.ms": "10", "max.compaction.lag.ms": "5"}),
             ErrorCode.INVALID_CONFIG,
         ),
-        (assigned("t", ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (assigned("t", (7,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (assigned("t", (1, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (assigned("t", (1, 2), (1,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (assigned("t", (1,), indexes=(1,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (assigned("t", (1,), (1,), indexes=(0, 0)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        (replace(assigned("t", (1,)), num_partitions=1), ErrorCode.INVALID_REQUEST),
-        (replace(assigned("t", (1,)), replication_factor=1), ErrorCode.INVALID_REQUEST),
+        (topic_with_assignments("t", ()), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic_with_assignments("t", (7,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic_with_assignments("t", (1, 1)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic_with_assignments("t", (1, 2), (1,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic_with_assignments("t", (1,), indexes=(1,)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (topic_with_assignments("t", (1,), (1,), indexes=(0, 0)), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (replace(topic_with_assignments("t", (1,)), num_partitions=1), ErrorCode.INVALID_REQUEST),
+        (replace(topic_with_assignments("t", (1,)), replication_factor=1), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_an_invalid_topic_gets_kafkas_error_code_and_a_message(
@@ -203,7 +205,7 @@ def test_too_many_partitions_refuse_the_whole_request() -> None:
 
 
 def test_an_explicit_assignment_is_used() -> None:
-    image = with_topics(IMAGE, assigned("orders", (3, 1), (2, 3)))
+    image = with_topics(IMAGE, topic_with_assignments("orders", (3, 1), (2, 3)))
     partitions = image.topics_by_name["orders"].partitions
     assert [partition.replicas for partition in partitions.values()] == [(3, 1), (2, 3)]
     assert [partition.leader for partition in partitions.values()] == [3, 2]
@@ -213,7 +215,10 @@ def test_a_fenced_broker_is_assigned_but_not_in_the_isr() -> None:
     image = image_with_brokers(1, 2, fenced=[1])
     result = run_steps(
         create_topics(
-            image, SETTINGS, CreateTopicsRequest(topics=(assigned("t", (1, 2)),)), SeededRandomness()
+            image,
+            SETTINGS,
+            CreateTopicsRequest(topics=(topic_with_assignments("t", (1, 2)),)),
+            SeededRandomness(),
         )
     )
     partition = image_after_result(image, result).topics_by_name["t"].partitions[0]
@@ -222,7 +227,9 @@ def test_a_fenced_broker_is_assigned_but_not_in_the_isr() -> None:
 
 def test_an_assignment_of_only_fenced_brokers_is_refused() -> None:
     image = image_with_brokers(1, 2, fenced=[1])
-    assert outcome(assigned("t", (1,)), image).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert (
+        outcome(topic_with_assignments("t", (1,)), image).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    )
 
 
 def test_no_topic_is_created_while_all_brokers_are_fenced() -> None:

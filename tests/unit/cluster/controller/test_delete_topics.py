@@ -23,7 +23,7 @@ ORDERS = IMAGE.topics_by_name["orders"].id
 USERS = IMAGE.topics_by_name["users"].id
 
 
-def named(name: str) -> DeleteTopicState:
+def topic_named(name: str) -> DeleteTopicState:
     return DeleteTopicState(name=name)
 
 
@@ -37,7 +37,7 @@ def delete(*topics: DeleteTopicState) -> tuple[list[DeletableTopicResult], list[
 
 
 def test_topics_are_deleted_by_name_and_by_id() -> None:
-    results, left = delete(named("orders"), by_id(USERS))
+    results, left = delete(topic_named("orders"), by_id(USERS))
     assert [(result.name, result.topic_id, result.error_code) for result in results] == [
         ("orders", ORDERS, 0),
         ("users", USERS, 0),
@@ -58,15 +58,15 @@ def test_older_versions_have_a_list_of_names() -> None:
 @pytest.mark.parametrize(
     ("targets", "code"),
     [
-        ([named("nowhere")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ([named("bad name")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ([topic_named("nowhere")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ([topic_named("bad name")], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ([by_id(UUID(int=3))], ErrorCode.UNKNOWN_TOPIC_ID),
         ([DeleteTopicState()], ErrorCode.INVALID_REQUEST),
         ([DeleteTopicState(name="orders", topic_id=ORDERS)], ErrorCode.INVALID_REQUEST),
-        ([named("orders"), named("orders")], ErrorCode.INVALID_REQUEST),
+        ([topic_named("orders"), topic_named("orders")], ErrorCode.INVALID_REQUEST),
         ([by_id(ORDERS), by_id(ORDERS)], ErrorCode.INVALID_REQUEST),
-        ([named("orders"), by_id(ORDERS)], ErrorCode.INVALID_REQUEST),
-        ([by_id(ORDERS), named("orders")], ErrorCode.INVALID_REQUEST),
+        ([topic_named("orders"), by_id(ORDERS)], ErrorCode.INVALID_REQUEST),
+        ([by_id(ORDERS), topic_named("orders")], ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_an_invalid_topic_gets_one_response_with_kafkas_error_code(
@@ -79,7 +79,7 @@ def test_an_invalid_topic_gets_one_response_with_kafkas_error_code(
 
 
 def test_the_response_has_the_name_and_the_id() -> None:
-    results, _ = delete(named("orders"), by_id(ORDERS))
+    results, _ = delete(topic_named("orders"), by_id(ORDERS))
     assert (results[0].name, results[0].topic_id) == ("orders", ORDERS)
 
 

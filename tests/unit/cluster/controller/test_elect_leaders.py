@@ -64,7 +64,7 @@ def partition(image: MetadataImage, index: int = 0) -> PartitionImage:
     return image.topics_by_name["orders"].partitions[index]
 
 
-def elected(
+def elect(
     image: MetadataImage, kind: int, *indexes: int, topic: str = "orders"
 ) -> tuple[dict[int, int], MetadataImage]:
     """Return the error codes by partition; without `indexes`, those of all partitions."""
@@ -81,7 +81,7 @@ def elected(
 
 def test_preferred_replicas_become_leader_if_they_are_alive_and_in_sync() -> None:
     image = image_with_partitions(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND)
-    codes, after = elected(image, ElectionType.PREFERRED, 0, 1, 2, 7)
+    codes, after = elect(image, ElectionType.PREFERRED, 0, 1, 2, 7)
     assert codes == {
         0: ErrorCode.NONE,
         1: ErrorCode.ELECTION_NOT_NEEDED,
@@ -93,9 +93,7 @@ def test_preferred_replicas_become_leader_if_they_are_alive_and_in_sync() -> Non
 
 
 def test_an_election_of_all_partitions_omits_those_with_the_preferred_leader() -> None:
-    codes, _ = elected(
-        image_with_partitions(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND), ElectionType.PREFERRED
-    )
+    codes, _ = elect(image_with_partitions(UNBALANCED, BALANCED, PREFERRED_IS_BEHIND), ElectionType.PREFERRED)
     assert codes == {0: ErrorCode.NONE, 2: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 
 
@@ -112,7 +110,7 @@ def test_an_election_of_more_partitions_than_a_batch_holds_is_written_in_several
 
 def test_unclean_election_elects_any_live_replica_of_an_offline_partition() -> None:
     image = image_with_partitions(OFFLINE, BALANCED)
-    codes, after = elected(image, ElectionType.UNCLEAN, 0, 1)
+    codes, after = elect(image, ElectionType.UNCLEAN, 0, 1)
     assert codes == {0: ErrorCode.NONE, 1: ErrorCode.ELECTION_NOT_NEEDED}
     assert (partition(after).leader, partition(after).isr) == (1, (1,))
     assert partition(after).leader_recovery_state == 1
@@ -120,18 +118,18 @@ def test_unclean_election_elects_any_live_replica_of_an_offline_partition() -> N
 
 
 def test_no_leader_is_elected_without_a_live_replica() -> None:
-    codes, _ = elected(image_with_partitions(OFFLINE | {"replicas": (3,)}), ElectionType.UNCLEAN, 0)
+    codes, _ = elect(image_with_partitions(OFFLINE | {"replicas": (3,)}), ElectionType.UNCLEAN, 0)
     assert codes == {0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
 
 
 def test_an_unknown_topic_is_reported() -> None:
-    codes, _ = elected(image_with_partitions(BALANCED), ElectionType.PREFERRED, 0, topic="nowhere")
+    codes, _ = elect(image_with_partitions(BALANCED), ElectionType.PREFERRED, 0, topic="nowhere")
     assert codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_an_unknown_election_type_is_refused() -> None:
     with pytest.raises(KafkaError) as error:
-        elected(image_with_partitions(BALANCED), 2, 0)
+        elect(image_with_partitions(BALANCED), 2, 0)
     assert error.value.code is ErrorCode.INVALID_REQUEST
 
 

@@ -26,7 +26,7 @@ from tidelog.cluster.partition_changes import changed_partition
 RECOVERED, RECOVERING = LeaderRecoveryState
 
 
-def placed(**fields: Any) -> PartitionImage:
+def partition_image(**fields: Any) -> PartitionImage:
     defaults: dict[str, Any] = {
         "replicas": (2, 1, 3),
         "isr": (2, 1, 3),
@@ -71,48 +71,52 @@ def change(
 
 
 def test_a_change_without_fields_writes_no_record() -> None:
-    partition = placed()
+    partition = partition_image()
     assert change(partition) is partition
 
 
 def test_a_live_in_sync_leader_stays_leader() -> None:
-    changed = change(placed(), isr=(1, 2))
+    changed = change(partition_image(), isr=(1, 2))
     assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (1, 100, 201)
 
 
 def test_the_first_live_in_sync_replica_becomes_leader() -> None:
-    changed = change(placed(), rules((3,)), isr=(2, 3))
+    changed = change(partition_image(), rules((3,)), isr=(2, 3))
     assert (changed.leader, changed.isr, changed.leader_epoch) == (3, (2, 3), 101)
 
 
 def test_the_preferred_replica_becomes_leader_only_on_request_and_in_sync() -> None:
-    assert change(placed(), election=Election.ONLINE).leader == 1
-    assert change(placed(), election=Election.PREFERRED).leader == 2
-    assert change(placed(isr=(1, 3)), rules(min_insync=1), election=Election.PREFERRED).leader == 1
+    assert change(partition_image(), election=Election.ONLINE).leader == 1
+    assert change(partition_image(), election=Election.PREFERRED).leader == 2
+    assert change(partition_image(isr=(1, 3)), rules(min_insync=1), election=Election.PREFERRED).leader == 1
 
 
 def test_a_preferred_election_without_a_live_preferred_replica_keeps_a_leader() -> None:
-    assert change(placed(), rules((3,)), election=Election.PREFERRED).leader == 3
+    assert change(partition_image(), rules((3,)), election=Election.PREFERRED).leader == 3
 
 
 def test_a_partition_without_live_in_sync_replicas_has_no_leader() -> None:
-    changed = change(placed(isr=(1,)), rules((2, 3), eligible=False), isr=())
+    changed = change(partition_image(isr=(1,)), rules((2, 3), eligible=False), isr=())
     assert (changed.leader, changed.isr) == (-1, (1,))
 
 
 def test_after_an_unclean_election_the_isr_is_the_recovering_leader() -> None:
-    changed = change(placed(isr=(1,)), rules((3,), eligible=False), isr=(), election=Election.UNCLEAN)
+    changed = change(
+        partition_image(isr=(1,)), rules((3,), eligible=False), isr=(), election=Election.UNCLEAN
+    )
     assert (changed.leader, changed.isr) == (3, (3,))
     assert changed.leader_recovery_state == RECOVERING
 
 
 def test_an_unclean_election_prefers_an_in_sync_replica() -> None:
-    changed = change(placed(isr=(1, 3)), rules((2, 3), min_insync=1), isr=(3,), election=Election.UNCLEAN)
+    changed = change(
+        partition_image(isr=(1, 3)), rules((2, 3), min_insync=1), isr=(3,), election=Election.UNCLEAN
+    )
     assert (changed.leader, changed.leader_recovery_state) == (3, RECOVERED)
 
 
 def test_a_recovered_leader_is_recorded() -> None:
-    recovering = placed(isr=(1,), leader_recovery_state=RECOVERING)
+    recovering = partition_image(isr=(1,), leader_recovery_state=RECOVERING)
     changed = change(recovering, isr=(1,), leader_recovery_state=RECOVERED)
     assert (changed.leader_recovery_state, changed.leader_epoch) == (RECOVERED, 100)
 
@@ -122,17 +126,17 @@ def test_a_recovered_leader_is_recorded() -> None:
 
 @pytest.mark.parametrize(("bumps", "epoch"), [(False, 100), (True, 101)])
 def test_isr_shrink_raises_the_leader_epoch_only_below_metadata_version_3_6(bumps: bool, epoch: int) -> None:
-    assert change(placed(), rules(bumps=bumps), isr=(1, 2)).leader_epoch == epoch
-    assert change(placed(isr=(1,)), rules(bumps=bumps), isr=(1, 2)).leader_epoch == 100
+    assert change(partition_image(), rules(bumps=bumps), isr=(1, 2)).leader_epoch == epoch
+    assert change(partition_image(isr=(1,)), rules(bumps=bumps), isr=(1, 2)).leader_epoch == 100
 
 
 def test_a_removed_replica_raises_the_leader_epoch() -> None:
-    changed = change(placed(), sets=ReplicaSets((2, 1)), isr=(2, 1))
+    changed = change(partition_image(), sets=ReplicaSets((2, 1)), isr=(2, 1))
     assert (changed.leader, changed.leader_epoch) == (1, 101)
 
 
 def test_an_added_replica_does_not_raise_the_leader_epoch() -> None:
-    changed = change(placed(), sets=begin_reassignment(placed(), (2, 1, 3, 4)))
+    changed = change(partition_image(), sets=begin_reassignment(partition_image(), (2, 1, 3, 4)))
     assert (changed.replicas, changed.adding_replicas, changed.leader_epoch) == ((2, 1, 3, 4), (4,), 100)
 
 
@@ -140,7 +144,7 @@ def test_an_added_replica_does_not_raise_the_leader_epoch() -> None:
 
 
 def test_a_replica_that_leaves_an_isr_below_min_insync_replicas_becomes_eligible() -> None:
-    partition = change(placed(), isr=(1, 2))
+    partition = change(partition_image(), isr=(1, 2))
     assert partition.eligible_leader_replicas == ()
     partition = change(partition, isr=(1,))
     assert partition.eligible_leader_replicas == (2,)
@@ -150,25 +154,25 @@ def test_a_replica_that_leaves_an_isr_below_min_insync_replicas_becomes_eligible
 
 
 def test_an_eligible_replica_becomes_leader_and_the_only_isr_member() -> None:
-    offline = placed(isr=(), leader=-1, eligible_leader_replicas=(1, 2), last_known_elr=(1,))
+    offline = partition_image(isr=(), leader=-1, eligible_leader_replicas=(1, 2), last_known_elr=(1,))
     changed = change(offline, rules((2, 3)))
     assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), (1,))
     assert (changed.last_known_elr, changed.leader_recovery_state) == ((), RECOVERED)
 
 
 def test_an_isr_of_min_insync_replicas_clears_eligible_replicas() -> None:
-    partition = placed(isr=(1,), eligible_leader_replicas=(2, 3))
+    partition = partition_image(isr=(1,), eligible_leader_replicas=(2, 3))
     assert change(partition, isr=(1, 3)).eligible_leader_replicas == ()
 
 
 def test_a_replica_after_an_unclean_shutdown_is_not_eligible() -> None:
-    partition = placed(isr=(1,), eligible_leader_replicas=(2,))
+    partition = partition_image(isr=(1,), eligible_leader_replicas=(2,))
     changed = change(partition, rules((2, 3)), isr=(), unclean_shutdown=1)
     assert (changed.leader, changed.isr, changed.eligible_leader_replicas) == (2, (2,), ())
 
 
 def test_the_last_known_leader_becomes_a_recovering_leader_when_no_replica_is_eligible() -> None:
-    partition = placed(isr=(), leader=-1, eligible_leader_replicas=(1,), last_known_elr=(1,))
+    partition = partition_image(isr=(), leader=-1, eligible_leader_replicas=(1,), last_known_elr=(1,))
     lost = change(partition, rules(()), unclean_shutdown=1)
     assert (lost.leader, lost.eligible_leader_replicas, lost.last_known_elr) == (-1, (), (1,))
     assert change(lost, rules((2, 3))) is lost
@@ -178,20 +182,20 @@ def test_the_last_known_leader_becomes_a_recovering_leader_when_no_replica_is_el
 
 
 def test_eligible_replicas_are_removed_while_the_feature_is_disabled() -> None:
-    partition = placed(isr=(1,), eligible_leader_replicas=(2,))
+    partition = partition_image(isr=(1,), eligible_leader_replicas=(2,))
     assert change(partition, rules(eligible=False)).eligible_leader_replicas == ()
 
 
 def test_a_removed_replica_is_not_eligible() -> None:
     """Kafka 4.3 keeps it, and would treat it as complete if it returned empty."""
-    partition = placed(replicas=(4, 1), isr=(1, 4), leader=4, removing_replicas=(4,))
+    partition = partition_image(replicas=(4, 1), isr=(1, 4), leader=4, removing_replicas=(4,))
     changed = change(partition)
     assert (changed.replicas, changed.isr, changed.eligible_leader_replicas) == ((1,), (1,), ())
 
 
 def test_a_removed_last_known_leader_is_forgotten() -> None:
     """Kafka 4.3 keeps it, and then refuses every change of the partition: "Replica 4 is not assigned"."""
-    partition = placed(replicas=(4, 1), isr=(), leader=-1, adding_replicas=(4,), last_known_elr=(4,))
+    partition = partition_image(replicas=(4, 1), isr=(), leader=-1, adding_replicas=(4,), last_known_elr=(4,))
     revert = revert_reassignment(partition)
     assert revert is not None
     reverted_partition = change(partition, rules(()), isr=revert.isr, sets=ReplicaSets(revert.replicas))
@@ -200,7 +204,7 @@ def test_a_removed_last_known_leader_is_forgotten() -> None:
         -1,
         (),
     )
-    leaderless_partition = placed(replicas=(1,), isr=(), leader=-1, last_known_elr=(4,))
+    leaderless_partition = partition_image(replicas=(1,), isr=(), leader=-1, last_known_elr=(4,))
     assert change(leaderless_partition, sets=begin_reassignment(leaderless_partition, (4, 1))).leader == -1
 
 
@@ -208,7 +212,7 @@ def test_a_removed_last_known_leader_is_forgotten() -> None:
 
 
 def test_a_reassignment_removes_replicas_when_the_added_ones_are_in_sync() -> None:
-    partition = change(placed(), sets=begin_reassignment(placed(), (4, 1)))
+    partition = change(partition_image(), sets=begin_reassignment(partition_image(), (4, 1)))
     assert partition.replicas == (4, 1, 2, 3)
     assert (partition.adding_replicas, partition.removing_replicas) == ((4,), (2, 3))
     waiting = change(partition, isr=(2, 1, 3))
@@ -221,25 +225,25 @@ def test_a_reassignment_removes_replicas_when_the_added_ones_are_in_sync() -> No
 
 
 def test_a_removed_leader_is_replaced_when_the_reassignment_ends() -> None:
-    partition = change(placed(), sets=begin_reassignment(placed(), (4, 2)))
+    partition = change(partition_image(), sets=begin_reassignment(partition_image(), (4, 2)))
     done = change(partition, isr=(2, 1, 3, 4))
     assert (done.leader, done.isr) == (4, (2, 4))
 
 
 def test_a_reordering_of_replicas_is_completed_at_once() -> None:
-    changed = change(placed(), sets=begin_reassignment(placed(), (3, 2, 1)))
+    changed = change(partition_image(), sets=begin_reassignment(partition_image(), (3, 2, 1)))
     assert (changed.replicas, changed.leader, changed.leader_epoch) == ((3, 2, 1), 1, 100)
     assert changed.directories == tuple(UUID(int=300 + replica) for replica in (3, 2, 1))
 
 
 def test_a_reassignment_to_fewer_replicas_waits_for_the_remaining_isr() -> None:
-    partition = placed(isr=(2, 3), leader=2)
+    partition = partition_image(isr=(2, 3), leader=2)
     assert complete_reassignment(begin_reassignment(partition, (1, 3)), partition.isr) is None
     assert complete_reassignment(begin_reassignment(partition, (3,)), partition.isr) == ((3,), (3,))
 
 
 def test_a_replaced_reassignment_keeps_the_original_replicas() -> None:
-    under_way = change(placed(), sets=begin_reassignment(placed(), (4, 1, 2)))
+    under_way = change(partition_image(), sets=begin_reassignment(partition_image(), (4, 1, 2)))
     assert begin_reassignment(under_way, (5, 1, 2)) == ReplicaSets(
         (5, 1, 2, 3, 4), removing=(3, 4), adding=(5,)
     )
@@ -252,14 +256,16 @@ def test_a_replaced_reassignment_keeps_the_original_replicas() -> None:
 
 
 def test_a_cancelled_reassignment_removes_the_added_replicas() -> None:
-    under_way = change(placed(), sets=begin_reassignment(placed(), (4, 1, 2)))
+    under_way = change(partition_image(), sets=begin_reassignment(partition_image(), (4, 1, 2)))
     assert revert_reassignment(under_way) == ((1, 2, 3), (2, 1, 3), False)
-    only_new = placed(replicas=(4, 1), isr=(4,), leader=4, adding_replicas=(4,))
+    only_new = partition_image(replicas=(4, 1), isr=(4,), leader=4, adding_replicas=(4,))
     assert revert_reassignment(only_new) == ((1,), (1,), True)
-    assert revert_reassignment(placed(replicas=(4,), isr=(4,), leader=4, adding_replicas=(4,))) is None
+    assert (
+        revert_reassignment(partition_image(replicas=(4,), isr=(4,), leader=4, adding_replicas=(4,))) is None
+    )
 
 
 def test_a_broker_sets_the_directory_of_its_replica() -> None:
-    changed = change(placed(), directories={1: UUID(int=777)})
+    changed = change(partition_image(), directories={1: UUID(int=777)})
     assert changed.directory_of(1) == UUID(int=777)
     assert (changed.leader, changed.leader_epoch, changed.partition_epoch) == (1, 100, 201)

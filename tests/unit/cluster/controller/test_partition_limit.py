@@ -29,26 +29,26 @@ SETTINGS = controller_settings(node_id=1, partitions_per_broker_max=10)
 ALONE = image_with_brokers(1)
 
 
-def created(image: MetadataImage, *topics: CreatableTopic) -> tuple[list[tuple[int, str]], MetadataImage]:
+def create(image: MetadataImage, *topics: CreatableTopic) -> tuple[list[tuple[int, str]], MetadataImage]:
     result = run_steps(create_topics(image, SETTINGS, CreateTopicsRequest(topics=topics), SeededRandomness()))
     outcomes = [(each.error_code, each.error_message or "") for each in result.reply.topics]
     return outcomes, image_after_result(image, result)
 
 
 def test_a_topic_beyond_the_limit_is_refused_with_the_required_action() -> None:
-    (outcome,), image = created(ALONE, creatable("orders", 11, 1))
+    (outcome,), image = create(ALONE, creatable("orders", 11, 1))
     assert outcome == (
         ErrorCode.POLICY_VIOLATION,
         "topic 'orders': broker 1 would have 11 partitions, the limit is 10, half of its limit of open "
         "files; raise that (ulimit -n)",
     )
     assert "orders" not in image.topics_by_name
-    assert created(ALONE, creatable("orders", 10, 1))[0] == [(ErrorCode.NONE, "")]
+    assert create(ALONE, creatable("orders", 10, 1))[0] == [(ErrorCode.NONE, "")]
 
 
 def test_topics_of_one_request_and_existing_topics_count_together() -> None:
     image = with_topics(ALONE, creatable("old", 4, 1))
-    outcomes, image = created(image, creatable("a", 4, 1), creatable("b", 4, 1), creatable("c", 2, 1))
+    outcomes, image = create(image, creatable("a", 4, 1), creatable("b", 4, 1), creatable("c", 2, 1))
     assert [code for code, _ in outcomes] == [
         ErrorCode.NONE,
         ErrorCode.POLICY_VIOLATION,
@@ -59,9 +59,9 @@ def test_topics_of_one_request_and_existing_topics_count_together() -> None:
 
 def test_the_limit_applies_per_broker() -> None:
     three = image_with_brokers(1, 2, 3)
-    assert created(three, creatable("a", 30, 1))[0] == [(ErrorCode.NONE, "")]
-    assert created(three, creatable("a", 10, 3))[0] == [(ErrorCode.NONE, "")]
-    assert created(three, creatable("a", 11, 3))[0][0][0] == ErrorCode.POLICY_VIOLATION
+    assert create(three, creatable("a", 30, 1))[0] == [(ErrorCode.NONE, "")]
+    assert create(three, creatable("a", 10, 3))[0] == [(ErrorCode.NONE, "")]
+    assert create(three, creatable("a", 11, 3))[0][0][0] == ErrorCode.POLICY_VIOLATION
 
 
 def test_added_partitions_count() -> None:
@@ -101,7 +101,7 @@ def test_replicas_added_to_a_full_broker_are_refused_and_existing_ones_are_not()
 
 def test_internal_topics_are_never_refused() -> None:
     image = with_topics(ALONE, creatable("a", 10, 1))
-    assert created(image, creatable("__consumer_offsets", 50, 1))[0] == [(ErrorCode.NONE, "")]
+    assert create(image, creatable("__consumer_offsets", 50, 1))[0] == [(ErrorCode.NONE, "")]
 
 
 def test_partitions_are_not_counted_without_a_limit() -> None:

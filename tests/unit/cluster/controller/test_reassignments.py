@@ -60,7 +60,7 @@ def partition(image: MetadataImage, index: int = 0) -> PartitionImage:
     return image.topics_by_name["orders"].partitions[index]
 
 
-def moved(
+def reassign(
     image: MetadataImage,
     targets: dict[int, tuple[int, ...] | None],
     *,
@@ -92,7 +92,7 @@ def moved(
 
 
 def test_replicas_are_added_before_others_are_removed() -> None:
-    codes, after = moved(image_with_partitions(on(1, 2, 3)), {0: (0, 2, 1)})
+    codes, after = reassign(image_with_partitions(on(1, 2, 3)), {0: (0, 2, 1)})
     assert codes == {0: 0}
     assert partition(after).replicas == (0, 2, 1, 3)
     assert (partition(after).adding_replicas, partition(after).removing_replicas) == ((0,), (3,))
@@ -100,7 +100,7 @@ def test_replicas_are_added_before_others_are_removed() -> None:
 
 
 def test_a_reassignment_without_new_replicas_completes_at_once() -> None:
-    codes, after = moved(image_with_partitions(on(1, 2, 3), on(1, 2, 3)), {0: (3, 1), 1: (2, 3, 1)})
+    codes, after = reassign(image_with_partitions(on(1, 2, 3), on(1, 2, 3)), {0: (3, 1), 1: (2, 3, 1)})
     assert codes == {0: 0, 1: 0}
     assert (partition(after).replicas, partition(after).leader) == ((3, 1), 1)
     assert partition(after).leader_epoch == partition(image_with_partitions(on(1, 2, 3))).leader_epoch + 1
@@ -108,7 +108,7 @@ def test_a_reassignment_without_new_replicas_completes_at_once() -> None:
 
 
 def test_a_fenced_broker_may_be_a_target() -> None:
-    codes, after = moved(image_with_partitions(on(1, 2)), {0: (1, 4)})
+    codes, after = reassign(image_with_partitions(on(1, 2)), {0: (1, 4)})
     assert codes == {0: 0}
     assert partition(after).adding_replicas == (4,)
 
@@ -128,13 +128,13 @@ def test_an_invalid_reassignment_is_refused(
     targets: dict[int, tuple[int, ...] | None], code: ErrorCode
 ) -> None:
     image = image_with_partitions(on(1, 2))
-    codes, after = moved(image, targets)
+    codes, after = reassign(image, targets)
     assert list(codes.values()) == [code]
     assert after == image
 
 
 def test_an_unknown_topic_is_refused() -> None:
-    codes, _ = moved(image_with_partitions(on(1, 2)), {0: (1, 3)}, topic="nowhere")
+    codes, _ = reassign(image_with_partitions(on(1, 2)), {0: (1, 3)}, topic="nowhere")
     assert codes == {0: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
@@ -142,9 +142,9 @@ def test_a_change_of_the_replication_factor_can_be_refused() -> None:
     image = image_with_partitions(
         on(1, 2), on(1, 2, 3, adding_replicas=(), removing_replicas=(3,), isr=(1, 3))
     )
-    codes, _ = moved(image, {0: (1,), 1: (1, 2, 3)}, other_factor=False)
+    codes, _ = reassign(image, {0: (1,), 1: (1, 2, 3)}, other_factor=False)
     assert codes == dict.fromkeys((0, 1), ErrorCode.INVALID_REPLICATION_FACTOR)
-    codes, _ = moved(image, {0: (2, 3), 1: (1, 0)}, other_factor=False)
+    codes, _ = reassign(image, {0: (2, 3), 1: (1, 0)}, other_factor=False)
     assert codes == {0: 0, 1: 0}
 
 
@@ -152,7 +152,7 @@ def test_a_reassignment_is_cancelled() -> None:
     image = image_with_partitions(
         on(0, 2, 1, 3, isr=(1, 2, 3), leader=1, adding_replicas=(0,), removing_replicas=(3,))
     )
-    codes, after = moved(image, {0: None})
+    codes, after = reassign(image, {0: None})
     assert codes == {0: 0}
     assert (partition(after).replicas, partition(after).isr, partition(after).leader) == (
         (2, 1, 3),
@@ -165,7 +165,7 @@ def test_a_reassignment_is_cancelled() -> None:
 
 def test_a_leader_that_was_being_added_is_replaced_on_cancellation() -> None:
     image = image_with_partitions(on(0, 1, 2, isr=(0, 2), leader=0, adding_replicas=(0,)))
-    _, after = moved(image, {0: None})
+    _, after = reassign(image, {0: None})
     assert (partition(after).leader, partition(after).isr) == (2, (2,))
 
 
@@ -174,19 +174,19 @@ def test_cancellation_to_replicas_outside_the_isr_needs_unclean_election(allowed
     image = image_with_partitions(
         on(0, 1, 2, isr=(0,), leader=0, adding_replicas=(0,)), unclean_leader_election_enable=allowed
     )
-    codes, after = moved(image, {0: None})
+    codes, after = reassign(image, {0: None})
     assert codes == {0: code}
     assert partition(after).leader == (0 if code else 1)
 
 
 def test_a_reassignment_is_replaced_by_another() -> None:
-    _, first = moved(image_with_partitions(on(1, 2, 3)), {0: (0, 2, 1)})
-    _, second = moved(first, {0: (1, 2, 3)})
+    _, first = reassign(image_with_partitions(on(1, 2, 3)), {0: (0, 2, 1)})
+    _, second = reassign(first, {0: (1, 2, 3)})
     assert partition(second).replicas == (1, 2, 3)
     assert not partition(second).adding_replicas and not partition(second).removing_replicas
 
 
-def listed(
+def list_reassignments(
     image: MetadataImage, topics: tuple[ListPartitionReassignmentsTopics, ...] | None
 ) -> dict[str, list[OngoingPartitionReassignment]]:
     reply = run_steps(list_partition_reassignments(image, ListPartitionReassignmentsRequest(topics=topics)))
@@ -202,13 +202,13 @@ def test_a_long_list_of_reassignments_is_built_in_steps() -> None:
 
 
 def test_reassignments_in_progress_are_listed() -> None:
-    _, image = moved(image_with_partitions(on(1, 2), on(1, 2), on(1, 2)), {1: (0, 1)})
+    _, image = reassign(image_with_partitions(on(1, 2), on(1, 2), on(1, 2)), {1: (0, 1)})
     ongoing = OngoingPartitionReassignment(
         partition_index=1, replicas=(0, 1, 2), adding_replicas=(0,), removing_replicas=(2,)
     )
-    assert listed(image, None) == {"orders": [ongoing]}
+    assert list_reassignments(image, None) == {"orders": [ongoing]}
     requested = ListPartitionReassignmentsTopics(name="orders", partition_indexes=(0, 1, 9))
-    assert listed(image, (requested,)) == {"orders": [ongoing]}
+    assert list_reassignments(image, (requested,)) == {"orders": [ongoing]}
     idle = ListPartitionReassignmentsTopics(name="orders", partition_indexes=(0,))
     nowhere = ListPartitionReassignmentsTopics(name="nowhere", partition_indexes=(0,))
-    assert listed(image, (idle, nowhere)) == {}
+    assert list_reassignments(image, (idle, nowhere)) == {}

@@ -31,7 +31,7 @@ IMAGE = image_with_brokers(1, 2, 3)
 RESTORED = RestoredTopic(topic_id=UUID(int=0xA11CE), leader_epoch=1005, next_producer_id=2000)
 
 
-def restored(name: str = "tides", *, is_tiered: bool = True) -> CreatableTopic:
+def restored_topic(name: str = "tides", *, is_tiered: bool = True) -> CreatableTopic:
     configs = {"remote.storage.enable": "true"} if is_tiered else {}
     return replace(
         creatable(name, 2, 3),
@@ -47,7 +47,7 @@ def creation(*topics: CreatableTopic, image: MetadataImage = IMAGE) -> Controlle
 
 
 def test_a_restored_topic_has_its_id_and_epoch_and_its_leader_must_recover() -> None:
-    result = creation(restored())
+    result = creation(restored_topic())
     image = image_after_result(IMAGE, result)
     topic = image.topics_by_id[RESTORED.topic_id]
     assert topic.name == "tides"
@@ -60,12 +60,12 @@ def test_a_restored_topic_has_its_id_and_epoch_and_its_leader_must_recover() -> 
 
 
 def test_the_restore_configs_are_not_stored() -> None:
-    image = image_after_result(IMAGE, creation(restored()))
+    image = image_after_result(IMAGE, creation(restored_topic()))
     assert image.topic_configs("tides") == {"remote.storage.enable": "true"}
 
 
 def test_a_restored_topic_without_remote_storage_has_nothing_to_recover() -> None:
-    image = image_after_result(IMAGE, creation(restored(is_tiered=False)))
+    image = image_after_result(IMAGE, creation(restored_topic(is_tiered=False)))
     for partition in image.topics_by_id[RESTORED.topic_id].partitions.values():
         assert partition.leader_epoch == 1005
         assert partition.leader_recovery_state == LeaderRecoveryState.RECOVERED
@@ -73,26 +73,26 @@ def test_a_restored_topic_without_remote_storage_has_nothing_to_recover() -> Non
 
 
 def test_the_next_producer_id_rises_and_never_falls() -> None:
-    assert image_after_result(IMAGE, creation(restored())).next_producer_id == 2000
+    assert image_after_result(IMAGE, creation(restored_topic())).next_producer_id == 2000
     later = replace(IMAGE, next_producer_id=7000)
-    result = creation(restored(), image=later)
+    result = creation(restored_topic(), image=later)
     assert not any(isinstance(record, ProducerIdsRecord) for record in result.records)
 
 
 def test_an_id_that_another_topic_has_is_rejected() -> None:
-    image = image_after_result(IMAGE, creation(restored()))
-    (outcome,) = creation(restored("other"), image=image).reply.topics
+    image = image_after_result(IMAGE, creation(restored_topic()))
+    (outcome,) = creation(restored_topic("other"), image=image).reply.topics
     assert outcome.error_code == ErrorCode.INVALID_REQUEST
     assert outcome.error_message is not None and "tides has it" in outcome.error_message
 
 
 def test_two_topics_of_one_request_cannot_have_the_same_id() -> None:
-    first, second = creation(restored("a"), restored("b")).reply.topics
+    first, second = creation(restored_topic("a"), restored_topic("b")).reply.topics
     assert (first.error_code, second.error_code) == (ErrorCode.NONE, ErrorCode.INVALID_REQUEST)
 
 
 def test_an_invalid_identity_is_an_invalid_config() -> None:
-    topic = restored()
+    topic = restored_topic()
     configs = tuple(config for config in topic.configs if config.name != "tidelog.restore.leader.epoch")
     (outcome,) = creation(replace(topic, configs=configs)).reply.topics
     assert outcome.error_code == ErrorCode.INVALID_CONFIG

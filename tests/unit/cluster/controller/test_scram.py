@@ -33,7 +33,7 @@ def deletion(name: str = "alice", mechanism: int = SHA_256) -> ScramCredentialDe
     return ScramCredentialDeletion(name=name, mechanism=mechanism)
 
 
-def altered(
+def alter_credentials(
     image: MetadataImage,
     *,
     upsertions: tuple[ScramCredentialUpsertion, ...] = (),
@@ -48,7 +48,9 @@ def test_a_credential_is_stored_as_the_keys_of_rfc_5802() -> None:
     # The example of RFC 7677: user "user", password "pencil".
     salt = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     salted = hashlib.pbkdf2_hmac("sha256", b"pencil", salt, 4096)
-    image, codes = altered(IMAGE, upsertions=(upsertion("user", salt=salt, salted_password=salted),))
+    image, codes = alter_credentials(
+        IMAGE, upsertions=(upsertion("user", salt=salt, salted_password=salted),)
+    )
     assert codes == {"user": ErrorCode.NONE}
     record = image.scram_credentials["user", SHA_256]
     assert record.stored_key == b64decode("WG5d8oPm3OtcPnkdi4Uo7BkeZkBFzpcXkuLmtbsT4qY=")
@@ -57,12 +59,12 @@ def test_a_credential_is_stored_as_the_keys_of_rfc_5802() -> None:
 
 
 def test_each_mechanism_has_its_own_credential() -> None:
-    image, _ = altered(IMAGE, upsertions=(upsertion(),))
-    image, _ = altered(image, upsertions=(upsertion(mechanism=SHA_512, iterations=8192),))
+    image, _ = alter_credentials(IMAGE, upsertions=(upsertion(),))
+    image, _ = alter_credentials(image, upsertions=(upsertion(mechanism=SHA_512, iterations=8192),))
     [description] = run_steps(describe_credentials(image, ["alice"]))
     assert description.credentials == (Credential(SHA_256, 4096), Credential(SHA_512, 8192))
     assert len(image.scram_credentials["alice", SHA_512].stored_key) == 64
-    image, codes = altered(image, deletions=(deletion(mechanism=SHA_256),))
+    image, codes = alter_credentials(image, deletions=(deletion(mechanism=SHA_256),))
     assert codes == {"alice": ErrorCode.NONE}
     assert set(image.scram_credentials) == {("alice", SHA_512)}
 
@@ -80,39 +82,41 @@ def test_each_mechanism_has_its_own_credential() -> None:
     ],
 )
 def test_an_invalid_credential_is_refused(change: ScramCredentialUpsertion, code: ErrorCode) -> None:
-    image, codes = altered(IMAGE, upsertions=(change, upsertion("bob")))
+    image, codes = alter_credentials(IMAGE, upsertions=(change, upsertion("bob")))
     assert codes == {change.name: code, "bob": ErrorCode.NONE}
     assert {user for user, _ in image.scram_credentials} == {"bob"}
 
 
 @pytest.mark.parametrize("iterations", [4096, 16_384])
 def test_the_minimum_and_maximum_of_iterations_are_allowed(iterations: int) -> None:
-    assert altered(IMAGE, upsertions=(upsertion(iterations=iterations),))[1] == {"alice": ErrorCode.NONE}
+    assert alter_credentials(IMAGE, upsertions=(upsertion(iterations=iterations),))[1] == {
+        "alice": ErrorCode.NONE
+    }
 
 
 def test_deleting_an_absent_credential_returns_resource_not_found() -> None:
-    assert altered(IMAGE, deletions=(deletion(),))[1] == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
-    assert altered(IMAGE, deletions=(deletion(mechanism=9),))[1] == {
+    assert alter_credentials(IMAGE, deletions=(deletion(),))[1] == {"alice": ErrorCode.RESOURCE_NOT_FOUND}
+    assert alter_credentials(IMAGE, deletions=(deletion(mechanism=9),))[1] == {
         "alice": ErrorCode.UNSUPPORTED_SASL_MECHANISM
     }
 
 
 def test_a_user_may_occur_once_in_a_request() -> None:
-    image, codes = altered(IMAGE, upsertions=(upsertion(), upsertion(mechanism=SHA_512)))
+    image, codes = alter_credentials(IMAGE, upsertions=(upsertion(), upsertion(mechanism=SHA_512)))
     assert (codes, dict(image.scram_credentials)) == ({"alice": ErrorCode.DUPLICATE_RESOURCE}, {})
-    image, _ = altered(IMAGE, upsertions=(upsertion(),))
-    image, codes = altered(image, upsertions=(upsertion(),), deletions=(deletion(),))
+    image, _ = alter_credentials(IMAGE, upsertions=(upsertion(),))
+    image, codes = alter_credentials(image, upsertions=(upsertion(),), deletions=(deletion(),))
     assert codes == {"alice": ErrorCode.DUPLICATE_RESOURCE}
     assert set(image.scram_credentials) == {("alice", SHA_256)}
 
 
 def test_scram_needs_a_metadata_version_with_its_records() -> None:
     old = image_after_records([FeatureLevelRecord(name="metadata.version", feature_level=10)], IMAGE)
-    assert altered(old, upsertions=(upsertion(),))[1] == {"alice": ErrorCode.UNSUPPORTED_VERSION}
+    assert alter_credentials(old, upsertions=(upsertion(),))[1] == {"alice": ErrorCode.UNSUPPORTED_VERSION}
 
 
 def test_users_are_described_all_or_by_name() -> None:
-    image, _ = altered(IMAGE, upsertions=(upsertion("bob"), upsertion("alice")))
+    image, _ = alter_credentials(IMAGE, upsertions=(upsertion("bob"), upsertion("alice")))
     assert [description.user for description in run_steps(describe_credentials(image, []))] == [
         "alice",
         "bob",

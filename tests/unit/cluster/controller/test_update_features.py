@@ -60,7 +60,7 @@ def broker_with(broker: int, **ranges: tuple[int, int]) -> RegisterBrokerRecord:
 IMAGE = image_after_records([broker_with(1)], image_with_brokers(features=True))
 
 
-def updated(
+def apply_updates(
     image: MetadataImage,
     levels: dict[str, int],
     kind: int = UpgradeType.UPGRADE,
@@ -77,20 +77,20 @@ def updated(
 
 def refusal(image: MetadataImage, name: str, level: int, kind: int = UpgradeType.UPGRADE) -> str:
     with pytest.raises(KafkaError) as error:
-        updated(image, {name: level}, kind)
+        apply_updates(image, {name: level}, kind)
     assert error.value.code is ErrorCode.INVALID_UPDATE_VERSION
     return str(error.value)
 
 
 def test_a_level_is_lowered_as_a_safe_downgrade_and_raised_again() -> None:
-    image = updated(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    image = apply_updates(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     assert "transaction.version" not in image.features
-    assert updated(image, {"transaction.version": 1}).features["transaction.version"] == 1
+    assert apply_updates(image, {"transaction.version": 1}).features["transaction.version"] == 1
 
 
 def test_an_upgrade_or_downgrade_must_match_its_type() -> None:
     assert "only a downgrade" in refusal(IMAGE, "transaction.version", 0)
-    lower = updated(IMAGE, {"transaction.version": 0}, UpgradeType.UNSAFE_DOWNGRADE)
+    lower = apply_updates(IMAGE, {"transaction.version": 0}, UpgradeType.UNSAFE_DOWNGRADE)
     assert "a downgrade cannot" in refusal(lower, "transaction.version", 1, UpgradeType.SAFE_DOWNGRADE)
     assert "no upgrade type" in refusal(IMAGE, "transaction.version", 1, 0)
     assert "at least 0" in refusal(IMAGE, "transaction.version", -1)
@@ -103,14 +103,14 @@ def test_version_0_has_allow_downgrade_instead_of_a_type() -> None:
 
 
 def test_validate_only_changes_nothing_but_refuses() -> None:
-    assert updated(IMAGE, {"transaction.version": 0}, 2, validate_only=True).features == IMAGE.features
+    assert apply_updates(IMAGE, {"transaction.version": 0}, 2, validate_only=True).features == IMAGE.features
     with pytest.raises(KafkaError):
-        updated(IMAGE, {"transaction.version": 9}, validate_only=True)
+        apply_updates(IMAGE, {"transaction.version": 9}, validate_only=True)
 
 
 def test_one_invalid_feature_refuses_all_changes() -> None:
     with pytest.raises(KafkaError):
-        updated(
+        apply_updates(
             IMAGE,
             {"eligible.leader.replicas.version": 0, "transaction.version": 9},
             UpgradeType.SAFE_DOWNGRADE,
@@ -120,7 +120,7 @@ def test_one_invalid_feature_refuses_all_changes() -> None:
 def test_a_level_that_a_node_does_not_support_is_refused() -> None:
     assert "does not know" in refusal(IMAGE, "moon.version", 1)
     assert "this controller supports 0 to 2" in refusal(IMAGE, "transaction.version", 3)
-    lower = updated(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    lower = apply_updates(IMAGE, {"transaction.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     old = broker_with(2, transaction_version=(0, 0))
     assert "broker 2 supports 0 to 0" in refusal(image_after_records([old], lower), "transaction.version", 1)
     controller = RegisterControllerRecord(
@@ -136,7 +136,7 @@ def test_a_level_that_a_node_does_not_support_is_refused() -> None:
 
 def test_a_level_that_only_kafka_supports_can_be_lowered_but_not_raised() -> None:
     kafkas = image_after_records([FeatureLevelRecord(name="share.version", feature_level=1)], IMAGE)
-    lower = updated(kafkas, {"share.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    lower = apply_updates(kafkas, {"share.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     assert "share.version" not in lower.features
     for name in ("share.version", "streams.version"):
         assert "this controller supports 0 to 0" in refusal(lower, name, 1)
@@ -144,8 +144,8 @@ def test_a_level_that_only_kafka_supports_can_be_lowered_but_not_raised() -> Non
 
 def test_the_metadata_version_is_not_lowered_across_record_changes() -> None:
     older = image_after_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=28)], IMAGE)
-    assert updated(older, {METADATA_VERSION: 30}).features[METADATA_VERSION] == 30
-    assert updated(older, {METADATA_VERSION: 25}, 2).features[METADATA_VERSION] == 25
+    assert apply_updates(older, {METADATA_VERSION: 30}).features[METADATA_VERSION] == 30
+    assert apply_updates(older, {METADATA_VERSION: 25}, 2).features[METADATA_VERSION] == 25
     assert "metadata could be lost" in refusal(older, METADATA_VERSION, 22, UpgradeType.SAFE_DOWNGRADE)
     assert "unsafe" in refusal(older, METADATA_VERSION, 22, UpgradeType.UNSAFE_DOWNGRADE)
     assert "metadata could be lost" in refusal(IMAGE, METADATA_VERSION, 29, UpgradeType.SAFE_DOWNGRADE)
@@ -153,26 +153,26 @@ def test_the_metadata_version_is_not_lowered_across_record_changes() -> None:
 
 
 def test_kraft_version_is_raised_by_the_quorum_and_never_lowered() -> None:
-    def ask(level: int, now: int, kind: int = UpgradeType.UPGRADE) -> ControllerResult[bool]:
+    def change_level(level: int, now: int, kind: int = UpgradeType.UPGRADE) -> ControllerResult[bool]:
         update = FeatureUpdateKey(feature="kraft.version", max_version_level=level, upgrade_type=kind)
         request = UpdateFeaturesRequest(feature_updates=(update,))
         return update_features(IMAGE, SETTINGS, request, now)
 
-    assert ask(1, 0) == ControllerResult((NoOpRecord(),), True)
+    assert change_level(1, 0) == ControllerResult((NoOpRecord(),), True)
     for level in (0, 1):
-        assert ask(level, level) == ControllerResult((), False)
-    assert ask(1, 1, UpgradeType.SAFE_DOWNGRADE) == ControllerResult((), False)
+        assert change_level(level, level) == ControllerResult((), False)
+    assert change_level(1, 1, UpgradeType.SAFE_DOWNGRADE) == ControllerResult((), False)
     for kind in (UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE):
         with pytest.raises(KafkaError, match="cannot become static") as error:
-            ask(0, 1, kind)
+            change_level(0, 1, kind)
         assert error.value.code is ErrorCode.INVALID_UPDATE_VERSION
     with pytest.raises(KafkaError, match="0 to 1"):
-        ask(2, 1)
+        change_level(2, 1)
 
 
 def test_eligible_leader_replicas_need_a_min_insync_replicas_config_and_a_new_metadata_version() -> None:
     name = "eligible.leader.replicas.version"
-    without = updated(IMAGE, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
+    without = apply_updates(IMAGE, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
     without = image_after_records(
         [
             ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value=None),
@@ -180,12 +180,12 @@ def test_eligible_leader_replicas_need_a_min_insync_replicas_config_and_a_new_me
         ],
         without,
     )
-    image = updated(without, {name: 1})
+    image = apply_updates(without, {name: 1})
     assert image.cluster_configs() == {"min.insync.replicas": "2"}
     assert image.broker_configs(1) == {}
     old = image_after_records([FeatureLevelRecord(name=METADATA_VERSION, feature_level=22)], without)
     assert "requires metadata.version" in refusal(old, name, 1)
-    assert updated(old, {name: 1, METADATA_VERSION: 30}).features[name] == 1
+    assert apply_updates(old, {name: 1, METADATA_VERSION: 30}).features[name] == 1
 
 
 def test_eligible_replicas_are_not_restored_when_the_feature_is_enabled_again() -> None:
@@ -199,10 +199,10 @@ def test_eligible_replicas_are_not_restored_when_the_feature_is_enabled_again() 
     )
     image = image_after_records([shrunk], image)
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == (2,)
-    image = updated(image, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
+    image = apply_updates(image, {name: 0}, UpgradeType.SAFE_DOWNGRADE)
     # The controller is not informed: with this value the leader may commit alone.
     one = ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1")
-    image = updated(image_after_records([one], image), {name: 1})
+    image = apply_updates(image_after_records([one], image), {name: 1})
     assert image.topics_by_name["orders"].partitions[0].eligible_leader_replicas == ()
     image = image_after_records(
         run_steps(broker_changes.fence_records(image, SETTINGS, image.brokers[1])), image
@@ -226,4 +226,4 @@ def test_controllers_register_their_listeners() -> None:
 
 def test_every_known_feature_can_be_updated() -> None:
     for name in COMPATIBLE_FEATURES:
-        updated(IMAGE, {name: IMAGE.features.get(name, 0)})
+        apply_updates(IMAGE, {name: IMAGE.features.get(name, 0)})

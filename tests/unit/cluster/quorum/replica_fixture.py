@@ -197,7 +197,7 @@ class ReplicaFixture:
                 return self
             if not self.sent(vote.VoteRequest):
                 self.wait_until(State.PROSPECTIVE)
-            self.answer(self.sent(vote.VoteRequest)[0], granted(self.epoch))
+            self.answer(self.sent(vote.VoteRequest)[0], vote_response(self.epoch))
         raise AssertionError(f"replica state: {self.state}; expected LEADER")
 
     def follow(self, leader_id: int = 2, epoch: int = 1) -> ReplicaFixture:
@@ -210,7 +210,7 @@ class ReplicaFixture:
         """Fetch as a follower from `offset` and return the partition of the response; None if it waits."""
         request = fetch_of(number, offset, last_epoch, self.epoch, disk=disk, **fields)
         answer = self.ask(request)
-        return None if answer is None else fetched(answer)
+        return None if answer is None else partition_data(answer)
 
     def fetches(self, *records: bytes, high_watermark: int = -1) -> list[Effect]:
         """Respond to the last fetch as the leader."""
@@ -226,7 +226,7 @@ class ReplicaFixture:
 # ---- messages of other nodes
 
 
-def granted(epoch: int, *, yes: bool = True, error: int = 0, leader_id: int = -1) -> vote.VoteResponse:
+def vote_response(epoch: int, *, yes: bool = True, error: int = 0, leader_id: int = -1) -> vote.VoteResponse:
     """Return a granted vote."""
     partition = vote.ResponsePartitionData(
         vote_granted=yes, leader_epoch=epoch, leader_id=leader_id, error_code=error
@@ -316,7 +316,7 @@ def fetch_of(
     )
 
 
-def fetched(answer: fetch.FetchResponse) -> fetch.PartitionData:
+def partition_data(answer: fetch.FetchResponse) -> fetch.PartitionData:
     """Return the partition of a fetch response."""
     return answer.responses[0].partitions[0]
 

@@ -12,11 +12,11 @@ from tests.unit.cluster.quorum.replica_fixture import (
     dynamic,
     endpoints,
     fetch_answer,
-    granted,
     log_with,
     static,
     verdict,
     vote_for,
+    vote_response,
 )
 from tidelog.cluster.quorum.effects import Persist, Respond, Send
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
@@ -35,7 +35,7 @@ def test_a_voter_sends_pre_votes_before_it_raises_the_epoch() -> None:
     requested = [send.message.topics[0].partitions[0] for send in subject.sent(VoteRequest)]  # type: ignore[attr-defined]
     assert [(each.pre_vote, each.replica_epoch) for each in requested] == [(True, 0), (True, 0)]
     assert subject.epoch == 0
-    subject.answer(subject.sent(VoteRequest)[0], granted(0))
+    subject.answer(subject.sent(VoteRequest)[0], vote_response(0))
     assert (subject.state, subject.epoch) == (State.CANDIDATE, 1)
 
 
@@ -63,7 +63,7 @@ def test_a_refused_prospective_follows_its_previous_leader() -> None:
     subject = ReplicaFixture().follow(2, epoch=4)
     subject.wait_until(State.PROSPECTIVE)
     for send in subject.sent(VoteRequest):
-        subject.answer(send, granted(4, yes=False))
+        subject.answer(send, vote_response(4, yes=False))
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.FOLLOWER, 4, 2)
 
 
@@ -92,9 +92,9 @@ def test_a_voter_without_pre_vote_support_counts_as_granted() -> None:
 def test_a_rejected_candidate_waits_for_its_backoff() -> None:
     subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
-    subject.answer(subject.sent(VoteRequest)[0], granted(0))
+    subject.answer(subject.sent(VoteRequest)[0], vote_response(0))
     for send in subject.sent(VoteRequest):
-        subject.answer(send, granted(1, yes=False))
+        subject.answer(send, vote_response(1, yes=False))
     assert subject.state is State.CANDIDATE
     assert subject.quorum.deadline_ms is not None and subject.quorum.deadline_ms > subject.now
     subject.wait_until(State.PROSPECTIVE)
@@ -107,7 +107,7 @@ def test_votes_of_an_ended_election_are_ignored() -> None:
     late = subject.sent(VoteRequest)
     subject.wait_until(State.UNATTACHED)
     for send in late:
-        subject.answer(send, granted(0))
+        subject.answer(send, vote_response(0))
     assert subject.state is State.UNATTACHED
 
 
@@ -188,7 +188,7 @@ def test_a_response_with_a_higher_epoch_ends_the_election() -> None:
     subject = ReplicaFixture()
     subject.wait_until(State.PROSPECTIVE)
     error = ErrorCode.FENCED_LEADER_EPOCH
-    subject.answer(subject.sent(VoteRequest)[0], granted(6, yes=False, error=error, leader_id=3))
+    subject.answer(subject.sent(VoteRequest)[0], vote_response(6, yes=False, error=error, leader_id=3))
     assert (subject.state, subject.epoch, subject.quorum.leader_id) == (State.FOLLOWER, 6, 3)
     assert subject.quorum.leader_endpoints == endpoints(3)
 

@@ -10,8 +10,8 @@ from tests.unit.cluster.quorum.replica_fixture import (
     ReplicaFixture,
     dynamic,
     fetch_of,
-    fetched,
     log_with,
+    partition_data,
     static,
     vote_for,
 )
@@ -76,7 +76,7 @@ def test_a_fetch_waits_for_records_and_returns_them_before_the_leader_flushed_th
     subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1)))
     assert subject.answer_to(source) is None
     subject.append(b"a")
-    assert fetched(subject.answer_to(source)).records
+    assert partition_data(subject.answer_to(source)).records
     kinds = [type(effect).__name__ for effect in subject.effects]
     assert kinds == ["RecordsAppended", "Respond", "Persist"]
 
@@ -100,7 +100,7 @@ def test_an_expired_fetch_returns_no_records() -> None:
     subject.wait(299)
     assert subject.answer_to(source) is None
     subject.wait(1)
-    assert not fetched(subject.answer_to(source)).records
+    assert not partition_data(subject.answer_to(source)).records
 
 
 def test_waiting_fetches_are_bounded_and_limited_to_one_per_replica() -> None:
@@ -121,7 +121,7 @@ def test_a_waiting_request_gets_an_error_when_leadership_ends() -> None:
     source = object()
     subject.step(RequestReceived(source, fetch_of(2, 1, 1, 1)))
     subject.ask(vote_for(3, 7, last=(1, 9)))
-    partition = fetched(subject.answer_to(source))
+    partition = partition_data(subject.answer_to(source))
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (-1, 7)
 
@@ -170,7 +170,7 @@ def test_error_responses_name_the_leader_and_its_endpoint() -> None:
         (3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ]:
         answer = subject.ask(fetch_of(3, 0, 0, epoch))
-        partition = fetched(answer)
+        partition = partition_data(answer)
         assert partition.error_code == error
         assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (2, 3)
         assert [(node.node_id, node.host) for node in answer.node_endpoints] == [(2, "host-2")]
@@ -183,7 +183,7 @@ def test_error_responses_name_the_leader_and_its_endpoint() -> None:
 )
 def test_invalid_fetches_are_refused(request_: FetchRequest) -> None:
     subject = ReplicaFixture().lead()
-    assert fetched(subject.ask(request_)).error_code == ErrorCode.INVALID_REQUEST
+    assert partition_data(subject.ask(request_)).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_fetches_of_another_cluster_are_refused() -> None:

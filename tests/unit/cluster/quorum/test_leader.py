@@ -30,7 +30,7 @@ from tidelog.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from tidelog.protocol.messages.fetch import FetchRequest
 
 
-def accepted(module: Any, name: str, epoch: int) -> Any:
+def successful_response(module: Any, name: str, epoch: int) -> Any:
     """Return the response of a voter that accepted BeginQuorumEpoch or EndQuorumEpoch."""
     partition = module.ResponsePartitionData(leader_id=-1, leader_epoch=epoch)
     topic = module.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=(partition,))
@@ -55,7 +55,7 @@ def test_begin_quorum_epoch_is_repeated_until_voters_acknowledge() -> None:
     subject = ReplicaFixture().lead()
     reported = subject.sent(BeginQuorumEpochRequest)
     assert sorted(send.to_node for send in reported) == [2, 3]
-    response = accepted(begin_quorum_epoch, "BeginQuorumEpochResponse", 1)
+    response = successful_response(begin_quorum_epoch, "BeginQuorumEpochResponse", 1)
     for send in reported:
         subject.answer(send, response if send.to_node == 2 else None)
     subject.fetched_by(2, 1, 1)
@@ -95,13 +95,13 @@ def test_end_quorum_epoch_lists_successors_by_log_end_and_is_repeated() -> None:
     subject.fetched_by(3, 1, 1)
     subject.fetched_by(2, 0, 0)
     for send in subject.sent(BeginQuorumEpochRequest):
-        subject.answer(send, accepted(begin_quorum_epoch, "BeginQuorumEpochResponse", 1))
+        subject.answer(send, successful_response(begin_quorum_epoch, "BeginQuorumEpochResponse", 1))
     subject.step(Resign())
     reported = subject.sent(EndQuorumEpochRequest)
     assert sorted(send.to_node for send in reported) == [2, 3]
     partition = reported[0].message.topics[0].partitions[0]  # type: ignore[attr-defined]
     assert [each.candidate_id for each in partition.preferred_candidates] == [3, 2]
-    subject.answer(reported[0], accepted(end_quorum_epoch, "EndQuorumEpochResponse", 1))
+    subject.answer(reported[0], successful_response(end_quorum_epoch, "EndQuorumEpochResponse", 1))
     subject.answer(reported[1], None)
     subject.wait(20)
     assert [send.to_node for send in subject.sent(EndQuorumEpochRequest)] == [reported[1].to_node]

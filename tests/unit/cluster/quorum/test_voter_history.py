@@ -14,7 +14,7 @@ from tidelog.cluster.quorum.voter_history import VoterHistory
 from tidelog.cluster.quorum.voter_set import VoterSet
 
 
-def loaded(log: MemoryLog) -> VoterHistory:
+def load_history(log: MemoryLog) -> VoterHistory:
     """Return the history of a log with static voters 1 and 2."""
     history = VoterHistory(static(1, 2))
     history.load(log)
@@ -24,10 +24,10 @@ def loaded(log: MemoryLog) -> VoterHistory:
 def test_static_voters_apply_until_the_log_has_a_voter_set() -> None:
     log = MemoryLog()
     log.append(record_of(1, 0), 1)
-    history = loaded(log)
+    history = load_history(log)
     assert (history.last, history.last_offset, history.kraft_version) == (static(1, 2), None, 0)
     log.append(control_of(1, 1, kraft_version_record(1), voters_record(dynamic(1, 2))), 1)
-    history = loaded(log)
+    history = load_history(log)
     assert (history.last, history.last_offset, history.kraft_version) == (dynamic(1, 2), 2, 1)
     assert history.before_last == static(1, 2)
 
@@ -35,7 +35,7 @@ def test_static_voters_apply_until_the_log_has_a_voter_set() -> None:
 def test_a_truncated_voter_set_is_forgotten() -> None:
     log = MemoryLog()
     log.append(control_of(1, 0, kraft_version_record(1), voters_record(dynamic(1))), 1)
-    history = loaded(log)
+    history = load_history(log)
     assert history.read(control_of(1, 2, voters_record(dynamic(1, 2))))
     assert history.last == dynamic(1, 2)
     assert history.truncate(2)
@@ -46,13 +46,13 @@ def test_a_truncated_voter_set_is_forgotten() -> None:
 
 
 def test_a_snapshot_has_the_voter_set_of_its_end_offset() -> None:
-    history = loaded(bootstrap_log(dynamic(3)))
+    history = load_history(bootstrap_log(dynamic(3)))
     assert (history.last, history.last_offset, history.kraft_version) == (dynamic(3), -1, 1)
     assert history.at(0) == (1, dynamic(3))
-    assert loaded(bootstrap_log(VoterSet())).last_offset == -1
+    assert load_history(bootstrap_log(VoterSet())).last_offset == -1
     log = MemoryLog()
     log.snapshots[SnapshotId(0, 0)] = snapshot_of(None)
-    assert loaded(log).last == static(1, 2)
+    assert load_history(log).last == static(1, 2)
 
 
 def test_a_snapshot_at_any_offset_has_the_voter_set_of_that_offset() -> None:
@@ -60,7 +60,7 @@ def test_a_snapshot_at_any_offset_has_the_voter_set_of_that_offset() -> None:
     log.append(control_of(1, 0, kraft_version_record(1), voters_record(dynamic(1))), 1)
     log.append(record_of(1, 2), 1)
     log.append(control_of(1, 3, voters_record(dynamic(1, 2))), 1)
-    history = loaded(log)
+    history = load_history(log)
     assert [history.at(offset) for offset in (0, 1, 2, 3, 4)] == [
         (0, None),
         (1, None),

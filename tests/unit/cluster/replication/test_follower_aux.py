@@ -79,7 +79,7 @@ class Tier:
         return None
 
 
-def tiered(end: int = 0, *epochs: tuple[int, int]) -> FollowedLog:
+def tiered_log(end: int = 0, *epochs: tuple[int, int]) -> FollowedLog:
     log = FollowedLog.of(*epochs, end=end)
     log.remote_log_enabled = True
     return log
@@ -149,7 +149,7 @@ def producer(producer_id: int, last_offset: int) -> ProducerEntry:
 
 def test_a_follower_restores_remote_log_state_and_fetches_from_the_leaders_local_log_start() -> None:
     tier = Tier(Segment(0, 2, ((0, 0),)), Segment(3, 5, ((1, 3), (2, 5))))
-    follower = Follower(tiered(), tier)
+    follower = Follower(tiered_log(), tier)
     assert follower.refused() == []
     assert follower.state is ReplicaState.BUILDING_REMOTE_LOG_AUX
     assert follower.fetcher.build_fetch(0) is None, "it does not fetch meanwhile"
@@ -169,7 +169,7 @@ def test_a_follower_restores_remote_log_state_and_fetches_from_the_leaders_local
 
 def test_the_previous_epoch_is_requested_when_the_local_log_starts_with_an_epoch() -> None:
     tier = Tier(Segment(0, 2, ((0, 0),)))
-    follower = Follower(tiered(), tier)
+    follower = Follower(tiered_log(), tier)
     follower.refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=3)
@@ -183,7 +183,7 @@ def test_the_previous_epoch_is_requested_when_the_local_log_starts_with_an_epoch
 
 
 def test_epochs_below_the_leaders_log_start_are_not_restored() -> None:
-    follower = Follower(tiered(), Tier(Segment(3, 5, ((1, 3), (2, 5)))))
+    follower = Follower(tiered_log(), Tier(Segment(3, 5, ((1, 3), (2, 5)))))
     follower.refused()
     follower.offset(-2, 4)
     follower.offset(-4, 6, epoch=2)
@@ -195,7 +195,7 @@ def test_epochs_below_the_leaders_log_start_are_not_restored() -> None:
 
 def test_the_old_log_is_kept_until_the_remote_log_state_is_complete() -> None:
     """Kafka truncates the log first; if remote storage then fails, it has no epochs left."""
-    log = tiered(4, (0, 0), (1, 3))
+    log = tiered_log(4, (0, 0), (1, 3))
     follower = Follower(log, Tier(Segment(0, 8, ((0, 0), (1, 3)))))
     follower.refused()
     follower.offset(-2, 0)
@@ -209,7 +209,7 @@ def test_the_old_log_is_kept_until_the_remote_log_state_is_complete() -> None:
 
 def test_missing_remote_metadata_is_awaited_and_the_leader_queried_again() -> None:
     tier = Tier()
-    follower = Follower(tiered(), tier)
+    follower = Follower(tiered_log(), tier)
     follower.refused()
     waits = []
     for _ in range(8):
@@ -232,7 +232,7 @@ def test_missing_remote_metadata_is_awaited_and_the_leader_queried_again() -> No
 
 def test_a_wait_that_ends_between_two_requests_of_a_round_continues() -> None:
     """Otherwise a fetcher without other partitions would sleep until the metadata changes."""
-    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert follower.fetcher.next_ready_ms(0) == 20
@@ -248,8 +248,8 @@ def test_a_wait_that_ends_between_two_requests_of_a_round_continues() -> None:
 
 
 def test_kafka_16105_a_partition_that_waits_for_remote_metadata_does_not_delay_others() -> None:
-    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
-    other = tiered()
+    follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
+    other = tiered_log()
     follower.fetcher.add(P1, ID, EPOCH, other)
     follower.refused()
     follower.offset(-2, 0)
@@ -271,7 +271,7 @@ def test_kafka_16105_a_partition_that_waits_for_remote_metadata_does_not_delay_o
 
 
 def test_a_new_leader_epoch_discards_restored_remote_log_state() -> None:
-    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=0)
@@ -285,7 +285,7 @@ def test_a_new_leader_epoch_discards_restored_remote_log_state() -> None:
 
 @pytest.mark.parametrize("question", ["log start", "local start", "epoch"])
 def test_a_leader_with_another_epoch_ends_the_attempt(question: str) -> None:
-    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     fenced = ErrorCode.FENCED_LEADER_EPOCH
     if question == "log start":
@@ -301,7 +301,7 @@ def test_a_leader_with_another_epoch_ends_the_attempt(question: str) -> None:
 
 
 def test_an_error_restarts_the_attempt() -> None:
-    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
     (action,) = follower.offset(-4, -1, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -316,7 +316,7 @@ def test_an_error_restarts_the_attempt() -> None:
 
 
 def test_a_fully_local_log_is_fetched_from_its_start() -> None:
-    follower = Follower(tiered(4, (0, 0)), Tier())
+    follower = Follower(tiered_log(4, (0, 0)), Tier())
     follower.refused()
     follower.offset(-2, 9)
     (action,) = follower.offset(-4, 9, epoch=1)
@@ -327,7 +327,7 @@ def test_a_fully_local_log_is_fetched_from_its_start() -> None:
 
 @pytest.mark.parametrize("is_tiered", [True, False])
 def test_a_follower_without_remote_storage_waits(is_tiered: bool) -> None:
-    log = tiered()
+    log = tiered_log()
     log.remote_log_enabled = is_tiered
     follower = Follower(log, None if is_tiered else Tier())
     (action,) = follower.refused()
@@ -340,7 +340,7 @@ def test_a_follower_without_remote_storage_waits(is_tiered: bool) -> None:
 
 def test_a_follower_starts_after_a_segment_of_the_leaders_lineage() -> None:
     """The producer state is that at the segment's end. Another replica copied it with other boundaries."""
-    follower = Follower(tiered(), Tier(Segment(0, 7, ((0, 0), (1, 3)))))
+    follower = Follower(tiered_log(), Tier(Segment(0, 7, ((0, 0), (1, 3)))))
     follower.refused()
     follower.offset(-2, 0)
     follower.offset(-4, 5, epoch=1)
@@ -353,7 +353,7 @@ def test_a_follower_starts_after_a_segment_of_the_leaders_lineage() -> None:
 
 def test_a_segment_of_another_lineage_counts_only_up_to_the_divergence() -> None:
     """An unclean election: epoch 1 wrote 3..5 and copied 0..5, the leader has epoch 2 from offset 3."""
-    follower = Follower(tiered(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
+    follower = Follower(tiered_log(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
     follower.refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=2)
@@ -369,7 +369,7 @@ def test_a_segment_of_another_lineage_counts_only_up_to_the_divergence() -> None
 
 def test_without_the_safeguard_a_follower_starts_after_records_the_leader_never_had() -> None:
     with without({Safeguard.REMOTE_SEGMENT_COMPARED}):
-        follower = Follower(tiered(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
+        follower = Follower(tiered_log(), Tier(Segment(0, 5, ((0, 0), (1, 3)))))
         follower.refused()
         follower.offset(-2, 0)
         follower.offset(-4, 3, epoch=2)
@@ -382,7 +382,7 @@ def test_without_the_safeguard_a_follower_starts_after_records_the_leader_never_
     "epochs", [(), ((3, 0),), ((0, 0), (1, 2)), ((-1, 0),), ((0, -5),)], ids=lambda epochs: str(epochs)
 )
 def test_inconsistent_leader_epochs_are_refused(epochs: tuple[tuple[int, int], ...]) -> None:
-    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=0)
@@ -392,7 +392,7 @@ def test_inconsistent_leader_epochs_are_refused(epochs: tuple[tuple[int, int], .
 
 
 def test_an_unreadable_producer_snapshot_is_fetched_again() -> None:
-    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
     follower.offset(-4, 3, epoch=0)
@@ -406,7 +406,7 @@ def test_an_unreadable_producer_snapshot_is_fetched_again() -> None:
 
 @pytest.mark.parametrize("fetch_version", [18, 11])
 def test_truncation_below_the_local_log_start_restores_the_remote_log_state(fetch_version: int) -> None:
-    log = tiered(10, (0, 0), (1, 3), (3, 6))
+    log = tiered_log(10, (0, 0), (1, 3), (3, 6))
     log.local_log_start_offset = 6
     follower = Follower(log, Tier(Segment(0, 3, ((0, 0), (1, 3)))), fetch_version=fetch_version)
     if fetch_version == 18:
@@ -425,7 +425,7 @@ def test_truncation_below_the_local_log_start_restores_the_remote_log_state(fetc
 
 def test_without_the_safeguard_truncation_below_the_local_log_start_loses_producer_state() -> None:
     with without({Safeguard.REMOTE_CUT_REBUILDS}):
-        log = tiered(10, (0, 0), (1, 3), (3, 6))
+        log = tiered_log(10, (0, 0), (1, 3), (3, 6))
         log.local_log_start_offset = 6
         follower = Follower(log, Tier())
         diverging = EpochEndOffset(epoch=1, end_offset=4)
@@ -434,7 +434,7 @@ def test_without_the_safeguard_truncation_below_the_local_log_start_loses_produc
 
 
 def test_truncation_within_the_local_log_is_local() -> None:
-    log = tiered(10, (0, 0), (1, 3), (3, 6))
+    log = tiered_log(10, (0, 0), (1, 3), (3, 6))
     log.local_log_start_offset = 6
     follower = Follower(log, Tier())
     diverging = EpochEndOffset(epoch=1, end_offset=6)
@@ -443,7 +443,7 @@ def test_truncation_within_the_local_log_is_local() -> None:
 
 
 def test_a_leader_whose_log_ends_below_the_local_log_start_restores_the_remote_log_state() -> None:
-    log = tiered(10, (0, 0))
+    log = tiered_log(10, (0, 0))
     log.local_log_start_offset = 6
     follower = Follower(log, Tier())
     follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -462,7 +462,7 @@ def last_tiered(log: FollowedLog, tier: Tier) -> Follower:
 
 def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset() -> None:
     tier = Tier(Segment(0, 99, ((0, 0),)), Segment(100, 199, ((0, 100),)))
-    follower = last_tiered(tiered(), tier)
+    follower = last_tiered(tiered_log(), tier)
     follower.refused()
     follower.offset(-2, 0)
     follower.offset(-6, 200, epoch=0)
@@ -473,7 +473,7 @@ def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset() -> Non
 
 
 def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset_of_a_nonzero_log_start() -> None:
-    follower = last_tiered(tiered(), Tier(Segment(100, 199, ((0, 100),))))
+    follower = last_tiered(tiered_log(), Tier(Segment(100, 199, ((0, 100),))))
     follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     follower.offset(-1, 300)
     assert follower.state is ReplicaState.BUILDING_REMOTE_LOG_AUX
@@ -485,14 +485,14 @@ def test_kip_1023_an_empty_follower_starts_after_the_last_tiered_offset_of_a_non
 
 
 def test_kip_1023_a_follower_with_records_continues_at_the_local_log_start() -> None:
-    follower = last_tiered(tiered(4, (0, 0)), Tier(Segment(0, 99, ((0, 0),))))
+    follower = last_tiered(tiered_log(4, (0, 0)), Tier(Segment(0, 99, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
     follower.offset(-4, 100, epoch=0)
 
 
 def test_kip_1023_a_leader_with_unknown_remote_log_end_is_queried_again() -> None:
-    follower = last_tiered(tiered(), Tier())
+    follower = last_tiered(tiered_log(), Tier())
     follower.refused()
     follower.offset(-2, 0)
     (delayed,) = follower.offset(-6, -1)
@@ -500,7 +500,7 @@ def test_kip_1023_a_leader_with_unknown_remote_log_end_is_queried_again() -> Non
 
 
 def test_kip_1023_an_older_leader_is_queried_for_its_local_log_start() -> None:
-    follower = last_tiered(tiered(), Tier(Segment(0, 99, ((0, 0),))))
+    follower = last_tiered(tiered_log(), Tier(Segment(0, 99, ((0, 0),))))
     follower.refused()
     follower.offset(-2, 0)
     assert follower.offset(-6, -1, error=ErrorCode.UNSUPPORTED_VERSION) == []
@@ -508,7 +508,7 @@ def test_kip_1023_an_older_leader_is_queried_for_its_local_log_start() -> None:
 
 
 def test_kip_1023_an_empty_remote_log_means_the_leaders_log_start() -> None:
-    follower = last_tiered(tiered(), Tier())
+    follower = last_tiered(tiered_log(), Tier())
     follower.refused(ErrorCode.OFFSET_OUT_OF_RANGE)
     follower.offset(-1, 300)
     follower.offset(-2, 100)
@@ -517,7 +517,7 @@ def test_kip_1023_an_empty_remote_log_means_the_leaders_log_start() -> None:
 
 
 def test_a_follower_that_restores_is_not_in_sync_while_appends_continue() -> None:
-    follower = Follower(tiered(), Tier(Segment(0, 2, ((0, 0),))))
+    follower = Follower(tiered_log(), Tier(Segment(0, 2, ((0, 0),))))
     (append,) = follower.fetched(PartitionData(partition_index=0, high_watermark=0))
     perform(follower.fetcher, [append])
     assert follower.fetcher.partitions[P0].is_in_sync

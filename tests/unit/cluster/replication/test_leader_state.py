@@ -67,7 +67,7 @@ class Leading:
         return self.state.propose_shrink(self.log_end, self.now_ms)
 
 
-def committed(
+def committed_isr(
     proposal: IsrProposal, *, leader_epoch: int | None = None, partition_epoch: int | None = None
 ) -> CommittedIsr:
     return CommittedIsr(
@@ -252,7 +252,7 @@ def test_a_leaving_replica_holds_the_high_watermark_until_the_change_is_committe
     proposal = leading.shrink()
     assert proposal is not None
     assert leading.high_watermark == 0
-    assert leading.state.on_isr_response(proposal, committed(proposal)) is IsrOutcome.COMMITTED
+    assert leading.state.on_isr_response(proposal, committed_isr(proposal)) is IsrOutcome.COMMITTED
     assert leading.state.isr == (1,)
     assert leading.high_watermark == 10
 
@@ -269,7 +269,7 @@ def test_without_the_rule_the_high_watermark_exceeds_the_log_end_of_an_isr_membe
 # -- responses
 
 
-def expanding() -> tuple[Leading, IsrProposal]:
+def propose_expansion() -> tuple[Leading, IsrProposal]:
     leading = Leading(isr=(1,))
     leading.fetch(SECOND, 0)
     proposal = leading.expand(SECOND)
@@ -278,15 +278,15 @@ def expanding() -> tuple[Leading, IsrProposal]:
 
 
 def test_a_committed_change_sets_the_isr_and_the_partition_epoch() -> None:
-    leading, proposal = expanding()
-    assert leading.state.on_isr_response(proposal, committed(proposal)) is IsrOutcome.COMMITTED
+    leading, proposal = propose_expansion()
+    assert leading.state.on_isr_response(proposal, committed_isr(proposal)) is IsrOutcome.COMMITTED
     assert (leading.state.isr, leading.state.partition_epoch) == ((1, 2), 11)
     assert leading.state.pending is None
 
 
 @pytest.mark.parametrize("code", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
 def test_a_refused_change_is_reverted(code: ErrorCode) -> None:
-    leading, proposal = expanding()
+    leading, proposal = propose_expansion()
     assert leading.state.on_isr_response(proposal, code) is IsrOutcome.REJECTED
     assert leading.state.maximal_isr == {1}
     assert leading.expand(SECOND) is not None
@@ -304,7 +304,7 @@ def test_a_refused_change_is_reverted(code: ErrorCode) -> None:
     ],
 )
 def test_a_change_with_unknown_result_stays_pending_until_the_metadata_arrives(code: ErrorCode) -> None:
-    leading, proposal = expanding()
+    leading, proposal = propose_expansion()
     assert leading.state.on_isr_response(proposal, code) is IsrOutcome.UNKNOWN
     assert leading.state.pending is proposal
     assert leading.state.maximal_isr == {1, 2}
@@ -314,21 +314,21 @@ def test_a_change_with_unknown_result_stays_pending_until_the_metadata_arrives(c
 
 
 def test_another_error_is_retried() -> None:
-    leading, proposal = expanding()
+    leading, proposal = propose_expansion()
     assert leading.state.on_isr_response(proposal, ErrorCode.UNKNOWN_SERVER_ERROR) is IsrOutcome.RETRY
     assert leading.state.pending is proposal
 
 
 def test_a_response_older_than_the_metadata_is_ignored() -> None:
-    leading, proposal = expanding()
+    leading, proposal = propose_expansion()
     leading.follow(replace(leading.partition_image, isr=(1, 3), partition_epoch=11))
-    assert leading.state.on_isr_response(proposal, committed(proposal)) is IsrOutcome.STALE
+    assert leading.state.on_isr_response(proposal, committed_isr(proposal)) is IsrOutcome.STALE
     assert leading.state.isr == (1, 3)
 
 
 def test_a_response_with_another_leader_epoch_or_an_older_partition_epoch_is_ignored() -> None:
-    leading, proposal = expanding()
-    for answer in (committed(proposal, leader_epoch=6), committed(proposal, partition_epoch=9)):
+    leading, proposal = propose_expansion()
+    for answer in (committed_isr(proposal, leader_epoch=6), committed_isr(proposal, partition_epoch=9)):
         assert leading.state.on_isr_response(proposal, answer) is IsrOutcome.STALE
     assert leading.state.pending is proposal
 
@@ -338,15 +338,15 @@ def test_a_response_with_another_leader_epoch_or_an_older_partition_epoch_is_ign
 
 def test_the_same_partition_epoch_does_not_end_a_pending_change() -> None:
     """A delta names all partitions of a topic when one of them changed."""
-    leading, proposal = expanding()
+    leading, proposal = propose_expansion()
     assert leading.follow(leading.partition_image)
     assert leading.state.pending is proposal
     assert leading.state.maximal_isr == {1, 2}
 
 
 def test_metadata_older_than_a_response_is_ignored() -> None:
-    leading, proposal = expanding()
-    leading.state.on_isr_response(proposal, committed(proposal))
+    leading, proposal = propose_expansion()
+    leading.state.on_isr_response(proposal, committed_isr(proposal))
     assert not leading.follow(leading.partition_image)
     assert leading.state.isr == (1, 2)
 

@@ -19,7 +19,7 @@ RECORDS = st.lists(st.tuples(st.integers(-5_000, 2**40), KEYS, VALUES), min_size
 Records = list[tuple[int, bytes | None, bytes | None]]
 
 
-def built(records: Records, base_offset: int = 0) -> tuple[BatchHeader, bytes]:
+def build_batch(records: Records, base_offset: int = 0) -> tuple[BatchHeader, bytes]:
     builder = BatchBuilder(base_offset=base_offset)
     for timestamp, key, value in records:
         builder.append(timestamp, key, value, [("h", b"x")] if timestamp % 2 else [])
@@ -38,7 +38,7 @@ def keys_of(columns: KeyColumns) -> list[bytes | None]:
 @given(st.lists(RECORDS, min_size=1, max_size=5), st.integers(1, 70))
 def test_columns_equal_the_records(batches: list[Records], repetitions: int) -> None:
     # With many batches, they are read in lockstep.
-    pairs = [built(records, 1000 * index) for index, records in enumerate(batches * repetitions)]
+    pairs = [build_batch(records, 1000 * index) for index, records in enumerate(batches * repetitions)]
     headers, payloads = [header for header, _ in pairs], [payload for _, payload in pairs]
     expected: list[Record] = [
         record for header, payload in pairs for record in iterate_payload(payload, header)
@@ -63,7 +63,9 @@ def test_columns_equal_the_records(batches: list[Records], repetitions: int) -> 
 def test_random_bytes_are_refused_or_have_positions_within_the_bytes(
     records: Records, draw: st.DataObject
 ) -> None:
-    header, data = built([(stamp, key and key[:50], value and value[:50]) for stamp, key, value in records])
+    header, data = build_batch(
+        [(stamp, key and key[:50], value and value[:50]) for stamp, key, value in records]
+    )
     at = draw.draw(st.integers(0, len(data) - 1))
     changed = data[:at] + draw.draw(st.binary(min_size=1, max_size=3)) + data[at + 1 :]
     try:
@@ -85,7 +87,7 @@ def test_random_bytes_are_refused_or_have_positions_within_the_bytes(
     ],
 )
 def test_damaged_records_are_refused_with_their_batch(damage: object, message: str) -> None:
-    header, payload = built([(0, b"k", b"v"), (0, b"l", b"w")], base_offset=77)
+    header, payload = build_batch([(0, b"k", b"v"), (0, b"l", b"w")], base_offset=77)
     assert callable(damage)
     with pytest.raises(DecodeError, match=message):
         read_key_columns([header], [damage(payload)])

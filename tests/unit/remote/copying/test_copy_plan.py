@@ -17,7 +17,7 @@ SEGMENTS = [
 ]
 
 
-def chosen(
+def choose_segments(
     copied: int = -1,
     *,
     log_start: int = 0,
@@ -38,34 +38,34 @@ def chosen(
 
 
 def test_sealed_segments_are_copied_in_order_and_the_active_one_is_not() -> None:
-    assert chosen() == [0, 100, 200]
-    assert chosen(segments=SEGMENTS[:1], stable=100) == []
+    assert choose_segments() == [0, 100, 200]
+    assert choose_segments(segments=SEGMENTS[:1], stable=100) == []
 
 
 @pytest.mark.parametrize(
     ("stable", "expected"), [(0, []), (99, []), (100, [0]), (299, [0, 100]), (300, [0, 100, 200])]
 )
 def test_only_segments_below_the_last_stable_offset_are_copied(stable: int, expected: list[int]) -> None:
-    assert chosen(stable=stable) == expected
+    assert choose_segments(stable=stable) == expected
 
 
 def test_copying_continues_after_the_last_remote_offset() -> None:
-    assert chosen(99) == [100, 200]
-    assert chosen(299) == []
+    assert choose_segments(99) == [100, 200]
+    assert choose_segments(299) == []
 
 
 def test_a_partly_remote_segment_is_copied_completely() -> None:
-    assert chosen(150) == [100, 200]
+    assert choose_segments(150) == [100, 200]
 
 
 def test_segments_below_the_log_start_are_not_copied() -> None:
-    assert chosen(log_start=250) == [200]
-    assert chosen(99, log_start=100) == [100, 200]
+    assert choose_segments(log_start=250) == [200]
+    assert choose_segments(99, log_start=100) == [100, 200]
 
 
 def test_a_segment_that_has_to_wait_delays_the_later_ones() -> None:
     late_first = [SEGMENTS[0]._replace(largest_timestamp_ms=99), *SEGMENTS[1:]]
-    assert chosen(segments=late_first, lag=CopyLag(50, None)) == []
+    assert choose_segments(segments=late_first, lag=CopyLag(50, None)) == []
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_segment_that_has_to_wait_delays_the_later_ones() -> None:
     ],
 )
 def test_a_copy_waits_for_its_age_or_for_newer_bytes(lag: CopyLag, expected: list[int]) -> None:
-    assert chosen(lag=lag) == expected
+    assert choose_segments(lag=lag) == expected
 
 
 def test_a_copy_lag_of_minus_one_is_the_local_retention() -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.spark.topics import numbered, produce
+from tests.support.spark.topics import numbered_records, produce
 from tests.support.tier.bucket import TierBucket
 from tests.support.tier.tiered_topics import TieredTopics
 from tidelog.clients.admin.admin import Admin
@@ -51,7 +51,7 @@ def test_metadata_and_manifests_give_the_same_segments_incrementally(
     tides = TopicPartition("tides", 0)
     for name in ("tides", "tides-more"):
         topics.create(name)
-        produce(cluster.bootstrap_servers, name, numbered(4000, size=700))
+        produce(cluster.bootstrap_servers, name, numbered_records(4000, size=700))
     first = topics.wait_until_tiered("tides")
     topics.wait_until_tiered("tides-more")
 
@@ -69,7 +69,9 @@ def test_metadata_and_manifests_give_the_same_segments_incrementally(
             before = followed.records_read
             assert spans((await followed.tiers([tides]))[tides]) == spans(tier)
             assert followed.records_read == before
-            await asyncio.to_thread(produce, cluster.bootstrap_servers, "tides", numbered(4000, size=700))
+            await asyncio.to_thread(
+                produce, cluster.bootstrap_servers, "tides", numbered_records(4000, size=700)
+            )
             second = await asyncio.to_thread(topics.wait_until_tiered, "tides")
             tier = (await followed.tiers([tides, TopicPartition("nowhere", 0)]))[tides]
             assert spans(tier)[-1][2] == second.local_start > first.local_start
@@ -121,13 +123,13 @@ def test_the_newer_topic_of_a_recreated_name_is_read(cluster: EmbeddedCluster) -
     name = TopicPartition("again", 0)
     bucket = BucketTier(bucket_of(cluster))
     topics.create("again")
-    produce(cluster.bootstrap_servers, "again", numbered(4000, size=700))
+    produce(cluster.bootstrap_servers, "again", numbered_records(4000, size=700))
     topics.wait_until_tiered("again")
     old = bucket.partitions(["again"])[name]
     kept = {path: path.read_bytes() for path in topics.objects("again-")}
     topics.delete("again")
     topics.create("again")
-    produce(cluster.bootstrap_servers, "again", numbered(2000, size=700))
+    produce(cluster.bootstrap_servers, "again", numbered_records(2000, size=700))
     topics.wait_until_tiered("again")
     new = next(iter(bucket.topics()["again"] - {old.tier.partition.topic_id}), None)
     for path, data in kept.items():

@@ -31,7 +31,7 @@ from tidelog.storage.log.truncation import RemoteState
 FINISHED = "COPY_SEGMENT_FINISHED"
 
 
-def copied(cluster: TierCluster, segments: int, *, locally: bool = False) -> TierNode:
+def copy_segments(cluster: TierCluster, segments: int, *, locally: bool = False) -> TierNode:
     """Return a leader with `segments` remote segments of ten records, no longer on local disk."""
     node = cluster.nodes[0]
     node.lead(0)
@@ -49,7 +49,7 @@ def starts(cluster: TierCluster) -> list[Offset]:
 
 def test_segments_to_which_another_topic_refers_are_deleted_after_it() -> None:
     cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copied(cluster, 3)
+    node = copy_segments(cluster, 3)
     first, *others = node.context.metadata.list_remote_log_segments(PARTITION)
     until_ms: int | None = first.max_timestamp_ms
     node.context.referenced_until_ms = lambda topic_id: until_ms if topic_id == PARTITION.topic_id else None
@@ -68,7 +68,7 @@ def test_segments_to_which_another_topic_refers_are_deleted_after_it() -> None:
 
 def test_expired_segments_are_deleted_after_the_log_start_moved() -> None:
     cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copied(cluster, 3)
+    node = copy_segments(cluster, 3)
     reached_points: list[tuple[FaultPoint, Offset, int]] = []
     node.context.faults = lambda point: reached_points.append(
         (point, node.log.log_start_offset, len(cluster.tier.copies))
@@ -92,7 +92,7 @@ def test_expired_segments_are_deleted_after_the_log_start_moved() -> None:
 
 def test_segments_are_not_listed_again_without_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copied(cluster, 3)
+    node = copy_segments(cluster, 3)
     listings: list[None] = []
     list_segments = node.metadata.list_remote_log_segments
 
@@ -118,7 +118,7 @@ def test_segments_are_not_listed_again_without_a_change(monkeypatch: pytest.Monk
 
 def test_retention_bytes_counts_records_that_are_local_and_remote_once() -> None:
     cluster = TierCluster()
-    node = copied(cluster, 4, locally=True)
+    node = copy_segments(cluster, 4, locally=True)
     size = node.log.segments.first.size_bytes
     produce(node.log, 10)  # only local
     node.log.retention.apply(NOW_MS)
@@ -136,7 +136,7 @@ def test_retention_bytes_counts_records_that_are_local_and_remote_once() -> None
 def test_kafka_20732_a_new_leader_does_not_count_its_log_twice_before_its_first_copy_run() -> None:
     cluster = TierCluster(2)
     first, second = cluster.nodes
-    copied(cluster, 4, locally=True)
+    copy_segments(cluster, 4, locally=True)
     replicate(first.log, second.log)
     second.log.roll(NOW_MS)
     size = first.log.segments.first.size_bytes
@@ -152,7 +152,7 @@ def test_kafka_20732_a_new_leader_does_not_count_its_log_twice_before_its_first_
 
 def test_remote_segments_expire_while_copying_is_disabled() -> None:
     cluster = TierCluster()
-    copied(cluster, 4)
+    copy_segments(cluster, 4)
     cluster.configure(replace(TIERED, remote_log_copy_disable=True, local_retention_ms=-2, retention_ms=500))
     node = cluster.nodes[0]
     node.lead(1)
@@ -164,7 +164,7 @@ def test_remote_segments_expire_while_copying_is_disabled() -> None:
 
 def test_delete_records_deletes_remote_segments_below_the_log_start() -> None:
     cluster = TierCluster()
-    node = copied(cluster, 3)
+    node = copy_segments(cluster, 3)
     node.log.advance_log_start_offset(15)
     node.run_expiration()
     assert starts(cluster) == [10, 20]
@@ -175,7 +175,7 @@ def test_delete_records_deletes_remote_segments_below_the_log_start() -> None:
 
 def test_a_failed_deletion_is_retried_and_others_continue() -> None:
     cluster = TierCluster(config=replace(TIERED, retention_ms=0))
-    node = copied(cluster, 4)
+    node = copy_segments(cluster, 4)
     cluster.tier.faults.half_way = 1
     with pytest.raises(RemoteStorageError):
         node.run_expiration()
@@ -190,7 +190,7 @@ def test_a_failed_deletion_is_retried_and_others_continue() -> None:
 
 def test_an_unavailable_object_store_ends_the_run() -> None:
     cluster = TierCluster(config=replace(TIERED, retention_ms=0))
-    node = copied(cluster, 8)
+    node = copy_segments(cluster, 8)
     cluster.tier.faults.before = 100
     with pytest.raises(RemoteStorageError):
         node.run_expiration()
@@ -206,16 +206,16 @@ def test_an_unavailable_object_store_ends_the_run() -> None:
 def test_segments_that_cannot_be_deleted_do_not_delay_others() -> None:
     """For example, locked objects, or custom metadata that cannot be decoded."""
     cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copied(cluster, 8)
+    node = copy_segments(cluster, 8)
     locked = {each.remote_log_segment_id.id for each in cluster.segments()[:4]}
     delete = cluster.tier.delete_log_segment_data
 
-    def refused(metadata: RemoteLogSegmentMetadata) -> None:
+    def refuse(metadata: RemoteLogSegmentMetadata) -> None:
         if metadata.remote_log_segment_id.id in locked:
             raise RemoteStorageError("the object is locked")
         delete(metadata)
 
-    cluster.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    cluster.tier.delete_log_segment_data = refuse  # type: ignore[method-assign]
     cluster.clock.now_ms += 1000
     for _ in range(3):
         with pytest.raises(RemoteStorageError):
@@ -225,16 +225,16 @@ def test_segments_that_cannot_be_deleted_do_not_delay_others() -> None:
 
 def test_dangling_copies_that_cannot_be_deleted_do_not_delay_others() -> None:
     cluster = TierCluster()
-    node = copied(cluster, 4)
+    node = copy_segments(cluster, 4)
     node.context.undeleted_copies.update({each.remote_log_segment_id.id: each for each in cluster.segments()})
     locked, delete = next(iter(node.context.undeleted_copies)), cluster.tier.delete_log_segment_data
 
-    def refused(metadata: RemoteLogSegmentMetadata) -> None:
+    def refuse(metadata: RemoteLogSegmentMetadata) -> None:
         if metadata.remote_log_segment_id.id == locked:
             raise RemoteStorageError("the object is locked")
         delete(metadata)
 
-    cluster.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    cluster.tier.delete_log_segment_data = refuse  # type: ignore[method-assign]
     for _ in range(2):
         run_to_end(delete_undeleted_copies(node.context))
     assert node.context.undeleted_copies.keys() == cluster.tier.copies.keys() == {locked}
@@ -267,7 +267,7 @@ def test_a_new_leader_finishes_the_deletion_of_the_former_one() -> None:
 
 def test_a_deposed_leader_deletes_no_further_segment() -> None:
     cluster = TierCluster(config=replace(TIERED, retention_ms=0))
-    node = copied(cluster, 3)
+    node = copy_segments(cluster, 3)
     assert node.expiration is not None and node.role is not None
     run = node.expiration.run()
     while len(cluster.ranges()) == 3:
@@ -382,7 +382,7 @@ def test_a_copy_in_progress_is_deleted_only_when_its_records_are_in_another_segm
 
 def test_remote_log_metrics_are_reported() -> None:
     cluster = TierCluster()
-    node = copied(cluster, 3)
+    node = copy_segments(cluster, 3)
     node.run_expiration()
     figures = node.context.figures.partition(PARTITION)
     assert figures.metadata_count == 3
@@ -396,7 +396,7 @@ def test_a_long_list_of_segments_is_evaluated_in_a_thread_by_the_leader_only(
     """The evaluation of 100,000 segments would block the event loop."""
     monkeypatch.setattr(expiration_task, "SEGMENTS_PER_SLICE", 2)
     cluster = TierCluster(config=replace(TIERED, retention_ms=1000))
-    node = copied(cluster, 3)
+    node = copy_segments(cluster, 3)
     cluster.clock.now_ms += 1000
     called: list[object] = []
     run_deletion = node.context.run_deletion

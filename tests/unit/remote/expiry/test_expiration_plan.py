@@ -23,14 +23,14 @@ from tidelog.storage.leader_epoch import EpochEntry
 Segments = list[RemoteLogSegmentMetadata]
 
 
-def finished(
+def finished_segment(
     number: int, start: int, end: int, epochs: int | tuple[tuple[int, int], ...] = 0, size_bytes: int = 1000
 ) -> RemoteLogSegmentMetadata:
     """Return a finished segment whose largest timestamp is 1000 + its last offset."""
     return replace(copy_start(number, start, end, epochs, size_bytes=size_bytes), state=FINISHED)
 
 
-THREE = [finished(1, 0, 99), finished(2, 100, 199), finished(3, 200, 299)]
+THREE = [finished_segment(1, 0, 99), finished_segment(2, 100, 199), finished_segment(3, 200, 299)]
 
 
 def view(segments: Segments, **changes: object) -> ExpirationView:
@@ -143,7 +143,7 @@ def test_the_predicted_expiry_is_exact() -> None:
 
 def test_no_expiry_is_predicted_during_a_copy_or_deletion() -> None:
     for state in (STARTED, DELETING):
-        unfinished = [*THREE, replace(finished(4, 300, 399), state=state)]
+        unfinished = [*THREE, replace(finished_segment(4, 300, 399), state=state)]
         assert plan_expiration(view(unfinished)).idle is None
     assert plan_expiration(view(THREE, in_progress={segment_id(2).id})).idle is None
     assert plan_expiration(view(THREE)).idle is not None
@@ -162,9 +162,13 @@ def test_kafka_17062_unfinished_copies_do_not_count_for_size() -> None:
 
 def test_kafka_20732_records_copied_by_two_leaders_count_once() -> None:
     # Another leader had other segment boundaries: 100-199 is stored twice.
-    overlapping = [finished(1, 0, 99), finished(2, 100, 199), finished(3, 100, 299, size_bytes=2000)]
+    overlapping = [
+        finished_segment(1, 0, 99),
+        finished_segment(2, 100, 199),
+        finished_segment(3, 100, 299, size_bytes=2000),
+    ]
     assert numbers(plan_expiration(view(overlapping, retention=Retention(None, 3000)))) == []
-    copies = [finished(1, 0, 99), finished(2, 0, 99), finished(3, 100, 199)]
+    copies = [finished_segment(1, 0, 99), finished_segment(2, 0, 99), finished_segment(3, 100, 199)]
     assert numbers(plan_expiration(view(copies, retention=Retention(None, 2000)))) == []
     plan = plan_expiration(view(copies, retention=Retention(None, 1000)))
     assert numbers(plan) == [(1, Reason.RETENTION_SIZE)]
@@ -172,7 +176,7 @@ def test_kafka_20732_records_copied_by_two_leaders_count_once() -> None:
 
 
 def test_segments_of_another_lineage_are_ignored() -> None:
-    other_lineage = finished(9, 50, 150, ((0, 50), (3, 120)))
+    other_lineage = finished_segment(9, 50, 150, ((0, 50), (3, 120)))
     plan = plan_expiration(view([*THREE, other_lineage], retention=Retention(None, 2000)))
     assert numbers(plan) == [(1, Reason.RETENTION_SIZE)]
 
@@ -186,27 +190,35 @@ def test_segments_below_the_log_start_are_deleted() -> None:
 
 
 def test_epochs_below_the_log_start_do_not_retain_segments() -> None:
-    segments = [finished(1, 0, 99, ((0, 0), (1, 50))), finished(2, 100, 199, 2)]
+    segments = [finished_segment(1, 0, 99, ((0, 0), (1, 50))), finished_segment(2, 100, 199, 2)]
     plan = plan_expiration(view(segments, log_start_offset=100, epochs=[EpochEntry(2, 100)]))
     assert numbers(plan) == [(1, Reason.LOG_START)]
 
 
 def test_after_unclean_election_segments_of_epochs_before_the_first_are_deleted() -> None:
     # A replica without any record became leader: its log starts at 0 in epoch 5.
-    segments = [finished(1, 0, 99, 3), finished(2, 100, 199, 4), finished(3, 0, 79, 5)]
+    segments = [
+        finished_segment(1, 0, 99, 3),
+        finished_segment(2, 100, 199, 4),
+        finished_segment(3, 0, 79, 5),
+    ]
     plan = plan_expiration(view(segments, epochs=[EpochEntry(5, 0)], copied_offset=79))
     assert numbers(plan) == [(1, Reason.UNREACHABLE_EPOCH), (2, Reason.UNREACHABLE_EPOCH)]
     assert plan.log_start_offset is None
 
 
 def test_kafka_15414_a_reassigned_leader_with_only_late_epochs_keeps_segments_in_use() -> None:
-    segments = [finished(1, 0, 99, 3), finished(2, 100, 499, 4), finished(3, 500, 599, 5)]
+    segments = [
+        finished_segment(1, 0, 99, 3),
+        finished_segment(2, 100, 499, 4),
+        finished_segment(3, 500, 599, 5),
+    ]
     plan = plan_expiration(view(segments, epochs=[EpochEntry(5, 500)], log_start_offset=0))
     assert plan == ExpirationPlan(None, ())
 
 
 def test_a_segment_with_a_known_epoch_is_reachable() -> None:
-    segments = [finished(1, 0, 99, ((3, 0), (5, 40)))]
+    segments = [finished_segment(1, 0, 99, ((3, 0), (5, 40)))]
     assert numbers(plan_expiration(view(segments, epochs=[EpochEntry(5, 0)]))) == []
 
 

@@ -239,12 +239,12 @@ async def test_deletion_of_a_topic_continues_past_segments_that_cannot_be_delete
     locked = {each.remote_log_segment_id.id for each in site.listed()[:4]}
     delete = site.tier.delete_log_segment_data
 
-    def refused(metadata: RemoteLogSegmentMetadata) -> None:
+    def refuse(metadata: RemoteLogSegmentMetadata) -> None:
         if metadata.remote_log_segment_id.id in locked:
             raise RemoteStorageError("the object is locked")
         delete(metadata)
 
-    site.tier.delete_log_segment_data = refused  # type: ignore[method-assign]
+    site.tier.delete_log_segment_data = refuse  # type: ignore[method-assign]
     site.manager.stop_partitions([PARTITION], deletes_remote=True)
     await eventually(lambda: site.tier.copies.keys() == locked)
     locked.clear()

@@ -188,7 +188,7 @@ def as_view(history: History) -> PartitionView:
     )
 
 
-def held_by(history: History, offset: int) -> int:
+def count_holders(history: History, offset: int) -> int:
     """Return the number of segments that have `offset` in the log's epoch of this offset."""
     epoch = LeaderEpochCache.of(EpochEntry(*each) for each in history.lineage).epoch_for_offset(offset)
     return sum(
@@ -217,7 +217,7 @@ def test_a_complete_tier_has_no_findings(history: History) -> None:
 def test_gaps_and_overlaps_are_found_exactly(history: History) -> None:
     view = as_view(history)
     findings = coverage_findings(view)
-    counts = {offset: held_by(history, offset) for offset in range(history.log_start, history.end + 12)}
+    counts = {offset: count_holders(history, offset) for offset in range(history.log_start, history.end + 12)}
     gaps = {offset for offset, count in counts.items() if not count and offset < history.local_start}
     assert reported_offsets(findings, Kind.GAP) == gaps
     assert reported_offsets(findings, Kind.OVERLAP) == {
@@ -251,5 +251,7 @@ def test_a_segment_without_records_of_the_log_is_unreachable(history: History) -
             continue
         number = segment.remote_log_segment_id.id.int - 1
         alone = history._replace(segments=[history.segments[number]])
-        holds = any(held_by(alone, offset) for offset in range(segment.start_offset, segment.end_offset + 1))
+        holds = any(
+            count_holders(alone, offset) for offset in range(segment.start_offset, segment.end_offset + 1)
+        )
         assert (segment.remote_log_segment_id.id in unreachable_ids) is not holds

@@ -51,19 +51,19 @@ class Recorder:
         self.passed.append(point)
 
 
-def written(cluster: TierCluster, node: TierNode, segments: int) -> None:
+def write_segments(cluster: TierCluster, node: TierNode, segments: int) -> None:
     sealed_segments(node.log, segments)
     for other in cluster.nodes:
         replicate(node.log, other.log)
 
 
 def copy_three(cluster: TierCluster, node: TierNode) -> None:
-    written(cluster, node, 3)
+    write_segments(cluster, node, 3)
     node.run_copy()
 
 
 def copy_with_a_failure(cluster: TierCluster, node: TierNode) -> None:
-    written(cluster, node, 2)
+    write_segments(cluster, node, 2)
     cluster.tier.faults.half_way = 1
     try:
         node.run_copy()

@@ -47,7 +47,7 @@ Run = Coroutine[Any, Any, None]
 T = TypeVar("T")
 
 
-def picked(choices: Sequence[T], pick: int) -> T:
+def pick_one(choices: Sequence[T], pick: int) -> T:
     """Return one of `choices`, selected by a number that is independent of their count."""
     return choices[pick % len(choices)]
 
@@ -113,7 +113,7 @@ class TieredPartition(RuleBasedStateMachine):
     @precondition(lambda self: self._open_transactions())
     @rule(pick=picks, is_abort=st.booleans())
     def end_transaction(self, pick: int, is_abort: bool) -> None:
-        self._end(picked(self._open_transactions(), pick), is_abort)
+        self._end(pick_one(self._open_transactions(), pick), is_abort)
 
     def _end(self, producer_id: int, is_abort: bool) -> None:
         log = self.head.log
@@ -194,7 +194,7 @@ class TieredPartition(RuleBasedStateMachine):
     @rule(pick=picks)
     def elect(self, pick: int) -> None:
         """Elect an in-sync replica; other replicas are not notified, and the former leader continues."""
-        self._elect(picked(sorted(self.in_sync), pick))
+        self._elect(pick_one(sorted(self.in_sync), pick))
 
     def _elect(self, index: int) -> None:
         self.epoch += 1
@@ -250,13 +250,13 @@ class TieredPartition(RuleBasedStateMachine):
         """Replace the leader by a replica with all records while its tasks run."""
         for index in sorted(self.notified):
             self.catch_up(index)
-        self._elect(picked(sorted(self.in_sync - {self.leader}) or [self.leader], pick))
+        self._elect(pick_one(sorted(self.in_sync - {self.leader}) or [self.leader], pick))
         self.head.log.roll(self.cluster.clock.now_ms)
 
     @precondition(lambda self: self.runs)
     @rule(pick=picks, steps=st.integers(1, 8))
     def step(self, pick: int, steps: int) -> None:
-        self._step(picked(sorted(self.runs), pick), steps)
+        self._step(pick_one(sorted(self.runs), pick), steps)
 
     def _step(self, key: tuple[int, str], steps: int) -> None:
         run = self.runs[key]
@@ -307,7 +307,7 @@ class TieredPartition(RuleBasedStateMachine):
     def delete_records(self, pick: int) -> None:
         log = self.head.log
         boundaries = [first for first in self.batches if log.log_start_offset <= first < log.high_watermark]
-        offset = picked([*boundaries, log.high_watermark], pick)
+        offset = pick_one([*boundaries, log.high_watermark], pick)
         log.advance_log_start_offset(offset)
         self.floor = max(self.floor, offset)
 

@@ -30,7 +30,7 @@ def number_of(metadata: RemoteLogSegmentMetadata | None) -> int:
     return -1 if metadata is None else metadata.remote_log_segment_id.id.int - 1
 
 
-def serving(cache: RemoteLogMetadataCache, epoch: int, offsets: Sequence[int]) -> list[int]:
+def find_segments(cache: RemoteLogMetadataCache, epoch: int, offsets: Sequence[int]) -> list[int]:
     return [number_of(cache.segment(epoch, offset)) for offset in offsets]
 
 
@@ -40,9 +40,9 @@ def numbers(cache: RemoteLogMetadataCache, epoch: int | None = None) -> list[int
 
 def test_a_segment_with_several_epochs_is_found_in_each_within_its_offsets() -> None:
     cache = cache_of(copy_start(1, 0, 299, ((0, 0), (1, 100), (4, 250))), copy_start(2, 300, 399, 4))
-    assert serving(cache, 0, (0, 99, 100)) == [1, 1, -1]
-    assert serving(cache, 1, (99, 100, 249, 250)) == [-1, 1, 1, -1]
-    assert serving(cache, 4, (249, 250, 299, 300, 399, 400)) == [-1, 1, 1, 2, 2, -1]
+    assert find_segments(cache, 0, (0, 99, 100)) == [1, 1, -1]
+    assert find_segments(cache, 1, (99, 100, 249, 250)) == [-1, 1, 1, -1]
+    assert find_segments(cache, 4, (249, 250, 299, 300, 399, 400)) == [-1, 1, 1, 2, 2, -1]
     assert [cache.highest_offset(epoch) for epoch in (0, 1, 2, 4)] == [99, 249, None, 399]
     assert numbers(cache, 4) == [1, 2]
     assert numbers(cache) == [1, 2]
@@ -51,7 +51,7 @@ def test_a_segment_with_several_epochs_is_found_in_each_within_its_offsets() -> 
 def test_kafka_16890_the_overlapping_segment_with_the_offset_is_found() -> None:
     """The old leader copied 10-90; the new one began at 5 and copied 5-100, then 101-200."""
     cache = cache_of(copy_start(1, 10, 90), copy_start(2, 5, 100), copy_start(3, 101, 200))
-    assert serving(cache, 0, (5, 10, 90, 95, 101)) == [2, 2, 2, 2, 3]
+    assert find_segments(cache, 0, (5, 10, 90, 95, 101)) == [2, 2, 2, 2, 3]
     assert numbers(cache, 0) == [2, 1, 3], "replaced segments are known until they are deleted"
 
 
@@ -62,32 +62,32 @@ def test_segments_of_an_epoch_are_ordered_by_their_start_in_it() -> None:
 
 def test_a_copy_with_the_same_start_replaces_the_older_one() -> None:
     cache = cache_of(copy_start(1, 0, 100), copy_start(2, 0, 200))
-    assert serving(cache, 0, (0, 100, 200)) == [2, 2, 2]
+    assert find_segments(cache, 0, (0, 100, 200)) == [2, 2, 2]
     cache.update(step(1, DELETING))
     cache.update(step(1, DELETED))
-    assert serving(cache, 0, (0, 200)) == [2, 2]
+    assert find_segments(cache, 0, (0, 200)) == [2, 2]
     assert numbers(cache) == [2]
 
 
 def test_a_shorter_copy_does_not_hide_later_offsets() -> None:
     """The former leader's copy of 0-200 ends after the new leader has begun to copy 0-100."""
     cache = cache_of(copy_start(1, 0, 200), copy_start(2, 0, 100))
-    assert serving(cache, 0, (50, 100, 101, 200)) == [2, 2, 1, 1]
+    assert find_segments(cache, 0, (50, 100, 101, 200)) == [2, 2, 1, 1]
     assert cache.highest_offset(0) == 200
 
 
 def test_after_unclean_election_the_new_lineage_is_used() -> None:
     """Epoch 0 has reached offset 200 in the tier; epoch 1 began at 150 on a lagging replica."""
     cache = cache_of(copy_start(1, 0, 200), copy_start(2, 0, 250, ((0, 0), (1, 150))))
-    assert serving(cache, 0, (149,)) == [2]
-    assert serving(cache, 1, (149, 150, 250)) == [-1, 2, 2]
+    assert find_segments(cache, 0, (149,)) == [2]
+    assert find_segments(cache, 1, (149, 150, 250)) == [-1, 2, 2]
 
 
 def test_kafka_17062_unfinished_copies_are_ignored() -> None:
     cache = cache_of(copy_start(1, 0, 99))
     cache.add(copy_start(2, 100, 199))
     assert cache.highest_offset(0) == 99
-    assert serving(cache, 0, (100,)) == [-1]
+    assert find_segments(cache, 0, (100,)) == [-1]
     assert numbers(cache, 0) == [1, 2], "clean-up finds it"
     cache.update(step(2, DELETING))
     cache.update(step(2, DELETED))
@@ -117,7 +117,7 @@ def test_repeated_records_change_nothing() -> None:
 def test_a_deletion_is_finished_only_after_it_started() -> None:
     cache = cache_of(copy_start(1, 0, 99))
     assert cache.update(step(1, DELETED)) is ILLEGAL
-    assert serving(cache, 0, (50,)) == [1]
+    assert find_segments(cache, 0, (50,)) == [1]
     assert cache.update(step(2, FINISHED)) is UNKNOWN
 
 
@@ -159,11 +159,11 @@ def test_a_covered_segment_is_used_again_after_the_covering_copy_is_deleted() ->
     cache = cache_of(
         copy_start(1, 0, 100), copy_start(2, 101, 200), copy_start(3, 50, 150), copy_start(4, 60, 70)
     )
-    assert serving(cache, 0, (49, 50, 65, 150, 151)) == [1, 3, 4, 3, 2]
+    assert find_segments(cache, 0, (49, 50, 65, 150, 151)) == [1, 3, 4, 3, 2]
     cache.update(step(3, DELETING))
-    assert serving(cache, 0, (49, 50, 65, 100, 101, 151)) == [1, 1, 4, 1, 2, 2]
+    assert find_segments(cache, 0, (49, 50, 65, 100, 101, 151)) == [1, 1, 4, 1, 2, 2]
     cache.update(step(4, DELETING))
-    assert serving(cache, 0, (65,)) == [1]
+    assert find_segments(cache, 0, (65,)) == [1]
 
 
 def test_a_segment_uses_about_a_hundred_bytes() -> None:

@@ -10,7 +10,7 @@ from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.tier.metadata_topic import MemoryTopic
 from tests.support.tier.segment_metadata import FINISHED, PARTITION, copy_start, deletion, step
 from tests.support.waiting import eventually
-from tests.unit.remote.metadata.test_topic_based import copy, remove, running
+from tests.unit.remote.metadata.test_topic_based import copy, remove, run_manager
 from tidelog.remote.metadata.cache import Outcome
 from tidelog.remote.metadata.record_codec import encode_event
 from tidelog.remote.metadata.store import RemoteLogEvent
@@ -36,7 +36,7 @@ async def test_a_replayed_deletion_for_a_new_replica_removes_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         await switched_off_and_on(manager)
         pending_deletions: list[bool] = []
         apply_event = manager.store.apply
@@ -56,21 +56,21 @@ async def test_a_replayed_deletion_for_a_new_replica_removes_nothing(
 
 async def test_a_replayed_deletion_after_a_restart_removes_nothing() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         await switched_off_and_on(manager)
-    async with running(topic, PARTITION, OTHER, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, OTHER, disk=disk) as manager:
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 199
         assert not manager.partition_deletions()
 
 
 async def test_a_deletion_finished_elsewhere_is_not_pending_after_replay() -> None:
     topic, third = MemoryTopic(1), TopicIdPartition(UUID(int=0xCAB), "flow", 0)
-    async with running(topic, PARTITION) as past:
+    async with run_manager(topic, PARTITION) as past:
         await past.put_remote_partition_delete_metadata(deletion(MARKED, third))
         await past.put_remote_partition_delete_metadata(deletion(MARKED, OTHER))
     for _ in range(9):
         topic.put(0, encode_event(copy_start(7, 0, 9, partition=OTHER)))
-    async with running(topic) as manager:
+    async with run_manager(topic) as manager:
         topic.is_held = True
         manager.on_partition_leadership_changes([PARTITION], [])
         await eventually(lambda: 0 in manager._subscription.tail)
@@ -87,7 +87,7 @@ async def test_a_late_node_neither_repeats_a_deletion_nor_removes_newer_segments
     late: RemotePartitionDeleteState,
 ) -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         await switched_off_and_on(manager)
         with pytest.raises(RemoteMetadataError):
             await manager.put_remote_partition_delete_metadata(deletion(late))
@@ -98,7 +98,7 @@ async def test_a_late_node_neither_repeats_a_deletion_nor_removes_newer_segments
 async def test_the_end_of_a_known_deletion_removes_segments_of_an_older_snapshot() -> None:
     """The deletions on disk may be ahead of the snapshots."""
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         await copy(manager, 0)
         await remove(manager, 0)
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 99

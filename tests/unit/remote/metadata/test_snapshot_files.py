@@ -44,7 +44,9 @@ def cache_with(count: int, partition: TopicIdPartition = PARTITION) -> RemoteLog
     return cache
 
 
-def planned(count: int, next_offset: int, partition: TopicIdPartition = PARTITION) -> PlannedSnapshot:
+def planned_snapshot(
+    count: int, next_offset: int, partition: TopicIdPartition = PARTITION
+) -> PlannedSnapshot:
     cache = cache_with(count, partition)
     return PlannedSnapshot(partition, NUMBER, next_offset, cache.frozen(), cache.highest_offsets())
 
@@ -71,7 +73,7 @@ def test_snapshots_of_many_partitions_are_written_concurrently_at_stop(
 ) -> None:
     partitions = [TopicIdPartition(UUID(int=1), "many", number) for number in range(32)]
     files = SnapshotFiles(SlowDisk(8), str(tmp_path), writers=8)
-    files.write(partitions, [planned(3, 10, partition) for partition in partitions], {NUMBER: 10})
+    files.write(partitions, [planned_snapshot(3, 10, partition) for partition in partitions], {NUMBER: 10})
     again = SnapshotFiles(OsFileSystem(), str(tmp_path))
     loaded = [again.load(partition, NUMBER) for partition in partitions]
     assert all(each is not None and each.next_offset == 10 and len(each.segments) == 2 for each in loaded)
@@ -110,7 +112,7 @@ def test_a_truncated_snapshot_is_refused(cut: int) -> None:
 def test_the_larger_of_snapshot_offset_and_committed_offset_applies() -> None:
     disk = CrashFileSystem()
     files = SnapshotFiles(disk, "/logs")
-    files.write([PARTITION, IDLE], [planned(3, 40), planned(2, 20, IDLE)], {NUMBER: 30})
+    files.write([PARTITION, IDLE], [planned_snapshot(3, 40), planned_snapshot(2, 20, IDLE)], {NUMBER: 30})
     for each in (files, SnapshotFiles(disk, "/logs")):
         snapshot, idle = each.load(PARTITION, NUMBER), each.load(IDLE, NUMBER)
         assert snapshot is not None
@@ -124,11 +126,11 @@ def test_after_a_crash_at_any_operation_no_missing_record_counts_as_read() -> No
     """The first run writes offsets 0-39; the removed partition returns after the crash."""
 
     def prepare(disk: CrashFileSystem) -> None:
-        snapshots = [planned(3, 40), planned(2, 40, IDLE), planned(2, 40, LEAVING)]
+        snapshots = [planned_snapshot(3, 40), planned_snapshot(2, 40, IDLE), planned_snapshot(2, 40, LEAVING)]
         SnapshotFiles(disk, "/logs").write([PARTITION, IDLE, LEAVING], snapshots, {NUMBER: 40})
 
     def workload(disk: CrashFileSystem, progress: list[Any]) -> None:
-        SnapshotFiles(disk, "/logs").write([PARTITION, IDLE], [planned(6, 90)], {NUMBER: 90})
+        SnapshotFiles(disk, "/logs").write([PARTITION, IDLE], [planned_snapshot(6, 90)], {NUMBER: 90})
         progress.append("written")
 
     for point in crash_points(prepare, workload):
@@ -147,7 +149,7 @@ def test_after_a_crash_at_any_operation_no_missing_record_counts_as_read() -> No
 
 def test_a_corrupt_file_is_ignored() -> None:
     disk = CrashFileSystem()
-    SnapshotFiles(disk, "/logs").write([PARTITION], [planned(3, 40)], {NUMBER: 90})
+    SnapshotFiles(disk, "/logs").write([PARTITION], [planned_snapshot(3, 40)], {NUMBER: 90})
     for damaged in (
         b"",
         b"0\n",
@@ -172,7 +174,7 @@ def test_overlapping_segments_are_found_equally_after_a_restart() -> None:
     again = RemoteLogMetadataCache(PARTITION)
     again.restore(decode_snapshot(encode_snapshot(cache.frozen(), 0, 0), PARTITION).segments, ())
 
-    def serving(one: RemoteLogMetadataCache) -> list[RemoteLogSegmentMetadata | None]:
+    def find_segments(one: RemoteLogMetadataCache) -> list[RemoteLogSegmentMetadata | None]:
         return [one.segment(0, offset) for offset in range(160)]
 
-    assert serving(again) == serving(cache)
+    assert find_segments(again) == find_segments(cache)

@@ -58,7 +58,7 @@ def manager_on(
 
 
 @asynccontextmanager
-async def running(
+async def run_manager(
     topic: MemoryTopic, *partitions: TopicIdPartition, **options: Any
 ) -> AsyncIterator[TopicBasedRemoteLogMetadataManager]:
     manager = manager_on(topic, **options)
@@ -86,7 +86,7 @@ async def remove(manager: TopicBasedRemoteLogMetadataManager, number: int) -> No
 
 
 async def test_a_write_is_visible_when_it_has_completed() -> None:
-    async with running(MemoryTopic(1), PARTITION) as manager:
+    async with run_manager(MemoryTopic(1), PARTITION) as manager:
         for number in range(5):
             await copy(manager, number)
             assert manager.highest_offset_for_epoch(PARTITION, 0) == number * 100 + 99
@@ -96,7 +96,7 @@ async def test_a_write_is_visible_when_it_has_completed() -> None:
 
 async def test_two_nodes_read_each_others_writes() -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as one, running(topic, PARTITION) as two:
+    async with run_manager(topic, PARTITION) as one, run_manager(topic, PARTITION) as two:
         await copy(one, 0)
         await eventually(lambda: two.highest_offset_for_epoch(PARTITION, 0) == 99)
         await copy(two, 1)
@@ -105,11 +105,11 @@ async def test_two_nodes_read_each_others_writes() -> None:
 
 async def test_an_added_partition_is_replayed_while_others_continue() -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION, OTHER) as past:
+    async with run_manager(topic, PARTITION, OTHER) as past:
         for number in range(10):
             await copy(past, number)
             await copy(past, number, OTHER)
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         manager.on_partition_leadership_changes([], [OTHER])
         with pytest.raises(RemoteMetadataNotReady):
             manager.highest_offset_for_epoch(OTHER, 0)
@@ -126,11 +126,11 @@ async def test_an_added_partition_is_replayed_while_others_continue() -> None:
 async def test_partitions_added_one_after_another_all_catch_up() -> None:
     topic = MemoryTopic(1)
     partitions = [TopicIdPartition(UUID(int=900 + number), "many", number) for number in range(6)]
-    async with running(topic, *partitions) as past:
+    async with run_manager(topic, *partitions) as past:
         for partition in partitions:
             for number in range(3):
                 await copy(past, number, partition)
-    async with running(topic) as manager:
+    async with run_manager(topic) as manager:
         for partition in partitions:
             manager.on_partition_leadership_changes([partition], [])
             await asyncio.sleep(0)
@@ -142,7 +142,7 @@ async def test_partitions_added_one_after_another_all_catch_up() -> None:
 
 async def test_an_invalid_transition_is_refused_before_the_write() -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         await copy(manager, 0)
         written = len(topic.logs[0])
         for update in (step(0, DELETED), step(1, FINISHED)):
@@ -155,7 +155,7 @@ async def test_an_invalid_transition_is_refused_before_the_write() -> None:
 
 async def test_the_later_of_two_conflicting_leaders_is_reported() -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         await manager.add_remote_log_segment_metadata(copy_start(0, 0, 99))
         topic.put(0, encode_event(step(0, DELETING)))
         with pytest.raises(RemoteMetadataError, match="ILLEGAL_MOVE"):
@@ -166,7 +166,7 @@ async def test_unreadable_records_are_skipped() -> None:
     topic = MemoryTopic(1)
     topic.put(0, b"")
     topic.put(0, b"\x01\x63\x00")
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         topic.put(0, b"\xff" * 40)
         await copy(manager, 0)
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
@@ -174,7 +174,7 @@ async def test_unreadable_records_are_skipped() -> None:
 
 async def test_custom_metadata_is_repeated_in_every_update_for_kafka() -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         await manager.add_remote_log_segment_metadata(copy_start(0, 0, 99))
         await manager.update_remote_log_segment_metadata(step(0, FINISHED, custom_metadata=b"here"))
         await manager.update_remote_log_segment_metadata(step(0, DELETING))
@@ -183,7 +183,7 @@ async def test_custom_metadata_is_repeated_in_every_update_for_kafka() -> None:
 
 async def test_a_partition_deletion_is_known_on_every_node_of_its_metadata_partition() -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as one, running(topic, OTHER) as two:
+    async with run_manager(topic, PARTITION) as one, run_manager(topic, OTHER) as two:
         marked = deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
         await one.put_remote_partition_delete_metadata(marked)
         assert one.partition_deletions() == [marked]
@@ -196,7 +196,7 @@ async def test_a_partition_deletion_is_known_on_every_node_of_its_metadata_parti
 
 async def test_the_metadata_topic_may_be_temporarily_unavailable() -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         await copy(manager, 0)
         topic.is_down = True
         with pytest.raises(RemoteMetadataError, match="cannot write"):
@@ -211,7 +211,7 @@ async def test_the_metadata_topic_may_be_temporarily_unavailable() -> None:
 async def test_a_write_that_is_not_read_back_in_time_fails() -> None:
     topic = MemoryTopic(1)
     config = metadata_topic_config(partitions=1, consume_wait_ms=50)
-    async with running(topic, PARTITION, config=config) as manager:
+    async with run_manager(topic, PARTITION, config=config) as manager:
         topic.is_held = True
         with pytest.raises(RemoteMetadataError, match="read back"):
             await copy(manager, 0)
@@ -281,7 +281,7 @@ async def test_an_outage_of_the_metadata_topic_logs_one_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION):
+    async with run_manager(topic, PARTITION):
         topic.is_down = True
         await eventually(lambda: topic.refused >= 2)
         assert len(warnings_of(caplog)) == 1
@@ -312,14 +312,14 @@ async def test_kafka_19425_an_unusable_metadata_topic_is_reported(is_wrong: bool
 
 async def test_a_restart_continues_from_its_snapshots() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
-    async with running(topic, PARTITION, OTHER, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, OTHER, disk=disk) as manager:
         for number in range(20):
             await copy(manager, number)
         await remove(manager, 19)
-    async with running(topic, PARTITION) as elsewhere:
+    async with run_manager(topic, PARTITION) as elsewhere:
         await copy(elsewhere, 20)
     topic.read_count[0] = 0
-    async with running(topic, PARTITION, OTHER, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, OTHER, disk=disk) as manager:
         assert topic.read_count[0] == 2
         assert len(list(manager.list_remote_log_segments(PARTITION, 0))) == 20
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 2099
@@ -332,7 +332,7 @@ async def test_a_restart_continues_from_its_snapshots() -> None:
 )
 async def test_a_corrupt_file_is_rebuilt_from_the_topic(name: str) -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         for number in range(3):
             await copy(manager, number)
     directory = "/logs/remote-log-metadata"
@@ -344,18 +344,18 @@ async def test_a_corrupt_file_is_rebuilt_from_the_topic(name: str) -> None:
     file = disk.open(path, create=False)
     file.truncate(file.size() - 2)
     file.close()
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         assert len(list(manager.list_remote_log_segments(PARTITION, 0))) == 3
         await copy(manager, 3)
 
 
 async def test_a_recreated_metadata_topic_is_read_from_its_start() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         for number in range(3):
             await copy(manager, number)
     topic.logs[0].clear()
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         assert not list(manager.list_remote_log_segments(PARTITION))
         await copy(manager, 7)
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 799
@@ -364,7 +364,7 @@ async def test_a_recreated_metadata_topic_is_read_from_its_start() -> None:
 async def test_a_truncated_metadata_partition_is_read_again() -> None:
     """An unclean election of the metadata partition's leader lost its last records."""
     topic = MemoryTopic(1)
-    async with running(topic, PARTITION) as manager:
+    async with run_manager(topic, PARTITION) as manager:
         for number in range(3):
             await copy(manager, number)
         del topic.logs[0][2:]
@@ -381,7 +381,7 @@ async def test_a_truncated_metadata_partition_is_read_again() -> None:
 async def test_an_unexpected_error_is_reported_and_fails_waiting_writes() -> None:
     topic = MemoryTopic(1)
     failures: list[str] = []
-    async with running(topic, PARTITION, on_failure=failures.append) as manager:
+    async with run_manager(topic, PARTITION, on_failure=failures.append) as manager:
         topic.is_broken = True
         with pytest.raises(RemoteMetadataError):
             await copy(manager, 0)
@@ -394,17 +394,17 @@ async def test_an_unexpected_error_is_reported_and_fails_waiting_writes() -> Non
 async def test_a_pending_deletion_is_known_after_a_restart_from_a_snapshot() -> None:
     topic, disk = MemoryTopic(1), CrashFileSystem()
     marked = deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED, OTHER)
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         await manager.put_remote_partition_delete_metadata(marked)
         await copy(manager, 0)
     topic.read_count[0] = 0
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         assert topic.read_count[0] == 0
         assert manager.partition_deletions() == [marked]
         await manager.put_remote_partition_delete_metadata(
             deletion(RemotePartitionDeleteState.DELETE_PARTITION_FINISHED, OTHER)
         )
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         assert not manager.partition_deletions()
 
 
@@ -414,14 +414,14 @@ async def test_a_started_deletion_is_known_after_a_crash_without_its_directory()
     disk.makedirs("/logs")
     disk.sync_all()
     begun = deletion(RemotePartitionDeleteState.DELETE_PARTITION_STARTED)
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         await copy(manager, 0)
         await manager.put_remote_partition_delete_metadata(
             deletion(RemotePartitionDeleteState.DELETE_PARTITION_MARKED)
         )
         await manager.put_remote_partition_delete_metadata(begun)
         crashed_disk = disk.crash(Survival.LOSE_UNSYNCED)
-    async with running(topic, disk=crashed_disk) as manager:
+    async with run_manager(topic, disk=crashed_disk) as manager:
         await eventually(lambda: manager.partition_deletions() == [begun])
 
 
@@ -483,7 +483,7 @@ async def test_a_snapshot_that_fails_during_stop_is_written_with_the_final_one()
     await loop_iterations(100)
     door.set()
     await closing
-    async with running(topic, PARTITION, disk=disk) as manager:
+    async with run_manager(topic, PARTITION, disk=disk) as manager:
         assert manager.highest_offset_for_epoch(PARTITION, 0) == 99
 
 
@@ -504,7 +504,7 @@ async def test_a_truncated_metadata_partition_does_not_start_from_its_old_snapsh
             return reader
 
     topic, disk = GrowingTopic(1), CrashFileSystem()
-    async with running(topic, PARTITION, disk=disk, snapshot_interval_s=0.001) as manager:
+    async with run_manager(topic, PARTITION, disk=disk, snapshot_interval_s=0.001) as manager:
         for number in range(3):
             await copy(manager, number)
         files = SnapshotFiles(disk, "/logs")

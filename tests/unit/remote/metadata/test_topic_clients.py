@@ -35,7 +35,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 
 
 @asynccontextmanager
-async def running(
+async def run_manager(
     cluster: EmbeddedCluster, *partitions: TopicIdPartition, **options: Any
 ) -> AsyncIterator[TopicBasedRemoteLogMetadataManager]:
     config = options.pop("config", CONFIG)
@@ -67,7 +67,10 @@ async def test_nodes_read_each_others_writes_and_restart_from_snapshots(
 ) -> None:
     partitions = some_partitions(8)
     files = SnapshotFiles(OsFileSystem(), str(tmp_path))
-    async with running(cluster, *partitions, files=files) as one, running(cluster, *partitions) as two:
+    async with (
+        run_manager(cluster, *partitions, files=files) as one,
+        run_manager(cluster, *partitions) as two,
+    ):
         for number in range(3):
             for partition in partitions:
                 await copy(one if number % 2 else two, number, partition)
@@ -77,7 +80,7 @@ async def test_nodes_read_each_others_writes_and_restart_from_snapshots(
             )
         )
     files = SnapshotFiles(OsFileSystem(), str(tmp_path))
-    async with running(cluster, *partitions, files=files) as again:
+    async with run_manager(cluster, *partitions, files=files) as again:
         for partition in partitions:
             assert again.highest_offset_for_epoch(partition, 0) == 299
             assert len(list(again.list_remote_log_segments(partition, 0))) == 3
@@ -90,7 +93,7 @@ async def test_nodes_read_each_others_writes_and_restart_from_snapshots(
 async def test_the_topic_is_created_as_configured_and_another_partition_count_is_refused(
     cluster: EmbeddedCluster,
 ) -> None:
-    async with running(cluster, *some_partitions(1)):
+    async with run_manager(cluster, *some_partitions(1)):
         pass
     async with Admin(cluster.bootstrap_servers) as admin:
         descriptions = await admin.describe_topics([METADATA_TOPIC])
@@ -110,7 +113,7 @@ async def test_records_are_in_the_partitions_of_kafkas_partitioner(
     cluster: EmbeddedCluster,
 ) -> None:
     (partition,) = some_partitions(1)
-    async with running(cluster, partition) as manager:
+    async with run_manager(cluster, partition) as manager:
         await copy(manager, 0, partition)
         number = manager.metadata_partition_of(partition)
     consumer = AIOKafkaConsumer(bootstrap_servers=cluster.bootstrap_servers, auto_offset_reset="earliest")
@@ -134,7 +137,7 @@ async def test_a_metadata_partition_may_change_its_leader() -> None:
     (partition,) = some_partitions(1)
     config = metadata_topic_config(partitions=1, replication_factor=3, min_isr=1, consume_wait_ms=60_000)
     with EmbeddedCluster(nodes=3) as cluster:
-        async with running(cluster, partition, config=config) as manager:
+        async with run_manager(cluster, partition, config=config) as manager:
             await copy(manager, 0, partition)
             async with Admin(cluster.bootstrap_servers) as admin:
                 descriptions = await admin.describe_topics([METADATA_TOPIC])

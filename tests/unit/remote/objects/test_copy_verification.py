@@ -22,7 +22,7 @@ TRANSFORMED = replace(PLAIN, compression=True, key_ring=KeyRing("key1", {"key1":
 SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 
 
-def lost(data: bytes) -> bytes | None:
+def lose(data: bytes) -> bytes | None:
     return None
 
 
@@ -30,7 +30,7 @@ def cut(data: bytes) -> bytes | None:
     return data[:-1]
 
 
-def flipped(data: bytes) -> bytes | None:
+def flip_byte(data: bytes) -> bytes | None:
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
@@ -40,13 +40,13 @@ def segment(tmp_path: Path) -> StoredSegment:
     return make_segment(tmp_path, compressible(2345), with_transactions=True)
 
 
-def copied(store: MemoryStore, settings: ManagerSettings, segment: StoredSegment) -> None:
+def copy_segment(store: MemoryStore, settings: ManagerSettings, segment: StoredSegment) -> None:
     ObjectStorageManager(store, settings).copy_log_segment_data(segment.metadata, segment.files)
 
 
 @pytest.mark.parametrize("settings", [PLAIN, TRANSFORMED], ids=["plain", "transformed"])
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@pytest.mark.parametrize("keeps", [lost, cut])
+@pytest.mark.parametrize("keeps", [lose, cut])
 def test_a_copy_fails_when_the_store_silently_loses_or_truncates_an_object(
     settings: ManagerSettings,
     suffix: str,
@@ -55,7 +55,7 @@ def test_a_copy_fails_when_the_store_silently_loses_or_truncates_an_object(
 ) -> None:
     store = ForgetfulStore(suffix, keeps)
     with pytest.raises(RemoteStorageError, match=suffix.replace(".", r"\.")):
-        copied(store, settings, segment)
+        copy_segment(store, settings, segment)
     assert store.objects == {}
 
 
@@ -64,9 +64,9 @@ def test_a_copy_fails_when_the_store_silently_loses_or_truncates_an_object(
 def test_content_verification_detects_a_silently_changed_byte(
     settings: ManagerSettings, suffix: str, segment: StoredSegment
 ) -> None:
-    store = ForgetfulStore(suffix, flipped)
+    store = ForgetfulStore(suffix, flip_byte)
     with pytest.raises(RemoteStorageError):
-        copied(store, replace(settings, verification=Verification.CONTENTS), segment)
+        copy_segment(store, replace(settings, verification=Verification.CONTENTS), segment)
     assert store.objects == {}
 
 
@@ -74,11 +74,11 @@ def test_content_verification_detects_a_silently_changed_byte(
 def test_a_correct_store_passes_every_verification(settings: ManagerSettings, segment: StoredSegment) -> None:
     for verification in Verification:
         store = MemoryStore()
-        copied(store, replace(settings, verification=verification), segment)
+        copy_segment(store, replace(settings, verification=verification), segment)
         assert len(store.objects) == len(SUFFIXES)
 
 
 def test_size_verification_needs_no_get_of_the_log(segment: StoredSegment) -> None:
     store = MemoryStore()
-    copied(store, PLAIN, segment)
+    copy_segment(store, PLAIN, segment)
     assert [call.key.rpartition(".")[2] for call in store.calls if call.name == "get"] == ["rsm-manifest"]

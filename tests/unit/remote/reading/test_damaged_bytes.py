@@ -58,7 +58,7 @@ class CountingStore(MemoryStore):
             self.wrong_gets -= 1
             whole = self.objects[key]
             at = len(whole) - 1 if end is None else min(end, len(whole) - 1)
-            self.objects[key] = flipped(whole, at)
+            self.objects[key] = flip_byte(whole, at)
             try:
                 return super().get(key, start, end)
             finally:
@@ -95,7 +95,7 @@ class Tier:
         return result.records.read()
 
 
-def flipped(data: bytes, at: int) -> bytes:
+def flip_byte(data: bytes, at: int) -> bytes:
     """Return `data` with one flipped bit."""
     return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
 
@@ -157,7 +157,7 @@ async def test_a_flipped_bit_is_corrupt_message_and_a_repaired_object_is_read_at
         # As in Apache Kafka, the leader epoch of a batch is not part of its checksum.
         if len(whole) == len(tier.expected(0)) and 12 <= at % batch_bytes < 16:
             continue
-        tier.store.objects[tier.key] = flipped(whole, at)
+        tier.store.objects[tier.key] = flip_byte(whole, at)
         for _ in range(2):  # the second client must not get the cached bytes
             with pytest.raises(KafkaError) as raised:
                 await tier.read(0)
@@ -195,7 +195,9 @@ async def test_a_damaged_batch_is_not_searched_for_timestamps(tier: Tier) -> Non
         tier.cache.forget(tier.key)
     batch_bytes = len(tier.expected(0, 1))
     is_transformed = len(whole) != len(tier.expected(0))
-    changed = bytes(byte ^ 1 for byte in whole) if is_transformed else flipped(whole, 10 * batch_bytes + 100)
+    changed = (
+        bytes(byte ^ 1 for byte in whole) if is_transformed else flip_byte(whole, 10 * batch_bytes + 100)
+    )
     tier.store.objects[tier.key] = changed
     with pytest.raises(KafkaError) as raised:
         await tier.reader.offset_for_timestamp(search)
@@ -211,7 +213,7 @@ async def test_the_same_damage_is_logged_once_per_minute(
 ) -> None:
     caplog.set_level(logging.ERROR)
     whole = tier.store.objects[tier.key]
-    tier.store.objects[tier.key] = flipped(whole, 100)
+    tier.store.objects[tier.key] = flip_byte(whole, 100)
     for advance_ms in (0, 1000, 61_000):
         tier.clock.now_ms += advance_ms
         with pytest.raises(KafkaError):
@@ -227,11 +229,11 @@ async def test_cached_bytes_are_verified_once_until_they_are_evicted(
 ) -> None:
     checked: list[int] = []
 
-    def counting(data: memoryview) -> int:
+    def count_calls(data: memoryview) -> int:
         checked.append(len(data))
         return int(crc32c(data))
 
-    monkeypatch.setattr(batch_stream, "crc32c", counting)
+    monkeypatch.setattr(batch_stream, "crc32c", count_calls)
     await tier.read(0)
     assert len(checked) == 40
     checked.clear()

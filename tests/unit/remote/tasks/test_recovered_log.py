@@ -10,7 +10,7 @@ from tidelog.remote.tasks.recovered_log import OffsetRange, RecoveredLog, log_po
 from tidelog.storage.leader_epoch import EpochEntry
 
 
-def recovered(
+def recover(
     *segments: RemoteLogSegmentMetadata, checkpoint: tuple[tuple[int, int], ...] = ()
 ) -> RecoveredLog:
     newest = max(segments, key=log_position)
@@ -18,12 +18,12 @@ def recovered(
 
 
 def test_consecutive_segments_are_one_log() -> None:
-    log = recovered(copy_start(1, 10, 49, 5), copy_start(2, 50, 99, 5), checkpoint=((5, 10),))
+    log = recover(copy_start(1, 10, 49, 5), copy_start(2, 50, 99, 5), checkpoint=((5, 10),))
     assert log == RecoveredLog(10, 100, (EpochEntry(5, 10),))
 
 
 def test_after_an_unclean_election_the_highest_epoch_has_the_lineage() -> None:
-    log = recovered(
+    log = recover(
         copy_start(1, 0, 49, 5),
         copy_start(2, 50, 119, 5),
         copy_start(3, 50, 99, ((5, 50), (7, 80))),
@@ -33,12 +33,12 @@ def test_after_an_unclean_election_the_highest_epoch_has_the_lineage() -> None:
 
 
 def test_the_log_starts_after_the_last_gap() -> None:
-    log = recovered(copy_start(1, 0, 9, 5), copy_start(2, 20, 29, 5), checkpoint=((5, 0),))
+    log = recover(copy_start(1, 0, 9, 5), copy_start(2, 20, 29, 5), checkpoint=((5, 0),))
     assert log == RecoveredLog(20, 30, (EpochEntry(5, 20),), (OffsetRange(10, 20),))
 
 
 def test_records_of_another_lineage_do_not_fill_a_gap() -> None:
-    log = recovered(
+    log = recover(
         copy_start(1, 0, 99, ((5, 0), (6, 40))),
         copy_start(2, 60, 99, 7),
         checkpoint=((5, 0), (7, 50)),
@@ -48,22 +48,22 @@ def test_records_of_another_lineage_do_not_fill_a_gap() -> None:
 
 
 def test_the_log_start_within_a_segment_is_that_of_the_checkpoint() -> None:
-    log = recovered(copy_start(1, 0, 49, 5), copy_start(2, 50, 99, 5), checkpoint=((5, 30),))
+    log = recover(copy_start(1, 0, 49, 5), copy_start(2, 50, 99, 5), checkpoint=((5, 30),))
     assert (log.start_offset, log.end_offset) == (30, 100)
 
 
 def test_without_a_checkpoint_the_epochs_of_the_newest_segment_are_used() -> None:
-    log = recovered(copy_start(1, 0, 49, 5), copy_start(2, 50, 99, ((5, 50), (6, 70))))
+    log = recover(copy_start(1, 0, 49, 5), copy_start(2, 50, 99, ((5, 50), (6, 70))))
     assert log.leader_epochs == (EpochEntry(5, 50), EpochEntry(6, 70))
     assert (log.start_offset, log.end_offset) == (50, 100)
 
 
 def test_epochs_after_the_end_of_the_newest_segment_are_omitted() -> None:
-    log = recovered(copy_start(1, 0, 49, 5), checkpoint=((5, 0), (9, 50)))
+    log = recover(copy_start(1, 0, 49, 5), checkpoint=((5, 0), (9, 50)))
     assert log.leader_epochs == (EpochEntry(5, 0),)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_repeated_copies_of_the_same_records_are_no_gap(count: int) -> None:
     copies = [copy_start(number, 0, 49, 5) for number in range(count)]
-    assert recovered(*copies, checkpoint=((5, 0),)).gaps == ()
+    assert recover(*copies, checkpoint=((5, 0),)).gaps == ()

@@ -37,7 +37,7 @@ def verify(token: str, rules: TokenRules = RULES, keys=KEYS) -> BearerToken:
     return verify_token(token, rules, keys, NOW_MS)
 
 
-def rejected(token: str, rules: TokenRules = RULES, keys=KEYS) -> TokenError:
+def expect_token_error(token: str, rules: TokenRules = RULES, keys=KEYS) -> TokenError:
     with pytest.raises(TokenError) as raised:
         verify(token, rules, keys)
     assert raised.value.status == "invalid_token" and raised.value.__cause__ is None
@@ -45,12 +45,12 @@ def rejected(token: str, rules: TokenRules = RULES, keys=KEYS) -> TokenError:
     return raised.value
 
 
-def signed(key: SigningKey = KEY, **changes: Any) -> str:
+def sign_token(key: SigningKey = KEY, **changes: Any) -> str:
     return key.sign(claims(NOW_MS, **{"jti": CANARY, **changes}))
 
 
 def test_a_valid_token_has_principal_times_and_scopes() -> None:
-    token = verify(signed(scope=["read", "write"]))
+    token = verify(sign_token(scope=["read", "write"]))
     assert (token.principal, token.expires_ms, token.issued_ms) == ("alice", NOW_MS + 3_600_000, NOW_MS)
     assert token.scopes == {"read", "write"}
     assert token.value not in repr(token)
@@ -60,10 +60,10 @@ def test_a_valid_token_has_principal_times_and_scopes() -> None:
 def test_every_algorithm_is_verified(algorithm: str) -> None:
     key = SigningKey("key", algorithm)
     keys = parse_key_set(key_set(key))
-    assert verify(signed(key), keys=keys).principal == "alice"
-    header, _, signature = signed(key).split(".")
+    assert verify(sign_token(key), keys=keys).principal == "alice"
+    header, _, signature = sign_token(key).split(".")
     forged = encode_part({**claims(NOW_MS), "sub": "admin"})
-    assert "signature" in str(rejected(f"{header}.{forged}.{signature}", keys=keys))
+    assert "signature" in str(expect_token_error(f"{header}.{forged}.{signature}", keys=keys))
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_every_algorithm_is_verified(algorithm: str) -> None:
     ],
 )
 def test_what_kafka_accepts_is_accepted(changes: dict[str, Any]) -> None:
-    assert verify(signed(**changes)).principal == "alice"
+    assert verify(sign_token(**changes)).principal == "alice"
 
 
 @pytest.mark.parametrize(
@@ -113,59 +113,59 @@ def test_what_kafka_accepts_is_accepted(changes: dict[str, Any]) -> None:
     ],
 )
 def test_a_token_with_other_claims_is_rejected(changes: dict[str, Any], reason: str) -> None:
-    assert reason in str(rejected(signed(**changes)))
+    assert reason in str(expect_token_error(sign_token(**changes)))
 
 
 def test_without_an_expected_audience_a_token_for_an_audience_is_rejected_as_in_kafka() -> None:
     rules = TokenRules()
-    assert "none" in str(rejected(signed(), rules))
-    assert verify(signed(aud=None, iss=None), rules).principal == "alice"
+    assert "none" in str(expect_token_error(sign_token(), rules))
+    assert verify(sign_token(aud=None, iss=None), rules).principal == "alice"
 
 
 def test_other_names_of_claims() -> None:
     rules = TokenRules(principal_claim="client", scope_claim="scp")
-    token = verify(signed(aud=None, sub=None, client="bob", scp="all"), rules)
+    token = verify(sign_token(aud=None, sub=None, client="bob", scp="all"), rules)
     assert (token.principal, token.scopes) == ("bob", {"all"})
 
 
 def test_a_token_of_another_key_is_rejected() -> None:
     other_key = SigningKey(KEY.key_id, number=3)
-    assert "signature" in str(rejected(signed(other_key)))
+    assert "signature" in str(expect_token_error(sign_token(other_key)))
 
 
 def test_an_unknown_key_id_is_reported() -> None:
-    error = rejected(signed(OTHER))
+    error = expect_token_error(sign_token(OTHER))
     assert isinstance(error, UnknownKeyError) and error.key_id == "key-2"
-    assert verify(signed(OTHER), keys=parse_key_set(key_set(KEY, OTHER))).principal == "alice"
+    assert verify(sign_token(OTHER), keys=parse_key_set(key_set(KEY, OTHER))).principal == "alice"
 
 
 def test_a_token_without_a_key_id_is_verified_with_the_keys_of_its_algorithm() -> None:
     key_without_id = SigningKey(None, number=2)
     elliptic = SigningKey("key-3", "ES256")
     keys = parse_key_set(key_set(elliptic, KEY, OTHER))
-    assert verify(signed(key_without_id), keys=keys).principal == "alice"
-    error = rejected(signed(key_without_id), keys=parse_key_set(key_set(elliptic)))
+    assert verify(sign_token(key_without_id), keys=keys).principal == "alice"
+    error = expect_token_error(sign_token(key_without_id), keys=parse_key_set(key_set(elliptic)))
     assert isinstance(error, UnknownKeyError) and error.key_id is None
 
 
 def test_a_key_for_another_algorithm_is_not_used() -> None:
     other_algorithm = SigningKey(KEY.key_id, "RS512")
-    assert isinstance(rejected(other_algorithm.sign(claims(NOW_MS))), UnknownKeyError)
+    assert isinstance(expect_token_error(other_algorithm.sign(claims(NOW_MS))), UnknownKeyError)
 
 
 def test_cve_2026_33557_an_unsigned_token_is_rejected() -> None:
     text = unsecured_token(claims(NOW_MS))
     for token in (text, text + "x", text.replace(encode_part({"alg": "none"}), encode_part({"alg": "None"}))):
-        assert "is not accepted" in str(rejected(token))
-    header, payload, _ = signed().split(".")
-    assert "signature" in str(rejected(f"{header}.{payload}."))
+        assert "is not accepted" in str(expect_token_error(token))
+    header, payload, _ = sign_token().split(".")
+    assert "signature" in str(expect_token_error(f"{header}.{payload}."))
 
 
 def test_a_token_that_is_signed_with_the_public_key_as_secret_is_rejected() -> None:
     public = KEY.private.as_pem(private=False)
     start = f"{encode_part({'alg': 'HS256', 'kid': KEY.key_id})}.{encode_part(claims(NOW_MS))}"
     token = f"{start}.{encode_part(hmac.digest(public, start.encode(), 'sha256'))}"
-    assert "'HS256' is not accepted" in str(rejected(token))
+    assert "'HS256' is not accepted" in str(expect_token_error(token))
 
 
 @pytest.mark.parametrize(
@@ -189,24 +189,24 @@ def test_a_token_that_is_signed_with_the_public_key_as_secret_is_rejected() -> N
     ],
 )
 def test_garbage_is_rejected(token: str) -> None:
-    rejected(token)
+    expect_token_error(token)
 
 
 def test_an_oversized_token_is_rejected() -> None:
-    assert "too large" in str(rejected(signed(padding="x" * 70_000)))
-    assert "too large" in str(rejected(KEY.sign(claims(NOW_MS), padding="x" * 20_000)))
+    assert "too large" in str(expect_token_error(sign_token(padding="x" * 70_000)))
+    assert "too large" in str(expect_token_error(KEY.sign(claims(NOW_MS), padding="x" * 20_000)))
 
 
 def test_a_critical_header_that_is_not_understood_is_rejected() -> None:
     header = encode_part({"alg": "RS256", "kid": KEY.key_id, "crit": ["x"], "x": 1})
-    _, payload, signature = signed().split(".")
-    rejected(f"{header}.{payload}.{signature}")
+    _, payload, signature = sign_token().split(".")
+    expect_token_error(f"{header}.{payload}.{signature}")
 
 
 @pytest.mark.parametrize("payload", [b"[]", b"5", b"garbage", b"[" * 5000])
 def test_a_signed_payload_that_is_no_object_is_rejected(payload: bytes) -> None:
     token = serialize_compact({"alg": "RS256", "kid": KEY.key_id}, payload, KEY.private)
-    assert "the payload of the token is no JSON" in str(rejected(token))
+    assert "the payload of the token is no JSON" in str(expect_token_error(token))
 
 
 @pytest.mark.filterwarnings("ignore:Key size")

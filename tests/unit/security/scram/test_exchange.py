@@ -154,11 +154,11 @@ def test_cve_2021_38153_secrets_are_compared_in_constant_time(monkeypatch: pytes
     compared: list[object] = []
     compare = hmac.compare_digest
 
-    def recorded(one: Any, other: Any) -> bool:
+    def record_and_compare(one: Any, other: Any) -> bool:
         compared.append(other)
         return compare(one, other)
 
-    monkeypatch.setattr(hmac, "compare_digest", recorded)
+    monkeypatch.setattr(hmac, "compare_digest", record_and_compare)
     exchange = server()
     exchange.evaluate(CLIENT_FIRST)
     exchange.evaluate(CLIENT_FINAL)

@@ -32,7 +32,7 @@ def inline(identity: Identity, **more: str) -> dict[str, str]:
     }
 
 
-def trusting(authority: Authority, **more: str) -> dict[str, str]:
+def trust_settings(authority: Authority, **more: str) -> dict[str, str]:
     """Return settings with a trust store inside the configuration."""
     return {
         "ssl.truststore.type": "PEM",
@@ -50,7 +50,7 @@ def client(texts: dict[str, str]) -> ssl.SSLContext:
 
 
 def test_a_handshake_succeeds_with_a_trusted_certificate() -> None:
-    assert handshake(server(inline(SERVER)), client(trusting(AUTHORITY))).version == "TLSv1.3"
+    assert handshake(server(inline(SERVER)), client(trust_settings(AUTHORITY))).version == "TLSv1.3"
 
 
 def test_the_own_certificate_is_returned() -> None:
@@ -59,38 +59,38 @@ def test_the_own_certificate_is_returned() -> None:
 
 def test_an_untrusted_certificate_is_rejected() -> None:
     with pytest.raises(ssl.SSLCertVerificationError, match="unable to get local issuer"):
-        handshake(server(inline(SERVER)), client(trusting(OTHER_AUTHORITY)))
+        handshake(server(inline(SERVER)), client(trust_settings(OTHER_AUTHORITY)))
 
 
 def test_an_expired_certificate_is_rejected() -> None:
     expired = AUTHORITY.issue("broker", lifetime=-datetime.timedelta(hours=1))
     with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
-        handshake(server(inline(expired)), client(trusting(AUTHORITY)))
+        handshake(server(inline(expired)), client(trust_settings(AUTHORITY)))
 
 
 def test_the_host_name_is_verified() -> None:
     other = inline(AUTHORITY.issue("broker", ("other.example",)))
     with pytest.raises(ssl.SSLCertVerificationError, match="Hostname mismatch"):
-        handshake(server(other), client(trusting(AUTHORITY)))
-    without = {**trusting(AUTHORITY), "ssl.endpoint.identification.algorithm": ""}
+        handshake(server(other), client(trust_settings(AUTHORITY)))
+    without = {**trust_settings(AUTHORITY), "ssl.endpoint.identification.algorithm": ""}
     handshake(server(other), client(without))
 
 
 def test_a_required_certificate_of_the_client_is_verified() -> None:
-    listener = server({**inline(SERVER), **trusting(AUTHORITY), "ssl.client.auth": "required"})
-    result = handshake(listener, client({**inline(CLIENT), **trusting(AUTHORITY)}))
+    listener = server({**inline(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "required"})
+    result = handshake(listener, client({**inline(CLIENT), **trust_settings(AUTHORITY)}))
     assert result.client_certificate is not None
     with pytest.raises(ssl.SSLError, match="did not return a certificate"):
-        handshake(listener, client(trusting(AUTHORITY)))
+        handshake(listener, client(trust_settings(AUTHORITY)))
     with pytest.raises(ssl.SSLError, match="unable to get local issuer"):
-        handshake(listener, client({**inline(OTHER_AUTHORITY.issue("mallory")), **trusting(AUTHORITY)}))
+        handshake(listener, client({**inline(OTHER_AUTHORITY.issue("mallory")), **trust_settings(AUTHORITY)}))
 
 
 def test_a_requested_certificate_of_the_client_may_be_missing() -> None:
-    listener = server({**inline(SERVER), **trusting(AUTHORITY), "ssl.client.auth": "requested"})
-    assert handshake(listener, client(trusting(AUTHORITY))).client_certificate is None
+    listener = server({**inline(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "requested"})
+    assert handshake(listener, client(trust_settings(AUTHORITY))).client_certificate is None
     with pytest.raises(ssl.SSLError, match="unable to get local issuer"):
-        handshake(listener, client({**inline(OTHER_AUTHORITY.issue("mallory")), **trusting(AUTHORITY)}))
+        handshake(listener, client({**inline(OTHER_AUTHORITY.issue("mallory")), **trust_settings(AUTHORITY)}))
 
 
 def test_a_listener_that_verifies_clients_needs_a_trust_store() -> None:
@@ -101,12 +101,12 @@ def test_a_listener_that_verifies_clients_needs_a_trust_store() -> None:
 def test_a_chain_of_certificates_is_sent() -> None:
     intermediate = Authority.create("Intermediate", AUTHORITY)
     listener = server(inline(intermediate.issue("broker")))
-    handshake(listener, client(trusting(AUTHORITY)))
+    handshake(listener, client(trust_settings(AUTHORITY)))
 
 
 def test_a_certificate_of_an_intermediate_authority_can_be_trusted() -> None:
     intermediate = Authority.create("Intermediate", AUTHORITY)
-    handshake(server(inline(intermediate.issue("broker"))), client(trusting(intermediate)))
+    handshake(server(inline(intermediate.issue("broker"))), client(trust_settings(intermediate)))
 
 
 def test_stores_can_be_pem_files_with_an_encrypted_key(tmp_path: Path) -> None:
@@ -141,15 +141,19 @@ def test_stores_can_be_pkcs12_files(tmp_path: Path) -> None:
         "ssl.keystore.location": str(write_pkcs12(identity, tmp_path / "server.p12", "secret")),
         "ssl.keystore.password": "secret",
     }
-    handshake(server(keys), client(trusting(AUTHORITY)))
-    handshake(server({**keys, "ssl.key.password": "secret"}), client(trusting(AUTHORITY)))
+    handshake(server(keys), client(trust_settings(AUTHORITY)))
+    handshake(server({**keys, "ssl.key.password": "secret"}), client(trust_settings(AUTHORITY)))
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
 def test_the_enabled_versions_limit_both_sides(version: str) -> None:
     limited = {"ssl.enabled.protocols": version}
-    assert handshake(server({**inline(SERVER), **limited}), client(trusting(AUTHORITY))).version == version
-    assert handshake(server(inline(SERVER)), client({**trusting(AUTHORITY), **limited})).version == version
+    assert (
+        handshake(server({**inline(SERVER), **limited}), client(trust_settings(AUTHORITY))).version == version
+    )
+    assert (
+        handshake(server(inline(SERVER)), client({**trust_settings(AUTHORITY), **limited})).version == version
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,7 @@ def test_the_enabled_versions_limit_both_sides(version: str) -> None:
 )
 def test_versions_without_an_enabled_cipher_suite_are_not_used(suites: str, version: str) -> None:
     listener = server({**inline(SERVER), "ssl.cipher.suites": suites})
-    result = handshake(listener, client(trusting(AUTHORITY)))
+    result = handshake(listener, client(trust_settings(AUTHORITY)))
     assert result.version == version
     if version == "TLSv1.2":
         assert result.cipher == "ECDHE-ECDSA-AES128-GCM-SHA256"
@@ -271,7 +275,7 @@ def test_the_name_of_a_key_in_errors_has_the_prefix_of_its_listener() -> None:
 
 
 def test_settings_do_not_show_secrets() -> None:
-    settings = parse_tls_settings({**inline(SERVER), **trusting(AUTHORITY)})
+    settings = parse_tls_settings({**inline(SERVER), **trust_settings(AUTHORITY)})
     assert "PRIVATE KEY" not in repr(settings) and "CERTIFICATE" not in repr(settings)
 
 
@@ -299,8 +303,8 @@ def resumable(
 
 def test_a_client_with_a_certificate_cannot_resume_a_session_of_tls_1_3() -> None:
     """Without a new handshake, its certificate would not be verified again."""
-    first = server({**inline(SERVER), **trusting(AUTHORITY), "ssl.client.auth": "required"})
-    with_certificate = client({**inline(CLIENT), **trusting(AUTHORITY)})
+    first = server({**inline(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "required"})
+    with_certificate = client({**inline(CLIENT), **trust_settings(AUTHORITY)})
     _, connection = resumable(first, with_certificate)
     _, again = resumable(first, with_certificate, connection.session)
     assert not again.session_reused
@@ -308,7 +312,7 @@ def test_a_client_with_a_certificate_cannot_resume_a_session_of_tls_1_3() -> Non
 
 def test_a_client_without_a_certificate_resumes_its_session() -> None:
     first = server(inline(SERVER))
-    without_certificate = client(trusting(AUTHORITY))
+    without_certificate = client(trust_settings(AUTHORITY))
     _, connection = resumable(first, without_certificate)
     _, again = resumable(first, without_certificate, connection.session)
     assert again.session_reused
@@ -316,9 +320,9 @@ def test_a_client_without_a_certificate_resumes_its_session() -> None:
 
 def test_a_resumed_session_has_the_certificate_of_its_client_and_is_unknown_to_other_listeners() -> None:
     """Another listener, or one with replaced certificates, must verify the client again."""
-    texts = {**inline(SERVER), **trusting(AUTHORITY), "ssl.client.auth": "required"}
+    texts = {**inline(SERVER), **trust_settings(AUTHORITY), "ssl.client.auth": "required"}
     first, other = (server({**texts, "ssl.enabled.protocols": "TLSv1.2"}) for _ in range(2))
-    with_certificate = client({**inline(CLIENT), **trusting(AUTHORITY)})
+    with_certificate = client({**inline(CLIENT), **trust_settings(AUTHORITY)})
     _, connection = resumable(first, with_certificate)
     accepted, resumed = resumable(first, with_certificate, connection.session)
     assert resumed.session_reused

@@ -217,7 +217,7 @@ def marker(offset: int, producer_id: int, *, committed: bool) -> bytes:
     )
 
 
-def interleaved() -> bytes:
+def interleaved_batches() -> bytes:
     """Return batches in which producer 7 aborts, then commits, 8 commits, and 9 uses no transactions."""
     plain = BatchBuilder(
         base_offset=5, producer=BatchProducer(producer_id=9, producer_epoch=0, base_sequence=0)
@@ -242,15 +242,15 @@ def values_of(batches: list[pa.RecordBatch]) -> list[bytes]:
 
 
 def test_read_committed_omits_only_aborted_records() -> None:
-    assert values_of(decode(interleaved(), aborted=[(7, 0)])) == [b"kept", b"plain", b"kept"]
+    assert values_of(decode(interleaved_batches(), aborted=[(7, 0)])) == [b"kept", b"plain", b"kept"]
 
 
 def test_read_uncommitted_returns_every_record_and_no_marker() -> None:
-    assert len(values_of(decode(interleaved()))) == 6
+    assert len(values_of(decode(interleaved_batches()))) == 6
 
 
 def test_a_range_that_starts_in_an_aborted_transaction_omits_the_rest_of_it() -> None:
-    log = interleaved()[len(transactional(0, 7, b"aborted", b"aborted")) :]
+    log = interleaved_batches()[len(transactional(0, 7, b"aborted", b"aborted")) :]
     assert values_of(decode(log, start=2, aborted=[(7, 0)])) == [b"kept", b"plain", b"kept"]
 
 
@@ -296,7 +296,7 @@ def test_the_decoder_refuses_the_same_damaged_records_as_the_reference(data: st.
 @given(st.binary(max_size=400), st.integers(0, 40))
 def test_random_bytes_are_decoded_or_refused(payload: bytes, count: int) -> None:
     one = with_records(payload, count)
-    many = b"".join(bytes(_moved(one, number * 100)) for number in range(120))
+    many = b"".join(bytes(_with_base_offset(one, number * 100)) for number in range(120))
     for log in (one, many):
         try:
             expected = plain_rows(log)
@@ -307,7 +307,7 @@ def test_random_bytes_are_decoded_or_refused(payload: bytes, count: int) -> None
             assert rows_of(decode(log)) == expected
 
 
-def _moved(batch: bytes, offset: int) -> bytes:
+def _with_base_offset(batch: bytes, offset: int) -> bytes:
     moved = bytearray(batch)
     moved[:8] = offset.to_bytes(8, "big")
     return bytes(moved)

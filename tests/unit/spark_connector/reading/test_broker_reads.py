@@ -122,11 +122,11 @@ def test_records_missing_in_a_response_but_present_in_the_log_are_never_skipped(
     """Another leader may have had another log start; the next attempt decides."""
     one = TopicPartition(topic, 0)
 
-    async def refused(reader: PartitionReader) -> AsyncIterator[FetchedRange]:
+    async def refuse(reader: PartitionReader) -> AsyncIterator[FetchedRange]:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "of an earlier leader")
         yield
 
-    monkeypatch.setattr(PartitionReader, "fetched_ranges", refused)
+    monkeypatch.setattr(PartitionReader, "fetched_ranges", refuse)
     with pytest.raises(KafkaError, match="of an earlier leader"):
         read(options(cluster, topic, failOnDataLoss="false"), one, 5, 120)
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.foreign_clients.partition_writer import PartitionWriter
 from tests.support.nodes.fetched_offsets import fetched_offsets
-from tests.support.spark.topics import numbered, produce, varied_records
+from tests.support.spark.topics import numbered_records, produce, varied_records
 from tests.support.tier.tiered_topics import TieredTopics
 from tests.support.waiting import wait_until
 from tidelog.base.bounded_pool import PoolFull
@@ -225,7 +225,7 @@ def test_a_timestamp_resolves_to_the_same_offset_without_brokers(
 ) -> None:
     topic = f"times-{uuid4().hex[:6]}"
     topics.create(topic, SMALL)
-    produce(cluster.bootstrap_servers, topic, numbered(2500, size=200))
+    produce(cluster.bootstrap_servers, topic, numbered_records(2500, size=200))
     border = topics.wait_until_tiered(topic).local_start
     for timestamp in (0, 1000, 1777, 1000 + border - 1):
         times = {"startingTimestamp": str(timestamp), "endingTimestamp": "3450"}
@@ -277,7 +277,7 @@ class TieredTopicFixture:
         self.cluster, self.topics = cluster, topics
         self.topic = f"gone-{uuid4().hex[:6]}"
         topics.create(self.topic, {**SMALL, **more})
-        produce(cluster.bootstrap_servers, self.topic, numbered(2000, size=200))
+        produce(cluster.bootstrap_servers, self.topic, numbered_records(2000, size=200))
 
     def options(self, tier: str = "direct", **more: str) -> SourceOptions:
         return options(self.cluster, self.topic, tier, **{"kafkaConsumer.pollTimeoutMs": "3000", **more})
@@ -392,7 +392,7 @@ def test_a_topic_recreated_after_planning_is_not_read(
     topics.delete(fixture.topic)
     wait_until(lambda: not topics.objects(f"{fixture.topic}-"))
     topics.create(fixture.topic, SMALL)
-    produce(cluster.bootstrap_servers, fixture.topic, numbered(2000, size=200))
+    produce(cluster.bootstrap_servers, fixture.topic, numbered_records(2000, size=200))
     topics.wait_until_tiered(fixture.topic)
     fixture.forget()
     with pytest.raises(DataLossError, match=f"{fixture.topic}-0 should be read from offset 0 .* re-created"):

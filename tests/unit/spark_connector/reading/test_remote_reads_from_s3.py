@@ -79,7 +79,7 @@ def no_faults(tier: Tier) -> Iterator[None]:
     tier.proxy.clear()
 
 
-def planned(options: SourceOptions, start: Offset, end: Offset) -> list[Any]:
+def plan_reads(options: SourceOptions, start: Offset, end: Offset) -> list[Any]:
     with offset_source(options) as source:
         assert source.partitions(all_must_exist=True) == {TIDES}
         return input_partitions(options, source, [OffsetRange(TIDES, start, end)])
@@ -98,7 +98,7 @@ def test_a_store_with_frequent_errors_is_read_completely(tier: Tier, mode: str) 
         tier.proxy.inject(fault, method="GET", probability=0.1)
         for fault in (slow_down(), server_error(), reset(), truncate(keep=1000))
     ]
-    tasks = planned(options, 0, end)
+    tasks = plan_reads(options, 0, end)
     assert len([task for task in tasks if isinstance(task, SlicePartition)]) > 5
     assert read(options, tasks) == [one.row() for one in SENT[:end]]
     assert all(rule.hits for rule in rules), rules
@@ -108,13 +108,13 @@ def test_a_store_with_frequent_errors_is_read_completely(tier: Tier, mode: str) 
 def test_an_unavailable_store_is_not_data_loss(tier: Tier, mode: str) -> None:
     """Also with failOnDataLoss=false no record is omitted: tasks fail, and succeed when the store is back."""
     options, end = tier.options(mode, failOnDataLoss="false"), tier.end(mode)
-    tasks = planned(options, 0, end)
+    tasks = plan_reads(options, 0, end)
     tier.proxy.go_down()
     with pytest.raises(RemoteStorageError):
         read(options, tasks)
     if mode == "offline":
         with pytest.raises(RemoteStorageError):
-            planned(options, 0, end)
+            plan_reads(options, 0, end)
     tier.proxy.come_back()
     assert read(options, tasks) == [one.row() for one in SENT[:end]]
 
@@ -122,7 +122,7 @@ def test_an_unavailable_store_is_not_data_loss(tier: Tier, mode: str) -> None:
 def test_a_few_offsets_cost_only_their_chunks(tier: Tier) -> None:
     options = tier.options("direct")
     start, end = tier.border // 2, tier.border // 2 + 20
-    tasks = planned(options, start, end)
+    tasks = plan_reads(options, start, end)
     before = len(tier.proxy.recent_requests)
     assert read(options, tasks) == [one.row() for one in SENT[start:end]]
     requested = [

@@ -117,7 +117,7 @@ async def tier(request: pytest.FixtureRequest) -> AsyncIterator[Tier]:
     yield Tier(log, storage, manager, segments, committed)
 
 
-def expected(tier: Tier, start: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
+def expected_records(tier: Tier, start: int, end: int) -> list[tuple[int, bytes | None, bytes | None]]:
     markers = control_offsets(tier)
     return [
         (one.offset, one.key, one.value)
@@ -136,7 +136,7 @@ async def test_slices_are_the_log_up_to_the_local_log_start(tier: Tier) -> None:
         cut = tier.slices(0, max_bytes=max_bytes)
         assert [(one.start_offset) for one in cut] == [0, *(one.end_offset for one in cut[:-1])]
         assert cut[-1].end_offset == tier.border
-        assert [row for one in cut for row in tier.rows(one)] == expected(tier, 0, tier.border)
+        assert [row for one in cut for row in tier.rows(one)] == expected_records(tier, 0, tier.border)
 
 
 async def test_any_range_is_cut_exactly_and_the_rest_is_read_from_brokers(tier: Tier) -> None:
@@ -145,7 +145,9 @@ async def test_any_range_is_cut_exactly_and_the_rest_is_read_from_brokers(tier: 
         start = random.randrange(tier.border)
         end = random.randint(start, tier.log.log_end_offset)
         cut = tier.slices(start, end)
-        assert [row for one in cut for row in tier.rows(one)] == expected(tier, start, min(end, tier.border))
+        assert [row for one in cut for row in tier.rows(one)] == expected_records(
+            tier, start, min(end, tier.border)
+        )
         assert not cut or cut[-1].end_offset == min(end, tier.border)
     assert not tier.parts(tier.border)
 
@@ -175,7 +177,9 @@ async def test_a_slice_fetches_little_more_than_its_bytes(tier: Tier) -> None:
 async def test_short_reads_and_large_batches_are_read_completely(tier: Tier) -> None:
     cut = tier.slices(0, max_bytes=EVERYTHING)
     tier.storage.bytes_at_most = 37
-    assert [row for one in cut for row in tier.rows(one, piece_bytes=64)] == expected(tier, 0, tier.border)
+    assert [row for one in cut for row in tier.rows(one, piece_bytes=64)] == expected_records(
+        tier, 0, tier.border
+    )
 
 
 async def test_a_truncated_segment_is_corruption_and_not_the_end(tier: Tier) -> None:

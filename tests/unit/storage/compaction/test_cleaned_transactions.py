@@ -22,23 +22,23 @@ def marker(offset: int, producer_id: int = 1) -> BatchHeader:
     return read_header(end_marker(producer_id))._replace(base_offset=offset)
 
 
-def aborted(first: int, last: int, producer_id: int = 1) -> AbortedTransaction:
+def aborted_transaction(first: int, last: int, producer_id: int = 1) -> AbortedTransaction:
     return AbortedTransaction(producer_id, first, last, last + 1)
 
 
 def test_records_of_an_aborted_transaction_are_removed_and_its_marker_is_kept() -> None:
-    transactions, kept = CleanedTransactions([aborted(1, 4)]), list[AbortedTransaction]()
+    transactions, kept = CleanedTransactions([aborted_transaction(1, 4)]), list[AbortedTransaction]()
     assert not transactions.saw_data(data(0, is_transactional=False))
     assert transactions.saw_data(data(1))
     assert not transactions.saw_data(data(2, producer_id=2))
     assert transactions.saw_data(data(3))
     assert not transactions.saw_marker(marker(4), ABORT, kept.append)
-    assert kept == [aborted(1, 4)]
+    assert kept == [aborted_transaction(1, 4)]
     assert not transactions.saw_data(data(5)), "the producer's next transaction"
 
 
 def test_a_marker_without_records_is_removed() -> None:
-    transactions, kept = CleanedTransactions([aborted(1, 4)]), list[AbortedTransaction]()
+    transactions, kept = CleanedTransactions([aborted_transaction(1, 4)]), list[AbortedTransaction]()
     assert transactions.saw_marker(marker(4), ABORT, kept.append)
     assert transactions.saw_marker(marker(6), COMMIT, kept.append)
     assert transactions.saw_marker(marker(7), None, kept.append)
@@ -49,16 +49,19 @@ def test_a_marker_without_records_is_removed() -> None:
 
 
 def test_each_aborted_transaction_of_a_producer_is_separate() -> None:
-    transactions, kept = CleanedTransactions([aborted(10, 12), aborted(1, 4)]), list[AbortedTransaction]()
+    transactions, kept = (
+        CleanedTransactions([aborted_transaction(10, 12), aborted_transaction(1, 4)]),
+        list[AbortedTransaction](),
+    )
     assert transactions.saw_data(data(2))
     assert not transactions.saw_marker(marker(4), ABORT, kept.append)
     assert not transactions.saw_data(data(6))
     assert not transactions.saw_marker(marker(7), COMMIT, kept.append)
     assert transactions.saw_data(data(11))
     assert not transactions.saw_marker(marker(12), ABORT, kept.append)
-    assert kept == [aborted(1, 4), aborted(10, 12)]
+    assert kept == [aborted_transaction(1, 4), aborted_transaction(10, 12)]
 
 
 def test_an_aborted_transaction_without_marker_ends_at_its_last_offset() -> None:
-    transactions = CleanedTransactions([aborted(1, 4)])
+    transactions = CleanedTransactions([aborted_transaction(1, 4)])
     assert not transactions.saw_data(data(5))

@@ -24,7 +24,7 @@ RECORD = st.tuples(
 BATCH = st.tuples(st.lists(RECORD, min_size=1, max_size=40), st.booleans(), st.sampled_from(Compression))
 
 
-def rebuilding_of(
+def rebuild(
     batches: list[bytearray], survives: list[bool], needs_horizon: list[bool], horizon_ms: int
 ) -> Rebuilding:
     headers = [read_header(batch) for batch in batches]
@@ -48,7 +48,7 @@ def test_the_surviving_records_are_unchanged(
             survives.append(is_kept)
         built.append(builder.build())
     needs_horizon = [marks for _, marks, _ in batches]
-    rebuilding = rebuilding_of(built, survives, needs_horizon, horizon_ms)
+    rebuilding = rebuild(built, survives, needs_horizon, horizon_ms)
     kept = iter(survives)
     for index, batch in enumerate(built):
         expected = [record for record in read_records(batch) if next(kept)]
@@ -66,7 +66,7 @@ def test_the_surviving_records_are_unchanged(
 
 def test_a_batch_with_log_append_time_keeps_its_timestamp() -> None:
     batch = keyed_batch([("a", "1"), ("b", "2")], log_append_time=77)
-    header, data = rebuilding_of([batch], [True, False], [False], 0).batch(0)
+    header, data = rebuild([batch], [True, False], [False], 0).batch(0)
     assert header.max_timestamp == 77 and header.record_count == 1
     assert [record.timestamp for record in read_records(data)] == [77]
 
@@ -75,6 +75,6 @@ def test_a_batch_with_log_append_time_keeps_its_timestamp() -> None:
 def test_adjacent_records_are_copied_as_one_run(count: int) -> None:
     batch = keyed_batch([(f"{number}", "x") for number in range(10)])
     survives = [number < count for number in range(10)]
-    _, data = rebuilding_of([batch], survives, [False], 0).batch(0)
+    _, data = rebuild([batch], survives, [False], 0).batch(0)
     size = len(data) - BATCH_OVERHEAD
     assert data[BATCH_OVERHEAD:] == batch[BATCH_OVERHEAD : BATCH_OVERHEAD + size]

@@ -196,12 +196,12 @@ def test_a_disk_failure_during_the_swap_ends_writing(step: str, monkeypatch: pyt
     log = fill(disk)
     rename = disk.rename
 
-    def failing(old: str, new: str) -> None:
+    def fail(old: str, new: str) -> None:
         if new.endswith(step):
             raise OSError(5, "Input/output error", new)
         rename(old, new)
 
-    monkeypatch.setattr(disk, "rename", failing)
+    monkeypatch.setattr(disk, "rename", fail)
     with pytest.raises(StorageFailure):
         compact(log)
     assert log.failure is not None

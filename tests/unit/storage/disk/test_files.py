@@ -21,10 +21,10 @@ FS = OsFileSystem()
 
 
 def fail(error: int) -> Any:
-    def failing(*_: Any) -> Any:
+    def refuse(*_: Any) -> Any:
         raise OSError(error, os.strerror(error))
 
-    return failing
+    return refuse
 
 
 def test_appends_reads_overwrites_and_truncations_in_sequence(tmp_path: Path) -> None:
@@ -131,12 +131,12 @@ def test_a_partial_append_that_cannot_be_truncated_closes_the_file_for_writing(
 def test_fsyncgate_a_failed_fsync_is_never_retried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
 
-    def failing_once(descriptor: int) -> None:
+    def fail_once(descriptor: int) -> None:
         calls.append(descriptor)
         if len(calls) == 1:
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(tidelog.storage.disk.files, "_sync_data", failing_once)
+    monkeypatch.setattr(tidelog.storage.disk.files, "_sync_data", fail_once)
     file = FS.open(f"{tmp_path}/a", create=True)
     file.append(b"x")
     with pytest.raises(StorageFailure, match=r"fsync of .*/a failed: Input/output error") as failure:

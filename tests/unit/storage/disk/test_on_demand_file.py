@@ -21,7 +21,7 @@ def open_paths(folder: Path) -> list[str]:
     return sorted(Path(path).name for path in paths if path.startswith(f"{folder}/"))
 
 
-def written(folder: Path, name: str, content: bytes) -> str:
+def write_file(folder: Path, name: str, content: bytes) -> str:
     (folder / name).write_bytes(content)
     return str(folder / name)
 
@@ -86,7 +86,7 @@ def test_changes_made_during_a_sync_keep_the_descriptor(tmp_path: Path) -> None:
 def test_readers_share_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
     pool: DescriptorPool[File] = DescriptorPool(2)
     disk = OsFileSystem(pool)
-    files = [OnDemandFile(disk, written(tmp_path, name, name.encode())) for name in "abc"]
+    files = [OnDemandFile(disk, write_file(tmp_path, name, name.encode())) for name in "abc"]
     assert [file.pread(1, 0) for file in files] == [b"a", b"b", b"c"]
     assert open_paths(tmp_path) == ["b", "c"]
     assert files[1].pread(1, 0) == b"b"
@@ -95,25 +95,25 @@ def test_readers_share_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
 
 
 def test_a_file_in_use_stays_readable_after_it_is_closed_deleted_and_replaced(tmp_path: Path) -> None:
-    file = OnDemandFile(OsFileSystem(), written(tmp_path, "a", b"old"))
+    file = OnDemandFile(OsFileSystem(), write_file(tmp_path, "a", b"old"))
     held = file.hold()
     file.rename(str(tmp_path / "a.deleted"))
     file.retire(has_path=True)
     file.close()
     (tmp_path / "a.deleted").unlink()
-    written(tmp_path, "a", b"new")
+    write_file(tmp_path, "a", b"new")
     assert held.pread(3, 0) == b"old"
 
 
 def test_a_renamed_file_is_opened_by_its_new_name(tmp_path: Path) -> None:
-    file = OnDemandFile(OsFileSystem(), written(tmp_path, "a", b"old"))
+    file = OnDemandFile(OsFileSystem(), write_file(tmp_path, "a", b"old"))
     file.rename(str(tmp_path / "a.deleted"))
-    written(tmp_path, "a", b"new")
+    write_file(tmp_path, "a", b"new")
     assert file.pread(3, 0) == b"old"
 
 
 def test_the_space_of_a_deleted_file_is_released_at_once(tmp_path: Path) -> None:
-    file = OnDemandFile(OsFileSystem(), written(tmp_path, "a", b"old"))
+    file = OnDemandFile(OsFileSystem(), write_file(tmp_path, "a", b"old"))
     file.pread(1, 0)
     file.rename(str(tmp_path / "a.deleted"))
     file.retire(has_path=True)
@@ -122,9 +122,9 @@ def test_the_space_of_a_deleted_file_is_released_at_once(tmp_path: Path) -> None
 
 
 def test_a_file_of_a_deleted_partition_is_not_confused_with_its_successor(tmp_path: Path) -> None:
-    file = OnDemandFile(OsFileSystem(), written(tmp_path, "a", b"old"))
+    file = OnDemandFile(OsFileSystem(), write_file(tmp_path, "a", b"old"))
     file.retire(has_path=False)
-    written(tmp_path, "a", b"new")
+    write_file(tmp_path, "a", b"new")
     for use in (lambda: file.pread(3, 0), lambda: file.append(b"x"), file.open_for_writing):
         with pytest.raises(FileNotFoundError):
             use()

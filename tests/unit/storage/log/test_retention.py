@@ -24,7 +24,7 @@ class FakeSegment:
         return self.timestamp
 
 
-def expired(
+def expired_offsets(
     segments: list[FakeSegment],
     config: LogConfig,
     *,
@@ -45,53 +45,53 @@ def four(timestamps: tuple[int, int, int, int] = (0, 0, 0, 0)) -> list[FakeSegme
 
 
 def test_nothing_is_deleted_without_limits() -> None:
-    assert expired(four(), KEEP_ALL, now_ms=10**15) == []
+    assert expired_offsets(four(), KEEP_ALL, now_ms=10**15) == []
 
 
 def test_segments_with_an_expired_maximum_timestamp_are_deleted() -> None:
     config = replace(KEEP_ALL, retention_ms=500)
-    assert expired(four((100, 499, 500, 900)), config) == [0, 10]
+    assert expired_offsets(four((100, 499, 500, 900)), config) == [0, 10]
 
 
 def test_a_younger_segment_retains_the_later_ones() -> None:
     config = replace(KEEP_ALL, retention_ms=500)
-    assert expired(four((900, 100, 100, 100)), config) == []
+    assert expired_offsets(four((900, 100, 100, 100)), config) == []
 
 
 def test_a_timestamp_in_the_future_retains_its_segment() -> None:
     config = replace(KEEP_ALL, retention_ms=500)
-    assert expired(four((10**12, 100, 100, 100)), config, now_ms=10**9) == []
+    assert expired_offsets(four((10**12, 100, 100, 100)), config, now_ms=10**9) == []
 
 
 def test_an_expired_active_segment_with_records_is_deleted() -> None:
     config = replace(KEEP_ALL, retention_ms=500)
-    assert expired(four((1, 2, 3, 4)), config) == [0, 10, 20, 30]
+    assert expired_offsets(four((1, 2, 3, 4)), config) == [0, 10, 20, 30]
     segments = four((1, 2, 3, 4))
     segments[3].size_bytes = 0
-    assert expired(segments, config, log_end=30, high_watermark=30) == [0, 10, 20]
+    assert expired_offsets(segments, config, log_end=30, high_watermark=30) == [0, 10, 20]
 
 
 def test_retention_bytes_deletes_whole_segments_and_keeps_at_least_the_limit() -> None:
-    assert expired(four(), replace(KEEP_ALL, retention_bytes=200)) == [0, 10]
-    assert expired(four(), replace(KEEP_ALL, retention_bytes=201)) == [0]
-    assert expired(four(), replace(KEEP_ALL, retention_bytes=400)) == []
-    assert expired(four(), replace(KEEP_ALL, retention_bytes=0)) == [0, 10, 20, 30]
+    assert expired_offsets(four(), replace(KEEP_ALL, retention_bytes=200)) == [0, 10]
+    assert expired_offsets(four(), replace(KEEP_ALL, retention_bytes=201)) == [0]
+    assert expired_offsets(four(), replace(KEEP_ALL, retention_bytes=400)) == []
+    assert expired_offsets(four(), replace(KEEP_ALL, retention_bytes=0)) == [0, 10, 20, 30]
 
 
 def test_segments_below_the_log_start_are_deleted_with_any_policy() -> None:
     config = replace(KEEP_ALL, cleanup_policy=("compact",), retention_ms=0, retention_bytes=0)
-    assert expired(four(), config, log_start=25) == [0, 10]
-    assert expired(four(), config, log_start=30) == [0, 10, 20]
+    assert expired_offsets(four(), config, log_start=25) == [0, 10]
+    assert expired_offsets(four(), config, log_start=30) == [0, 10, 20]
 
 
 def test_the_active_segment_is_kept_when_the_log_start_is_the_log_end() -> None:
-    assert expired(four(), KEEP_ALL, log_start=40) == [0, 10, 20]
+    assert expired_offsets(four(), KEEP_ALL, log_start=40) == [0, 10, 20]
 
 
 def test_segments_beyond_the_high_watermark_are_kept() -> None:
     config = replace(KEEP_ALL, retention_ms=0)
-    assert expired(four(), config, high_watermark=19) == [0]
-    assert expired(four(), config, high_watermark=9) == []
+    assert expired_offsets(four(), config, high_watermark=19) == [0]
+    assert expired_offsets(four(), config, high_watermark=9) == []
 
 
 @settings(max_examples=200, deadline=None)

@@ -27,7 +27,7 @@ class FakeSegment:
         return self.timestamp
 
 
-def retained(
+def retained_offsets(
     config: LogConfig,
     *,
     log_start: int = 0,
@@ -55,16 +55,16 @@ def test_local_limits_apply_to_the_local_log_instead_of_the_total_ones() -> None
     config = replace(
         TIERED, retention_ms=10, local_retention_ms=-1, retention_bytes=10, local_retention_bytes=-1
     )
-    assert retained(config, highest_remote=39) == ([], False)
-    assert retained(replace(TIERED, local_retention_bytes=200), highest_remote=39) == ([0, 10], False)
+    assert retained_offsets(config, highest_remote=39) == ([], False)
+    assert retained_offsets(replace(TIERED, local_retention_bytes=200), highest_remote=39) == ([0, 10], False)
     config = replace(TIERED, local_retention_ms=500)
-    assert retained(config, highest_remote=39, timestamps=(1, 1, 900, 900)) == ([0, 10], False)
+    assert retained_offsets(config, highest_remote=39, timestamps=(1, 1, 900, 900)) == ([0, 10], False)
 
 
 def test_the_total_limits_apply_to_the_local_log_without_local_ones() -> None:
-    assert retained(replace(TIERED, retention_bytes=200), highest_remote=39) == ([0, 10], False)
+    assert retained_offsets(replace(TIERED, retention_bytes=200), highest_remote=39) == ([0, 10], False)
     config = replace(TIERED, retention_ms=500)
-    assert retained(config, highest_remote=39, timestamps=(1, 900, 1, 1)) == ([0], False)
+    assert retained_offsets(config, highest_remote=39, timestamps=(1, 900, 1, 1)) == ([0], False)
 
 
 @pytest.mark.parametrize(
@@ -74,52 +74,52 @@ def test_segments_that_are_not_remote_are_kept_at_any_age(
     highest_remote: int, base_offsets: list[int]
 ) -> None:
     config = replace(TIERED, local_retention_ms=0, local_retention_bytes=0)
-    assert retained(config, highest_remote=highest_remote)[0] == base_offsets
+    assert retained_offsets(config, highest_remote=highest_remote)[0] == base_offsets
 
 
 def test_the_active_segment_is_rolled_when_it_is_the_last_expired_one() -> None:
     config = replace(TIERED, local_retention_ms=500)
-    assert retained(config, highest_remote=29) == ([0, 10, 20], True)
-    assert retained(config, highest_remote=19) == ([0, 10], False)
-    assert retained(config, highest_remote=29, last_size=0) == ([0, 10, 20], False)
-    assert retained(config, highest_remote=29, timestamps=(0, 0, 0, 900)) == ([0, 10, 20], False)
+    assert retained_offsets(config, highest_remote=29) == ([0, 10, 20], True)
+    assert retained_offsets(config, highest_remote=19) == ([0, 10], False)
+    assert retained_offsets(config, highest_remote=29, last_size=0) == ([0, 10, 20], False)
+    assert retained_offsets(config, highest_remote=29, timestamps=(0, 0, 0, 900)) == ([0, 10, 20], False)
 
 
 def test_the_active_segment_is_never_deleted() -> None:
     config = replace(TIERED, local_retention_ms=0)
-    assert retained(config, highest_remote=39) == ([0, 10, 20], True)
+    assert retained_offsets(config, highest_remote=39) == ([0, 10, 20], True)
 
 
 def test_kafka_20732_nothing_is_deleted_before_the_remote_end_is_known() -> None:
     config = replace(TIERED, local_retention_ms=0, local_retention_bytes=0)
-    assert retained(config, highest_remote=39, is_known=False) == ([], False)
-    assert retained(config, highest_remote=39, is_known=False, log_start=25, local_start=25) == (
+    assert retained_offsets(config, highest_remote=39, is_known=False) == ([], False)
+    assert retained_offsets(config, highest_remote=39, is_known=False, log_start=25, local_start=25) == (
         [0, 10],
         False,
     )
 
 
 def test_segments_below_the_log_start_are_deleted_without_a_remote_copy() -> None:
-    assert retained(TIERED, log_start=25, local_start=25) == ([0, 10], False)
+    assert retained_offsets(TIERED, log_start=25, local_start=25) == ([0, 10], False)
 
 
 def test_segments_beyond_the_high_watermark_are_kept() -> None:
     config = replace(TIERED, local_retention_bytes=0)
-    assert retained(config, highest_remote=39, high_watermark=19) == ([0], False)
+    assert retained_offsets(config, highest_remote=39, high_watermark=19) == ([0], False)
 
 
 def test_kip_950_the_total_limits_apply_without_remote_copies_while_copying_is_disabled() -> None:
     config = replace(TIERED, remote_log_copy_disable=True, retention_bytes=200)
-    assert retained(config) == ([0, 10], False)
-    assert retained(config, is_known=False) == ([0, 10], False)
+    assert retained_offsets(config) == ([0, 10], False)
+    assert retained_offsets(config, is_known=False) == ([0, 10], False)
     config = replace(TIERED, remote_log_copy_disable=True, retention_ms=500)
-    assert retained(config) == ([0, 10, 20, 30], False)
+    assert retained_offsets(config) == ([0, 10, 20, 30], False)
 
 
 def test_kip_1161_an_empty_policy_retains_remote_records_but_not_local_ones() -> None:
     config = replace(TIERED, cleanup_policy=(), local_retention_bytes=200)
-    assert retained(config, highest_remote=39) == ([0, 10], False)
-    assert retained(replace(config, remote_log_copy_disable=True, retention_bytes=0)) == ([], False)
+    assert retained_offsets(config, highest_remote=39) == ([0, 10], False)
+    assert retained_offsets(replace(config, remote_log_copy_disable=True, retention_bytes=0)) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_deleted_segments_are_contiguous_and_remote_or_below_the_log_start(
     limits = st.sampled_from([-2, -1, 0, 150, 500])
     config = replace(TIERED, local_retention_ms=draw(limits), local_retention_bytes=draw(limits))
     high_watermark = draw(st.integers(local_start, 40))
-    base_offsets, _ = retained(
+    base_offsets, _ = retained_offsets(
         config,
         log_start=log_start,
         local_start=local_start,

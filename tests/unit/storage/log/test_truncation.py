@@ -30,7 +30,7 @@ def disk() -> CrashFileSystem:
     return CrashFileSystem()
 
 
-def filled(disk: CrashFileSystem, count: int = 12) -> PartitionLog:
+def filled_log(disk: CrashFileSystem, count: int = 12) -> PartitionLog:
     """Return a log whose records are not replicated."""
     log = open_log(disk, SMALL)
     for index in range(count):
@@ -44,7 +44,7 @@ def numbers(log: PartitionLog) -> list[int]:
 
 @pytest.mark.parametrize("offset", range(13))
 def test_records_at_or_above_the_offset_are_removed(disk: CrashFileSystem, offset: int) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     assert log.truncate_to(offset) is (offset < 12)
     assert log.log_end_offset == offset
     assert numbers(log) == list(range(offset))
@@ -65,7 +65,7 @@ def test_a_batch_that_contains_the_offset_is_removed(disk: CrashFileSystem) -> N
 
 
 def test_truncation_below_the_high_watermark_must_be_requested(disk: CrashFileSystem) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     log.advance_high_watermark(6)
     with pytest.raises(KafkaError, match="its high watermark is 6"):
         log.truncate_to(5)
@@ -76,7 +76,7 @@ def test_truncation_below_the_high_watermark_must_be_requested(disk: CrashFileSy
 
 
 def test_truncation_beyond_the_log_end_removes_only_epochs_without_records(disk: CrashFileSystem) -> None:
-    log = filled(disk, count=2)
+    log = filled_log(disk, count=2)
     log.epoch_file.note(7, 2)
     assert not log.truncate_to(99)
     assert log.leader_epochs.entries == [EpochEntry(0, 0)]
@@ -92,7 +92,7 @@ def test_truncation_below_the_first_segment_restarts_the_log(disk: CrashFileSyst
 
 
 def test_a_log_can_be_restarted_at_any_offset(disk: CrashFileSystem) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     for offset in (500, 0, 7):
         log.truncate_fully_and_start_at(offset, NOW_MS)
         assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (offset, offset, offset)
@@ -125,7 +125,7 @@ def test_producer_and_transaction_state_is_truncated(disk: CrashFileSystem) -> N
 def test_a_flush_planned_before_a_truncation_does_not_advance_the_recovery_point(
     disk: CrashFileSystem,
 ) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     plan = log.durability.flush_plan()
     plan.run()
     log.truncate_to(3)
@@ -136,7 +136,7 @@ def test_a_flush_planned_before_a_truncation_does_not_advance_the_recovery_point
 
 
 def test_a_failed_truncation_stops_the_log(disk: CrashFileSystem) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     disk.fail_next_fsync(".log")
     with pytest.raises(KafkaError) as caught:
         log.truncate_to(3)

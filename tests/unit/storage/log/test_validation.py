@@ -40,7 +40,7 @@ def error_of(data: bytearray, **options: Any) -> ErrorCode:
     return caught.value.code
 
 
-def changed(data: bytearray, **fields: int) -> bytearray:
+def change_header(data: bytearray, **fields: int) -> bytearray:
     """Return the batch with changed header fields and a valid checksum."""
     write_header(data, 0, read_header(data)._replace(**fields))
     return data
@@ -137,7 +137,7 @@ def test_a_producer_id_needs_a_sequence() -> None:
 
 
 def test_an_unknown_compression_is_refused() -> None:
-    assert error_of(changed(batch(["a"]), attributes=6)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert error_of(change_header(batch(["a"]), attributes=6)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 @pytest.mark.parametrize("policy", [("compact",), ("compact", "delete")])
@@ -148,14 +148,14 @@ def test_a_compacted_topic_needs_keys(policy: tuple[str, ...], codec: Compressio
     assert validate(batch(["a"], compression=codec), cleanup_policy=policy).header.record_count == 1
 
 
-def keyed(keys: Sequence[bytes | None], timestamps: Sequence[int]) -> bytearray:
+def keyed_batch(keys: Sequence[bytes | None], timestamps: Sequence[int]) -> bytearray:
     builder = BatchBuilder()
     for key, timestamp in zip(keys, timestamps, strict=True):
         builder.append(timestamp, key, b"x")
     return bytearray(builder.build())
 
 
-def refused(data: bytearray, **settings: Any) -> tuple[ErrorCode, list[int]]:
+def expect_rejection(data: bytearray, **settings: Any) -> tuple[ErrorCode, list[int]]:
     with pytest.raises(InvalidRecords) as caught:
         validate(data, **settings)
     return caught.value.code, [index for index, _ in caught.value.record_errors]
@@ -163,26 +163,26 @@ def refused(data: bytearray, **settings: Any) -> tuple[ErrorCode, list[int]]:
 
 def test_refused_records_are_reported_by_batch_index() -> None:
     times = [NOW_MS, NOW_MS, NOW_MS - 101, NOW_MS + HOUR_MS + 1]
-    data = keyed((b"k", None, b"k", b"k"), times)
+    data = keyed_batch((b"k", None, b"k", b"k"), times)
     compact = {"cleanup_policy": ("compact",)}
-    assert refused(bytearray(data)) == (ErrorCode.INVALID_TIMESTAMP, [3]), (
+    assert expect_rejection(bytearray(data)) == (ErrorCode.INVALID_TIMESTAMP, [3]), (
         "the header alone shows an invalid timestamp"
     )
-    assert refused(bytearray(data), **compact) == (ErrorCode.INVALID_TIMESTAMP, [1, 3])
+    assert expect_rejection(bytearray(data), **compact) == (ErrorCode.INVALID_TIMESTAMP, [1, 3])
     aged = compact | {"message_timestamp_before_max_ms": 100}
-    assert refused(bytearray(data), **aged) == (ErrorCode.INVALID_TIMESTAMP, [1, 2, 3])
-    in_time = keyed((b"k", None, b"k", None), [NOW_MS] * 4)
-    assert refused(in_time, **compact) == (ErrorCode.INVALID_RECORD, [1, 3])
+    assert expect_rejection(bytearray(data), **aged) == (ErrorCode.INVALID_TIMESTAMP, [1, 2, 3])
+    in_time = keyed_batch((b"k", None, b"k", None), [NOW_MS] * 4)
+    assert expect_rejection(in_time, **compact) == (ErrorCode.INVALID_RECORD, [1, 3])
 
 
 def test_the_number_of_reported_records_is_bounded() -> None:
     data = batch(["x"] * (RECORD_ERRORS_MAX + 5), key=None)
-    _, indexes = refused(data, cleanup_policy=("compact",))
+    _, indexes = expect_rejection(data, cleanup_policy=("compact",))
     assert indexes == list(range(RECORD_ERRORS_MAX))
 
 
 def test_an_invalid_timestamp_in_only_the_header_is_refused() -> None:
-    data = changed(batch(["a"], timestamps=NOW_MS), max_timestamp=NOW_MS + HOUR_MS + 1)
+    data = change_header(batch(["a"], timestamps=NOW_MS), max_timestamp=NOW_MS + HOUR_MS + 1)
     assert error_of(data) is ErrorCode.INVALID_TIMESTAMP
     unreadable = batch(["a"], timestamps=NOW_MS + HOUR_MS + 1)
     unreadable[61] = 0x7F
@@ -218,7 +218,7 @@ class TestTimestamps:
         assert validate(batch(["a"], timestamps=-1), message_timestamp_before_max_ms=0)
 
     def test_a_wrong_maximum_timestamp_is_corrected_where_records_are_parsed(self) -> None:
-        data = changed(batch(["a"], timestamps=NOW_MS), max_timestamp=NOW_MS + 50)
+        data = change_header(batch(["a"], timestamps=NOW_MS), max_timestamp=NOW_MS + 50)
         records, header = validate(data, message_timestamp_before_max_ms=100)
         assert header.max_timestamp == NOW_MS
         assert crc_is_valid(records, 0, read_header(records))
@@ -236,13 +236,13 @@ class TestTimestamps:
         assert validate(data, message_timestamp_type="LogAppendTime", message_timestamp_before_max_ms=0)
 
     def test_the_log_append_time_attribute_of_a_producer_is_refused(self) -> None:
-        data = changed(batch(["a"]), attributes=0x08)
+        data = change_header(batch(["a"]), attributes=0x08)
         assert error_of(data, message_timestamp_type="LogAppendTime") is ErrorCode.INVALID_TIMESTAMP
-        without = changed(batch(["a"], timestamps=-1), attributes=0x08)
+        without = change_header(batch(["a"], timestamps=-1), attributes=0x08)
         assert error_of(without) is ErrorCode.INVALID_TIMESTAMP
 
     def test_the_log_append_time_attribute_is_cleared_on_a_create_time_topic(self) -> None:
-        records, header = validate(changed(batch(["a"]), attributes=0x08))
+        records, header = validate(change_header(batch(["a"]), attributes=0x08))
         assert not header.is_log_append_time
         assert crc_is_valid(records, 0, read_header(records))
 

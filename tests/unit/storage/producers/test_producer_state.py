@@ -86,7 +86,7 @@ def log() -> Log:
     return Log()
 
 
-def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
+def expect_error(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
     return pytest.raises(KafkaError, check=lambda error: error.code is code)
 
 
@@ -176,14 +176,14 @@ def test_a_duplicate_batch_gets_its_first_offsets(log: Log) -> None:
         assert duplicate is not None
         assert (duplicate.first_offset, duplicate.last_offset) == (sequence, sequence + 1)
         assert duplicate.timestamp == 100 + sequence
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    with expect_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.data(1, 0, 2, 2)  # Only the last five batches are kept.
     assert log.end == 14
 
 
 def test_a_batch_with_a_known_sequence_and_another_length_is_no_duplicate(log: Log) -> None:
     log.data(1, 0, 0, 5)
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    with expect_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.data(1, 0, 0, 4)
 
 
@@ -201,7 +201,7 @@ def test_sequences_wrap_after_the_highest(log: Log) -> None:
     log.data(1, 0, HIGHEST_SEQUENCE, 3)
     duplicate = log.data(1, 0, HIGHEST_SEQUENCE, 3)
     assert duplicate is not None and duplicate.last_sequence == 1
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    with expect_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.data(1, 0, 0)
     assert log.data(1, 0, 2) is None
     exactly = Log()
@@ -219,7 +219,7 @@ def test_kip_360_an_unknown_producer_may_start_with_any_sequence(log: Log) -> No
 
 def test_a_new_epoch_starts_with_sequence_0_and_removes_earlier_batches(log: Log) -> None:
     log.data(1, 0, 0)
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    with expect_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.data(1, 1, 1)
     assert log.data(1, 1, 0) is None
     assert len(log.producers.producers[1].batches) == 1
@@ -228,7 +228,7 @@ def test_a_new_epoch_starts_with_sequence_0_and_removes_earlier_batches(log: Log
 @pytest.mark.parametrize("origin", [CLIENT, COORDINATOR])
 def test_an_older_epoch_is_fenced(log: Log, origin: AppendOrigin) -> None:
     log.data(1, 3, 0)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+    with expect_error(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.data(1, 2, 1, origin=origin)
 
 
@@ -246,9 +246,9 @@ def test_batches_of_a_leader_are_accepted_unchecked(log: Log) -> None:
 def test_a_marker_with_a_higher_epoch_fences_the_producer(log: Log) -> None:
     log.data(1, 0, 0, transactional=True)
     log.marker(1, 1, abort=True)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+    with expect_error(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.data(1, 0, 1, transactional=True)
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    with expect_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.data(1, 1, 1, transactional=True)
     assert log.data(1, 1, 0, transactional=True) is None
 
@@ -258,21 +258,21 @@ def test_a_marker_with_a_higher_epoch_fences_the_producer(log: Log) -> None:
 
 def test_a_marker_of_an_older_producer_or_coordinator_is_fenced(log: Log) -> None:
     log.data(1, 2, 0, transactional=True)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+    with expect_error(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.marker(1, 1)
     log.marker(1, 2, coordinator_epoch=5)
-    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+    with expect_error(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
         log.marker(1, 2, coordinator_epoch=4)
     assert log.marker(1, 2, coordinator_epoch=4, origin=REPLICATION) is None
 
 
 def test_kip_890_a_marker_of_version_2_must_raise_the_epoch(log: Log) -> None:
     log.data(1, 2, 0, transactional=True)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+    with expect_error(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.marker(1, 2, version=2)
     assert log.marker(1, 3, version=2) is not None
     assert log.marker(1, 3, version=2) is None, "the coordinator may repeat its marker"
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+    with expect_error(ErrorCode.INVALID_PRODUCER_EPOCH):
         log.marker(1, 2, version=2)
 
 
@@ -290,7 +290,7 @@ def test_an_emptied_control_batch_is_ignored(log: Log) -> None:
 
 def test_a_transactional_batch_without_an_open_transaction_is_refused(log: Log) -> None:
     log.data(1, 0, 0, transactional=True)
-    with refused(ErrorCode.INVALID_TXN_STATE):
+    with expect_error(ErrorCode.INVALID_TXN_STATE):
         log.data(1, 0, 1)
     assert log.producers.has_open_transaction(1, 0)
     assert not log.producers.has_open_transaction(1, 1)
@@ -380,7 +380,7 @@ def test_a_restart_starts_from_the_newest_snapshot(log: Log) -> None:
     assert again.first_unstable_offset == 5
     again.end = 7
     assert again.data(1, 2, 0, 5) is not None, "the last batch is still known as a duplicate"
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    with expect_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         again.data(1, 2, 6)
     assert again.data(1, 2, 5) is None
 

@@ -49,7 +49,7 @@ def partition() -> Partition:
     return Partition()
 
 
-def refused(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
+def expect_error(code: ErrorCode) -> pytest.RaisesExc[KafkaError]:
     return pytest.raises(KafkaError, check=lambda error: error.code is code)
 
 
@@ -62,7 +62,7 @@ def test_a_verified_batch_starts_the_transaction_and_later_ones_need_no_verifica
 
 
 def test_an_unverified_batch_is_refused(partition: Partition) -> None:
-    with refused(ErrorCode.INVALID_TXN_STATE):
+    with expect_error(ErrorCode.INVALID_TXN_STATE):
         partition.append(NO_VERIFICATION)
     assert partition.log.log_end_offset == 0
 
@@ -72,7 +72,7 @@ def test_a_marker_before_the_verification_response_makes_the_client_retry(
 ) -> None:
     verification = partition.begin()
     partition.end()
-    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+    with expect_error(ErrorCode.NOT_ENOUGH_REPLICAS):
         partition.append(verification)
     assert partition.append(partition.begin()).first_offset == 1
 
@@ -92,7 +92,7 @@ def test_the_marker_of_the_verified_transaction_refuses_further_batches(partitio
     verification = partition.begin(epoch=1, bumps_epochs=True)
     partition.end(epoch=1, transaction_version=2)
     partition.end(epoch=2, transaction_version=2)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+    with expect_error(ErrorCode.INVALID_PRODUCER_EPOCH):
         partition.append(verification, epoch=1)
     assert partition.begin(epoch=2, bumps_epochs=True) is not verification
 
@@ -105,14 +105,14 @@ def test_a_marker_that_may_be_of_the_verified_transaction_ends_the_verification(
     partition.append(partition.begin(bumps_epochs=True))
     verification = partition.begin(epoch=1, bumps_epochs=True)
     partition.end(epoch=1, transaction_version=transaction_version)
-    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+    with expect_error(ErrorCode.NOT_ENOUGH_REPLICAS):
         partition.append(verification, epoch=1)
 
 
 def test_a_marker_of_the_maximum_epoch_ends_every_verification(partition: Partition) -> None:
     verification = partition.begin(epoch=32767, bumps_epochs=True)
     partition.end(epoch=32767, transaction_version=2)
-    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+    with expect_error(ErrorCode.NOT_ENOUGH_REPLICAS):
         partition.append(verification, epoch=32767)
 
 
@@ -122,13 +122,13 @@ def test_a_begin_with_a_higher_epoch_does_not_keep_the_verification_of_a_lower_o
     verification = partition.begin(epoch=0)
     assert partition.begin(epoch=9) is verification
     partition.end(epoch=1, transaction_version=2)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+    with expect_error(ErrorCode.INVALID_PRODUCER_EPOCH):
         partition.append(verification, epoch=0)
 
 
 def test_a_batch_of_a_fenced_producer_starts_no_verification(partition: Partition) -> None:
     partition.end(epoch=3)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+    with expect_error(ErrorCode.INVALID_PRODUCER_EPOCH):
         partition.begin(epoch=2)
     assert partition.begin(epoch=3) is not None
 
@@ -137,7 +137,7 @@ def test_a_truncation_ends_verifications(partition: Partition) -> None:
     partition.append(None, epoch=0)
     verification = partition.begin(epoch=1)
     partition.log.truncate_to(0)
-    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+    with expect_error(ErrorCode.NOT_ENOUGH_REPLICAS):
         partition.append(verification, epoch=1)
 
 
@@ -146,7 +146,7 @@ def test_a_response_for_an_earlier_transaction_does_not_verify_a_later_one(parti
     partition.end()
     later = partition.begin()
     assert later is not earlier
-    with refused(ErrorCode.NOT_ENOUGH_REPLICAS):
+    with expect_error(ErrorCode.NOT_ENOUGH_REPLICAS):
         partition.append(earlier)
     assert partition.append(later).first_offset == 1
 
@@ -155,7 +155,7 @@ def test_a_batch_of_a_transaction_that_has_ended_is_refused(partition: Partition
     partition.append(partition.begin())
     assert partition.begin(1) is None
     partition.end()
-    with refused(ErrorCode.INVALID_TXN_STATE):
+    with expect_error(ErrorCode.INVALID_TXN_STATE):
         partition.append(NO_VERIFICATION, 1)
 
 
@@ -170,14 +170,14 @@ def test_a_duplicate_batch_of_an_ended_transaction_gets_its_first_offsets(
 
 def test_a_batch_of_a_fenced_producer_gets_invalid_producer_epoch(partition: Partition) -> None:
     partition.end(epoch=3)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
+    with expect_error(ErrorCode.INVALID_PRODUCER_EPOCH):
         partition.append(NO_VERIFICATION, epoch=2)
 
 
 def test_the_lowest_pending_sequence_must_be_first(partition: Partition) -> None:
     # Otherwise a retry of the lower one would be out of order permanently.
     assert partition.begin(5) is partition.begin(2)
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    with expect_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         partition.append(partition.begin(5), 5)
     assert partition.append(partition.begin(2), 2).first_offset == 0
 
@@ -190,12 +190,12 @@ def test_a_new_epoch_removes_the_lowest_sequence_of_the_previous_one(partition: 
 
 def test_a_producer_with_transaction_version_2_starts_with_sequence_0(partition: Partition) -> None:
     verification = partition.begin(3, bumps_epochs=True)
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+    with expect_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         partition.append(verification, 3)
 
 
 def test_a_coordinator_batch_without_sequence_is_verified(partition: Partition) -> None:
-    with refused(ErrorCode.INVALID_TXN_STATE):
+    with expect_error(ErrorCode.INVALID_TXN_STATE):
         partition.append(NO_VERIFICATION, -1, origin=AppendOrigin.COORDINATOR)
     verification = partition.begin(-1, bumps_epochs=True)
     assert partition.append(verification, -1, origin=AppendOrigin.COORDINATOR).first_offset == 0

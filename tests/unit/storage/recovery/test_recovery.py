@@ -34,7 +34,7 @@ def disk() -> CrashFileSystem:
     return CrashFileSystem()
 
 
-def filled(disk: CrashFileSystem, count: int = 12, **options: Any) -> PartitionLog:
+def filled_log(disk: CrashFileSystem, count: int = 12, **options: Any) -> PartitionLog:
     log = open_log(disk, SMALL)
     for index in range(count):
         append(log, f"{index:02}" + "x" * 50, timestamps=NOW_MS + index, **options)
@@ -58,7 +58,7 @@ def append_to(disk: CrashFileSystem, path: str, data: bytes) -> None:
 
 
 def test_a_truncated_tail_is_removed_after_the_last_complete_batch(disk: CrashFileSystem) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     active = log.segments.active
     starts = [position for position, _ in active.batches()]
     for size in range(active.size_bytes - 1, -1, -7):
@@ -72,7 +72,7 @@ def test_a_truncated_tail_is_removed_after_the_last_complete_batch(disk: CrashFi
 
 @pytest.mark.parametrize("zeros", [1, 11, 12, 61, 5_000])
 def test_a_zero_filled_tail_is_removed(disk: CrashFileSystem, zeros: int) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     size_bytes = log.size_bytes
     append_to(disk, log.segments.active.file.path, bytes(zeros))
     reopened = open_log(disk, SMALL)
@@ -82,7 +82,7 @@ def test_a_zero_filled_tail_is_removed(disk: CrashFileSystem, zeros: int) -> Non
 def test_a_flipped_bit_beyond_the_recovery_point_truncates_the_log_there(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     second = log.segments.base_offsets[1]
     disk.flip_bit(path_of(second, ".log"), 80 * 8)
     with caplog.at_level(logging.WARNING):
@@ -96,7 +96,7 @@ def test_a_flipped_bit_beyond_the_recovery_point_truncates_the_log_there(
 def test_corruption_below_the_recovery_point_is_reported_without_truncation(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     active = log.segments.active
     disk.flip_bit(active.file.path, 80 * 8)
     size_bytes = active.size_bytes
@@ -107,14 +107,14 @@ def test_corruption_below_the_recovery_point_is_reported_without_truncation(
 
 
 def test_a_segment_below_the_recovery_point_is_not_read_again(disk: CrashFileSystem) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     log.flush(NOW_MS)
     disk.flip_bit(path_of(0, ".log"), 80 * 8)
     assert open_log(disk, SMALL, recovery_point=12).log_end_offset == 12
 
 
 def test_segments_after_the_corruption_are_removed(disk: CrashFileSystem) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     first, second = log.segments.base_offsets[:2]
     cut_file(disk, path_of(first, ".log"), 100)
     reopened = open_log(disk, SMALL)
@@ -126,7 +126,7 @@ def test_segments_after_the_corruption_are_removed(disk: CrashFileSystem) -> Non
 def test_a_missing_segment_ends_the_log_before_it(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     second, third = log.segments.base_offsets[1:3]
     for kind in (".log", ".index", ".timeindex"):
         disk.unlink(path_of(second, kind))
@@ -149,7 +149,7 @@ def test_a_gap_of_compaction_is_kept(disk: CrashFileSystem) -> None:
 def test_missing_indexes_are_rebuilt_for_all_segments(
     disk: CrashFileSystem, kind: str, clean: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     log.close(clean=True, now_ms=NOW_MS)
     before = {name: disk.read(f"{DIRECTORY}/{name}") for name in disk.listdir(DIRECTORY)}
     disk.unlink(path_of(0, kind))
@@ -162,7 +162,7 @@ def test_missing_indexes_are_rebuilt_for_all_segments(
 @pytest.mark.parametrize("damage", [b"\x00", b"\xff" * 8, b"\x7f\xff\xff\x00" + b"\x00" * 4])
 @pytest.mark.parametrize("kind", [".index", ".timeindex", ".txnindex"])
 def test_corrupt_indexes_are_rebuilt(disk: CrashFileSystem, kind: str, damage: bytes) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     log.close(clean=True, now_ms=NOW_MS)
     for base_offset in log.segments.base_offsets[:-1]:
         file = disk.open(path_of(base_offset, kind), create=True)
@@ -173,7 +173,7 @@ def test_corrupt_indexes_are_rebuilt(disk: CrashFileSystem, kind: str, damage: b
 
 
 def test_an_index_beyond_the_log_is_rebuilt(disk: CrashFileSystem) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     log.close(clean=True, now_ms=NOW_MS)
     active = log.segments.active.base_offset
     append_to(disk, path_of(active, ".index"), b"\x00\x00\x00\x63\x00\x00\xff\xff")
@@ -183,14 +183,14 @@ def test_an_index_beyond_the_log_is_rebuilt(disk: CrashFileSystem) -> None:
 
 
 def test_an_index_without_a_segment_is_removed(disk: CrashFileSystem) -> None:
-    filled(disk).close(clean=True, now_ms=NOW_MS)
+    filled_log(disk).close(clean=True, now_ms=NOW_MS)
     disk.open(path_of(777, ".index"), create=True)
     open_log(disk, SMALL, clean=True)
     assert not disk.exists(path_of(777, ".index"))
 
 
 def test_an_empty_segment_file_is_a_segment(disk: CrashFileSystem) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     log.roll(NOW_MS)
     assert open_log(disk, SMALL).segments.base_offsets == log.segments.base_offsets
     assert open_log(disk, SMALL, recovery_point=12).log_end_offset == 12
@@ -216,7 +216,7 @@ def test_transactions_and_their_index_are_rebuilt(disk: CrashFileSystem) -> None
 
 
 def test_recovery_starts_at_the_newest_producer_snapshot(disk: CrashFileSystem) -> None:
-    log = filled(disk, producer_id=5, producer_epoch=0, base_sequence=0, count=1)
+    log = filled_log(disk, producer_id=5, producer_epoch=0, base_sequence=0, count=1)
     log.roll(NOW_MS)
     log.flush(NOW_MS)
     disk.flip_bit(path_of(0, ".log"), 52 * 8)  # The producer's epoch, which the snapshot contains.
@@ -225,7 +225,7 @@ def test_recovery_starts_at_the_newest_producer_snapshot(disk: CrashFileSystem) 
 
 
 def test_a_corrupt_producer_snapshot_is_rebuilt_from_the_log(disk: CrashFileSystem) -> None:
-    log = filled(disk, count=1, producer_id=5, producer_epoch=0, base_sequence=0)
+    log = filled_log(disk, count=1, producer_id=5, producer_epoch=0, base_sequence=0)
     log.roll(NOW_MS)
     append(log, "b")
     log.close(clean=True, now_ms=NOW_MS)
@@ -264,7 +264,7 @@ def test_a_corrupt_or_empty_epoch_checkpoint_is_rebuilt_from_the_log(
 def test_a_log_that_ends_before_its_start_restarts_there(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     second = log.segments.base_offsets[1]
     cut_file(disk, path_of(second, ".log"), 10)
     reopened = open_log(disk, SMALL, log_start_offset=11)
@@ -277,7 +277,7 @@ def test_a_log_that_ends_before_its_start_restarts_there(
 def test_missing_flushed_records_are_reported(
     disk: CrashFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     active = log.segments.active
     cut_file(disk, active.file.path, 0)
     reopened = open_log(disk, SMALL, recovery_point=12)
@@ -286,7 +286,7 @@ def test_missing_flushed_records_are_reported(
 
 
 def test_an_old_message_format_is_refused_and_never_truncated(disk: CrashFileSystem) -> None:
-    filled(disk, count=1)
+    filled_log(disk, count=1)
     append_to(disk, path_of(0, ".log"), old_message(1))
     size_bytes = disk.size(path_of(0, ".log"))
     with pytest.raises(UnsupportedFormat, match="format 1"):
@@ -295,7 +295,7 @@ def test_an_old_message_format_is_refused_and_never_truncated(disk: CrashFileSys
 
 
 def test_decreasing_offsets_are_corruption(disk: CrashFileSystem) -> None:
-    filled(disk, count=2)
+    filled_log(disk, count=2)
     append_to(disk, path_of(0, ".log"), bytes(batch(["again"], base_offset=1)))
     reopened = open_log(disk, SMALL)
     assert numbers(reopened) == [0, 1]
@@ -303,7 +303,7 @@ def test_decreasing_offsets_are_corruption(disk: CrashFileSystem) -> None:
 
 def test_a_log_start_beyond_unflushed_records_does_not_count_as_flushed(disk: CrashFileSystem) -> None:
     """Kafka raises the recovery point with the log start, though nothing was flushed."""
-    filled(disk, count=4)
+    filled_log(disk, count=4)
     disk.flip_bit(path_of(0, ".log"), 80 * 8)
     reopened = open_log(disk, SMALL, recovery_point=2, log_start_offset=2)
     assert (reopened.log_start_offset, reopened.log_end_offset) == (2, 2)
@@ -311,7 +311,7 @@ def test_a_log_start_beyond_unflushed_records_does_not_count_as_flushed(disk: Cr
 
 @pytest.mark.parametrize("pieces", [1, 3, 200])
 def test_recovery_can_be_repeated(disk: CrashFileSystem, pieces: int) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     append_to(disk, log.segments.active.file.path, b"\x01" * pieces)
     first = open_log(disk, SMALL)
     images = {name: disk.read(f"{DIRECTORY}/{name}") for name in disk.listdir(DIRECTORY)}
@@ -321,7 +321,7 @@ def test_recovery_can_be_repeated(disk: CrashFileSystem, pieces: int) -> None:
 
 
 def test_an_empty_time_index_of_another_crash_is_rebuilt(disk: CrashFileSystem) -> None:
-    log = filled(disk)
+    log = filled_log(disk)
     newest = log.segments.first.max_timestamp
     log.close(clean=True, now_ms=NOW_MS)
     disk.open(path_of(0, ".timeindex"), create=False).truncate(0)

@@ -134,7 +134,7 @@ def test_batches_before_the_corruption_are_returned(disk: CrashFileSystem) -> No
     assert (inspection.batch_count, inspection.record_count, inspection.next_offset) == (3, 6, 6)
 
 
-def rewritten(disk: CrashFileSystem, number: int, **changes: int) -> bytes:
+def rewrite(disk: CrashFileSystem, number: int, **changes: int) -> bytes:
     """Return the segment with a changed header of one batch and a valid checksum."""
     data = bytearray(disk.read(SEGMENT))
     position = [position for position, _ in iterate_headers(data)][number]
@@ -152,7 +152,7 @@ def rewritten(disk: CrashFileSystem, number: int, **changes: int) -> bytes:
 def test_decreasing_offsets_and_leader_epochs_are_corruption(
     disk: CrashFileSystem, changes: dict[str, int], words: str
 ) -> None:
-    put(disk, SEGMENT, rewritten(disk, 2, **changes))
+    put(disk, SEGMENT, rewrite(disk, 2, **changes))
     assert words in str(the_damage(disk))
 
 

@@ -21,7 +21,7 @@ METADATA_VERSION = SupportedFeatureKey(name="metadata.version", min_version=7, m
 FROM_ZERO = SupportedFeatureKey(name="group.version", min_version=0, max_version=1)
 
 
-def ask(
+def request_versions(
     version: int, name: str = "", software_version: str = "", client: ConnectedClient | None = None
 ) -> ApiVersionsResponse:
     features = Features(
@@ -41,29 +41,29 @@ def ask(
 @pytest.mark.parametrize("name", ["", "-a", "a-", ".", "a b", "a\n", "größe", "a_b", "a/b"])
 def test_from_version_3_an_invalid_software_name_is_refused(name: str) -> None:
     for version in (3, 4):
-        assert ask(version, name, "1.0").error_code == ErrorCode.INVALID_REQUEST
-        assert ask(version, "client", name).error_code == ErrorCode.INVALID_REQUEST
+        assert request_versions(version, name, "1.0").error_code == ErrorCode.INVALID_REQUEST
+        assert request_versions(version, "client", name).error_code == ErrorCode.INVALID_REQUEST
     for version in (0, 1, 2):
-        assert ask(version, name, name).error_code == ErrorCode.NONE
+        assert request_versions(version, name, name).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("name", ["a", "A9", "apache-kafka-java", "librdkafka", "2.16.1-rc.1", "0"])
 def test_valid_software_names_are_accepted(name: str) -> None:
-    assert ask(3, name, name).error_code == ErrorCode.NONE
+    assert request_versions(3, name, name).error_code == ErrorCode.NONE
 
 
 def test_a_connection_keeps_only_the_beginning_of_a_long_software_name() -> None:
     client = ConnectedClient()
-    assert ask(3, "a" * 30_000, "1", client).error_code == ErrorCode.NONE
+    assert request_versions(3, "a" * 30_000, "1", client).error_code == ErrorCode.NONE
     assert client.software == "a" * SOFTWARE_CHARACTERS_MAX
 
 
 def test_features_that_begin_at_version_0_are_hidden_from_clients_that_refuse_them() -> None:
-    assert ask(3, "c", "1").supported_features == (METADATA_VERSION,)
-    assert ask(4, "c", "1").supported_features == (METADATA_VERSION, FROM_ZERO)
+    assert request_versions(3, "c", "1").supported_features == (METADATA_VERSION,)
+    assert request_versions(4, "c", "1").supported_features == (METADATA_VERSION, FROM_ZERO)
 
 
 def test_finalized_features_come_with_their_epoch() -> None:
-    answer = ask(4, "c", "1")
+    answer = request_versions(4, "c", "1")
     assert answer.finalized_features_epoch == 42
     assert [feature.max_version_level for feature in answer.finalized_features] == [27]

@@ -35,7 +35,7 @@ OF_ALICE = DelegationTokenRecord(
 OF_BOB = DelegationTokenRecord(token_id="2", owner="User:bob", requester="User:bob")
 
 
-def described(
+def describe_tokens(
     principal: str, *owners: str, version: int = 3, key: str | None = KEY, is_for_all: bool = True
 ) -> DescribeDelegationTokenResponse:
     """Describe tokens without any access control entry; `is_for_all`: no owners means all."""
@@ -59,7 +59,7 @@ def ids(response: DescribeDelegationTokenResponse) -> list[str]:
 
 @pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_token_in_every_version(version: int) -> None:
-    (token,) = described("User:alice", version=version).tokens
+    (token,) = describe_tokens("User:alice", version=version).tokens
     assert (token.token_id, token.hmac) == ("1", token_hmac(KEY, "1"))
     assert (token.issue_timestamp, token.expiry_timestamp, token.max_timestamp) == (1, 2, 3)
     assert (token.principal_type, token.principal_name) == ("User", "alice")
@@ -72,20 +72,20 @@ def test_a_token_in_every_version(version: int) -> None:
     [("User:alice", ["1"]), ("User:bob", ["1", "2"]), ("User:carol", ["1"]), ("User:eve", [])],
 )
 def test_owners_requesters_and_renewers_see_a_token(principal: str, expected: list[str]) -> None:
-    assert ids(described(principal)) == expected
+    assert ids(describe_tokens(principal)) == expected
 
 
 def test_only_tokens_of_the_requested_owners_are_described() -> None:
-    assert ids(described("User:bob", "alice")) == ["1"]
-    assert ids(described("User:bob", "alice", "bob")) == ["1", "2"]
-    assert ids(described("User:bob", "eve")) == []
+    assert ids(describe_tokens("User:bob", "alice")) == ["1"]
+    assert ids(describe_tokens("User:bob", "alice", "bob")) == ["1", "2"]
+    assert ids(describe_tokens("User:bob", "eve")) == []
 
 
 def test_a_request_with_an_empty_list_of_owners_describes_no_token() -> None:
-    assert ids(described("User:bob", is_for_all=False)) == []
+    assert ids(describe_tokens("User:bob", is_for_all=False)) == []
 
 
 @pytest.mark.parametrize("key", [None, ""])
 def test_tokens_are_disabled_without_a_secret_key(key: str | None) -> None:
-    response = described("User:alice", key=key)
+    response = describe_tokens("User:alice", key=key)
     assert (response.error_code, response.tokens) == (ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, ())

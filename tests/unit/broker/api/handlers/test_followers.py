@@ -204,13 +204,13 @@ class Cluster:
         return request
 
 
-def fetched(request: FakeRequest) -> FetchedPartition:
+def fetched_partition(request: FakeRequest) -> FetchedPartition:
     response = request.response
     assert isinstance(response, FetchResponse)
     return response.responses[0].partitions[0]
 
 
-def produced(request: FakeRequest) -> PartitionProduceResponse:
+def produce_result(request: FakeRequest) -> PartitionProduceResponse:
     response = request.response
     assert isinstance(response, ProduceResponse)
     return response.responses[0].partition_responses[0]
@@ -229,10 +229,10 @@ def context(version: int) -> RequestContext:
 def test_a_follower_reads_to_the_log_end_and_advances_the_high_watermark(version: int) -> None:
     cluster = Cluster(isr=(1, 2))
     cluster.append("a", "b")
-    first = fetched(cluster.fetch(0, broker=SECOND, version=version))
+    first = fetched_partition(cluster.fetch(0, broker=SECOND, version=version))
     assert first.records
     assert (first.error_code, first.high_watermark) == (0, 0)
-    second = fetched(cluster.fetch(2, broker=SECOND, version=version))
+    second = fetched_partition(cluster.fetch(2, broker=SECOND, version=version))
     assert (second.high_watermark, second.log_start_offset) == (2, 0)
     assert not second.records
 
@@ -240,27 +240,35 @@ def test_a_follower_reads_to_the_log_end_and_advances_the_high_watermark(version
 def test_a_client_reads_committed_records_only() -> None:
     cluster = Cluster()
     cluster.append("a")
-    assert not fetched(cluster.fetch(0)).records
+    assert not fetched_partition(cluster.fetch(0)).records
     for broker in (SECOND, THIRD):
         cluster.fetch(1, broker=broker)
-    assert fetched(cluster.fetch(0)).records
+    assert fetched_partition(cluster.fetch(0)).records
 
 
 def test_an_unassigned_replica_a_wrong_epoch_and_a_stale_broker_epoch_are_refused() -> None:
     cluster = Cluster()
-    assert fetched(cluster.fetch(0, broker=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert fetched(cluster.fetch(0, broker=9, epoch=-1)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert fetched(cluster.fetch(0, broker=SECOND, epoch=2)).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert fetched(cluster.fetch(0, broker=SECOND, epoch=4)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert fetched_partition(cluster.fetch(0, broker=9)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert (
+        fetched_partition(cluster.fetch(0, broker=9, epoch=-1)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+    assert (
+        fetched_partition(cluster.fetch(0, broker=SECOND, epoch=2)).error_code
+        == ErrorCode.FENCED_LEADER_EPOCH
+    )
+    assert (
+        fetched_partition(cluster.fetch(0, broker=SECOND, epoch=4)).error_code
+        == ErrorCode.UNKNOWN_LEADER_EPOCH
+    )
     stale = cluster.fetch(0, broker=SECOND, broker_epoch=50)
-    assert fetched(stale).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched_partition(stale).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_a_fetch_out_of_range_or_with_a_diverging_epoch_is_not_recorded() -> None:
     cluster = Cluster()
     cluster.append("a", "b")
-    assert fetched(cluster.fetch(7, broker=SECOND)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    diverging = fetched(cluster.fetch(5, broker=SECOND, last_epoch=3))
+    assert fetched_partition(cluster.fetch(7, broker=SECOND)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    diverging = fetched_partition(cluster.fetch(5, broker=SECOND, last_epoch=3))
     assert (diverging.diverging_epoch.epoch, diverging.diverging_epoch.end_offset) == (3, 2)
     leader = cluster.partition.leader
     assert leader is not None
@@ -272,7 +280,7 @@ def test_a_follower_fetch_waits_for_uncommitted_records() -> None:
     waiting = cluster.fetch(0, broker=SECOND, wait_ms=500)
     assert waiting.answers == []
     cluster.produce("a", acks=1)
-    assert fetched(waiting).records
+    assert fetched_partition(waiting).records
 
 
 def test_a_follower_fetch_completes_with_a_new_high_watermark() -> None:
@@ -282,7 +290,7 @@ def test_a_follower_fetch_completes_with_a_new_high_watermark() -> None:
     newer_fetch = cluster.fetch(1, broker=THIRD, wait_ms=500)
     assert older_fetch.answers == []
     cluster.fetch(1, broker=SECOND)
-    assert fetched(older_fetch).high_watermark == 1
+    assert fetched_partition(older_fetch).high_watermark == 1
     assert newer_fetch.answers == []
 
 
@@ -290,7 +298,7 @@ def test_a_follower_fetch_completes_with_a_new_leader_epoch() -> None:
     cluster = Cluster()
     waiting = cluster.fetch(0, broker=SECOND, wait_ms=500)
     cluster.change(leader=SECOND)
-    assert fetched(waiting).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert fetched_partition(waiting).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_kip_73_a_throttled_follower_outside_the_isr_gets_no_records_but_is_recorded() -> None:
@@ -298,14 +306,14 @@ def test_kip_73_a_throttled_follower_outside_the_isr_gets_no_records_but_is_reco
     cluster.append("a")
     cluster.quota.rate = 10
     cluster.quota.set_topic("t", None)
-    assert fetched(cluster.fetch(0, broker=THIRD, wait_ms=500)).records
+    assert fetched_partition(cluster.fetch(0, broker=THIRD, wait_ms=500)).records
     waiting = cluster.fetch(0, broker=THIRD, wait_ms=500)
     assert waiting.answers == []
-    assert fetched(cluster.fetch(0, broker=SECOND, wait_ms=500)).records
+    assert fetched_partition(cluster.fetch(0, broker=SECOND, wait_ms=500)).records
     cluster.pass_ms(501)
-    assert not fetched(waiting).records
+    assert not fetched_partition(waiting).records
     cluster.pass_ms(20_000)
-    assert fetched(cluster.fetch(0, broker=THIRD, wait_ms=500)).records
+    assert fetched_partition(cluster.fetch(0, broker=THIRD, wait_ms=500)).records
     leader = cluster.partition.leader
     assert leader is not None
     assert leader.followers[THIRD].log_end_offset == 0
@@ -320,14 +328,14 @@ def test_acks_all_is_answered_when_all_in_sync_replicas_have_fetched() -> None:
     cluster.fetch(1, broker=SECOND)
     assert waiting.answers == []
     cluster.fetch(1, broker=THIRD)
-    assert (produced(waiting).error_code, produced(waiting).base_offset) == (0, 0)
+    assert (produce_result(waiting).error_code, produce_result(waiting).base_offset) == (0, 0)
 
 
 def test_acks_all_times_out_after_timeout_ms() -> None:
     cluster = Cluster()
     waiting = cluster.produce("a")
     cluster.pass_ms(1_001)
-    assert produced(waiting).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert produce_result(waiting).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_acks_all_reports_an_isr_that_shrank_after_the_append() -> None:
@@ -340,14 +348,14 @@ def test_acks_all_reports_an_isr_that_shrank_after_the_append() -> None:
     assert proposal.added == SECOND
     assert cluster.partition.log.high_watermark == 0
     cluster.pass_ms(1_001)
-    assert produced(waiting).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert produce_result(waiting).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_loss_of_leadership_completes_a_waiting_produce_with_the_new_leader() -> None:
     cluster = Cluster()
     waiting = cluster.produce("a")
     cluster.change(leader=SECOND)
-    answer = produced(waiting)
+    answer = produce_result(waiting)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (SECOND, 4)
     response = waiting.response
@@ -391,7 +399,7 @@ async def test_a_record_truncated_during_its_flush_is_not_acknowledged(
     if leads_again:
         cluster.change(leader=NODE)
     await flusher.finish()
-    assert produced(waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce_result(waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_a_record_committed_during_its_flush_is_acknowledged() -> None:
@@ -404,20 +412,20 @@ async def test_a_record_committed_during_its_flush_is_acknowledged() -> None:
     cluster.fetch(1, broker=THIRD)
     assert waiting.answers == []
     await flusher.finish()
-    assert produced(waiting).error_code == 0
+    assert produce_result(waiting).error_code == 0
 
 
 def test_a_reassigned_partition_gets_another_leader_and_its_log_is_deleted() -> None:
     cluster = Cluster()
     waiting = cluster.produce("a")
     cluster.change(leader=SECOND, isr=(2, 3), replicas=(2, 3))
-    assert produced(waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce_result(waiting).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert ME not in cluster.replicas.manager.partitions
     assert cluster.replicas.logs.get(ME) is None
-    assert produced(cluster.produce("b")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert fetched(cluster.fetch(0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce_result(cluster.produce("b")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched_partition(cluster.fetch(0)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     cluster.replicas.replay(RemoveTopicRecord(topic_id=cluster.topic_id))
-    assert produced(cluster.produce("b")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert produce_result(cluster.produce("b")).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # -- requests to a broker that is not the leader
@@ -427,7 +435,7 @@ def test_a_reassigned_partition_gets_another_leader_and_its_log_is_deleted() -> 
 def test_kip_951_a_follower_returns_the_leader_to_producers(version: int) -> None:
     cluster = Cluster(leader=THIRD)
     request = cluster.produce("a", acks=1, version=version)
-    answer = produced(request)
+    answer = produce_result(request)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     expected = (THIRD, 3) if version >= 10 else (-1, -1)
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == expected
@@ -440,7 +448,7 @@ def test_kip_951_a_follower_returns_the_leader_to_producers(version: int) -> Non
 def test_kip_951_a_fenced_fetch_gets_the_leader(version: int) -> None:
     cluster = Cluster(leader=THIRD)
     request = cluster.fetch(0, epoch=2, version=version)
-    answer = fetched(request)
+    answer = fetched_partition(request)
     assert answer.error_code == ErrorCode.FENCED_LEADER_EPOCH
     expected = (THIRD, 3) if version >= 16 else (-1, -1)
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == expected
@@ -456,17 +464,20 @@ def test_a_follower_serves_clients_with_a_rack_up_to_its_high_watermark() -> Non
     cluster = Cluster(leader=SECOND)
     log = cluster.partition.log
     log.append_as_leader(batch(["a", "b"]), 3, NOW_MS)
-    assert not fetched(cluster.fetch(0)).records
+    assert not fetched_partition(cluster.fetch(0)).records
     log.advance_high_watermark(2)
-    assert fetched(cluster.fetch(0)).records
-    assert fetched(cluster.fetch(0, version=10, epoch=3)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert fetched(cluster.fetch(0, broker=THIRD)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert fetched_partition(cluster.fetch(0)).records
+    assert (
+        fetched_partition(cluster.fetch(0, version=10, epoch=3)).error_code
+        == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    )
+    assert fetched_partition(cluster.fetch(0, broker=THIRD)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_kip_392_an_offset_not_yet_on_the_follower_is_not_available_instead_of_out_of_range() -> None:
     cluster = Cluster(leader=SECOND)
     cluster.partition.log.append_as_leader(batch(["a"]), 3, NOW_MS)
-    assert fetched(cluster.fetch(9)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert fetched_partition(cluster.fetch(9)).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     waiting = cluster.fetch(1, wait_ms=500)
     assert waiting.answers == []
 
@@ -476,11 +487,11 @@ def test_a_consumer_is_redirected_to_the_replica_in_its_rack() -> None:
     cluster.append("a")
     for broker in (SECOND, THIRD):
         cluster.fetch(1, broker=broker)
-    sent = fetched(cluster.fetch(0, rack="rack3", wait_ms=500))
+    sent = fetched_partition(cluster.fetch(0, rack="rack3", wait_ms=500))
     assert (sent.preferred_read_replica, sent.error_code, sent.high_watermark) == (THIRD, 0, 1)
     assert not sent.records
     for rack in ("rack1", "elsewhere", ""):
-        stays = fetched(cluster.fetch(0, rack=rack))
+        stays = fetched_partition(cluster.fetch(0, rack=rack))
         assert stays.preferred_read_replica == -1
         assert stays.records
 
@@ -490,13 +501,13 @@ def test_a_consumer_is_not_redirected_to_a_lagging_or_fenced_replica() -> None:
     cluster.append("a", "b")
     cluster.fetch(2, broker=SECOND)
     cluster.fetch(1, broker=THIRD)
-    assert fetched(cluster.fetch(2, rack="rack3")).preferred_read_replica == -1
-    assert fetched(cluster.fetch(1, rack="rack3")).preferred_read_replica == THIRD
+    assert fetched_partition(cluster.fetch(2, rack="rack3")).preferred_read_replica == -1
+    assert fetched_partition(cluster.fetch(1, rack="rack3")).preferred_read_replica == THIRD
     cluster.change(isr=(1, 2))
-    assert fetched(cluster.fetch(1, rack="rack3")).preferred_read_replica == -1
-    assert fetched(cluster.fetch(1, rack="rack2")).preferred_read_replica == SECOND
+    assert fetched_partition(cluster.fetch(1, rack="rack3")).preferred_read_replica == -1
+    assert fetched_partition(cluster.fetch(1, rack="rack2")).preferred_read_replica == SECOND
     cluster.replicas.replay(FenceBrokerRecord(id=SECOND, epoch=102))
-    assert fetched(cluster.fetch(1, rack="rack2")).preferred_read_replica == -1
+    assert fetched_partition(cluster.fetch(1, rack="rack2")).preferred_read_replica == -1
 
 
 def test_replica_selectors_have_kafkas_class_names() -> None:

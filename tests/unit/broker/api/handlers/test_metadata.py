@@ -53,7 +53,7 @@ class RecordedCreation:
         }
 
 
-def ask(
+def request_metadata(
     version: int,
     *names: str | None,
     ids: tuple[UUID, ...] = (),
@@ -82,7 +82,7 @@ def after(*records: MetadataRecord) -> MetadataImage:
 
 @pytest.mark.parametrize("version", range(14))
 def test_every_version_returns_brokers_and_partitions(version: int) -> None:
-    response = ask(version, "orders")
+    response = request_metadata(version, "orders")
     assert [(broker.node_id, broker.host, broker.port) for broker in response.brokers] == [
         (1, "host1", 9093),
         (2, "host2", 9094),
@@ -107,18 +107,18 @@ def test_every_version_returns_brokers_and_partitions(version: int) -> None:
 
 @pytest.mark.parametrize(("version", "is_all"), [(0, True), (1, False), (12, False)])
 def test_an_empty_list_means_all_topics_in_version_0_only(version: int, is_all: bool) -> None:
-    assert len(ask(version).topics) == (3 if is_all else 0)
+    assert len(request_metadata(version).topics) == (3 if is_all else 0)
 
 
 @pytest.mark.parametrize("version", range(1, 14))
 def test_null_means_all_topics(version: int) -> None:
-    response = ask(version, everything=True)
+    response = request_metadata(version, everything=True)
     assert sorted(str(topic.name) for topic in response.topics) == ["__consumer_offsets", "orders", "users"]
     assert {topic.name for topic in response.topics if topic.is_internal} == {"__consumer_offsets"}
 
 
 def test_an_unknown_topic_is_returned_by_its_name() -> None:
-    response = ask(
+    response = request_metadata(
         12, "nowhere", "bad name", "__transaction_state", "orders", allow_auto_topic_creation=False
     )
     assert codes(response) == {
@@ -133,7 +133,7 @@ def test_an_unknown_topic_is_returned_by_its_name() -> None:
 @pytest.mark.parametrize("version", [1, 3, 4, 12, 13])
 def test_a_requested_topic_is_created_if_auto_creation_is_enabled(version: int) -> None:
     creation = RecordedCreation()
-    response = ask(version, "new", "orders", "bad name", creation=creation)
+    response = request_metadata(version, "new", "orders", "bad name", creation=creation)
     assert creation.requested_names == ["new"]
     assert codes(response) == {
         "new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -144,25 +144,25 @@ def test_a_requested_topic_is_created_if_auto_creation_is_enabled(version: int) 
 
 def test_a_client_may_disable_auto_creation() -> None:
     creation = RecordedCreation()
-    response = ask(4, "new", creation=creation, allow_auto_topic_creation=False)
+    response = request_metadata(4, "new", creation=creation, allow_auto_topic_creation=False)
     assert creation.requested_names == []
     assert codes(response) == {"new": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_a_request_for_all_topics_creates_none() -> None:
     creation = RecordedCreation()
-    ask(12, everything=True, creation=creation)
+    request_metadata(12, everything=True, creation=creation)
     assert creation.requested_names == []
 
 
 def test_a_duplicate_topic_is_returned_once() -> None:
-    assert len(ask(12, "orders", "orders").topics) == 1
+    assert len(request_metadata(12, "orders", "orders").topics) == 1
 
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_topics_are_found_by_id(version: int) -> None:
     unknown = UUID(int=4)
-    response = ask(version, ids=(ORDERS, unknown, ORDERS))
+    response = request_metadata(version, ids=(ORDERS, unknown, ORDERS))
     assert [(topic.name, topic.topic_id, topic.error_code) for topic in response.topics] == [
         ("orders", ORDERS, ErrorCode.NONE),
         (None, unknown, ErrorCode.UNKNOWN_TOPIC_ID),
@@ -170,7 +170,7 @@ def test_topics_are_found_by_id(version: int) -> None:
 
 
 def test_names_are_ignored_in_a_request_with_ids() -> None:
-    assert [topic.name for topic in ask(12, "users", ids=(ORDERS,)).topics] == ["orders"]
+    assert [topic.name for topic in request_metadata(12, "users", ids=(ORDERS,)).topics] == ["orders"]
 
 
 @pytest.mark.parametrize("version", [10, 11])
@@ -185,7 +185,7 @@ def test_ids_are_refused_before_version_12(version: int) -> None:
 
 @pytest.mark.parametrize("version", [10, 12, 13])
 def test_a_topic_with_neither_name_nor_id_is_refused(version: int) -> None:
-    response = ask(version, None)
+    response = request_metadata(version, None)
     assert codes(response) == {"": ErrorCode.INVALID_REQUEST}
     assert response.error_code == (ErrorCode.INVALID_REQUEST if version >= 13 else 0)
 
@@ -196,12 +196,12 @@ def test_authorized_operations_are_returned_on_request() -> None:
         "include_cluster_authorized_operations": True,
     }
     for version in (8, 9, 10):
-        response = ask(version, "orders", **flags)
+        response = request_metadata(version, "orders", **flags)
         assert response.topics[0].topic_authorized_operations == 3576
         assert response.cluster_authorized_operations == 8096
-    response = ask(12, "orders", "nowhere", include_topic_authorized_operations=True)
+    response = request_metadata(12, "orders", "nowhere", include_topic_authorized_operations=True)
     assert {topic.topic_authorized_operations for topic in response.topics} == {3576}
-    response = ask(12, "orders")
+    response = request_metadata(12, "orders")
     assert response.topics[0].topic_authorized_operations == -(2**31)
 
 
@@ -209,7 +209,7 @@ def test_authorized_operations_are_returned_on_request() -> None:
 def test_a_leader_that_is_not_registered_is_not_available(version: int) -> None:
     leader = IMAGE.topics_by_id[ORDERS].partitions[0].leader
     image = after(UnregisterBrokerRecord(broker_id=leader, broker_epoch=100 + leader))
-    (topic,) = ask(version, "orders", image=image).topics
+    (topic,) = request_metadata(version, "orders", image=image).topics
     partition = topic.partitions[0]
     assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert partition.leader_id == -1
@@ -226,21 +226,21 @@ def test_a_leader_that_is_not_registered_is_not_available(version: int) -> None:
     ],
 )
 def test_a_leader_without_the_clients_listener_is_listener_not_found(version: int, code: ErrorCode) -> None:
-    response = ask(version, "orders", listener="OTHER")
+    response = request_metadata(version, "orders", listener="OTHER")
     assert response.brokers == ()
     assert {partition.error_code for partition in response.topics[0].partitions} == {code}
 
 
 def test_a_partition_without_a_leader_has_an_error() -> None:
     image = after(PartitionChangeRecord(topic_id=ORDERS, partition_id=0, leader=-1))
-    partition = ask(12, "orders", image=image).topics[0].partitions[0]
+    partition = request_metadata(12, "orders", image=image).topics[0].partitions[0]
     assert (partition.error_code, partition.leader_id) == (ErrorCode.LEADER_NOT_AVAILABLE, -1)
     assert partition.leader_epoch == 1
 
 
 def test_a_fenced_broker_is_omitted_and_its_replicas_are_offline() -> None:
     image = after(FenceBrokerRecord(id=3, epoch=103))
-    response = ask(12, "orders", image=image)
+    response = request_metadata(12, "orders", image=image)
     assert [broker.node_id for broker in response.brokers] == [1, 2]
     for index, partition in enumerate(response.topics[0].partitions):
         has_it = 3 in IMAGE.topics_by_id[ORDERS].partitions[index].replicas
@@ -251,7 +251,7 @@ def test_version_0_omits_replicas_that_are_not_in_the_broker_list() -> None:
     partitions = IMAGE.topics_by_id[ORDERS].partitions
     follower = partitions[0].replicas[1]
     image = after(FenceBrokerRecord(id=follower, epoch=100 + follower))
-    partition = ask(0, "orders", image=image).topics[0].partitions[0]
+    partition = request_metadata(0, "orders", image=image).topics[0].partitions[0]
     assert partition.error_code == ErrorCode.REPLICA_NOT_AVAILABLE
     assert follower not in partition.replica_nodes
     assert follower not in partition.isr_nodes
@@ -267,11 +267,11 @@ def test_a_replica_in_a_failed_directory_is_offline() -> None:
         fenced=False,
         log_dirs=(UUID(int=12345),),
     )
-    described = ask(12, "orders", image=after(record)).topics[0].partitions[0]
+    described = request_metadata(12, "orders", image=after(record)).topics[0].partitions[0]
     assert described.offline_replicas == (broker,)
 
 
 def test_an_unfenced_broker_is_returned_as_controller() -> None:
     image = after(FenceBrokerRecord(id=1, epoch=101))
-    assert ask(12, image=image).controller_id == 2
-    assert ask(12, image=image_with_brokers()).controller_id == -1
+    assert request_metadata(12, image=image).controller_id == 2
+    assert request_metadata(12, image=image_with_brokers()).controller_id == -1

@@ -144,11 +144,11 @@ def at(offset: int, partition: int = 0, max_bytes: int = 1_000_000, epoch: int =
     )
 
 
-def produced(request: FakeRequest) -> PartitionProduceResponse:
+def produce_result(request: FakeRequest) -> PartitionProduceResponse:
     return cast(ProduceResponse, request.response).responses[0].partition_responses[0]
 
 
-def fetched(request: FakeRequest) -> list[FetchedPartition]:
+def fetched_partitions(request: FakeRequest) -> list[FetchedPartition]:
     return list(cast(FetchResponse, request.response).responses[0].partitions)
 
 
@@ -170,17 +170,17 @@ def broker() -> Broker:
 
 
 def test_produced_records_are_fetched(broker: Broker) -> None:
-    assert produced(broker.produce(batch(b"a", b"b"))).base_offset == 0
-    assert produced(broker.produce(batch(b"c"))).base_offset == 2
-    (partition,) = fetched(broker.fetch(at(0)))
+    assert produce_result(broker.produce(batch(b"a", b"b"))).base_offset == 0
+    assert produce_result(broker.produce(batch(b"c"))).base_offset == 2
+    (partition,) = fetched_partitions(broker.fetch(at(0)))
     assert values(partition) == [b"a", b"b", b"c"]
     assert partition.high_watermark == 3
 
 
 @pytest.mark.parametrize("version", range(3, 13))
 def test_every_version_with_topic_names_is_supported(broker: Broker, version: int) -> None:
-    assert produced(broker.produce(batch(b"x"), version=version)).error_code == 0
-    assert values(fetched(broker.fetch(at(0), version=max(4, version)))[0])[-1] == b"x"
+    assert produce_result(broker.produce(batch(b"x"), version=version)).error_code == 0
+    assert values(fetched_partitions(broker.fetch(at(0), version=max(4, version)))[0])[-1] == b"x"
 
 
 def test_refused_records_are_reported_in_the_response(broker: Broker) -> None:
@@ -189,7 +189,7 @@ def test_refused_records_are_reported_in_the_response(broker: Broker) -> None:
     late = BatchBuilder()
     for timestamp in (NOW_MS, NOW_MS + 3_600_001, NOW_MS):
         late.append(timestamp, None, b"x")
-    answer = produced(broker.produce(bytes(late.build())))
+    answer = produce_result(broker.produce(bytes(late.build())))
     assert (answer.error_code, answer.base_offset) == (ErrorCode.INVALID_TIMESTAMP, -1)
     assert answer.log_start_offset == 1
     assert [error.batch_index for error in answer.record_errors] == [1]
@@ -204,24 +204,24 @@ def test_acks_0_has_no_response_and_an_error_closes_the_connection(broker: Broke
 
 
 def test_other_acks_than_0_1_and_all_are_refused(broker: Broker) -> None:
-    assert produced(broker.produce(batch(b"a"), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
+    assert produce_result(broker.produce(batch(b"a"), acks=2)).error_code == ErrorCode.INVALID_REQUIRED_ACKS
 
 
 def test_unknown_partitions_and_internal_topics_are_refused(broker: Broker) -> None:
     broker.replicas.create("__consumer_offsets")
-    unknown = produced(broker.produce(batch(b"a"), partition=9))
+    unknown = produce_result(broker.produce(batch(b"a"), partition=9))
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    internal = produced(broker.produce(batch(b"a"), topic="__consumer_offsets"))
+    internal = produce_result(broker.produce(batch(b"a"), topic="__consumer_offsets"))
     assert internal.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     admin = broker.produce(batch(b"a"), topic="__consumer_offsets", client_id="__admin_client")
-    assert produced(admin).error_code == 0
+    assert produce_result(admin).error_code == 0
 
 
 def test_corrupt_records_are_refused_and_nothing_is_appended(broker: Broker) -> None:
     damaged = bytearray(batch(b"abc"))
     damaged[-2] ^= 1
-    assert produced(broker.produce(bytes(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
-    assert produced(broker.produce(None)).error_code == ErrorCode.INVALID_RECORD
+    assert produce_result(broker.produce(bytes(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
+    assert produce_result(broker.produce(None)).error_code == ErrorCode.INVALID_RECORD
     assert broker.replicas.manager.partition(TopicPartition("t", 0)).log.log_end_offset == 0
 
 
@@ -231,7 +231,7 @@ def test_repeated_corrupt_batches_do_not_fill_the_log(
     damaged = bytearray(batch())
     damaged[8:12] = b"\0\0\0\0"
     for _ in range(1_000):
-        assert produced(broker.produce(bytes(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
+        assert produce_result(broker.produce(bytes(damaged))).error_code == ErrorCode.CORRUPT_MESSAGE
     assert len(caplog.records) == LINES_MAX
 
 
@@ -240,17 +240,17 @@ def test_kip_890_records_without_a_known_transaction_do_not_delay_read_committed
         producer=BatchProducer(producer_id=5, producer_epoch=0, base_sequence=0, is_transactional=True)
     )
     builder.append(NOW_MS, None, b"hanging")
-    refused = produced(broker.produce(bytes(builder.build())))
+    refused = produce_result(broker.produce(bytes(builder.build())))
     assert refused.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     broker.produce(batch(b"next"))
-    assert values(fetched(broker.fetch(at(0), isolation_level=1))[0]) == [b"next"]
+    assert values(fetched_partitions(broker.fetch(at(0), isolation_level=1))[0]) == [b"next"]
 
 
 def test_acks_all_is_refused_while_there_are_too_few_in_sync_replicas(broker: Broker) -> None:
     broker.replicas.create("two", replicas=(NODE, 2), min_insync_replicas="2")
-    refused = produced(broker.produce(batch(b"a"), topic="two", acks=-1))
+    refused = produce_result(broker.produce(batch(b"a"), topic="two", acks=-1))
     assert refused.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert produced(broker.produce(batch(b"a"), topic="two", acks=1)).error_code == 0
+    assert produce_result(broker.produce(batch(b"a"), topic="two", acks=1)).error_code == 0
 
 
 def test_acks_all_waits_for_the_high_watermark_and_times_out(broker: Broker) -> None:
@@ -261,9 +261,9 @@ def test_acks_all_waits_for_the_high_watermark_and_times_out(broker: Broker) -> 
     assert waiting.answers == late.answers == []
     partition.log.advance_high_watermark(1)
     broker.produces.check_and_complete(partition.topic_partition)
-    assert produced(waiting).error_code == 0
+    assert produce_result(waiting).error_code == 0
     broker.pass_ms(1_001)
-    assert produced(late).error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert produce_result(late).error_code == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_a_produce_with_a_repeated_partition_appends_the_last_entry_and_waits_once(
@@ -311,14 +311,14 @@ def test_a_parked_produce_that_fails_gets_a_response_without_its_frame(
 
     monkeypatch.setattr(Partition, "commit_outcome", fault)
     broker.produces.check_and_complete(partition.topic_partition)
-    assert produced(waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert produce_result(waiting).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_a_fetch_waits_for_records_and_is_completed_by_a_produce(broker: Broker) -> None:
     waiting = broker.fetch(at(0), max_wait_ms=500)
     assert waiting.answers == []
     broker.produce(batch(b"a"))
-    assert values(fetched(waiting)[0]) == [b"a"]
+    assert values(fetched_partitions(waiting)[0]) == [b"a"]
 
 
 def test_a_fetch_completes_after_max_wait_ms(broker: Broker) -> None:
@@ -326,7 +326,7 @@ def test_a_fetch_completes_after_max_wait_ms(broker: Broker) -> None:
     broker.pass_ms(499)
     assert waiting.answers == []
     broker.pass_ms(2)
-    (partition,) = fetched(waiting)
+    (partition,) = fetched_partitions(waiting)
     assert values(partition) == []
     assert partition.error_code == 0
 
@@ -376,7 +376,7 @@ def test_a_parked_fetch_with_a_repeated_partition_is_checked_once_per_produce(
     broker.produce(batch(b"a"))
     assert checks == [0]
     broker.pass_ms(10_001)
-    other, repeated_once = fetched(waiting)
+    other, repeated_once = fetched_partitions(waiting)
     assert (other.partition_index, repeated_once.partition_index) == (1, 0)
     assert values(repeated_once) == [b"a"], "the last entry counts; the offsets of others are out of range"
 
@@ -411,7 +411,7 @@ def test_a_parked_fetch_of_many_partitions_checks_only_the_one_that_has_changed(
         assert checks == [7, 9]
         assert not waiting.answers
     broker.produce(batch(b"a"), topic="wide", partition=7)
-    assert [values(each) for each in fetched(waiting) if each.records] == [[b"a", b"a"], [b"a"]]
+    assert [values(each) for each in fetched_partitions(waiting) if each.records] == [[b"a", b"a"], [b"a"]]
 
 
 def test_a_parked_fetch_that_fails_gets_a_response_without_its_frame(
@@ -424,7 +424,7 @@ def test_a_parked_fetch_that_fails_gets_a_response_without_its_frame(
 
     monkeypatch.setattr("tidelog.broker.api.handlers.fetch.read_partitions", fault)
     broker.produce(batch(b"a"))
-    (partition,) = fetched(waiting)
+    (partition,) = fetched_partitions(waiting)
     assert partition.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
@@ -434,11 +434,11 @@ def test_a_fetch_waits_for_min_bytes_over_all_partitions(broker: Broker) -> None
     broker.produce(batch(b"a"), partition=0)
     assert waiting.answers == []
     broker.produce(batch(b"a"), partition=1)
-    assert [values(partition) for partition in fetched(waiting)] == [[b"a"], [b"a"]]
+    assert [values(partition) for partition in fetched_partitions(waiting)] == [[b"a"], [b"a"]]
 
 
 def test_a_fetch_does_not_wait_when_a_partition_has_an_error(broker: Broker) -> None:
-    first, second = fetched(broker.fetch(at(0, 0), at(0, 9), max_wait_ms=500))
+    first, second = fetched_partitions(broker.fetch(at(0, 0), at(0, 9), max_wait_ms=500))
     assert first.error_code == 0
     assert second.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -457,11 +457,11 @@ def test_an_error_in_one_partition_does_not_affect_fetches_of_others(
         return upper_bound(partition, isolation)
 
     monkeypatch.setattr(Partition, "upper_bound", fails_at_0)
-    broken, whole = fetched(broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500))
+    broken, whole = fetched_partitions(broker.fetch(at(0, 0), at(0, 1), max_wait_ms=500))
     assert (broken.error_code, values(whole)) == (ErrorCode.UNKNOWN_SERVER_ERROR, [b"a"])
     broker.produce(batch(b"b"), partition=1)
     broker.fetches.check_and_complete(TopicPartition("t", 0))
-    assert [values(each) for each in fetched(waiting)] == [[], [b"a", b"b"]]
+    assert [values(each) for each in fetched_partitions(waiting)] == [[], [b"a", b"b"]]
 
 
 def test_an_error_in_one_partition_does_not_change_the_results_of_others(
@@ -491,20 +491,20 @@ def test_a_waiting_fetch_completes_when_its_topic_is_deleted(broker: Broker) -> 
     waiting = broker.fetch(at(0), max_wait_ms=500)
     broker.replicas.replay(RemoveTopicRecord(topic_id=topic_id))
     broker.fetches.check_and_complete(TopicPartition("t", 0))
-    assert fetched(waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fetched_partitions(waiting)[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_offsets_outside_the_log_are_out_of_range(broker: Broker) -> None:
     broker.produce(batch(b"a"))
-    assert fetched(broker.fetch(at(2)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert fetched(broker.fetch(at(-1)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert fetched(broker.fetch(at(1)))[0].error_code == 0
+    assert fetched_partitions(broker.fetch(at(2)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched_partitions(broker.fetch(at(-1)))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert fetched_partitions(broker.fetch(at(1)))[0].error_code == 0
 
 
 def test_the_first_partition_with_records_returns_one_batch_of_any_size(broker: Broker) -> None:
     broker.produce(batch(b"x" * 1_000), partition=0)
     broker.produce(batch(b"y" * 1_000), partition=1)
-    limited = fetched(broker.fetch(at(0, 2), at(0, 0, 10), at(0, 1, 10), max_bytes=10))
+    limited = fetched_partitions(broker.fetch(at(0, 2), at(0, 0, 10), at(0, 1, 10), max_bytes=10))
     assert [values(partition) for partition in limited] == [[], [b"x" * 1_000], []]
 
 
@@ -519,7 +519,7 @@ def test_older_and_newer_leader_epochs_are_refused(broker: Broker) -> None:
         )
         request = FakeRequest(message, 12)
         broker._fetch.handle(request)
-        codes[epoch] = fetched(request)[0].error_code
+        codes[epoch] = fetched_partitions(request)[0].error_code
     assert codes == {
         -1: 0,
         4: ErrorCode.FENCED_LEADER_EPOCH,
@@ -531,14 +531,14 @@ def test_older_and_newer_leader_epochs_are_refused(broker: Broker) -> None:
 def test_a_fetch_with_a_diverging_last_epoch_gets_the_end_of_the_epoch(broker: Broker) -> None:
     broker.produce(batch(b"a", b"b"))
     ahead = replace(at(2), last_fetched_epoch=0, fetch_offset=9)
-    (partition,) = fetched(broker.fetch(ahead))
+    (partition,) = fetched_partitions(broker.fetch(ahead))
     assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (0, 2)
 
 
 def test_a_client_that_sends_a_replica_id_is_refused(broker: Broker) -> None:
     """CVE-2018-1288: a replica id gives no access to records above the high watermark."""
     broker.produce(batch(b"a"))
-    (partition,) = fetched(broker.fetch(at(0), replica_id=5))
+    (partition,) = fetched_partitions(broker.fetch(at(0), replica_id=5))
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert not partition.records
 
@@ -547,8 +547,8 @@ def test_aborted_transactions_are_returned_for_read_committed_only(
     broker: Broker,
 ) -> None:
     broker.produce(batch(b"a"))
-    assert fetched(broker.fetch(at(0), isolation_level=1))[0].aborted_transactions == ()
-    assert fetched(broker.fetch(at(0), isolation_level=0))[0].aborted_transactions is None
+    assert fetched_partitions(broker.fetch(at(0), isolation_level=1))[0].aborted_transactions == ()
+    assert fetched_partitions(broker.fetch(at(0), isolation_level=0))[0].aborted_transactions is None
 
 
 def test_only_aborted_transactions_of_the_returned_records_are_listed(broker: Broker) -> None:
@@ -556,7 +556,7 @@ def test_only_aborted_transactions_of_the_returned_records_are_listed(broker: Br
     for producer_id in range(1, 4):
         append(log, "undone", producer_id=producer_id, base_sequence=0, is_transactional=True)
         append_marker(log, producer_id, is_abort=True)
-    (partition,) = fetched(broker.fetch(at(2, max_bytes=1), isolation_level=1))
+    (partition,) = fetched_partitions(broker.fetch(at(2, max_bytes=1), isolation_level=1))
     aborted = partition.aborted_transactions or ()
     assert [(each.producer_id, each.first_offset) for each in aborted] == [(2, 2)]
 

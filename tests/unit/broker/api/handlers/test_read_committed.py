@@ -28,7 +28,7 @@ LATEST = -1
 WAIT_MS = 500
 
 
-def fetched(request: FakeRequest) -> PartitionData:
+def partition_data(request: FakeRequest) -> PartitionData:
     return cast(FetchResponse, request.response).responses[0].partitions[0]
 
 
@@ -57,7 +57,7 @@ async def test_the_end_of_a_transaction_completes_waiting_requests() -> None:
     await node.produce_one(sequence=1)
     assert waiting.is_open, "more of the transaction is nothing to read yet"
     await node.end(T0)
-    answer = fetched(waiting)
+    answer = partition_data(waiting)
     assert offsets(answer) == [0, 1, 2]
     assert (answer.high_watermark, answer.last_stable_offset) == (3, 3)
     await node.stop()
@@ -78,10 +78,10 @@ async def test_an_unreplicated_marker_does_not_advance_the_last_stable_offset() 
     ending = asyncio.ensure_future(node.end(T0, commit=False))
     await loop_iterations()
     assert waiting.is_open and stable_end(node) == 0
-    assert offsets(fetched(node.fetch(committed=False))) == [0], "up to the high watermark"
+    assert offsets(partition_data(node.fetch(committed=False))) == [0], "up to the high watermark"
     follow()
     assert await ending == {T0: ErrorCode.NONE}
-    answer = fetched(waiting)
+    answer = partition_data(waiting)
     assert offsets(answer) == [0, 1]
     assert [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()] == [(7, 0)]
     assert stable_end(node) == 2
@@ -96,6 +96,6 @@ async def test_an_open_transaction_holds_the_last_stable_offset_below_later_ende
     await node.end(T0, producer_id=8)
     assert waiting.is_open and stable_end(node) == 0
     await node.end(T0)
-    assert offsets(fetched(waiting)) == [0, 1, 2, 3]
+    assert offsets(partition_data(waiting)) == [0, 1, 2, 3]
     assert stable_end(node) == 4
     await node.stop()

@@ -109,7 +109,7 @@ class Broker:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[tuple[Broker, Client, Client]]:
+async def run_broker() -> AsyncIterator[tuple[Broker, Client, Client]]:
     node = await TransactionalNode().start()
     broker = Broker(node)
     await broker.begin()
@@ -130,7 +130,7 @@ async def is_answered(client: Client, message: ApiMessage, version: int) -> bool
         return bool(await client.receive())
 
 
-def added(*, verify_only: bool) -> AddPartitionsToTxnRequest:
+def add_partitions_request(*, verify_only: bool) -> AddPartitionsToTxnRequest:
     topic = AddPartitionsToTxnTopic(name="t", partitions=(0,))
     transaction = AddPartitionsToTxnTransaction(**NAMED, verify_only=verify_only, topics=(topic,))
     return AddPartitionsToTxnRequest(transactions=(transaction,))
@@ -139,13 +139,13 @@ def added(*, verify_only: bool) -> AddPartitionsToTxnRequest:
 async def test_two_brokers_with_mutually_waiting_offset_commits_make_progress() -> None:
     partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)
     topic = TxnOffsetCommitRequestTopic(name="t", partitions=(partition,))
-    async with running() as (broker, one, other):
+    async with run_broker() as (broker, one, other):
         coordinator = broker.node.coordinator
         coordinator.gate = asyncio.Event()
         await send(one, TxnOffsetCommitRequest(**NAMED, group_id="g", topics=(topic,)), 5)
         await eventually(lambda: bool(coordinator.requests))
         # The other broker is in the same state, and sends its request to this one.
-        assert await is_answered(other, added(verify_only=True), 5)
+        assert await is_answered(other, add_partitions_request(verify_only=True), 5)
         coordinator.gate.set()
         assert await one.receive()
 
@@ -154,7 +154,7 @@ async def test_two_brokers_with_mutually_waiting_offset_commits_make_progress() 
     ("waits", "version"),
     [
         (lambda: InitProducerIdRequest(transactional_id=ID, transaction_timeout_ms=60_000), 4),
-        (lambda: added(verify_only=False), 5),
+        (lambda: add_partitions_request(verify_only=False), 5),
         (lambda: AddOffsetsToTxnRequest(**NAMED, group_id="g"), 3),
         (lambda: EndTxnRequest(**NAMED, committed=False), 5),
     ],
@@ -162,11 +162,11 @@ async def test_two_brokers_with_mutually_waiting_offset_commits_make_progress() 
 async def test_a_coordinator_with_a_slow_log_serves_other_requests(
     waits: Callable[[], ApiMessage], version: int
 ) -> None:
-    async with running() as (broker, one, other):
+    async with run_broker() as (broker, one, other):
         broker.log.holds_commits = True
         await send(one, waits(), version)
         await eventually(lambda: bool(broker.log.held))
-        assert await is_answered(other, added(verify_only=True), 5)
+        assert await is_answered(other, add_partitions_request(verify_only=True), 5)
         assert await is_answered(other, DescribeTransactionsRequest(transactional_ids=(ID,)), 0)
         broker.log.commit_all()
         assert await one.receive()

@@ -151,7 +151,7 @@ async def test_kip_1075_a_remote_timestamp_lookup_does_not_delay_others() -> Non
     border = Border()
     response = border.ask(5)
     ((search, outcome),) = (
-        border.tier.reader.searches if border.tier.reader.searches else await searched(border)
+        border.tier.reader.searches if border.tier.reader.searches else await search_log(border)
     )
     assert (search.timestamp, search.starting_offset, search.topic_id_partition.partition) == (5, 0, 0)
     assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
@@ -166,7 +166,7 @@ async def test_kip_1075_a_remote_timestamp_lookup_does_not_delay_others() -> Non
     )
 
 
-async def searched(border: Border) -> list:  # type: ignore[type-arg]
+async def search_log(border: Border) -> list:  # type: ignore[type-arg]
     await loop_iterations(5)
     return border.tier.reader.searches
 
@@ -174,7 +174,7 @@ async def searched(border: Border) -> list:  # type: ignore[type-arg]
 async def test_a_timestamp_missing_in_remote_storage_is_looked_up_locally() -> None:
     border = Border()
     response = border.ask(45)
-    ((_, outcome),) = await searched(border)
+    ((_, outcome),) = await search_log(border)
     outcome.set_result(None)
     await loop_iterations(5)
     (partition,) = partitions_of(response)
@@ -184,7 +184,7 @@ async def test_a_timestamp_missing_in_remote_storage_is_looked_up_locally() -> N
 async def test_a_segment_tiered_during_the_lookup_is_searched_again() -> None:
     border = Border()
     response = border.ask(45)
-    ((_, first),) = await searched(border)
+    ((_, first),) = await search_log(border)
     move_to_remote(border.log, 6, NOW_MS)
     first.set_result(None)
     await loop_iterations(5)
@@ -200,7 +200,7 @@ async def test_a_record_deleted_during_the_lookup_is_not_returned() -> None:
     """A consumer that reads from there would be out of range, and would be reset by auto.offset.reset."""
     border = Border()
     response = border.ask(5)
-    ((_, first),) = await searched(border)
+    ((_, first),) = await search_log(border)
     border.log.advance_log_start_offset_from_remote(2)
     first.set_result(RecordPlace(10, 1, 0))
     await loop_iterations(5)
@@ -215,7 +215,7 @@ async def test_a_record_deleted_during_the_lookup_is_not_returned() -> None:
 async def test_no_record_at_or_after_the_timestamp_is_offset_minus_one() -> None:
     border = Border()
     response = border.ask(51)
-    ((_, outcome),) = await searched(border)
+    ((_, outcome),) = await search_log(border)
     outcome.set_result(None)
     await loop_iterations(5)
     (partition,) = partitions_of(response)
@@ -234,7 +234,7 @@ async def test_a_lookup_beyond_its_timeout_is_timed_out_and_cancelled(
     border = Border()
     append(border.replicas.manager.partition(TopicPartition("t", 1)).log, "x", timestamps=7)
     response = border.ask(5, LATEST, timeout_ms=timeout_ms)
-    ((_, outcome),) = await searched(border)
+    ((_, outcome),) = await search_log(border)
     border.clock.now_ms += waited_ms - 1
     border.timers.advance()
     assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()
@@ -250,7 +250,7 @@ async def test_a_lookup_beyond_its_timeout_is_timed_out_and_cancelled(
 async def test_a_lookup_of_a_disconnected_client_is_cancelled() -> None:
     border = Border()
     response = border.ask(5, timeout_ms=2**31 - 1)
-    ((_, outcome),) = await searched(border)
+    ((_, outcome),) = await search_log(border)
     cast("asyncio.Future[ListOffsetsResponse]", response).cancel()
     await loop_iterations(5)
     assert outcome.cancelled()
@@ -267,7 +267,7 @@ async def test_a_lookup_of_a_disconnected_client_is_cancelled() -> None:
 async def test_an_error_of_a_lookup_affects_only_its_partition(error: Exception, code: ErrorCode) -> None:
     border = Border()
     response = border.ask(5)
-    ((_, outcome),) = await searched(border)
+    ((_, outcome),) = await search_log(border)
     outcome.set_exception(error)
     await loop_iterations(5)
     assert partitions_of(response)[0].error_code == code
@@ -277,7 +277,7 @@ async def test_two_partitions_are_searched_concurrently() -> None:
     border = Border()
     append(border.replicas.manager.partition(TopicPartition("t", 1)).log, "x", timestamps=7)
     response = border.ask(5, 5)
-    (_, first), (_, second) = await searched(border)
+    (_, first), (_, second) = await search_log(border)
     second.set_result(None)
     await loop_iterations(5)
     assert not cast("asyncio.Future[ListOffsetsResponse]", response).done()

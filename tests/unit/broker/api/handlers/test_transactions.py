@@ -236,20 +236,20 @@ async def test_a_broker_adds_and_verifies_several_transactions_in_one_request(
             topics=topics(**partitions),
         )
 
-    async def ask(*transactions: Any) -> list[tuple[str, dict[str, Any]]]:
+    async def describe(*transactions: Any) -> list[tuple[str, dict[str, Any]]]:
         request = AddPartitionsToTxnRequest(transactions=transactions)
         response = await fixture.adding.handle(context(5), request)
         return [
             (each.transactional_id, codes(each.topic_results)) for each in response.results_by_transaction
         ]
 
-    assert await ask(
+    assert await describe(
         requested_states(ID, False, t=(0,), offsets=(1,)), requested_states("other", False, t=(0,))
     ) == [
         (ID, {GROUP_METADATA_TOPIC: [(1, ErrorCode.NONE)], "t": [(0, ErrorCode.NONE)]}),
         ("other", {"t": [(0, ErrorCode.INVALID_PRODUCER_ID_MAPPING)]}),
     ]
-    assert await ask(requested_states(ID, True, t=(0, 1)), requested_states("", True, t=(0,))) == [
+    assert await describe(requested_states(ID, True, t=(0, 1)), requested_states("", True, t=(0,))) == [
         (ID, {"t": [(0, ErrorCode.NONE), (1, ErrorCode.TRANSACTION_ABORTABLE)]}),
         ("", {"t": [(0, ErrorCode.INVALID_REQUEST)]}),
     ]

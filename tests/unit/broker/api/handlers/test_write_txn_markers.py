@@ -192,7 +192,7 @@ async def test_describe_producers_shows_a_hanging_transaction_that_can_be_aborte
     handler = DescribeProducersHandler(node.replicas.manager, ALLOW_EVERYTHING)
     request = DescribeProducersRequest(topics=(TopicRequest(name="t", partition_indexes=(0,)),))
 
-    def described() -> tuple[int, int, int, int]:
+    def describe_producer() -> tuple[int, int, int, int]:
         context = request_context(ApiKey.DESCRIBE_PRODUCERS, 0)
         (producer,) = run_steps(handler.handle(context, request)).topics[0].partitions[0].active_producers
         return (
@@ -202,8 +202,8 @@ async def test_describe_producers_shows_a_hanging_transaction_that_can_be_aborte
             producer.current_txn_start_offset,
         )
 
-    assert described() == (PRODUCER, 0, 6, 1)
-    producer_id, epoch, coordinator_epoch, _ = described()
+    assert describe_producer() == (PRODUCER, 0, 6, 1)
+    producer_id, epoch, coordinator_epoch, _ = describe_producer()
     aborted = await node.end(
         T0,
         commit=False,
@@ -213,7 +213,7 @@ async def test_describe_producers_shows_a_hanging_transaction_that_can_be_aborte
         version=1,
     )
     assert aborted == {T0: DONE}
-    assert described() == (PRODUCER, 0, 6, -1)
+    assert describe_producer() == (PRODUCER, 0, 6, -1)
     assert node.last_stable_offset() == 3
 
 

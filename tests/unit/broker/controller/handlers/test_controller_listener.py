@@ -42,7 +42,7 @@ def controller_client(three: ThreeNodes, node_id: int) -> RawClient:
     return RawClient("127.0.0.1", port(three, node_id))
 
 
-def described(client: RawClient, version: int, **fields: Any) -> DescribeClusterResponse:
+def describe_cluster(client: RawClient, version: int, **fields: Any) -> DescribeClusterResponse:
     return client.ask(DescribeClusterRequest(**fields), version, DescribeClusterResponse)
 
 
@@ -59,7 +59,7 @@ def test_a_controller_lists_what_it_serves(three: ThreeNodes) -> None:
 def test_every_controller_knows_all_controllers_and_the_active_one(three: ThreeNodes, node_id: int) -> None:
     with controller_client(three, node_id) as client:
         for version in (1, 2):
-            response = described(client, version, endpoint_type=2)
+            response = describe_cluster(client, version, endpoint_type=2)
             assert response.error_code == ErrorCode.NONE
             assert response.controller_id == three.controller()
             assert {(each.broker_id, each.port) for each in response.brokers} == {
@@ -69,12 +69,12 @@ def test_every_controller_knows_all_controllers_and_the_active_one(three: ThreeN
 
 def test_a_controller_does_not_describe_brokers_nor_a_broker_controllers(three: ThreeNodes) -> None:
     with controller_client(three, 1) as client:
-        assert described(client, 1, endpoint_type=1).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        assert described(client, 0).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        assert described(client, 1, endpoint_type=7).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        assert describe_cluster(client, 1, endpoint_type=1).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        assert describe_cluster(client, 0).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        assert describe_cluster(client, 1, endpoint_type=7).error_code == ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
     host, _, broker_port = three.servers.split(",")[0].rpartition(":")
     with RawClient(host, int(broker_port)) as client:
-        assert described(client, 1, endpoint_type=2).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        assert describe_cluster(client, 1, endpoint_type=2).error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_client_that_uses_too_much_time_is_throttled(
 ) -> None:
     quota("request_percentage", 0.000_1)
     with controller_client(three, 1) as client:
-        wait_until(lambda: described(client, 1, endpoint_type=2).throttle_time_ms > 0)
+        wait_until(lambda: describe_cluster(client, 1, endpoint_type=2).throttle_time_ms > 0)
 
 
 def test_a_client_that_changes_too_many_partitions_directly_is_muted(
@@ -111,7 +111,7 @@ def test_a_client_that_changes_too_many_partitions_directly_is_muted(
         began_s = monotonic()
         throttle_time_ms = client.ask(request, 5, CreateTopicsResponse).throttle_time_ms
         assert throttle_time_ms > 500
-        described(client, 1, endpoint_type=2)
+        describe_cluster(client, 1, endpoint_type=2)
         assert monotonic() - began_s > throttle_time_ms / 1000 - 0.1
 
 

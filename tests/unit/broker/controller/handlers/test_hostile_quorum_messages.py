@@ -123,7 +123,7 @@ async def test_requests_with_extreme_values_do_not_end_the_quorum(voters: int) -
         await nodes.all_have("a", "2")
 
 
-def answers(seed: int) -> Iterator[Any]:
+def responses(seed: int) -> Iterator[Any]:
     for key in (ApiKey.VOTE, ApiKey.FETCH, ApiKey.BEGIN_QUORUM_EPOCH, ApiKey.END_QUORUM_EPOCH):
         cls = response_type(key)
         assert cls.valid_versions.highest is not None
@@ -139,7 +139,7 @@ async def test_invalid_responses_are_ignored(seed: int) -> None:
         await nodes.start(1)
         raft = nodes.running[1].raft
         for _ in range(3):
-            for message in answers(seed):
+            for message in responses(seed):
                 for request_id in _pending_requests(raft):
                     raft.steps.post(ResponseReceived(request_id, message))
                 # Nothing shows that a response was ignored: the driver gets time to handle it.

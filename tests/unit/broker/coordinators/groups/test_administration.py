@@ -10,7 +10,7 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.steps import run_steps
 
 
-def listed(
+def list_groups(
     fixture: GroupCoordinatorFixture, states: tuple[str, ...] = (), types: tuple[str, ...] = ()
 ) -> dict[str, str]:
     filters = (run_steps(filter_of(names)) for names in (states, types))
@@ -30,7 +30,7 @@ def with_some_groups() -> GroupCoordinatorFixture:
 
 def test_groups_are_listed_with_state_and_type() -> None:
     fixture = with_some_groups()
-    assert listed(fixture) == {"g": "Stable", "simple": "Empty", "young": "PreparingRebalance"}
+    assert list_groups(fixture) == {"g": "Stable", "simple": "Empty", "young": "PreparingRebalance"}
     by_id = {
         group.group_id: group for group in run_steps(fixture.coordinator.administration.list_groups((), ()))
     }
@@ -53,7 +53,7 @@ def test_groups_are_listed_with_state_and_type() -> None:
 def test_groups_are_filtered_by_state_and_type(
     states: tuple[str, ...], types: tuple[str, ...], expected: set[str]
 ) -> None:
-    assert set(listed(with_some_groups(), states, types)) == expected
+    assert set(list_groups(with_some_groups(), states, types)) == expected
 
 
 def test_a_stable_group_is_described_with_metadata_and_assignments() -> None:
@@ -96,10 +96,10 @@ def test_only_known_groups_without_members_are_deleted_with_their_offsets() -> N
         "young": ErrorCode.NON_EMPTY_GROUP,
         "unknown": ErrorCode.GROUP_ID_NOT_FOUND,
     }
-    assert "simple" not in listed(fixture)
+    assert "simple" not in list_groups(fixture)
     assert fixture.offsets("simple") == {}
     again = fixture.reload()
-    assert "simple" not in listed(again)
+    assert "simple" not in list_groups(again)
     assert again.offsets("simple") == {}
 
 

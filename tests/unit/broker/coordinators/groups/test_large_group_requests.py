@@ -194,16 +194,16 @@ class _CountedIndexes(tuple[int, ...]):
 async def test_each_partition_of_a_group_is_fetched_once(fixture: LargeGroupsFixture) -> None:
     await fixture.commit("g", 3)
 
-    def requested(*topics: tuple[str, tuple[int, ...]]) -> OffsetFetchRequestGroup:
+    def request_topics(*topics: tuple[str, tuple[int, ...]]) -> OffsetFetchRequestGroup:
         named = tuple(OffsetFetchRequestTopics(name=name, partition_indexes=each) for name, each in topics)
         return OffsetFetchRequestGroup(group_id="g", topics=named)
 
     everything = OffsetFetchRequestGroup(group_id="g", topics=None)
     response = await _fetch_topics(
         fixture,
-        requested(("t", (0, 1, 0)), ("u", ()), ("t", (1, 2))),
-        requested(("t", (0,)), ("t", (2, 4)), ("u", ())),
-        requested(("t", (0,))),
+        request_topics(("t", (0, 1, 0)), ("u", ()), ("t", (1, 2))),
+        request_topics(("t", (0,)), ("t", (2, 4)), ("u", ())),
+        request_topics(("t", (0,))),
         everything,
         everything,
     )

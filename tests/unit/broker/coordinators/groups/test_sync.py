@@ -8,7 +8,7 @@ from tests.support.groups.coordinator import GroupCoordinatorFixture
 from tidelog.protocol.errors import ErrorCode
 
 
-def joined(fixture: GroupCoordinatorFixture, size: int = 2) -> list[str]:
+def join_members(fixture: GroupCoordinatorFixture, size: int = 2) -> list[str]:
     """Members of generation 1 that have not synced yet; the first one leads."""
     members = [fixture.join_as_new_member()[0] for _ in range(size)]
     fixture.pass_time(6_000)
@@ -18,7 +18,7 @@ def joined(fixture: GroupCoordinatorFixture, size: int = 2) -> list[str]:
 
 def test_followers_wait_for_the_leaders_assignment() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = joined(fixture)
+    one, two = join_members(fixture)
     follower = fixture.sync(two, 1)
     assert follower.is_waiting
     leader = fixture.sync(one, 1, {one: b"for one", two: b"for two"})
@@ -29,7 +29,7 @@ def test_followers_wait_for_the_leaders_assignment() -> None:
 
 def test_a_late_sync_gets_the_assignment_of_the_stable_group() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = joined(fixture)
+    one, two = join_members(fixture)
     fixture.sync(one, 1, {one: b"1", two: b"2"})
     assert fixture.state() == "Stable"
     assert fixture.sync(two, 1).reply.assignment == b"2"
@@ -37,7 +37,7 @@ def test_a_late_sync_gets_the_assignment_of_the_stable_group() -> None:
 
 def test_a_member_missing_in_the_assignment_gets_an_empty_one() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = joined(fixture)
+    one, two = join_members(fixture)
     follower = fixture.sync(two, 1)
     fixture.sync(one, 1, {one: b"1", "a stranger": b"3"})
     assert (follower.error, follower.reply.assignment) == (ErrorCode.NONE, b"")
@@ -45,7 +45,7 @@ def test_a_member_missing_in_the_assignment_gets_an_empty_one() -> None:
 
 def test_the_assignment_applies_when_its_record_is_committed() -> None:
     fixture = GroupCoordinatorFixture(holds_commits=False)
-    one, two = joined(fixture)
+    one, two = join_members(fixture)
     fixture.holds_commits = True
     follower = fixture.sync(two, 1)
     leader = fixture.sync(one, 1, {one: b"1", two: b"2"})
@@ -59,7 +59,7 @@ def test_the_assignment_applies_when_its_record_is_committed() -> None:
 
 def test_a_repeated_sync_of_the_leader_gets_the_first_assignment() -> None:
     fixture = GroupCoordinatorFixture()
-    (one,) = joined(fixture, 1)
+    (one,) = join_members(fixture, 1)
     fixture.holds_commits = True
     first = fixture.sync(one, 1, {one: b"first"})
     second = fixture.sync(one, 1, {one: b"second"})
@@ -71,7 +71,7 @@ def test_a_repeated_sync_of_the_leader_gets_the_first_assignment() -> None:
 
 def test_an_assignment_committed_after_the_next_rebalance_began_is_discarded() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = joined(fixture)
+    one, two = join_members(fixture)
     fixture.holds_commits = True
     leader = fixture.sync(one, 1, {one: b"1", two: b"2"})
     fixture.join_as_new_member()
@@ -92,7 +92,7 @@ def test_a_failed_write_of_the_assignment_makes_all_members_rejoin(
     append_error: ErrorCode, expected: ErrorCode
 ) -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = joined(fixture)
+    one, two = join_members(fixture)
     fixture.append_error = append_error
     follower = fixture.sync(two, 1)
     leader = fixture.sync(one, 1, {one: b"1"})
@@ -145,7 +145,7 @@ def test_a_waiting_member_need_not_send_heartbeats() -> None:
 
 def test_a_second_sync_of_a_waiting_member_completes_the_first() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = joined(fixture)
+    one, two = join_members(fixture)
     first, second = fixture.sync(two, 1), fixture.sync(two, 1)
     assert first.error is ErrorCode.REBALANCE_IN_PROGRESS
     fixture.sync(one, 1, {two: b"2"})
@@ -154,7 +154,7 @@ def test_a_second_sync_of_a_waiting_member_completes_the_first() -> None:
 
 def test_a_member_that_leaves_completes_its_waiting_sync() -> None:
     fixture = GroupCoordinatorFixture()
-    _, two = joined(fixture)
+    _, two = join_members(fixture)
     waiting = fixture.sync(two, 1)
     fixture.leave((two, None))
     assert waiting.error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -162,7 +162,7 @@ def test_a_member_that_leaves_completes_its_waiting_sync() -> None:
 
 def test_an_unchanged_follower_that_rejoins_gets_the_current_generation() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = joined(fixture)
+    one, two = join_members(fixture)
     lost = fixture.join(member_id=two)
     assert (lost.reply.generation_id, lost.reply.leader, lost.reply.members) == (1, one, ())
     leader = fixture.join(member_id=one)
@@ -172,7 +172,7 @@ def test_an_unchanged_follower_that_rejoins_gets_the_current_generation() -> Non
 
 def test_a_member_with_changed_metadata_in_completing_rebalance_starts_a_rebalance() -> None:
     fixture = GroupCoordinatorFixture()
-    one, two = joined(fixture)
+    one, two = join_members(fixture)
     waiting = fixture.sync(two, 1)
     changed = fixture.join(member_id=two, protocols=[("range", b"other topics")])
     assert waiting.error is ErrorCode.REBALANCE_IN_PROGRESS

@@ -79,15 +79,15 @@ def harness() -> Harness:
     return Harness()
 
 
-def refused(command: Any, *arguments: Any, **fields: Any) -> ErrorCode:
+def expect_error(command: Any, *arguments: Any, **fields: Any) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
         command(*arguments, **fields)
     return error.value.code
 
 
 def test_a_state_must_be_initialized_before_it_is_read_or_written(harness: Harness) -> None:
-    assert refused(harness.read, 5) is ErrorCode.INVALID_REQUEST
-    assert refused(harness.write) is ErrorCode.INVALID_REQUEST
+    assert expect_error(harness.read, 5) is ErrorCode.INVALID_REQUEST
+    assert expect_error(harness.write) is ErrorCode.INVALID_REQUEST
     assert harness.summary() == StateSummary(start_offset=-1)
     harness.initialize()
     assert harness.read(5) == StoredState(state_epoch=1, start_offset=-1)
@@ -95,8 +95,8 @@ def test_a_state_must_be_initialized_before_it_is_read_or_written(harness: Harne
 
 def test_a_partition_that_does_not_exist_has_no_state(harness: Harness) -> None:
     for partition in (SharePartitionKey("g", TOPIC, 2), SharePartitionKey("g", UUID(int=8), 0)):
-        assert refused(harness.initialize, partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert refused(harness.initialize, SharePartitionKey("g", TOPIC, -1)) is ErrorCode.INVALID_REQUEST
+        assert expect_error(harness.initialize, partition) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert expect_error(harness.initialize, SharePartitionKey("g", TOPIC, -1)) is ErrorCode.INVALID_REQUEST
 
 
 def test_a_read_by_a_new_leader_fences_the_previous_leader(harness: Harness) -> None:
@@ -104,8 +104,8 @@ def test_a_read_by_a_new_leader_fences_the_previous_leader(harness: Harness) -> 
     harness.read(5)
     assert isinstance(harness.records[-1].change, ShareUpdate)
     harness.read(6)
-    assert refused(harness.write) is ErrorCode.FENCED_LEADER_EPOCH
-    assert refused(harness.read, 5) is ErrorCode.FENCED_LEADER_EPOCH
+    assert expect_error(harness.write) is ErrorCode.FENCED_LEADER_EPOCH
+    assert expect_error(harness.read, 5) is ErrorCode.FENCED_LEADER_EPOCH
     count = len(harness.records)
     harness.read(6)
     assert len(harness.records) == count, "the leader epoch is already known"
@@ -116,12 +116,12 @@ def test_a_new_initialization_fences_writers_of_the_previous_state_epoch(harness
     harness.read(5)
     harness.write(ACKNOWLEDGED)
     harness.initialize(epoch=2, start=30)
-    assert refused(harness.write) is ErrorCode.FENCED_STATE_EPOCH
-    assert refused(harness.initialize) is ErrorCode.FENCED_STATE_EPOCH
+    assert expect_error(harness.write) is ErrorCode.FENCED_STATE_EPOCH
+    assert expect_error(harness.initialize) is ErrorCode.FENCED_STATE_EPOCH
     assert harness.read(-1) == StoredState(state_epoch=2, start_offset=30)
     assert harness.summary().delivery_complete_count == 0
     # The leader epochs of the previous state still fence.
-    assert refused(harness.read, 4) is ErrorCode.FENCED_LEADER_EPOCH
+    assert expect_error(harness.read, 4) is ErrorCode.FENCED_LEADER_EPOCH
 
 
 def test_a_write_merges_its_batches_and_drops_those_below_the_start_offset(harness: Harness) -> None:

@@ -14,7 +14,7 @@ from tidelog.protocol.steps import run_steps
 ONGOING = TransactionState.ONGOING
 
 
-def ongoing() -> TransactionCoordinatorFixture:
+def ongoing_transaction() -> TransactionCoordinatorFixture:
     fixture = TransactionCoordinatorFixture()
     fixture.put(
         state=ONGOING, partitions=frozenset({A, B, A._replace(partition=4)}), start_wall_ms=fixture.now_ms
@@ -23,7 +23,7 @@ def ongoing() -> TransactionCoordinatorFixture:
 
 
 def test_a_transactional_id_is_described_with_its_transaction() -> None:
-    described = ongoing().core.describe(ID)
+    described = ongoing_transaction().core.describe(ID)
     assert (described.error_code, described.transaction_state) == (0, "Ongoing")
     assert (described.producer_id, described.producer_epoch) == (7, 3)
     assert (described.transaction_timeout_ms, described.transaction_start_time_ms) == (60_000, 1_000_000)
@@ -31,7 +31,7 @@ def test_a_transactional_id_is_described_with_its_transaction() -> None:
 
 
 def test_an_unknown_transactional_id_is_not_found() -> None:
-    assert ongoing().core.describe("other").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert ongoing_transaction().core.describe("other").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_an_unknown_transactional_id_is_not_found() -> None:
     ],
 )
 def test_filters_restrict_the_list(wanted: TransactionFilter, is_listed: bool) -> None:
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.now_ms += 100
     listed = run_steps(fixture.core.list(wanted, fixture.now()))
     assert [one.transactional_id for one in listed] == ([ID] if is_listed else [])

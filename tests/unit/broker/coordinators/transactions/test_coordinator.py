@@ -26,7 +26,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 S = TransactionState
 
 
-def ongoing(**fields: object) -> TransactionCoordinatorFixture:
+def ongoing_transaction(**fields: object) -> TransactionCoordinatorFixture:
     fixture = TransactionCoordinatorFixture()
     fixture.put(
         **{"state": S.ONGOING, "partitions": frozenset({A, B}), "start_wall_ms": fixture.now_ms, **fields}
@@ -50,7 +50,7 @@ def test_states_have_kafkas_numbers_and_only_dead_is_final() -> None:
 
 
 def test_a_transaction_is_complete_when_every_partition_has_its_marker() -> None:
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.end((7, 3), True)
     fixture.mark([A])
     assert fixture.state is S.PREPARE_COMMIT
@@ -61,7 +61,7 @@ def test_a_transaction_is_complete_when_every_partition_has_its_marker() -> None
 
 
 def test_repeated_marker_results_complete_the_transaction_once() -> None:
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.end((7, 3), True)
     fixture.holds_commits = True
     fixture.mark()
@@ -73,7 +73,7 @@ def test_repeated_marker_results_complete_the_transaction_once() -> None:
 
 
 def test_markers_of_an_earlier_transaction_do_not_complete_the_next() -> None:
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.end((7, 3), True)
     first = fixture.markings[-1]
     fixture.mark()
@@ -85,7 +85,7 @@ def test_markers_of_an_earlier_transaction_do_not_complete_the_next() -> None:
 
 def test_a_failed_write_of_the_completion_is_retried() -> None:
     """KAFKA-16352: the transaction stayed prepared, and its producers waited forever."""
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.end((7, 3), True)
     fixture.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     with pytest.raises(KafkaError):
@@ -105,7 +105,7 @@ def test_a_failed_write_of_the_completion_is_retried() -> None:
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_new_coordinator_completes_prepared_transactions(is_commit: bool) -> None:
     """redpanda#6018, redpanda#3501, KAFKA-16352: every partition gets a marker in the new epoch."""
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.end((7, 3), is_commit)
     fixture.mark([A])
     former = fixture.markings[-1]
@@ -139,7 +139,7 @@ def test_a_new_coordinator_completes_prepared_transactions_without_partitions() 
 
 def test_a_commit_without_response_is_answered_by_the_new_coordinator() -> None:
     """redpanda#3501: the response for a committed transaction was an error."""
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.end((7, 3), True)
     fixture.fail_over(epoch=2)
     assert refusal(lambda: fixture.end((7, 3), True)) is ErrorCode.CONCURRENT_TRANSACTIONS
@@ -148,7 +148,7 @@ def test_a_commit_without_response_is_answered_by_the_new_coordinator() -> None:
 
 
 def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced() -> None:
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.now_ms += TIMEOUT_MS
     fixture.look_for_timeouts()
     assert fixture.state is S.ONGOING
@@ -164,7 +164,7 @@ def test_a_timed_out_transaction_is_aborted_and_its_producer_fenced() -> None:
 
 
 def test_a_new_coordinator_aborts_transactions_that_timed_out_during_failover() -> None:
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.now_ms += TIMEOUT_MS
     fixture.fail_over(epoch=2)
     assert fixture.state is S.ONGOING
@@ -190,7 +190,7 @@ def test_the_timeout_starts_with_the_transaction_regardless_of_coordinator_chang
 
 def test_a_failed_write_of_an_abort_is_retried_before_the_next_regular_check() -> None:
     # Too few replicas may be in sync for a moment only, between two failovers.
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.now_ms += TIMEOUT_MS + 1
     fixture.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
     with pytest.raises(KafkaError):
@@ -206,7 +206,7 @@ def test_a_failed_write_of_an_abort_is_retried_before_the_next_regular_check() -
 
 
 def test_a_two_phase_commit_transaction_has_no_timeout() -> None:
-    fixture = ongoing(timeout_ms=TIMEOUT_OF_TWO_PHASE_COMMIT)
+    fixture = ongoing_transaction(timeout_ms=TIMEOUT_OF_TWO_PHASE_COMMIT)
     fixture.now_ms += 2 * TIMEOUT_OF_TWO_PHASE_COMMIT
     fixture.look_for_timeouts()
     assert fixture.state is S.ONGOING
@@ -245,7 +245,7 @@ def test_a_transactional_id_with_a_transaction_does_not_expire(state: Transactio
 
 
 def test_a_coordinator_that_resigned_writes_nothing() -> None:
-    fixture = ongoing()
+    fixture = ongoing_transaction()
     fixture.end((7, 3), True)
     fixture.core.resign()
     fixture.mark()

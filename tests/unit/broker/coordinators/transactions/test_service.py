@@ -89,7 +89,7 @@ async def patient() -> AsyncIterator[TransactionServiceFixture]:
     await fixture.service.stop()
 
 
-async def refused(work: object) -> ErrorCode:
+async def expect_error(work: object) -> ErrorCode:
     with pytest.raises(KafkaError) as error:
         await work  # type: ignore[misc]
     return error.value.code
@@ -130,7 +130,7 @@ async def test_a_partition_is_not_added_while_markers_are_being_written(
     await patient.lead()
     await patient.prepare()
     adding = patient.service.add_partitions(ID, ProducerIdAndEpoch(100, 1), [A], 2)
-    assert await refused(adding) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert await expect_error(adding) is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 async def test_a_partition_that_waits_too_long_to_be_added_is_a_retriable_error(
@@ -140,7 +140,7 @@ async def test_a_partition_that_waits_too_long_to_be_added_is_a_retriable_error(
     producer = await fixture.init()
     fixture.log.holds_commits = True
     adding = [fixture.service.add_partitions(ID, producer, [each], 2) for each in (A, B)]
-    codes = await asyncio.gather(*map(refused, adding))
+    codes = await asyncio.gather(*map(expect_error, adding))
     assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.CONCURRENT_TRANSACTIONS]
 
 
@@ -155,22 +155,24 @@ async def test_a_request_that_waits_to_add_a_partition_gets_not_coordinator(
     ]
     await loop_iterations()
     patient.service.on_resignation(0)
-    assert [await refused(each) for each in adding] == [ErrorCode.NOT_COORDINATOR] * 2
+    assert [await expect_error(each) for each in adding] == [ErrorCode.NOT_COORDINATOR] * 2
 
 
 async def test_requests_for_partitions_of_others_or_in_loading_are_refused(
     fixture: TransactionServiceFixture,
 ) -> None:
-    assert await refused(fixture.init()) is ErrorCode.NOT_COORDINATOR
+    assert await expect_error(fixture.init()) is ErrorCode.NOT_COORDINATOR
     assert fixture.service.describe(ID).error_code == ErrorCode.NOT_COORDINATOR
     fixture.log.read_gate = asyncio.Event()
     fixture.service.on_leadership(0)
-    assert await refused(fixture.init()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert await expect_error(fixture.init()) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     with pytest.raises(KafkaError):
         run_steps(fixture.service.list(TransactionFilter()))
     fixture.log.read_gate.set()
     await fixture.lead()
-    assert await refused(fixture.service.init_producer("", TIMEOUT_MS, None)) is ErrorCode.INVALID_REQUEST
+    assert (
+        await expect_error(fixture.service.init_producer("", TIMEOUT_MS, None)) is ErrorCode.INVALID_REQUEST
+    )
     assert await fixture.init() == (100, 0)
 
 
@@ -208,8 +210,8 @@ async def test_markers_of_a_partition_that_has_moved_are_cancelled(
 async def test_a_response_waits_for_the_commit_up_to_its_timeout(fixture: TransactionServiceFixture) -> None:
     await fixture.lead()
     fixture.log.holds_commits = True
-    assert await refused(fixture.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert await refused(fixture.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert await expect_error(fixture.init()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert await expect_error(fixture.init()) is ErrorCode.CONCURRENT_TRANSACTIONS
     fixture.log.commit_all()
     await eventually(lambda: fixture.state() == "Empty")
     asking = asyncio.create_task(fixture.init())
@@ -228,7 +230,7 @@ async def test_an_append_lost_with_the_leadership_decides_nothing(fixture: Trans
     await eventually(lambda: fixture.log.held)
     fixture.log.batches[0].pop()
     fixture.log.fail_commits(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    assert await refused(ending) is ErrorCode.NOT_COORDINATOR
+    assert await expect_error(ending) is ErrorCode.NOT_COORDINATOR
     await eventually(lambda: fixture.state() == "Ongoing")
     assert not fixture.markings
 

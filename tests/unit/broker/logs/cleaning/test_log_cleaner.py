@@ -291,10 +291,10 @@ async def test_dynamic_configs_are_followed(fixture: LogCleanerFixture) -> None:
 async def test_an_unexpected_error_excludes_a_log_and_the_cleaner_continues(
     fixture: LogCleanerFixture, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def failing(*_: Any) -> None:
+    def fail(*_: Any) -> None:
         raise AssertionError("a fault of ours")
 
-    monkeypatch.setattr(OffsetMapFiller, "fill", failing)
+    monkeypatch.setattr(OffsetMapFiller, "fill", fail)
     log = fixture.log("t")
     fixture.cleaner.start()
     await eventually(lambda: log in fixture.cleaner.uncleanable)

@@ -104,7 +104,7 @@ class Gated:
 
     async def guess(self, passwords: CountedPasswords) -> bool:
         """Guess on a new connection, and reset it before the response; return False if it is refused."""
-        client, earlier = await connected(self.server), passwords.guesses
+        client, earlier = await connect(self.server), passwords.guesses
         guessing = replace(self, client=client)
         try:
             await guessing.handshake()
@@ -136,12 +136,12 @@ class CountedPasswords(dict[str, str]):
         return super().get(user, default)
 
 
-async def connected(server: NetworkServer) -> Client:
+async def connect(server: NetworkServer) -> Client:
     return Client(*await asyncio.open_connection("127.0.0.1", server.port("SASL")))
 
 
 @asynccontextmanager
-async def gated(
+async def serve_with_gate(
     config: SaslListenerConfig = CONFIG,
     *,
     connections_per_address: int = UNLIMITED,
@@ -177,7 +177,7 @@ async def gated(
     limit = config.max_receive_bytes
     server.bind(listener_config("SASL", host="127.0.0.1", unauthenticated_frame_bytes_max=limit), gate.handle)
     await server.start()
-    client = await connected(server)
+    client = await connect(server)
     try:
         yield Gated(client, server, reconfigure, ports.authentications, clock, served, with_token)
     finally:
@@ -186,7 +186,7 @@ async def gated(
 
 
 async def test_plain() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         response = await gate.handshake()
         assert (response.error_code, response.mechanisms) == (0, ("PLAIN", "SCRAM-SHA-256"))
         answer = await gate.authenticate(ALICE)
@@ -196,7 +196,7 @@ async def test_plain() -> None:
 
 
 async def test_api_versions_is_served_before_authentication() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.send(ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
         assert await gate.client.receive() == b"served"
         assert gate.served == [(18, "User:ANONYMOUS")]
@@ -206,7 +206,7 @@ async def test_api_versions_is_served_before_authentication() -> None:
 
 async def test_api_versions_is_served_once_before_authentication() -> None:
     """Otherwise the node would encode responses for clients without credentials all the time."""
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         for version in (APIS[ApiKey.API_VERSIONS].highest, 0):
             await gate.send(
                 ApiVersionsRequest(client_software_name="a", client_software_version="1"), version
@@ -218,7 +218,7 @@ async def test_api_versions_is_served_once_before_authentication() -> None:
 
 
 async def test_api_versions_is_served_again_after_an_unsupported_version() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         for version, tagged_fields in ((99, b"\0"), (0, b"")):
             body = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 7, -1) + tagged_fields
             await gate.client.send(len(body).to_bytes(4, "big") + body)
@@ -229,14 +229,14 @@ async def test_api_versions_is_served_again_after_an_unsupported_version() -> No
 
 @pytest.mark.parametrize("version", [0, 1])
 async def test_every_version_of_sasl_authenticate(version: int) -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         answer = await gate.authenticate(ALICE, version)
         assert (answer.error_code, answer.session_lifetime_ms) == (0, 5000 if version else 0)
 
 
 async def test_messages_are_frames_after_a_handshake_of_version_0() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         assert (await gate.handshake(version=0)).error_code == 0
         assert await gate.client.ask(ALICE) == b""
         assert await gate.is_served()
@@ -244,7 +244,7 @@ async def test_messages_are_frames_after_a_handshake_of_version_0() -> None:
 
 
 async def test_a_failed_frame_closes_the_connection() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.handshake(version=0)
         await gate.client.send(frame(b"\0alice\0wrong"))
         assert await gate.client.is_closed()
@@ -260,7 +260,7 @@ async def test_a_failed_frame_closes_the_connection() -> None:
 async def test_other_requests_before_the_handshake_close_the_connection(
     request_of: Callable[[], tuple[ApiMessage, int]],
 ) -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.send(*request_of())
         assert await gate.client.is_closed()
         assert gate.served == []
@@ -270,7 +270,7 @@ async def test_other_requests_before_the_handshake_close_the_connection(
     "message", [MetadataRequest(), ApiVersionsRequest(), SaslHandshakeRequest(mechanism="PLAIN")]
 )
 async def test_other_requests_during_the_exchange_close_the_connection(message: ApiMessage) -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.handshake()
         await gate.send(message, 1)
         assert await gate.client.is_closed()
@@ -278,7 +278,7 @@ async def test_other_requests_during_the_exchange_close_the_connection(message: 
 
 
 async def test_pipelined_requests_are_not_served_after_a_failure() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.handshake()
         await gate.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0wrong"), 2)
         await gate.send(MetadataRequest(), 9)
@@ -290,7 +290,7 @@ async def test_pipelined_requests_are_not_served_after_a_failure() -> None:
 
 @pytest.mark.parametrize("mechanism", ["GSSAPI", "SCRAM-SHA-512", "plain", ""])
 async def test_a_mechanism_that_is_not_enabled(mechanism: str) -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         response = await gate.handshake(mechanism)
         assert response.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
         assert response.mechanisms == CONFIG.mechanisms
@@ -300,7 +300,7 @@ async def test_a_mechanism_that_is_not_enabled(mechanism: str) -> None:
 async def test_unknown_user_and_wrong_password_get_the_same_response() -> None:
     answers = set()
     for message in (b"\0alice\0wrong", b"\0eve\0geheim"):
-        async with gated() as gate:
+        async with serve_with_gate() as gate:
             await gate.handshake()
             answers.add(await gate.authenticate(message))
             assert await gate.client.is_closed()
@@ -309,7 +309,7 @@ async def test_unknown_user_and_wrong_password_get_the_same_response() -> None:
 
 
 async def test_an_unknown_user_of_scram_fails_with_its_proof() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         client = ScramClient(ScramMechanism.SCRAM_SHA_256, "eve", "x", "abc")
         await gate.handshake("SCRAM-SHA-256")
         first = await gate.authenticate(client.first())
@@ -324,7 +324,7 @@ async def test_an_unknown_user_of_scram_fails_with_its_proof() -> None:
 
 
 async def test_the_response_to_a_failure_is_delayed() -> None:
-    async with gated(replace(CONFIG, failure_delay_ms=300)) as gate:
+    async with serve_with_gate(replace(CONFIG, failure_delay_ms=300)) as gate:
         await gate.handshake()
         started = asyncio.get_running_loop().time()
         await gate.authenticate(b"\0alice\0wrong")
@@ -335,7 +335,7 @@ async def test_a_million_password_guesses_at_a_bounded_rate() -> None:
     """Each delay allows as many guesses as an address has connections, also if it closes them at once."""
     passwords = CountedPasswords(alice="geheim")
     config = replace(CONFIG, plain_users=passwords, failure_delay_ms=3_600_000)
-    async with gated(config, connections_per_address=6) as gate:
+    async with serve_with_gate(config, connections_per_address=6) as gate:
         gate.client.close()
         await eventually(lambda: not list(gate.server.connections()))
         assert [await gate.guess(passwords) for _ in range(50)] == [True] * 6 + [False] * 44
@@ -345,7 +345,7 @@ async def test_a_million_password_guesses_at_a_bounded_rate() -> None:
 async def test_an_address_can_guess_again_after_the_delay() -> None:
     passwords = CountedPasswords(alice="geheim")
     config = replace(CONFIG, plain_users=passwords, failure_delay_ms=1)
-    async with gated(config, connections_per_address=1) as gate, asyncio.timeout(TIMEOUT_S):
+    async with serve_with_gate(config, connections_per_address=1) as gate, asyncio.timeout(TIMEOUT_S):
         gate.client.close()
         while passwords.guesses < 3:
             await gate.guess(passwords)
@@ -365,7 +365,7 @@ async def test_a_rejected_token_counts_once_also_if_the_client_disconnects_befor
         reauthentication_ms={"OAUTHBEARER": 0},
         failure_delay_ms=3_600_000,
     )
-    async with gated(config, connections_per_address=1, validate_token=reject_token) as gate:
+    async with serve_with_gate(config, connections_per_address=1, validate_token=reject_token) as gate:
         await gate.handshake("OAUTHBEARER")
         rejected = await gate.authenticate(encode_client_first("token", {}))
         assert rejected.error_code == 0 and b"invalid_token" in rejected.auth_bytes
@@ -377,18 +377,18 @@ async def test_a_rejected_token_counts_once_also_if_the_client_disconnects_befor
         assert gate.authentications.failed == 1
         # The address has no other connection until the end of the delay.
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await replace(gate, client=await connected(gate.server)).handshake("OAUTHBEARER")
+            await replace(gate, client=await connect(gate.server)).handshake("OAUTHBEARER")
 
 
 @pytest.mark.parametrize("data", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", struct.pack(">i", 1001)])
 async def test_cve_2022_34917_frames_before_authentication_are_small(data: bytes) -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.client.send(data)
         assert await gate.client.is_closed()
 
 
 async def test_large_frames_are_allowed_after_authentication() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         assert await gate.client.ask(b"\0\3" + bytes(5000)) == b"served"
@@ -399,14 +399,14 @@ async def test_large_frames_are_allowed_after_authentication() -> None:
     [b"", b"\0", b"\0\x11", b"\x60\x82\0\0", b"\0\x11\0\1\0\0\0\1\xff\xff", b"\0\x11\x7f\xff" + bytes(20)],
 )
 async def test_garbage_closes_the_connection(data: bytes) -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.client.send(frame(data))
         assert await gate.client.is_closed()
 
 
 async def test_cve_2026_33558_failures_are_logged_without_secrets(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.handshake()
         answer = await gate.authenticate(b"\0alice\0canary-password")
         assert await gate.client.is_closed()
@@ -419,7 +419,7 @@ async def test_cve_2026_33558_failures_are_logged_without_secrets(caplog: pytest
 
 
 async def test_a_session_expires() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         assert (await gate.authenticate(ALICE)).session_lifetime_ms == 5000
         gate.clock.advance_ns(5000 * 1_000_000)
@@ -429,7 +429,7 @@ async def test_a_session_expires() -> None:
 
 
 async def test_an_expired_session_is_counted_and_is_no_failure() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         gate.clock.advance_ns(5001 * 1_000_000)
@@ -438,13 +438,13 @@ async def test_an_expired_session_is_counted_and_is_no_failure() -> None:
 
 
 async def test_authentications_are_counted_once_for_each_connection() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         counters = gate.authentications
         await gate.handshake("SCRAM-SHA-256")
         assert (counters.succeeded, counters.failed) == (0, 0)
         await gate.authenticate(b"garbage")
         assert (counters.succeeded, counters.failed, counters.failed_reauthentications) == (0, 1, 0)
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         counters = gate.authentications
         await gate.handshake()
         await gate.authenticate(ALICE)
@@ -454,7 +454,7 @@ async def test_authentications_are_counted_once_for_each_connection() -> None:
 
 
 async def test_a_client_with_sasl_authenticate_0_counts_as_one_that_cannot_authenticate_again() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         await gate.authenticate(ALICE, version=0)
         counters = gate.authentications
@@ -462,7 +462,7 @@ async def test_a_client_with_sasl_authenticate_0_counts_as_one_that_cannot_authe
 
 
 async def test_re_authentications_are_counted_with_their_time() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         counters = gate.authentications
         await gate.handshake()
         await gate.authenticate(ALICE)
@@ -482,7 +482,7 @@ async def test_re_authentications_are_counted_with_their_time() -> None:
 
 
 async def test_a_client_authenticates_again() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         for _ in range(3):
@@ -494,7 +494,7 @@ async def test_a_client_authenticates_again() -> None:
 
 async def test_changed_users_apply_to_the_next_authentication() -> None:
     changed = replace(LIMITED, plain_users={"alice": "new password"})
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         gate.reconfigure(changed)
         await gate.handshake()
         response = await gate.authenticate(ALICE)
@@ -503,7 +503,7 @@ async def test_changed_users_apply_to_the_next_authentication() -> None:
 
 async def test_changed_users_apply_when_a_client_authenticates_again() -> None:
     changed = replace(LIMITED, plain_users={"alice": "new password"})
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         gate.reconfigure(changed)
@@ -516,7 +516,7 @@ async def test_changed_users_apply_when_a_client_authenticates_again() -> None:
 
 
 async def test_a_change_during_an_exchange_applies_to_the_next_one() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.handshake()
         gate.reconfigure(replace(CONFIG, mechanisms=("SCRAM-SHA-256",), plain_users={}))
         assert (await gate.authenticate(ALICE)).error_code == 0
@@ -524,7 +524,7 @@ async def test_a_change_during_an_exchange_applies_to_the_next_one() -> None:
 
 
 async def test_a_principal_cannot_change() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         gate.clock.advance_ns(4000 * 1_000_000)
@@ -536,7 +536,7 @@ async def test_a_principal_cannot_change() -> None:
 
 
 async def test_a_mechanism_cannot_change() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         response = await gate.handshake("SCRAM-SHA-256")
@@ -545,7 +545,7 @@ async def test_a_mechanism_cannot_change() -> None:
 
 
 async def test_a_request_during_re_authentication_closes_the_connection() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         await gate.handshake()
@@ -553,7 +553,7 @@ async def test_a_request_during_re_authentication_closes_the_connection() -> Non
 
 
 async def test_a_handshake_within_a_second_or_without_a_limit_is_an_ordinary_request() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         await gate.handshake()
@@ -561,7 +561,7 @@ async def test_a_handshake_within_a_second_or_without_a_limit_is_an_ordinary_req
         gate.clock.advance_ns(999 * 1_000_000)
         await gate.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
         assert await gate.client.receive() == b"served"
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         await gate.send(SaslHandshakeRequest(mechanism="PLAIN"), 1)
@@ -583,7 +583,7 @@ async def log_in_by_token(gate: Gated, token_id: str = "token-1") -> SaslAuthent
 
 
 async def test_a_client_with_a_token_is_its_owner_until_the_token_expires() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         answer = await log_in_by_token(gate)
         assert (answer.error_code, answer.session_lifetime_ms) == (0, 10_000)
         assert await gate.is_served()
@@ -593,14 +593,14 @@ async def test_a_client_with_a_token_is_its_owner_until_the_token_expires() -> N
 
 
 async def test_the_session_of_a_token_ends_at_the_limit_of_the_listener_if_that_is_earlier() -> None:
-    async with gated(LIMITED) as gate:
+    async with serve_with_gate(LIMITED) as gate:
         assert (await log_in_by_token(gate)).session_lifetime_ms == 5000
         gate.clock.advance_ns(6000 * 1_000_000)
         assert (await log_in_by_token(gate)).session_lifetime_ms == 4000
 
 
 async def test_a_client_without_a_token_is_not_marked() -> None:
-    async with gated() as gate:
+    async with serve_with_gate() as gate:
         await gate.handshake()
         await gate.authenticate(ALICE)
         assert await gate.is_served()
@@ -610,7 +610,7 @@ async def test_a_client_without_a_token_is_not_marked() -> None:
 async def test_expired_and_unknown_tokens_get_the_response_of_an_unknown_user() -> None:
     answers = set()
     for token_id, expires in (("token-1", True), ("token-2", False)):
-        async with gated() as gate:
+        async with serve_with_gate() as gate:
             if expires:
                 gate.clock.advance_ns(10_001 * 1_000_000)
             answers.add(await log_in_by_token(gate, token_id))

@@ -13,7 +13,7 @@ from tidelog.broker.security.authentication.key_refresh import (
 SETTINGS = KeyRefreshSettings(refresh_ms=3_600_000, backoff_ms=100, backoff_max_ms=10_000)
 
 
-def fetched(now_ms: int = 0) -> KeyRefresh:
+def refresh_after_fetch(now_ms: int = 0) -> KeyRefresh:
     refresh = KeyRefresh(SETTINGS, now_ms)
     assert refresh.next_fetch_ms == now_ms
     refresh.on_fetched({"key-1"}, now_ms)
@@ -21,11 +21,11 @@ def fetched(now_ms: int = 0) -> KeyRefresh:
 
 
 def test_keys_are_fetched_at_intervals() -> None:
-    assert fetched(5).next_fetch_ms == 5 + 3_600_000
+    assert refresh_after_fetch(5).next_fetch_ms == 5 + 3_600_000
 
 
 def test_an_unknown_id_expedites_the_fetch_once_in_a_minute() -> None:
-    refresh = fetched()
+    refresh = refresh_after_fetch()
     assert refresh.on_unknown_key("key-2", 5_000)
     assert refresh.next_fetch_ms == 5_000
     refresh.on_fetched({"key-1"}, 5_010)
@@ -35,14 +35,14 @@ def test_an_unknown_id_expedites_the_fetch_once_in_a_minute() -> None:
 
 
 def test_a_key_that_was_found_may_be_missing_again() -> None:
-    refresh = fetched()
+    refresh = refresh_after_fetch()
     refresh.on_unknown_key("key-2", 5_000)
     refresh.on_fetched({"key-2"}, 5_010)
     assert refresh.on_unknown_key("key-2", 7_000)
 
 
 def test_clients_cannot_cause_more_than_one_fetch_in_an_interval() -> None:
-    refresh, fetches = fetched(), 0
+    refresh, fetches = refresh_after_fetch(), 0
     for now_ms in range(10, 10_000):
         refresh.on_unknown_key(f"id-{now_ms}", now_ms)
         if refresh.next_fetch_ms <= now_ms:
@@ -53,7 +53,7 @@ def test_clients_cannot_cause_more_than_one_fetch_in_an_interval() -> None:
 
 
 def test_long_and_missing_ids_cause_no_fetch() -> None:
-    refresh = fetched()
+    refresh = refresh_after_fetch()
     assert not refresh.on_unknown_key("x" * 1001, 5_000)
     assert not refresh.on_unknown_key(None, 5_000)
     assert refresh.next_fetch_ms == 3_600_000

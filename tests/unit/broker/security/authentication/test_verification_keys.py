@@ -40,7 +40,7 @@ def provider() -> Iterator[IdentityProvider]:
 
 
 @asynccontextmanager
-async def started(
+async def run_keys(
     url: str, path: str | None = None, *, refresh_ms: int = 3_600_000
 ) -> AsyncIterator[VerificationKeys]:
     """Start a refresh of the keys and yield them."""
@@ -67,13 +67,13 @@ def is_accepted(keys: VerificationKeys, key: SigningKey) -> bool:
 
 
 async def test_the_keys_are_there_before_clients_are_served(provider: IdentityProvider) -> None:
-    async with started(provider.url + KEYS_PATH) as keys:
+    async with run_keys(provider.url + KEYS_PATH) as keys:
         assert is_accepted(keys, OLD)
         assert provider.count(KEYS_PATH) == 1
 
 
 async def test_a_token_with_a_rotated_key_is_accepted_soon(provider: IdentityProvider) -> None:
-    async with started(provider.url + KEYS_PATH) as keys:
+    async with run_keys(provider.url + KEYS_PATH) as keys:
         provider.keys = [NEW]
         assert not is_accepted(keys, NEW)
         assert is_accepted(keys, OLD), "the known keys are used during the fetch"
@@ -82,7 +82,7 @@ async def test_a_token_with_a_rotated_key_is_accepted_soon(provider: IdentityPro
 
 
 async def test_the_keys_are_fetched_at_intervals(provider: IdentityProvider) -> None:
-    async with started(provider.url + KEYS_PATH, refresh_ms=20) as keys:
+    async with run_keys(provider.url + KEYS_PATH, refresh_ms=20) as keys:
         provider.keys = [OLD, NEW]
         await eventually(lambda: "key-2" in keys.keys.key_ids)
 
@@ -92,7 +92,7 @@ async def test_a_node_starts_without_its_provider_and_recovers(
 ) -> None:
     caplog.set_level(logging.INFO)
     provider.answer = lambda path: (503, b"canary")
-    async with started(provider.url + KEYS_PATH) as keys:
+    async with run_keys(provider.url + KEYS_PATH) as keys:
         assert not is_accepted(keys, OLD)
         assert "(HTTP status 503); retrying in 10 ms with 0 keys in use" in caplog.text
         provider.answer = None
@@ -107,7 +107,7 @@ async def test_a_node_starts_without_its_provider_and_recovers(
 async def test_the_known_keys_stay_in_use_while_the_provider_fails(
     provider: IdentityProvider, caplog: pytest.LogCaptureFixture, answer: tuple[int, bytes]
 ) -> None:
-    async with started(provider.url + KEYS_PATH, refresh_ms=20) as keys:
+    async with run_keys(provider.url + KEYS_PATH, refresh_ms=20) as keys:
         provider.answer = lambda path: answer
         await eventually(lambda: "Cannot fetch the keys" in caplog.text)
         assert is_accepted(keys, OLD)
@@ -118,7 +118,7 @@ async def test_the_known_keys_stay_in_use_while_the_provider_fails(
 async def test_a_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     file.write_bytes(key_set(OLD))
-    async with started(file.as_uri(), str(file)) as keys:
+    async with run_keys(file.as_uri(), str(file)) as keys:
         assert is_accepted(keys, OLD)
         file.write_bytes(key_set(NEW))
         assert not is_accepted(keys, NEW)
@@ -133,7 +133,7 @@ async def test_a_file_that_cannot_be_used_is_an_error_at_the_start(
     if contents is not None:
         file.write_bytes(contents)
     with pytest.raises(ConfigError, match="the key set cannot be used") as raised:
-        async with started(file.as_uri(), str(file)):
+        async with run_keys(file.as_uri(), str(file)):
             pass
     assert "canary" not in str(raised.value)
 
@@ -141,5 +141,5 @@ async def test_a_file_that_cannot_be_used_is_an_error_at_the_start(
 async def test_only_regular_files_are_read(tmp_path: Path) -> None:
     for path in (str(tmp_path), "/dev/zero"):
         with pytest.raises(ConfigError, match="no regular file"):
-            async with started("file:" + path, path):
+            async with run_keys("file:" + path, path):
                 pass

@@ -42,7 +42,7 @@ GUARDED = [
 ]
 
 
-def required_in(role: str, key: ApiKey, version: int) -> Requirements:
+def requirements_of(role: str, key: ApiKey, version: int) -> Requirements:
     return tuple(
         each
         for each in TABLES[role][key]
@@ -84,7 +84,7 @@ def row_entry(
 
 @pytest.mark.parametrize(("role", "key", "version"), GUARDED)
 def test_a_request_needs_exactly_the_required_operations(role: str, key: ApiKey, version: int) -> None:
-    required = required_in(role, key, version)
+    required = requirements_of(role, key, version)
     exact = [row_entry(number, row) for number, row in enumerate(required)]
     assert call(authorizer(*exact), role, key, version) == "handled"
     for number, row in enumerate(required):
@@ -100,7 +100,7 @@ def test_a_denial_prevails_over_permission_for_everything(role: str, key: ApiKey
         entry(100 + kind, name="*", operation=AclOperation.ALL, resource_type=kind, principal=PRINCIPAL)
         for kind in AclResourceType
     ]
-    for number, row in enumerate(required_in(role, key, version)):
+    for number, row in enumerate(requirements_of(role, key, version)):
         denied = [row_entry(number, row, PermissionType.DENY)]
         if row.alternative is not None:
             other = row._replace(operation=row.alternative)

@@ -25,7 +25,9 @@ def readable(assignment: dict[str, list[TopicPartition]]) -> dict[str, str]:
     }
 
 
-def owning(assignor: str, topics: str, generation: int, owned: Iterable[TopicPartition]) -> Subscription:
+def subscription_of(
+    assignor: str, topics: str, generation: int, owned: Iterable[TopicPartition]
+) -> Subscription:
     held = tuple(owned)
     return Subscription(
         topics=tuple(topics.split()),
@@ -87,7 +89,7 @@ def test_sticky_balances_unequal_subscriptions() -> None:
 def test_sticky_moves_only_partitions_of_a_departed_member() -> None:
     cluster = {"t0": 2, "t1": 2, "t2": 2, "t3": 2}
     before = {"C0": parts("t0p0 t1p1 t3p0"), "C2": parts("t1p0 t2p1 t3p1")}
-    members = {member: owning("sticky", "t0 t1 t2 t3", 1, held) for member, held in before.items()}
+    members = {member: subscription_of("sticky", "t0 t1 t2 t3", 1, held) for member, held in before.items()}
     after = ASSIGNORS["sticky"].assign(cluster, members)
     assert all(set(before[member]) <= set(after[member]) for member in before)
     assert [len(partitions) for partitions in after.values()] == [4, 4]
@@ -95,9 +97,9 @@ def test_sticky_moves_only_partitions_of_a_departed_member() -> None:
 
 def test_sticky_prefers_the_claim_of_the_later_generation() -> None:
     members = {
-        "old": owning("sticky", "t0", 3, parts("t0p0 t0p1")),
-        "new": owning("sticky", "t0", 4, parts("t0p0 t0p1")),
-        "third": owning("sticky", "t0", 4, parts("t0p2 t0p3")),
+        "old": subscription_of("sticky", "t0", 3, parts("t0p0 t0p1")),
+        "new": subscription_of("sticky", "t0", 4, parts("t0p0 t0p1")),
+        "third": subscription_of("sticky", "t0", 4, parts("t0p2 t0p3")),
     }
     after = ASSIGNORS["sticky"].assign({"t0": 6}, members)
     assert set(parts("t0p0 t0p1")) <= set(after["new"])
@@ -120,23 +122,23 @@ def test_sticky_user_data_of_both_versions_is_read_and_invalid_bytes_are_ignored
 def test_cooperative_assigns_a_moving_partition_after_its_revocation() -> None:
     name = "cooperative-sticky"
     members = {
-        "C0": owning(name, "t0", 1, parts("t0p0 t0p1 t0p2 t0p3")),
-        "C1": owning(name, "t0", -1, []),
+        "C0": subscription_of(name, "t0", 1, parts("t0p0 t0p1 t0p2 t0p3")),
+        "C1": subscription_of(name, "t0", -1, []),
     }
     first = ASSIGNORS[name].assign({"t0": 4}, members)
     assert readable(first) == {"C0": "t0p0 t0p1", "C1": ""}
     change = ownership_change(parts("t0p0 t0p1 t0p2 t0p3"), first["C0"])
     assert (change.revoked, change.added, change.must_rejoin) == (tuple(parts("t0p2 t0p3")), (), True)
-    members["C0"] = owning(name, "t0", 2, first["C0"])
-    members["C1"] = owning(name, "t0", 2, first["C1"])
+    members["C0"] = subscription_of(name, "t0", 2, first["C0"])
+    members["C1"] = subscription_of(name, "t0", 2, first["C1"])
     assert readable(ASSIGNORS[name].assign({"t0": 4}, members)) == {"C0": "t0p0 t0p1", "C1": "t0p2 t0p3"}
 
 
 def test_cooperative_assigns_a_partition_claimed_twice_to_no_member() -> None:
     name = "cooperative-sticky"
     members = {
-        "C0": owning(name, "t0", 5, parts("t0p0 t0p1")),
-        "C1": owning(name, "t0", 5, parts("t0p1")),
+        "C0": subscription_of(name, "t0", 5, parts("t0p0 t0p1")),
+        "C1": subscription_of(name, "t0", 5, parts("t0p1")),
     }
     assert readable(ASSIGNORS[name].assign({"t0": 2}, members)) == {"C0": "t0p0", "C1": ""}
 

@@ -32,7 +32,9 @@ def plain(group: dict[str, tuple[str, ...]]) -> dict[str, Subscription]:
     return {member: Subscription(topics=topics) for member, topics in group.items()}
 
 
-def remembering(name: str, group: dict[str, tuple[str, ...]], held: Assigned, generation: int) -> Any:
+def subscription_with_memory(
+    name: str, group: dict[str, tuple[str, ...]], held: Assigned, generation: int
+) -> Any:
     cooperative = name == "cooperative-sticky"
     return {
         member: Subscription(
@@ -141,7 +143,7 @@ def test_sticky_assignments_are_balanced_and_do_not_change_when_nothing_changed(
     assignor = ASSIGNORS[name]
     first = assignor.assign(cluster, plain(group))
     check_no_single_move_helps(first, group)
-    again = assignor.assign(cluster, remembering(name, group, first, 1))
+    again = assignor.assign(cluster, subscription_with_memory(name, group, first, 1))
     assert {m: set(p) for m, p in again.items()} == {m: set(p) for m, p in first.items()}
 
 
@@ -157,7 +159,7 @@ def test_sticky_moves_only_as_many_partitions_as_balance_requires(
     if not after_group:
         return
     held = {member: first[member] for member in survivors}
-    after = ASSIGNORS["sticky"].assign(cluster, remembering("sticky", after_group, held, 1))
+    after = ASSIGNORS["sticky"].assign(cluster, subscription_with_memory("sticky", after_group, held, 1))
     check_valid_and_complete(after, cluster, after_group)
     check_no_single_move_helps(after, after_group)
     total = sum(len(partitions) for partitions in after.values())
@@ -182,7 +184,7 @@ def test_cooperative_rebalances_reach_a_balanced_assignment_without_double_owner
     first = ASSIGNORS[name].assign(cluster, plain(before))
     held = {member: first[member] for member in before if member in after}
     for round_number in range(4):
-        members = remembering(name, after, held, generation + round_number)
+        members = subscription_with_memory(name, after, held, generation + round_number)
         given_now = ASSIGNORS[name].assign(cluster, members)
         changes = {member: ownership_change(held.get(member, ()), given_now[member]) for member in after}
         still_held = {partition for partitions in held.values() for partition in partitions}

@@ -49,14 +49,14 @@ class Tokens:
         return BearerToken(value=f"token-{self.count}", principal="alice", expires_ms=expires_ms)
 
 
-def created() -> tuple[ManualEnvironment, Tokens, TokenLogin]:
+def create_login() -> tuple[ManualEnvironment, Tokens, TokenLogin]:
     environment = ManualEnvironment()
     tokens = Tokens(environment)
     return environment, tokens, TokenLogin(tokens, SETTINGS, environment)
 
 
 async def test_all_connections_share_one_request() -> None:
-    _, tokens, login = created()
+    _, tokens, login = create_login()
     tokens.release.clear()
     waiting = [asyncio.ensure_future(login.token()) for _ in range(5)]
     await asyncio.sleep(0)
@@ -67,7 +67,7 @@ async def test_all_connections_share_one_request() -> None:
 
 
 async def test_a_token_is_replaced_before_it_expires() -> None:
-    environment, tokens, login = created()
+    environment, tokens, login = create_login()
     for age_ms, expected in ((0, "token-1"), (79_999, "token-1"), (80_000, "token-2"), (159_999, "token-2")):
         environment.now_ms = NOW_MS + age_ms
         assert (await login.token()).value == expected
@@ -75,7 +75,7 @@ async def test_a_token_is_replaced_before_it_expires() -> None:
 
 
 async def test_the_former_token_is_used_while_the_provider_fails(caplog: pytest.LogCaptureFixture) -> None:
-    environment, tokens, login = created()
+    environment, tokens, login = create_login()
     await login.token()
     tokens.error = TokenRetrievalError("HTTP status 503", is_retriable=True)
     environment.now_ms = NOW_MS + 80_000
@@ -91,7 +91,7 @@ async def test_a_slow_provider_delays_no_connection_for_long(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("tidelog.clients.security.oauthbearer.login.REFRESH_WAIT_S", 0.01)
-    environment, tokens, login = created()
+    environment, tokens, login = create_login()
     await login.token()
     tokens.release.clear()
     environment.now_ms = NOW_MS + 80_000
@@ -102,7 +102,7 @@ async def test_a_slow_provider_delays_no_connection_for_long(
 
 
 async def test_without_a_valid_token_the_error_is_raised() -> None:
-    environment, tokens, login = created()
+    environment, tokens, login = create_login()
     tokens.error = TokenRetrievalError("HTTP status 401, invalid_client")
     with pytest.raises(TokenRetrievalError, match="invalid_client"):
         await login.token()
@@ -135,11 +135,11 @@ async def test_the_function_of_the_application_may_block_or_await() -> None:
 async def test_a_function_that_fails_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
 
-    def failing() -> str:
+    def fail() -> str:
         raise RuntimeError("canary")
 
     for provider in (
-        failing,
+        fail,
         lambda: 5,
         lambda: ("canary", "canary"),
         lambda: "canary\x01auth",

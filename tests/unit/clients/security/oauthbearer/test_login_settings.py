@@ -53,7 +53,7 @@ def endpoint(changes: dict[str, Any], options: dict[str, str] | None = None) -> 
     return source
 
 
-def rejected(changes: dict[str, Any], options: dict[str, str] | None = None) -> str:
+def settings_error(changes: dict[str, Any], options: dict[str, str] | None = None) -> str:
     with pytest.raises(ConfigError) as raised:
         settings(changes, options)
     assert "canary" not in str(raised.value)
@@ -146,17 +146,17 @@ def test_without_a_handler_tokens_are_unsecured_as_in_kafka() -> None:
     ],
 )
 def test_settings_that_cannot_be_used(changes: dict[str, Any], options: dict[str, str], reason: str) -> None:
-    assert reason in rejected(changes, options)
+    assert reason in settings_error(changes, options)
 
 
 def test_cve_2025_27817_a_client_reads_and_requests_only_what_is_allowed() -> None:
     for url in ("file:///etc/passwd", "http://169.254.169.254/", URL + "?x=y"):
-        text = rejected({**CREDENTIALS, f"{PREFIX}token.endpoint.url": url})
+        text = settings_error({**CREDENTIALS, f"{PREFIX}token.endpoint.url": url})
         assert "TIDELOG_SASL_OAUTHBEARER_ALLOWED_URLS" in text
     for part in ("file", "private.key.file", "template.file"):
         changes = {
             f"{PREFIX}assertion.claim.iss": "me",
             f"{PREFIX}assertion.private.key.file": "/run/key.pem",
         }
-        text = rejected({**changes, f"{PREFIX}assertion.{part}": "/etc/passwd"})
+        text = settings_error({**changes, f"{PREFIX}assertion.{part}": "/etc/passwd"})
         assert "TIDELOG_SASL_OAUTHBEARER_ALLOWED_FILES" in text

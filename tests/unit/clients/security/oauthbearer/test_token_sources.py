@@ -39,19 +39,19 @@ def settings(url: str, options: dict[str, str] | None = None) -> LoginSettings:
     return login_settings(values.__getitem__, options or {}, AllowedResources(urls=frozenset({url})))
 
 
-def trusting(path: Path) -> LoginSettings:
+def settings_with_trust(path: Path) -> LoginSettings:
     return settings(URL, {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(path)})
 
 
 async def test_nothing_is_read_before_the_first_token_is_requested(tmp_path: Path) -> None:
-    retriever = DeferredRetriever(trusting(tmp_path / "missing.pem"), SystemEnvironment())
+    retriever = DeferredRetriever(settings_with_trust(tmp_path / "missing.pem"), SystemEnvironment())
     with pytest.raises(TokenRetrievalError, match=r"missing\.pem"):
         await retriever.retrieve()
 
 
 async def test_a_trust_store_that_cannot_be_used_is_read_again_at_the_next_request(tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
-    retriever = DeferredRetriever(trusting(path), SystemEnvironment())
+    retriever = DeferredRetriever(settings_with_trust(path), SystemEnvironment())
     with pytest.raises(TokenRetrievalError, match=r"ca\.pem") as error:
         await retriever.retrieve()
     assert error.value.is_retriable
@@ -69,11 +69,11 @@ async def test_the_trust_store_is_read_in_a_thread_and_only_once(
     threads: list[int] = []
     create = token_sources.token_retriever
 
-    def recorded(login: LoginSettings, environment: SystemEnvironment) -> TokenRetriever:
+    def record_call(login: LoginSettings, environment: SystemEnvironment) -> TokenRetriever:
         threads.append(threading.get_ident())
         return create(login, environment)
 
-    monkeypatch.setattr(token_sources, "token_retriever", recorded)
+    monkeypatch.setattr(token_sources, "token_retriever", record_call)
     retriever = DeferredRetriever(settings(f"file://{path}"), SystemEnvironment())
     tokens = [await retriever.retrieve() for _ in range(3)]
     assert [each.value for each in tokens] == [path.read_text()] * 3

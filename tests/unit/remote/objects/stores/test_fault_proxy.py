@@ -13,10 +13,10 @@ import pytest
 from tests.support.s3.fault_proxy import (
     Fault,
     FaultProxy,
-    canned,
     fault_proxy,
     lost_answer,
     reset,
+    response_fault,
     server_error,
     silence,
     slow,
@@ -124,7 +124,7 @@ def test_bodies_are_truncated(plain: FaultProxy) -> None:
 
 
 def test_a_custom_response_is_returned(plain: FaultProxy, reached: list[str]) -> None:
-    plain.inject(canned(418, b"short and stout"))
+    plain.inject(response_fault(418, b"short and stout"))
     assert get(plain) == (418, b"short and stout")
     assert reached == []
 
@@ -133,13 +133,13 @@ def test_a_silent_fault_lasts_until_it_is_cleared(plain: FaultProxy) -> None:
     rule = plain.inject(silence())
     outcome: list[object] = []
 
-    def ask() -> None:
+    def send_request() -> None:
         try:
             outcome.append(get(plain))
         except OSError as error:
             outcome.append(error)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=send_request)
     thread.start()
     wait_until(lambda: rule.hits == 1)
     assert not outcome

@@ -15,9 +15,9 @@ import pytest
 from tests.support.s3.fault_proxy import (
     Fault,
     FaultProxy,
-    canned,
     lost_answer,
     reset,
+    response_fault,
     server_error,
     silence,
     slow,
@@ -188,7 +188,7 @@ def test_an_object_replaced_between_two_responses_is_not_mixed(proxy: FaultProxy
 def test_a_server_without_range_support_returns_no_wrong_bytes(proxy: FaultProxy, proxied: NewStore) -> None:
     store = proxied(NO_TIMEOUTS)
     store.put("a", SMALL)
-    proxy.inject(canned(200, SMALL))
+    proxy.inject(response_fault(200, SMALL))
     with pytest.raises(RemoteStorageError, match="a range was requested"):
         store.get("a", 10, 20)
     assert store.get("a").read() == SMALL
@@ -270,7 +270,7 @@ def test_keys_the_server_refuses_to_delete_are_reported_and_others_deleted(
     store.put("b", b"x")
     keys = [f"a{number}" for number in range(1000)] + ["b"]
     refused = DELETED % (ERROR % (b"a7", b"AccessDenied") + ERROR % (b"a8", b"NoSuchKey"))
-    proxy.inject(canned(200, refused), method="POST", times=1)
+    proxy.inject(response_fault(200, refused), method="POST", times=1)
     with pytest.raises(RemoteStorageError, match="1 of 1000 keys were rejected, 'a7': AccessDenied said the"):
         store.delete(keys)
     assert keys_of(store) == []
@@ -280,7 +280,7 @@ def test_keys_not_deleted_temporarily_are_deleted_by_a_retry(proxy: FaultProxy, 
     store = proxied(LONG_TIMEOUTS)
     for key in "abc":
         store.put(key, b"x")
-    proxy.inject(canned(200, DELETED % (ERROR % (b"b", b"SlowDown"))), method="POST", times=1)
+    proxy.inject(response_fault(200, DELETED % (ERROR % (b"b", b"SlowDown"))), method="POST", times=1)
     store.delete(["b"])
     assert keys_of(store) == ["a", "c"]
 
@@ -334,13 +334,13 @@ def test_close_ends_a_waiting_call(proxy: FaultProxy, proxied: NewStore) -> None
     rule = proxy.inject(silence())
     outcome: list[Exception] = []
 
-    def ask() -> None:
+    def send_request() -> None:
         try:
             store.size("a")
         except RemoteStorageError as error:
             outcome.append(error)
 
-    thread = threading.Thread(target=ask)
+    thread = threading.Thread(target=send_request)
     thread.start()
     wait_until(lambda: rule.hits == 1)
     result_within(store.close)

@@ -139,10 +139,10 @@ def test_groups_are_listed_by_type_and_state(coordinator: GroupCoordinatorFixtur
     coordinator.commit({("t", 0): 1}, group_id="simple")
     administration = coordinator.coordinator.administration
 
-    def listed(states: Collection[str], types: Collection[str]) -> list[tuple[str, str, str]]:
+    def list_groups(states: Collection[str], types: Collection[str]) -> list[tuple[str, str, str]]:
         groups = run_steps(administration.list_groups(states, types))
         return [(group.group_id, group.group_type, group.group_state) for group in groups]
 
-    assert listed((), ("consumer",)) == [("g", "consumer", "Stable")]
-    assert listed((), ("classic",)) == [("simple", "classic", "Empty")]
-    assert listed(("stable",), ()) == [("g", "consumer", "Stable")]
+    assert list_groups((), ("consumer",)) == [("g", "consumer", "Stable")]
+    assert list_groups((), ("classic",)) == [("simple", "classic", "Empty")]
+    assert list_groups(("stable",), ()) == [("g", "consumer", "Stable")]
