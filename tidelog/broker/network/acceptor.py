@@ -19,7 +19,7 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
-BATCH: Final = 8
+BATCH: Final = 4
 RETRY_S: Final = 1.0
 """The time without accepting when descriptors or memory are used up."""
 

@@ -31,8 +31,10 @@ from tidelog.broker.network.turns import CALLBACKS_NS
 
 logger = logging.getLogger(__name__)
 
-LARGE_READ_BYTES: Final = 64 * 1024
-"""After a read of so many bytes there are probably more, and they wait for a turn if others wait."""
+LARGE_READ_BYTES: Final = 4 * 1024
+"""When others wait, no more bytes are read at once; if there are so many, the rest waits for a turn."""
+AWAITED_INPUTS: Final = 2
+"""How often a new connection awaits input: thousands may begin, send one request and end at once."""
 
 _RESUME, _UNCHANGED = SocketReading.RESUME, SocketReading.UNCHANGED
 _END_OF_STREAM, _CLOSING = State.END_OF_STREAM, State.CLOSING
@@ -46,6 +48,7 @@ class Connection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
+        "_awaited_inputs",
         "_client_socket",
         "_clock",
         "_last_response_ns",
@@ -102,6 +105,7 @@ class Connection(asyncio.BufferedProtocol):
         self.times = ConnectionTimes(resources.clock)
         self._transport: asyncio.Transport | None = None
         self._writer: ResponseWriter | None = None
+        self._awaited_inputs = 0
         self._last_response_ns = 0
         """The time of the last response, which is also the start time of the next request of the turn."""
         self.listener = listener
@@ -118,6 +122,8 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
             return
         resources = self._resources
+        # Later: uvloop begins to read after this callback.
+        asyncio.get_running_loop().call_soon(self._await_input)
         self._writer = ResponseWriter(
             self._transport,
             self._client_socket,
@@ -129,7 +135,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return the memory for the next bytes."""
-        self._turns.on_read_began()
+        turns = self._turns
+        turns.on_read_began()
+        if turns.spent_ns > CALLBACKS_NS:
+            return self.core.buffer.writable_at_once(LARGE_READ_BYTES)
         return self.core.buffer.writable()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -142,6 +151,8 @@ class Connection(asyncio.BufferedProtocol):
             # The first requests of many new connections wait until other connections have been served.
             self._schedule(is_busy=not self._last_response_ns, defers_reading=nbytes >= LARGE_READ_BYTES)
         self._serve()
+        if self._awaited_inputs < AWAITED_INPUTS:
+            self._await_input()
 
     def eof_received(self) -> bool:
         """Handle the frames before the end of the stream; return whether the transport stays open.
@@ -297,6 +308,8 @@ class Connection(asyncio.BufferedProtocol):
     def next_turn(self) -> None:
         """Handle frames that have been received; called by Turns."""
         core = self.core
+        if core.defers_reading:
+            self._turns.on_read_resumed()
         core.on_turn()
         if self._writer is None:
             return
@@ -354,6 +367,12 @@ class Connection(asyncio.BufferedProtocol):
             self._reading.pause(self._transport, watch=action is SocketReading.PAUSE_AND_WATCH)
         elif self._reading.is_paused:
             self._reading.resume(self._transport)
+
+    def _await_input(self) -> None:
+        """Let the watcher report the next bytes of a new connection; not with TLS, which buffers bytes."""
+        if self._transport is not None and self.core.state < _CLOSING and self._tls is None:
+            self._awaited_inputs += 1
+            self._reading.await_input(self._transport)
 
     def _on_peer_closed(self, events: int) -> None:
         """Stop waiting for events: the peer has closed while reading is paused."""

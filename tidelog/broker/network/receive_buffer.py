@@ -95,6 +95,12 @@ class ReceiveBuffer:
             return self._view[end : end + READ_BYTES_MAX]
         return self._view[end:] if end else self._view
 
+    def writable_at_once(self, bytes_max: int) -> memoryview:
+        """Return at most `bytes_max` bytes of memory for the next bytes; new memory only if none is left."""
+        end = self._end
+        view = self.writable() if end == len(self._data) else self._view[end:]
+        return view[:bytes_max]
+
     def on_received(self, count: int) -> None:
         """Accept `count` bytes that were written to the memory that `writable` returned."""
         self._end += count

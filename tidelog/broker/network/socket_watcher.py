@@ -1,5 +1,6 @@
 """Watches the sockets of transports for events that the event loop does not report.
 
+    EPOLLIN      the first bytes of a new connection; the loop would read those of all connections in one turn
     EPOLLRDHUP   the peer has closed its side while reading is paused, so that the loop does not detect it
     EPOLLOUT     the socket accepts bytes that bypass the transport
 
@@ -8,8 +9,8 @@ for each connection. Therefore a separate epoll instance watches the sockets, an
 instance. The kernel adds EPOLLERR and EPOLLHUP, which are passed to every callback of the socket.
 
 Invariant: a socket is watched only while its transport is open; `connection_lost` is called before the close.
-Bounds: SLICE_NS in a turn of the loop, and at most EVENTS_MAX further callbacks. The kernel reports the ready
-sockets in rotation, and the remaining ones in the next turn of the loop.
+Bounds: SLICE_NS in a turn of the loop and at most EVENTS_MAX further callbacks, CALLBACKS_MAX in all. The
+kernel reports the ready sockets in rotation, and the remaining ones in the next turn of the loop.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from typing import Final
 
 from tidelog.base.clock import Clock
 
+READABLE: Final = select.EPOLLIN
 PEER_CLOSED: Final = select.EPOLLRDHUP
 WRITABLE: Final = select.EPOLLOUT
 BROKEN: Final = select.EPOLLERR | select.EPOLLHUP
 EVENTS_MAX: Final = 4
+CALLBACKS_MAX: Final = 8
 SLICE_NS: Final = 2_000_000
 
 
@@ -72,7 +75,9 @@ class SocketWatcher:
 
     def _ready(self) -> None:
         end_ns = self._clock.monotonic_ns() + SLICE_NS
-        while not self._epoll.closed:
+        for _ in range(CALLBACKS_MAX // EVENTS_MAX):
+            if self._epoll.closed:
+                return
             # A few at a time: a socket that is reported but not called would wait for another rotation.
             ready = self._epoll.poll(0, EVENTS_MAX)
             self._call(ready)

@@ -35,6 +35,9 @@ CALLBACKS_NS: Final = 2_000_000
 CLOSE_NS: Final = 40_000
 """The time that the loop and the kernel take to close a connection, after the callback that closes it."""
 
+RESUMED_READ_NS: Final = 200_000
+"""The time of a read of 256 KiB to new memory, which follows the turn of a connection that was not read."""
+
 
 class ScheduledConnection(Protocol):
     """A connection that takes turns."""
@@ -96,6 +99,10 @@ class Turns:
     def on_turn_ended(self, elapsed_ns: int) -> None:
         """Count the time of a turn."""
         self.spent_ns += elapsed_ns
+
+    def on_read_resumed(self) -> None:
+        """Count the time of the read that the connection's turn makes possible."""
+        self._end_ns -= RESUMED_READ_NS
 
     def on_close(self) -> None:
         """Count the time that closing a connection takes outside of its callbacks."""

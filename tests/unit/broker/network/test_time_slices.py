@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 
@@ -15,6 +17,7 @@ from tidelog.base.clock import SystemClock
 from tidelog.broker.network.connection import LARGE_READ_BYTES
 from tidelog.broker.network.connection_core import SocketReading
 from tidelog.broker.network.request import Request
+from tidelog.broker.network.socket_watcher import CALLBACKS_MAX
 from tidelog.broker.network.turns import (
     CALLBACKS_NS,
     CLOSE_NS,
@@ -192,17 +195,58 @@ async def test_a_large_frame_received_after_the_time_slice_is_read_in_later_iter
         client, body = await served.connect(), bytes(1_000_000)
         (connection,) = served.server.connections()
         data = frame(body)[: len(connection.get_buffer(-1))]
-        assert len(data) < LARGE_READ_BYTES
         connection.get_buffer(-1)[: len(data)] = data
         connection.buffer_updated(len(data))
         piece = frame(body)[len(data) :][: len(connection.get_buffer(-1))]
         assert len(piece) >= LARGE_READ_BYTES
         connection.get_buffer(-1)[: len(piece)] = piece
         served.server.turns.spent_ns = CALLBACKS_NS + 1
+        assert len(connection.get_buffer(-1)) <= LARGE_READ_BYTES
         connection.buffer_updated(len(piece))
         assert connection.core.socket_reading() is SocketReading.PAUSE
         await client.send(frame(body)[len(data) + len(piece) :])
         assert await client.receive() == body
+
+
+@on_both_loops
+async def test_the_first_requests_and_closes_of_many_connections_are_read_a_few_in_each_iteration() -> None:
+    """Hundreds of reads in one iteration took 10 ms, whatever was done with the bytes afterwards."""
+    loop = asyncio.get_running_loop()
+    iteration = 0
+    events: Counter[int] = Counter()
+
+    def next_iteration() -> None:
+        nonlocal iteration
+        iteration += 1
+        loop.call_soon(next_iteration)
+
+    def handle(request: Request) -> None:
+        events[iteration] += 1
+        echo(request)
+
+    def all_await_input() -> bool:
+        connections = list(served.server.connections())
+        return len(connections) == 200 and all(each._reading.awaits_input for each in connections)
+
+    async with running_server(handle) as served:
+        loop.call_soon(next_iteration)
+        clients = [await served.connect() for _ in range(200)]
+        await eventually(all_await_input)
+        for client in clients:
+            client.writer.write(frame(b"first"))
+        for client in clients:
+            assert await client.receive() == b"first"
+        # Those of one iteration, and those that it deferred to the next one.
+        assert max(events.values()) <= 2 * CALLBACKS_MAX
+        await eventually(all_await_input)
+        counts = [200]
+        for client in clients:
+            client.close()
+        while counts[-1]:
+            await asyncio.sleep(0)
+            counts.append(sum(each._reading.awaits_input for each in served.server.connections()))
+        # `sleep` may take two iterations.
+        assert max(before - after for before, after in pairwise(counts)) <= 2 * CALLBACKS_MAX
 
 
 @on_both_loops
