@@ -64,6 +64,13 @@ def test_a_wheel_has_every_source_file_of_the_package(wheel: Path) -> None:
     assert packed == {str(path.relative_to(ROOT)) for path in (ROOT / "tidelog").rglob("*.py")}
 
 
+def test_a_wheel_has_the_files_of_the_console(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if "/static/" in name}
+    files = (ROOT / "tidelog/cli/console/static").iterdir()
+    assert packed == {str(path.relative_to(ROOT)) for path in files}
+
+
 def test_a_wheel_is_marked_as_typed(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         assert "tidelog/py.typed" in archive.namelist()

@@ -43,6 +43,7 @@ COMMANDS: Final[dict[str, LazyCommand]] = {
         "cluster.cluster",
         "Show the health of a cluster; restore one; start and stop a local cluster.",
     ),
+    "console": LazyCommand("console.console", "Show a cluster in a web browser."),
     "log-dirs": LazyCommand("cluster.log_dirs", "Show the log directories of brokers, and sizes."),
     "api-versions": LazyCommand("cluster.api_versions", "Show the versions of APIs that brokers support."),
     "features": LazyCommand("cluster.features", "Show and change the levels of features of a cluster."),

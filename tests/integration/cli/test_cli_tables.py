@@ -21,7 +21,7 @@ WIDTH = 80
 LONG_TOPIC = "tides-of-the-northern-harbour." * 7
 LONG_GROUP = "readers of the northern harbour, " * 7
 COMMANDS_WITHOUT_RESULT = {
-    "dev", "broker", "produce", "cluster start", "cluster logs", "storage random-uuid",
+    "dev", "broker", "produce", "cluster start", "cluster logs", "storage random-uuid", "console",
 }  # fmt: skip
 """Commands that run until they are stopped, or print only what they were asked for."""
 

@@ -97,7 +97,7 @@ def _listed(partitions: Sequence[TopicPartition], state: str) -> Iterator[str]:
 @connects
 def health(cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show nodes, disks, partitions and the tier on one screen; exit with 1 if something is wrong."""
-    found = with_admin(cluster, _health)
+    found = with_admin(cluster, cluster_health)
     if as_json:
         print_json({"healthy": not found.problems, "problems": found.problems, **asdict(found)})
     else:
@@ -135,7 +135,8 @@ def _print(found: ClusterHealth) -> None:
     print("healthy" if not found.problems else "\n".join(f"problem: {each}" for each in found.problems))
 
 
-async def _health(admin: Admin) -> ClusterHealth:
+async def cluster_health(admin: Admin) -> ClusterHealth:
+    """Return the health of the cluster."""
     description = await admin.describe_cluster(include_fenced=True)
     names = await admin.list_topics(include_internal=True)
     topics = list(succeeded(await admin.describe_topics(names)).values()) if names else []

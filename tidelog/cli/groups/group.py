@@ -77,9 +77,9 @@ def list_groups(
 @connects
 def describe(names: Groups, cluster: ClusterConnection, as_json: AsJson = False) -> None:
     """Show groups with their members and their lag in each partition."""
-    descriptions = with_admin(cluster, lambda admin: _describe(admin, names))
+    descriptions = with_admin(cluster, lambda admin: describe_groups(admin, names))
     if as_json:
-        print_json([_as_document(group, lags) for group, lags in descriptions])
+        print_json([group_document(group, lags) for group, lags in descriptions])
     else:
         for index, (group, lags) in enumerate(descriptions):
             if index:
@@ -88,7 +88,10 @@ def describe(names: Groups, cluster: ClusterConnection, as_json: AsJson = False)
     fail_unless_all(len(names), len(descriptions))
 
 
-async def _describe(admin: Admin, names: list[str]) -> list[tuple[GroupDescription, list[PartitionLag]]]:
+async def describe_groups(
+    admin: Admin, names: list[str]
+) -> list[tuple[GroupDescription, list[PartitionLag]]]:
+    """Return the groups that exist with their lag; print an error for each of the others."""
     groups = succeeded(await admin.describe_groups(names))
     return [(group, await _lags(admin, group)) for group in groups.values()]
 
@@ -182,7 +185,8 @@ def _partition_count(assignment: Assignment | None) -> int:
     return 0 if assignment is None else len(assignment.partitions)
 
 
-def _as_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, object]:
+def group_document(group: GroupDescription, lags: list[PartitionLag]) -> dict[str, object]:
+    """Return the group for JSON."""
     return {
         "group_id": group.group_id,
         "state": group.state,

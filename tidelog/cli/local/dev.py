@@ -138,6 +138,7 @@ def welcome(host: str, port: int, data: Path, *, is_tiered: bool = False) -> str
         "  read      tidelog consume greetings",
         "  look      tidelog topic list; tidelog cluster info",
         "  measure   tidelog perf produce load",
+        "  browse    tidelog console",
         f"  connect   any Kafka client, bootstrap.servers={address}",
     ]
     if is_tiered:

@@ -200,7 +200,7 @@ def _confirm(count: int) -> None:
 
 def _print(bindings: Iterable[AclBinding], as_json: bool) -> None:
     if as_json:
-        print_json([_as_document(binding) for binding in bindings])
+        print_json([acl_document(binding) for binding in bindings])
         return
     rows = [
         (
@@ -221,7 +221,8 @@ def _resource_text(binding: AclBinding) -> str:
     return f"{type_name(binding.resource_type)} {pattern}{binding.resource_name}"
 
 
-def _as_document(binding: AclBinding) -> dict[str, str]:
+def acl_document(binding: AclBinding) -> dict[str, str]:
+    """Return the entry for JSON."""
     return {
         "resource_type": type_name(binding.resource_type),
         "resource_name": binding.resource_name,

@@ -110,7 +110,7 @@ def describe(cluster: ClusterConnection, entity: EntityOptions, as_json: AsJson 
         print_json([{"entity": dict(parts), "quotas": values} for parts, values in quotas])
         return
     rows = [
-        (_entity_text(parts), key, _number_text(value))
+        (entity_text(parts), key, _number_text(value))
         for parts, values in quotas
         for key, value in sorted(values.items())
     ]
@@ -139,7 +139,7 @@ def alter(
     """Set quotas of a user, a client id, both together, or an address."""
     changes = {key: _number(key, text) for key, text in key_values(settings, "quota").items()}
     _change(cluster, entity.entity(), changes, dry_run)
-    name = _entity_text(entity.entity())
+    name = entity_text(entity.entity())
     print_result(
         as_json,
         f"{'would alter' if dry_run else 'altered'} quotas of {name}",
@@ -165,12 +165,12 @@ def remove(
     parts = entity.entity()
     changes: dict[str, float | None] = dict.fromkeys(keys or _present_keys(cluster, entity))
     if not changes:
-        raise UsageFailure(f"{_entity_text(parts)} has no quotas")
+        raise UsageFailure(f"{entity_text(parts)} has no quotas")
     _change(cluster, parts, changes, dry_run)
     print_result(
         as_json,
-        f"{'would remove' if dry_run else 'removed'} quotas of {_entity_text(parts)}",
-        removed=_entity_text(parts),
+        f"{'would remove' if dry_run else 'removed'} quotas of {entity_text(parts)}",
+        removed=entity_text(parts),
         quotas=list(changes),
         dry_run=dry_run,
     )
@@ -206,5 +206,6 @@ def _number_text(value: float) -> str:
     return str(int(value)) if value.is_integer() else str(value)
 
 
-def _entity_text(entity: QuotaEntity) -> str:
+def entity_text(entity: QuotaEntity) -> str:
+    """Return the name of the entity, such as `user alice`."""
     return ", ".join(f"{kind} {DEFAULT_NAME if name is None else name}" for kind, name in entity)

@@ -1,0 +1,173 @@
+"""The console's answers to requests: documents, records, events, and refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from tests.integration.console.conftest import HOSTILE, running_console
+from tidelog.base.properties import properties_text
+from tidelog.local_cluster.security import Security
+from tidelog.testing.embedded import EmbeddedCluster
+
+
+class Browser:
+    """Requests with the cookie of a console, or without one."""
+
+    def __init__(self, session: aiohttp.ClientSession, address: str) -> None:
+        self.session = session
+        self.url = URL(address).with_query(None)
+
+    async def get(self, path: str) -> tuple[int, Any]:
+        """Return status and document of a response."""
+        async with self.session.get(URL(f"{self.url}api/{path}", encoded=True)) as response:
+            return response.status, json.loads(await response.text())
+
+
+@asynccontextmanager
+async def signed_in(address: str) -> AsyncIterator[Browser]:
+    """Open the printed address, and keep its cookie."""
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        async with session.get(address) as response:
+            assert response.status == 200
+        yield Browser(session, address)
+
+
+@pytest.fixture
+async def browser(address: str) -> AsyncIterator[Browser]:
+    """Return a browser that has client the printed address."""
+    async with signed_in(address) as client:
+        yield client
+
+
+async def test_the_page_and_its_files_have_a_strict_policy(browser: Browser) -> None:
+    for path in ("", "static/console.js", "static/console.css", "api/overview", "nothing"):
+        async with browser.session.get(f"{browser.url}{path}") as response:
+            assert response.status == (404 if path == "nothing" else 200)
+            policy = response.headers["Content-Security-Policy"]
+            assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+            assert "unsafe" not in policy
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_requests_without_the_cookie_or_with_another_host_are_refused(address: str) -> None:
+    url = URL(address).with_query(None)
+    async with aiohttp.ClientSession() as session:
+        for path in ("", "api/topics", "static/console.js"):
+            async with session.get(f"{url}{path}") as response:
+                assert response.status == 401
+        async with session.get(f"{url}?token=wrong") as response:
+            assert response.status == 401
+        async with session.get(address, headers={"Host": "evil.example"}) as response:
+            assert response.status == 421
+            assert "Set-Cookie" not in response.headers
+
+
+async def test_the_cookie_is_hidden_from_scripts_and_other_sites(address: str) -> None:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(address, allow_redirects=False) as response,
+    ):
+        assert (response.status, response.headers["Location"]) == (303, "/")
+        cookie = response.headers["Set-Cookie"]
+        assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+
+
+async def test_the_console_changes_nothing(browser: Browser) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        async with browser.session.request(method, f"{browser.url}api/topics") as response:
+            assert response.status == 405
+
+
+async def test_overview_topics_and_groups(browser: Browser) -> None:
+    _, overview = await browser.get("overview")
+    assert (overview["healthy"], [node["state"] for node in overview["nodes"]]) == (True, ["serving"])
+    _, topics = await browser.get("topics")
+    assert [topic["partitions"] for topic in topics if topic["name"] == "tides"] == [2]
+    _, topic = await browser.get("topics/tides")
+    assert topic["is_tiered"]
+    assert [each["log_end_offset"] for each in topic["partitions"]] == [103, 0]
+    _, groups = await browser.get("groups")
+    assert [group["group_id"] for group in groups] == [HOSTILE]
+    _, group = await browser.get(f"groups/{quote(HOSTILE, safe='')}")
+    assert group["total_lag"] == 43
+    for path in ("transactions", "quotas"):
+        assert await browser.get(path) == (200, [])
+
+
+async def test_records_from_an_offset_and_the_last_ones(browser: Browser) -> None:
+    _, search = await browser.get("topics/tides/records?partition=0&offset=10&limit=2")
+    assert [(each["offset"], each["key"]) for each in search["records"]] == [(10, "key-10"), (11, "key-11")]
+    assert (search["next_offset"], search["is_complete"], search["end_offset"]) == (12, False, 103)
+    _, search = await browser.get("topics/tides/records?partition=0&limit=2")
+    assert [each["value"] for each in search["records"]] == [{"base64": "/wA="}, None]
+    assert search["is_complete"]
+
+
+async def test_records_from_a_time_and_with_filters(browser: Browser) -> None:
+    _, all_records = await browser.get("topics/tides/records?partition=0&offset=0&limit=500")
+    middle = all_records["records"][50]["timestamp_ms"]
+    _, search = await browser.get(f"topics/tides/records?partition=0&timestamp_ms={middle}&limit=1")
+    assert search["records"][0]["timestamp_ms"] >= middle
+    _, search = await browser.get("topics/tides/records?partition=0&offset=0&key=key-9")
+    assert [each["offset"] for each in search["records"]] == [9, *range(90, 100)]
+    _, search = await browser.get("topics/tides/records?partition=0&offset=0&text=onerror")
+    assert [each["headers"] for each in search["records"]] == [[[HOSTILE, HOSTILE]]]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"),
+    [
+        ("topics/nosuch", 404, "nosuch"),
+        ("topics/nosuch/records", 404, "nosuch"),
+        ("topics/tides/records?partition=9", 404, "tides-9 does not exist"),
+        ("topics/tides/records?limit=501", 400, "limit=501: allowed are 1 to 500"),
+        ("topics/tides/records?offset=-1", 400, "offset=-1"),
+    ],
+)
+async def test_errors_name_the_problem(browser: Browser, path: str, status: int, text: str) -> None:
+    status_code, document = await browser.get(path)
+    assert status_code == status, document
+    assert text in document["error"]
+
+
+async def test_reading_a_topic_that_does_not_exist_does_not_create_it(browser: Browser) -> None:
+    assert (await browser.get("topics/created-by-reading/records"))[0] == 404
+    _, topics = await browser.get("topics")
+    assert "created-by-reading" not in [topic["name"] for topic in topics]
+
+
+async def test_events_contain_the_overview(browser: Browser) -> None:
+    async with browser.session.get(f"{browser.url}api/events") as response:
+        assert response.content_type == "text/event-stream"
+        assert await response.content.readline() == b"event: overview\n"
+        line = await response.content.readline()
+        assert json.loads(line.removeprefix(b"data: "))["healthy"]
+
+
+async def test_the_console_has_the_rights_of_its_connection(tmp_path: Path) -> None:
+    security = Security(
+        protocol="SASL_PLAINTEXT",
+        mechanism="PLAIN",
+        users={"admin": "admin-secret", "mallory": "mallory-secret"},
+        super_users=["admin"],
+    )
+    with EmbeddedCluster(security=security) as cluster:
+        cluster.create_topics(["tides"])
+        statuses = {}
+        for user in security.users:
+            file = tmp_path / user
+            file.write_text(properties_text(cluster.client_settings(user).properties))
+            with running_console(cluster.bootstrap_servers, "--command-config", str(file)) as address:
+                async with signed_in(address) as browser:
+                    paths = ("topics/tides/records", "topics/tides", "acls")
+                    statuses[user] = [(await browser.get(path))[0] for path in paths]
+    assert statuses == {"admin": [200, 200, 200], "mallory": [403, 403, 403]}

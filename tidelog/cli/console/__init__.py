@@ -1,0 +1,1 @@
+"""The console: one web page that shows a cluster."""

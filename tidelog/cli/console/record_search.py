@@ -1,0 +1,143 @@
+"""Searches one partition for the records that the message browser shows.
+
+Bounds: RECORDS_MAX records, RECORDS_SCANNED_MAX scanned ones, TIMEOUT_S; SHOWN_BYTES of each part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.cli.output import bytes_to_json
+from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.consumer.consumer_types import ConsumerRecord
+from tidelog.protocol.ids import Offset, TopicPartition
+
+RECORDS_MAX: Final = 500
+RECORDS_SCANNED_MAX: Final = 50_000
+TIMEOUT_S: Final = 5.0
+SHOWN_BYTES: Final = 16 * 1024
+_POLL_MS: Final = 500
+
+
+class InvalidSearchError(ValueError):
+    """A parameter of a search cannot be used; the text names it and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSearch:
+    """The records of one partition from an offset or a time on, or the last ones.
+
+    `key` and `text` are parts of the key, and of the key, the value or a header, in UTF-8.
+    """
+
+    partition: TopicPartition
+    offset: Offset | None = None
+    timestamp_ms: int | None = None
+    key: str = ""
+    text: str = ""
+    limit: int = 50
+
+    @classmethod
+    def parse(cls, topic: str, parameters: Mapping[str, str]) -> RecordSearch:
+        """Return the search that the parameters of a request describe. Errors: InvalidSearchError."""
+        limit = _number(parameters, "limit", 1, RECORDS_MAX)
+        return cls(
+            partition=TopicPartition(topic, _number(parameters, "partition", 0, 2**31 - 1) or 0),
+            offset=_number(parameters, "offset", 0, 2**63 - 1),
+            timestamp_ms=_number(parameters, "timestamp_ms", 0, 2**63 - 1),
+            key=parameters.get("key", ""),
+            text=parameters.get("text", ""),
+            limit=50 if limit is None else limit,
+        )
+
+    def matches(self, record: ConsumerRecord) -> bool:
+        """Return whether a record has the requested key and text."""
+        if self.key and self.key.encode() not in (record.key or b""):
+            return False
+        text = self.text.encode()
+        parts = (record.key, record.value, *(value for _, value in record.headers))
+        return not text or any(text in part for part in parts if part is not None)
+
+
+async def find_records(consumer: Consumer, search: RecordSearch) -> dict[str, Any]:
+    """Return the records, the next offset, and whether the search has reached the end of the partition.
+
+    Errors: KafkaError.
+    """
+    partition = search.partition
+    consumer.assign([partition])
+    start = (await consumer.beginning_offsets([partition]))[partition]
+    end = (await consumer.end_offsets([partition]))[partition]
+    position = await _first_offset(consumer, search, start, end)
+    found: list[dict[str, Any]] = []
+    scanned = 0
+    if position < end:
+        consumer.seek(partition, position)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            while position < end and len(found) < search.limit and scanned < RECORDS_SCANNED_MAX:
+                for record in (await consumer.poll(_POLL_MS)).get(partition, ()):
+                    position, scanned = record.offset + 1, scanned + 1
+                    if search.matches(record):
+                        found.append(_document(record))
+                    if len(found) >= search.limit:
+                        break
+                else:
+                    # Control records and compacted offsets are passed without a record.
+                    position = max(position, await consumer.position(partition))
+    except TimeoutError:
+        pass
+    return {
+        "records": found,
+        "next_offset": position,
+        "start_offset": start,
+        "end_offset": end,
+        "is_complete": position >= end,
+        "scanned": scanned,
+    }
+
+
+async def _first_offset(consumer: Consumer, search: RecordSearch, start: Offset, end: Offset) -> Offset:
+    if search.offset is not None:
+        return min(max(search.offset, start), end)
+    if search.timestamp_ms is None:
+        return max(start, end - search.limit)
+    found = (await consumer.offsets_for_times({search.partition: search.timestamp_ms}))[search.partition]
+    return end if found is None else found.offset
+
+
+def _document(record: ConsumerRecord) -> dict[str, Any]:
+    sizes = [len(part) for part in (record.key, record.value) if part is not None]
+    return {
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp,
+        "key": _shown(record.key),
+        "value": _shown(record.value),
+        "headers": [[name, _shown(value)] for name, value in record.headers],
+        "is_cut": any(size > SHOWN_BYTES for size in sizes),
+        "size_bytes": sum(sizes),
+    }
+
+
+def _shown(data: bytes | None) -> Any:
+    """Return the first bytes as text, or as {"base64": ...} if they are not UTF-8."""
+    if data is None or len(data) <= SHOWN_BYTES:
+        return bytes_to_json(data)
+    cut = data[:SHOWN_BYTES]
+    try:
+        return cut.decode()
+    except UnicodeDecodeError as error:
+        # The cut may be within a character.
+        return bytes_to_json(cut[: error.start] if error.start > SHOWN_BYTES - 4 else cut)
+
+
+def _number(parameters: Mapping[str, str], name: str, lowest: int, highest: int) -> int | None:
+    text = parameters.get(name, "")
+    if not text:
+        return None
+    if not text.isascii() or not text.isdecimal() or not lowest <= int(text) <= highest:
+        raise InvalidSearchError(f"{name}={text}: allowed are {lowest} to {highest}")
+    return int(text)
