@@ -37,6 +37,10 @@ PUBLIC_METHOD_EXCEPTIONS = {
     "tidelog.clients.consumer.consumer:Consumer": 25,
     "tidelog.storage.log.partition_log:PartitionLog": 35,
     "tidelog.storage.segment.segment:LogSegment": 30,
+    # The methods of the file system's port, and the faults.
+    "tidelog.testing.simulation.crash_file_system:CrashFileSystem": 28,
+    # The methods of an event loop of asyncio.
+    "tidelog.testing.simulation.event_loop:SimulatedLoop": 26,
 }
 
 CLOCKS_AND_RANDOMNESS = {
@@ -83,6 +87,11 @@ DIRECT_READS = {
     "tidelog.security.tls.contexts": {"secrets.token_hex"},
     # Values from a fixed seed: each run writes the same records.
     "tidelog.cli.records.perf": {"random.Random"},
+    # All choices of a simulation come from its seed.
+    "tidelog.testing.simulation.crash_file_system": {"random.Random"},
+    "tidelog.testing.simulation.crash_images": {"random.Random"},
+    "tidelog.testing.simulation.process": {"random.Random"},
+    "tidelog.testing.simulation.scheduler": {"random.Random"},
 }
 """The modules that read a clock or draw a random number themselves; all others are passed a port."""
 

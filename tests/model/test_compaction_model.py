@@ -13,13 +13,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, latest_of, read_log, roll
 from tests.support.logs.log_checks import check_indexes, check_offsets
 from tests.support.logs.partition_logs import NOW_MS, append_marker, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import Record, read_records
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 CONFIG = replace(COMPACTED, index_interval_bytes=100, segment_bytes=1500, delete_retention_ms=10)
 KEYS = st.sampled_from(["a", "b", "long " * 20])

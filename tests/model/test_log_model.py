@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import NOW_MS, append_marker, batch, end_marker, open_log
 from tidelog.protocol.batch import iterate_headers
@@ -21,6 +20,7 @@ from tidelog.protocol.compression import Compression
 from tidelog.protocol.record import read_records
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 CONFIG = log_config(
     segment_bytes=700,

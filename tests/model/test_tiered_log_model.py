@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import NOW_MS, all_records, batch, open_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.leader_epoch import EpochEntry, LeaderEpochCache
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.truncation import RemoteState
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 CONFIG = log_config(
     segment_bytes=400,

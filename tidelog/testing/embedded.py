@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from tidelog.broker.config.known_keys import require_known_keys
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.node.wiring.node_ports import system_ports
 from tidelog.local_cluster.client_settings import ClientSettings
 from tidelog.local_cluster.layout import (
     CLIENT_LISTENER,
@@ -238,7 +239,8 @@ class EmbeddedCluster:
             raise
 
     async def _start_node(self, node_id: int) -> None:
-        node = self.nodes[node_id] = await BrokerNode.start(self._broker_config(node_id), clock=self._clock)
+        ports = system_ports(clock=self._clock)
+        node = self.nodes[node_id] = await BrokerNode.start(self._broker_config(node_id), ports=ports)
         if self._layout is None:
             # A restart uses the same port, which clients know.
             self._port = node.bound_port()

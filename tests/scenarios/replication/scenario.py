@@ -50,8 +50,6 @@ from uuid import UUID
 
 from tests.scenarios.replication.readers import consumer_line, consumer_result, epoch_end_result, epoch_line
 from tests.sim.replication.safeguards import NONE_DISABLED, SafeguardSet, without
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.logs.log_managers import write_checkpoint
 from tests.support.logs.partition_logs import NOW_MS, batch
 from tests.support.replicas.replica_manager import Replicas
@@ -85,6 +83,8 @@ from tidelog.protocol.schema import ApiMessage, MetadataRecord
 from tidelog.storage.config.topic_configs import log_config_from
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 TOPIC, TOPIC_ID = "t", UUID(int=77)
 T0 = TopicPartition(TOPIC, 0)

@@ -17,7 +17,6 @@ from random import Random
 
 from tests.support.batches.producer_headers import data_header, marker_header
 from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, transaction_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Writes
 from tidelog.broker.coordinators.transactions.coordinator import TransactionCoordinator
@@ -30,6 +29,7 @@ from tidelog.protocol.transaction_marker import EndTransactionMarker
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.producer_state import ProducerStateManager
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 UPKEEP_MS = 50
 MARKER_RETRY_MS = 40

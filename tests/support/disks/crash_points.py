@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
-from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem, SimulatedCrash
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL, Survival
 
 
 class CrashPoint(NamedTuple):

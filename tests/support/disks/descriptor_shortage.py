@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.storage.disk.files import File
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 class DescriptorLimitedFileSystem(CrashFileSystem):

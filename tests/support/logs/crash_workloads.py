@@ -11,8 +11,6 @@ from typing import Any
 from uuid import UUID
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.log_managers import (
@@ -32,6 +30,8 @@ from tidelog.protocol.steps import run_steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL, Survival
 
 TOPIC_ID = UUID(int=7)
 CONFIG = log_config(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.protocol.batch import crc_is_valid, read_header
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.producers.producer_state import ProducerStateManager
 from tidelog.storage.recovery.recovery import replay_producer
 from tidelog.storage.segment.segment import LogSegment
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 def check_log(log: PartitionLog) -> None:

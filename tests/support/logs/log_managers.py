@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from tests.support.configs import PRODUCER_ID_EXPIRATION_MS, log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS
 from tidelog.protocol.ids import TopicPartition
 from tidelog.storage.config.log_config import LogConfig
@@ -16,6 +15,7 @@ from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 TOPIC_ID = UUID(int=1)
 EVENTS = TopicPartition("events", 0)

@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import metadata_log_config, snapshot_settings
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.metadata.images import CLUSTER_ID, LISTENER, SeededRandomness
 from tests.support.metadata.single_voter_quorum import SingleVoterQuorum
 from tests.support.security.authorizers import ALLOW_EVERYTHING
@@ -35,6 +34,7 @@ from tidelog.cluster.controller.bootstrap import bootstrap_records
 from tidelog.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tidelog.protocol.messages.broker_registration import BrokerRegistrationResponse
 from tidelog.storage.disk.files import FileSystem
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 DIRECTORY = "/data"
 

@@ -24,6 +24,7 @@ import tidelog.broker.node.process
 import tidelog.broker.tier.managers
 import tidelog.broker.tier.tiered_storage
 from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.node.wiring.node_ports import system_ports
 from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.metadata.topic_clients import TopicWriter
@@ -138,7 +139,7 @@ class DyingFileSystem(OsFileSystem):
 def install(death: Death) -> None:
     """Install the fault points of `death` in this process."""
     disk = DyingFileSystem(death)
-    dying_broker = SimpleNamespace(start=partial(BrokerNode.start, fs=disk))
+    dying_broker = SimpleNamespace(start=partial(BrokerNode.start, ports=system_ports(fs=disk)))
     replace(tidelog.broker.node.process, "BrokerNode", dying_broker)
     replace(tidelog.broker.tier.tiered_storage, "NodeServices", partial(NodeServices, faults=death))
     replace(

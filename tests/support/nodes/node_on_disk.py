@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
-from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.node.wiring.node_ports import system_ports
 from tidelog.protocol.codec import decode
 from tidelog.protocol.framing import encode_request, read_response_header
 from tidelog.protocol.schema import ApiMessage
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem, SimulatedCrash
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 ResultT = TypeVar("ResultT")
@@ -88,7 +89,7 @@ async def until_power_cut(disk: CrashFileSystem, work: Coroutine[Any, Any, Resul
 async def node_on(disk: CrashFileSystem) -> AsyncIterator[Connection]:
     """Yield a connection to a broker on `disk`; the broker ends without a shutdown."""
     asyncio.get_running_loop().set_exception_handler(_report)
-    node = await until_power_cut(disk, BrokerNode.start(BrokerConfig(CONFIG), fs=disk))
+    node = await until_power_cut(disk, BrokerNode.start(BrokerConfig(CONFIG), ports=system_ports(fs=disk)))
     reader, writer = await asyncio.open_connection("127.0.0.1", node.bound_port())
     connection = Connection(disk, reader, writer)
     try:

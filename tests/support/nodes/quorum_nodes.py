@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.metadata.images import CLUSTER_ID
 from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
@@ -19,6 +17,7 @@ from tidelog.broker.metadata.formatting import InitialVoter, NewCluster, format_
 from tidelog.broker.metadata.store import MetadataStore
 from tidelog.broker.node.node import BrokerNode
 from tidelog.broker.node.wiring.node_context import NodeFailure
+from tidelog.broker.node.wiring.node_ports import system_ports
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.quorum.quorum import Quorum
@@ -30,6 +29,8 @@ from tidelog.protocol.framing import encode_request, read_response_header
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.registry import APIS
 from tidelog.protocol.schema import ApiMessage
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 
@@ -91,7 +92,10 @@ class QuorumNodes:
         for node_id in ids or self.ports:
             failure = self.failures[node_id] = NodeFailure(node_id)
             self.running[node_id] = await BrokerNode.start(
-                self.config(node_id), fs=self.disks[node_id], cluster_id=CLUSTER_ID, failure=failure
+                self.config(node_id),
+                ports=system_ports(fs=self.disks[node_id]),
+                cluster_id=CLUSTER_ID,
+                failure=failure,
             )
 
     async def stop(self, node_id: int) -> None:

@@ -6,7 +6,6 @@ from uuid import UUID
 
 from tests.support.clocks.manual_clock import NOW_MS, ManualClock
 from tests.support.configs import LAG_TIME_MAX_MS
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_managers import new_log_manager
 from tests.support.logs.manual_log_work import ManualLogWork
 from tests.support.metadata.images import broker_registration_record
@@ -30,6 +29,7 @@ from tidelog.protocol.schema import ApiMessage, MetadataRecord
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.config.topic_configs import DEFAULT_LOG_CONFIG
 from tidelog.storage.segment.file_slice import FileSlice
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 NODE = 1
 

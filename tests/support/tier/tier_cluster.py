@@ -16,7 +16,6 @@ from uuid import UUID
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, batch, end_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
 from tests.support.tier.settings import remote_settings
@@ -49,6 +48,7 @@ from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.disk.files import FileSystem
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 PARTITION = TopicIdPartition(UUID(int=7), "events", 0)
 T = TypeVar("T")

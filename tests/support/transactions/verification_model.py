@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from tests.support.batches.producer_headers import data_header, marker_header
 from tests.support.configs import PRODUCER_ID_EXPIRATION_MS
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.transactions.coordinator import A, TransactionCoordinatorFixture
 from tidelog.broker.coordinators.transactions.init_producer import ProducerIdAndEpoch
 from tidelog.broker.coordinators.transactions.prepared_transaction import PreparedTransaction
@@ -29,6 +28,7 @@ from tidelog.protocol.transaction_marker import EndTransactionMarker
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.producer_state import ProducerStateManager
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 NOW_MS = 0
 TRANSACTION_VERSION_2 = 2

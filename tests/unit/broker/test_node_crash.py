@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.nodes.node_on_disk import Connection, PowerCut, node_on
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.create_topics import (
@@ -56,6 +54,8 @@ from tidelog.protocol.messages.produce import (
     TopicProduceData,
 )
 from tidelog.protocol.record import BatchBuilder, read_records
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 FLUSHED = {"flush.messages": "1", "segment.bytes": "1048576"}
 PARTITIONS = 2

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.crash_workloads import CONFIG, SURVIVALS, TOPIC_ID, Driver, check_survivor, manager_on
 from tests.support.logs.log_managers import get_or_create_log
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem, SimulatedCrash
 
 
 def enumerate_crashes(seed: int, steps: int) -> int:

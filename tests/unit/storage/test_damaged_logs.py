@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, read_log, roll
 from tests.support.logs.log_managers import (
     EVENTS,
@@ -28,6 +27,7 @@ from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINT_CHECKPOINT
 from tidelog.storage.log.opening import LogLocation
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 @pytest.fixture

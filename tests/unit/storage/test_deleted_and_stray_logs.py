@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_managers import (
     CONFIG,
     EVENTS,
@@ -26,6 +25,7 @@ from tidelog.protocol.errors import KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from typing import TypeVar
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_images import Survival
 from tests.support.disks.descriptor_shortage import DescriptorLimitedFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, compact, roll
 from tests.support.logs.log_checks import check_log
@@ -36,6 +35,7 @@ from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.truncation import RemoteState
 from tidelog.storage.producers.producer_entry import ProducerEntry
 from tidelog.storage.producers.producer_snapshot import encode_snapshot
+from tidelog.testing.simulation.crash_images import Survival
 
 T = TypeVar("T")
 

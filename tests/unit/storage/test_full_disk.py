@@ -6,11 +6,11 @@ import logging
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.descriptor_shortage import DescriptorLimitedFileSystem
 from tests.support.logs.log_managers import create, start_log_manager
 from tests.support.logs.partition_logs import append
 from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.batches.producer_headers import data_header, marker_header
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.protocol.batch import BatchHeader
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.transaction_marker import EndTransactionMarker
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.producer_state import ProducerStateManager
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 producer_ids = st.integers(1, 3)
 

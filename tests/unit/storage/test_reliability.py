@@ -12,8 +12,6 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.log_managers import (
     get_or_create_log,
@@ -32,6 +30,8 @@ from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.record_bounds import LOOKED_UP_BYTES_MAX
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL
 
 SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 EVENTS = TopicPartition("events", 0)

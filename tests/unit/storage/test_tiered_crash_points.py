@@ -15,8 +15,6 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.log_managers import (
@@ -33,6 +31,8 @@ from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.leader_epoch import LeaderEpochCache
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.truncation import RemoteState
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL, Survival
 
 TOPIC_ID = UUID(int=7)
 CONFIG = log_config(

@@ -14,7 +14,6 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 logger = logging.getLogger(__name__)
@@ -23,7 +22,6 @@ BATCH: Final = 4
 RETRY_S: Final = 1.0
 """The time without accepting when descriptors or memory are used up."""
 
-_SYSTEM_MAXIMUM: Final = Path("/proc/sys/net/core/somaxconn")
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -102,15 +100,3 @@ class Acceptor:
         )
         self._unwatch()
         self._retry = self._loop.call_later(RETRY_S, self._watch)
-
-
-def accept_queue_size(configured: int) -> int:
-    """Return how many connections may wait to be accepted; -1 means the maximum of the system."""
-    return configured if configured > 0 else _system_maximum()
-
-
-def _system_maximum() -> int:
-    try:
-        return int(_SYSTEM_MAXIMUM.read_text())
-    except (OSError, ValueError):
-        return socket.SOMAXCONN

@@ -15,13 +15,12 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from tidelog.broker.network.acceptor import Acceptor, accept_queue_size
+from tidelog.broker.network.acceptor import Acceptor
 from tidelog.broker.network.addresses import without_mapping
 from tidelog.broker.network.config import ListenerConfig, NetworkConfig
 from tidelog.broker.network.connection import Connection
 from tidelog.broker.network.connection_quota import ConnectionQuota
 from tidelog.broker.network.connection_rates import ConnectionRates
-from tidelog.broker.network.listening_socket import bound_socket
 from tidelog.broker.network.request import Request
 from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.throttled_sockets import ThrottledSockets
@@ -65,7 +64,8 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self.name = config.name
         self.tls = config.tls
-        self.connections: set[Connection] = set()
+        self.connections: dict[Connection, None] = {}
+        """Those with a slot, in the order in which they got it."""
         self._config = config
         self._on_request = on_request
         self._waiting_connections: dict[Connection, Request | None] = {}
@@ -73,8 +73,10 @@ class Listener:
         self._opening_tasks: set[asyncio.Task[object]] = set()
         """Tasks that create transports for accepted sockets, without TLS."""
         self._handshakes = None if config.tls is None else TlsHandshakes(config.name, config.tls, resources)
-        self._accept_queue_size = accept_queue_size(resources.config.socket_listen_backlog_size)
-        listening_socket = bound_socket(
+        self._accept_queue_size = resources.sockets.accept_queue_size(
+            resources.config.socket_listen_backlog_size
+        )
+        listening_socket = resources.sockets.bind(
             f"Listener {config.name}", config.host, config.port, resources.config.socket_receive_buffer_bytes
         )
         self.port: int = listening_socket.getsockname()[1]
@@ -212,7 +214,7 @@ class Listener:
 
     def _add(self, connection: Connection) -> None:
         self._resources.counters.connections_accepted += 1
-        self.connections.add(connection)
+        self.connections[connection] = None
         self._owner.close_surplus_connections()
 
     def _handle_or_queue(self, connection: Connection, request: Request) -> None:
@@ -254,7 +256,7 @@ class Listener:
         if connection in self._waiting_connections:
             del self._waiting_connections[connection]
             return
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self._quota.free_slot(self.name)
         counters = self._resources.counters
         counters.connections_closed += 1

@@ -15,6 +15,7 @@ from tidelog.broker.network.memory import RequestMemory, SpareMemory
 from tidelog.broker.network.response_memory import ResponseMemory
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
+from tidelog.broker.network.sockets import Sockets
 from tidelog.broker.network.turns import Turns
 
 
@@ -24,6 +25,7 @@ class NetworkResources:
 
     config: NetworkConfig
     clock: Clock
+    sockets: Sockets
     turns: Turns
     counters: NetworkCounters
     watcher: SocketWatcher

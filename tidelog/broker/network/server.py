@@ -21,6 +21,7 @@ from tidelog.broker.network.resources import NetworkResources
 from tidelog.broker.network.response_memory import ResponseMemory
 from tidelog.broker.network.shared_descriptors import SharedDescriptors
 from tidelog.broker.network.socket_watcher import SocketWatcher
+from tidelog.broker.network.sockets import SYSTEM_SOCKETS, Sockets
 from tidelog.broker.network.turns import Turns
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class NetworkServer:
         config: NetworkConfig,
         *,
         clock: Clock | None = None,
+        sockets: Sockets = SYSTEM_SOCKETS,
         refusal_reason: Callable[[int, bool], str | None] | None = None,
     ) -> None:
         self.config = config
@@ -52,7 +54,7 @@ class NetworkServer:
         self.connection_rates = ConnectionRates(config.quota_windows, config.max_connection_creation_rate)
         self.counters = NetworkCounters()
         self.spare_memory = SpareMemory()
-        self.watcher = SocketWatcher(self.loop, self.clock)
+        self.watcher = SocketWatcher(self.loop, self.clock, sockets)
         self.shared_descriptors = SharedDescriptors()
         self.turns = Turns(self.clock, self.loop.call_soon)
         queued_bytes = config.queued_max_request_bytes
@@ -67,6 +69,7 @@ class NetworkServer:
         self._resources = NetworkResources(
             config=config,
             clock=self.clock,
+            sockets=sockets,
             turns=self.turns,
             counters=self.counters,
             watcher=self.watcher,

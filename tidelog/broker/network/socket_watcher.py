@@ -21,6 +21,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tidelog.base.clock import Clock
+from tidelog.broker.network.sockets import SYSTEM_SOCKETS, Sockets
 
 READABLE: Final = select.EPOLLIN
 PEER_CLOSED: Final = select.EPOLLRDHUP
@@ -36,11 +37,13 @@ class SocketWatcher:
 
     __slots__ = ("_callbacks", "_clock", "_epoll", "_loop")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, sockets: Sockets = SYSTEM_SOCKETS
+    ) -> None:
         self._loop = loop
         self._clock = clock
         # Created at the start, because descriptors may be used up later.
-        self._epoll = select.epoll()
+        self._epoll = sockets.poll()
         loop.add_reader(self._epoll.fileno(), self._ready)
         self._callbacks: dict[int, dict[int, Callable[[int], None]]] = {}
         """By descriptor and event."""

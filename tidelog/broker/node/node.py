@@ -37,19 +37,19 @@ can connect when all partitions are open, so the first response is correct.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from tidelog.base.clock import Clock, SystemClock
 from tidelog.base.config_definition import ConfigError
-from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
+from tidelog.base.randomness import Randomness
 from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.config.node_config import BrokerConfig
-from tidelog.broker.logs.descriptor_budget import process_budget, raise_open_file_limit
+from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.logs.directory_locks import DirectoryLocks
 from tidelog.broker.metadata.directories import NodeIdentity, prepare_directories
 from tidelog.broker.node.wiring.broker_part import BrokerPart, start_broker
 from tidelog.broker.node.wiring.cluster_backup import create_backup
 from tidelog.broker.node.wiring.node_context import NodeContext, NodeFailure, NodeThreads
+from tidelog.broker.node.wiring.node_ports import NodePorts, system_ports
 from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.observability import NodeObservability
 from tidelog.broker.node.wiring.peer_authentication import PeerAuthentication
@@ -58,16 +58,10 @@ from tidelog.broker.node.wiring.raft_node import RaftNode
 from tidelog.broker.node.wiring.stages import STOP_TIMEOUT_S, Stage, Stages
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.scheduling.slices import Slices
-from tidelog.clients.config.environment import SystemEnvironment
-from tidelog.storage.disk.descriptor_pool import DescriptorPool
-from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
-from tidelog.storage.disk.files import File, FileSystem, OsFileSystem
+from tidelog.storage.disk.files import FileSystem
 
 if TYPE_CHECKING:
     from tidelog.broker.tier.tiered_storage import TieredStorage
-
-DESCRIPTORS_RESERVED: Final = 8
-"""The number of threads of a node that may need a descriptor at the same time."""
 
 
 class BrokerNode:
@@ -88,23 +82,20 @@ class BrokerNode:
         cls,
         config: BrokerConfig,
         *,
-        fs: FileSystem | None = None,
-        clock: Clock | None = None,
+        ports: NodePorts | None = None,
         cluster_id: str | None = None,
         failure: NodeFailure | None = None,
     ) -> BrokerNode:
         """Start a node and return it when it serves clients.
 
-        `cluster_id` is for new directories. `failure` is set when the node cannot continue, also during the
-        start. Errors: those of the stages. All stages are then undone, and open logs are closed cleanly, so
-        that the next start needs no recovery.
+        `ports` are by default those to the operating system. `cluster_id` is for new directories. `failure`
+        is set when the node cannot continue, also during the start. Errors: those of the stages. All stages
+        are then undone, and open logs are closed cleanly, so that the next start needs no recovery.
         """
         raise_open_file_limit()
         stages = Stages()
         async with stages.undo_on_failure():
-            context = await _create_context(
-                config, fs or _file_system(), clock or SystemClock(), cluster_id, failure, stages
-            )
+            context = await _create_context(config, ports or system_ports(), cluster_id, failure, stages)
             quorum = await start_quorum(context, stages)
             broker: BrokerPart | None = None
             if config.is_broker:
@@ -179,37 +170,31 @@ class BrokerNode:
 
 async def _create_context(
     config: BrokerConfig,
-    fs: FileSystem,
-    clock: Clock,
+    ports: NodePorts,
     cluster_id: str | None,
     failure: NodeFailure | None,
     stages: Stages,
 ) -> NodeContext:
     """Prepare and lock the directories, and create the threads and the metrics."""
-    randomness = SYSTEM_RANDOMNESS
-    identity = _prepare_directories(config, fs, cluster_id, randomness)
-    locks = DirectoryLocks(fs, identity.directory_ids)
+    identity = _prepare_directories(config, ports.fs, cluster_id, ports.randomness)
+    locks = DirectoryLocks(ports.fs, identity.directory_ids)
     await stages.start(Stage(name="directories", stop=[locks.release]))
-    threads = NodeThreads()
-    slices = Slices(clock, threads.slices)
+    threads = NodeThreads(ports.threads)
+    slices = Slices(ports.clock, threads.slices)
     await stages.start(Stage(name="threads", stop=[slices.close, threads.shut_down]))
-    observability = NodeObservability(config, clock)
-    environment = SystemEnvironment()
+    observability = NodeObservability(config, ports.clock)
     await stages.start(Stage(name="observability", stop=[observability.close]))
     return NodeContext(
         config=config,
         cluster_id=identity.cluster_id,
         directory_ids=identity.directory_ids,
-        fs=fs,
-        clock=clock,
-        environment=environment,
-        randomness=randomness,
+        ports=ports,
         observability=observability,
         threads=threads,
         slices=slices,
         failure=failure or NodeFailure(config.node_id),
         tls=NodeTls(config),
-        peers=PeerAuthentication(config, environment),
+        peers=PeerAuthentication(config, ports.environment),
     )
 
 
@@ -228,9 +213,3 @@ def _prepare_directories(
     if metadata not in identity.directory_ids:
         raise ConfigError("metadata.log.dir", metadata, "the directory cannot be used")
     return identity
-
-
-def _file_system() -> FileSystem:
-    """Return the operating system's files, with as many pooled descriptors as the process may open."""
-    pool: DescriptorPool[File] = DescriptorPool(process_budget().pooled_max)
-    return OsFileSystem(pool, DescriptorReserve(DESCRIPTORS_RESERVED))

@@ -50,7 +50,7 @@ class LogDirMoves:
         self._waiting: deque[tuple[ReplicaMove, ReplicaMove | None]] = deque()
         """Moves in order, each with an earlier one of the same replica that must have ended."""
         self._workers: set[asyncio.Task[None]] = set()
-        self._running: set[ReplicaMove] = set()
+        self._running: dict[ReplicaMove, None] = {}
         self._is_closed = False
 
     # -- requests
@@ -123,7 +123,7 @@ class LogDirMoves:
     async def _work(self) -> None:
         while self._waiting and not self._is_closed:
             move, earlier = self._waiting.popleft()
-            self._running.add(move)
+            self._running[move] = None
             try:
                 if earlier is not None:
                     await earlier.done.wait()
@@ -133,7 +133,7 @@ class LogDirMoves:
                 move.move.hide()
             finally:
                 move.done.set()
-                self._running.discard(move)
+                self._running.pop(move, None)
                 if self._moves.get(move.move.topic_partition) is move:
                     del self._moves[move.move.topic_partition]
 

@@ -96,7 +96,7 @@ class Slices:
         self._slice_ns = slice_ns
         self._ready: deque[Work] = deque()
         self._waiting_to_be_heavy: deque[Work] = deque()
-        self._in_threads: set[Work] = set()
+        self._in_threads: dict[Work, None] = {}
         self._is_scheduled = False
 
     @property
@@ -248,10 +248,10 @@ class Slices:
     def _run_in_thread(self, work: Work, function: Callable[[], Any]) -> None:
         """Run `function` in the executor; its result or error is passed to the next step of `work`."""
         running = asyncio.get_running_loop().run_in_executor(self._executor, function)
-        self._in_threads.add(work)
+        self._in_threads[work] = None
 
         def on_returned(outcome: asyncio.Future[Any]) -> None:
-            self._in_threads.discard(work)
+            self._in_threads.pop(work, None)
             error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
             if work.is_ended or not isinstance(error, Exception | None):
                 work.is_ended = True

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ssl import SSLContext, SSLError
 from typing import Any, Protocol
 
-from tidelog.base.clock import SystemClock
+from tidelog.base.clock import SYSTEM_CLOCK, Clock
 
 
 class Environment(Protocol):
@@ -40,12 +40,12 @@ class Environment(Protocol):
 
 
 class SystemEnvironment:
-    """The clock and sockets of the running event loop, and the system's wall clock."""
+    """The clock and sockets of the running event loop, and a wall clock, by default the system's."""
 
-    def __init__(self, rng: random.Random | None = None) -> None:
+    def __init__(self, rng: random.Random | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
         self._rng = rng or random.Random()
         # The bound method itself: it is called for every record.
-        self.wall_ms = SystemClock().wall_ms
+        self.wall_ms = clock.wall_ms
 
     @property
     def rng(self) -> random.Random:

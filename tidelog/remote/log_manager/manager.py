@@ -82,7 +82,7 @@ class RemoteLogManager:
             self._context, self._slots.expiration, self._backoff, self.is_assigned
         )
         self._partitions: dict[TopicIdPartition, PartitionTasks] = {}
-        self._ending: set[PartitionTasks] = set()
+        self._ending: dict[PartitionTasks, None] = {}
         self._maintenance: PeriodicTask | None = None
         self._is_started = False
         self._is_closed = False
@@ -251,9 +251,9 @@ class RemoteLogManager:
 
     def _end_tasks(self, tasks: PartitionTasks) -> None:
         tasks.stop()
-        self._ending.add(tasks)
+        self._ending[tasks] = None
         forget = asyncio.ensure_future(tasks.wait_until_ended())
-        forget.add_done_callback(lambda _: self._ending.discard(tasks))
+        forget.add_done_callback(lambda _: self._ending.pop(tasks, None))
 
     async def _maintain(self) -> None:
         """Resume deletions, remove figures of topics without a partition, and delete undeleted copies."""

@@ -7,15 +7,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.metadata.images import CLUSTER_ID
 from tests.support.nodes.quorum_nodes import DIRECTORY, QUICK, QuorumNodes
 from tests.support.waiting import eventually
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.node.node import BrokerNode
+from tidelog.broker.node.wiring.node_ports import system_ports
 from tidelog.clients.admin.admin import Admin
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.files import FileSystem
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 SETTINGS = {"broker.heartbeat.interval.ms": "100", "broker.session.timeout.ms": "1000"}
 
@@ -43,7 +44,7 @@ class Brokers:
             }
         )
         disk = self.disks.setdefault(node_id, CrashFileSystem())
-        node = await BrokerNode.start(config, fs=disk, cluster_id=CLUSTER_ID)
+        node = await BrokerNode.start(config, ports=system_ports(fs=disk), cluster_id=CLUSTER_ID)
         self.running[node_id] = node
         return node
 

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, batch, open_log
 from tests.support.waiting import TIMEOUT_S
 from tidelog.broker.logs.flusher import Flusher
@@ -18,6 +17,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.flush import FlushPlan
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 @pytest.fixture

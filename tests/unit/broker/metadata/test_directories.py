@@ -6,8 +6,6 @@ import random
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.disks.crash_points import crash_points
 from tests.support.metadata.images import CLUSTER_ID, SeededRandomness
 from tidelog.base.config_definition import ConfigError
@@ -16,6 +14,8 @@ from tidelog.broker.metadata.directories import NodeIdentity, prepare_directorie
 from tidelog.protocol.ids import uuid_from_text, uuid_text
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
 from tidelog.storage.disk.files import FileSystem
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 DIRECTORIES = ("/a", "/b")
 CHANCE = SeededRandomness()

@@ -6,8 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.metadata.images import CLUSTER_ID, SeededRandomness
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.metadata.formatting import (
@@ -24,6 +22,8 @@ from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, VoterSet
 from tidelog.protocol.ids import uuid_text
 from tidelog.protocol.metadata_records.user_scram_credential_record import UserScramCredentialRecord
 from tidelog.storage.directories.meta_properties import MetaPropertiesFile
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 VOTERS = (
     InitialVoter(1, "a", 9093, UUID(int=1001)),

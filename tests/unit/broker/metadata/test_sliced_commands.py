@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.configs import controller_settings
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import STEPS_PER_SLICE, IterationCounter, counted_slices
 from tests.support.metadata.images import SeededRandomness
@@ -23,6 +22,7 @@ from tidelog.protocol.messages.create_topics import CreatableTopic, CreateTopics
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.steps import Steps
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 MANY = 1_000
 SLICES_OF_MANY = MANY // STEPS_PER_SLICE

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from tests.support.configs import snapshot_settings
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.metadata.stores import make_replica, start_replica
 from tests.support.waiting import TIMEOUT_S, eventually
@@ -15,6 +14,7 @@ from tidelog.broker.raft.log import MetadataLog
 from tidelog.cluster.controller.result import ControllerResult
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.metadata_records.no_op_record import NoOpRecord
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 @on_both_loops

@@ -10,8 +10,6 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import controller_settings, snapshot_settings
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import loop_iterations
 from tests.support.metadata.images import CLUSTER_ID, SeededRandomness, creatable
@@ -54,6 +52,8 @@ from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRec
 from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.schema import MetadataRecord
 from tidelog.protocol.steps import run_steps
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 SETTINGS = controller_settings(node_id=1)
 

@@ -9,7 +9,6 @@ from typing import TypeVar
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.messages.request_contexts import request_context
 from tests.support.metadata.stores import InlineExecutor, channel_of, running_store
@@ -23,6 +22,7 @@ from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.create_topics import CreateTopicsRequest
 from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.schema import ApiMessage
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 ResponseT = TypeVar("ResponseT", bound=ApiMessage)
 

@@ -17,7 +17,8 @@ from tests.support.network.loopback_server import RunningServer, frame, running_
 from tests.support.waiting import eventually
 from tidelog.broker.logs.descriptor_budget import raise_open_file_limit
 from tidelog.broker.network import acceptor
-from tidelog.broker.network.acceptor import BATCH, Acceptor, accept_queue_size
+from tidelog.broker.network.acceptor import BATCH, Acceptor
+from tidelog.broker.network.sockets import SYSTEM_SOCKETS
 
 
 def open_connections(served: RunningServer, count: int) -> list[socket.socket]:
@@ -47,15 +48,17 @@ async def receive_responses(sockets: list[socket.socket]) -> list[bytes]:
 
 
 def test_by_default_the_accept_queue_is_as_long_as_the_system_allows() -> None:
-    assert accept_queue_size(network_config().socket_listen_backlog_size) >= min(socket.SOMAXCONN, 128)
-    assert accept_queue_size(50) == 50
+    assert SYSTEM_SOCKETS.accept_queue_size(network_config().socket_listen_backlog_size) >= min(
+        socket.SOMAXCONN, 128
+    )
+    assert SYSTEM_SOCKETS.accept_queue_size(50) == 50
 
 
 @on_both_loops
 async def test_a_burst_of_connections_waits_in_the_accept_queue_and_none_is_lost() -> None:
     raise_open_file_limit()
     async with running_server() as served:
-        count = min(1_000, accept_queue_size(-1))
+        count = min(1_000, SYSTEM_SOCKETS.accept_queue_size(-1))
         sockets = open_connections(served, count)
         assert await receive_responses(sockets) == [frame(b"hello")] * count
         for one in sockets:
@@ -74,7 +77,7 @@ async def test_a_bounded_number_of_connections_is_accepted_per_loop_iteration() 
             if accepted[-1] < len(sockets):
                 loop.call_soon(note)
 
-        sockets = open_connections(served, min(6 * BATCH, accept_queue_size(-1)))
+        sockets = open_connections(served, min(6 * BATCH, SYSTEM_SOCKETS.accept_queue_size(-1)))
         note()
         await eventually(lambda: accepted[-1] == len(sockets))
         steps = [after - before for before, after in pairwise(accepted)]

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import batch
 from tests.support.replicas.replica_manager import NODE, NOW_MS, Replicas
 from tidelog.broker.partitions.partition import Partition
@@ -19,6 +18,7 @@ from tidelog.protocol.metadata_records.partition_change_record import PartitionC
 from tidelog.protocol.metadata_records.partition_record import PartitionRecord
 from tidelog.protocol.metadata_records.remove_topic_record import RemoveTopicRecord
 from tidelog.protocol.metadata_records.topic_record import TopicRecord
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 @pytest.fixture

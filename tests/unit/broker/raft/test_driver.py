@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import metadata_log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.loops.yields import loop_iterations
 from tests.support.metadata.stores import DIRECTORY, InlineExecutor
@@ -37,6 +36,7 @@ from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.vote import VoteRequest, VoteResponse
 from tidelog.protocol.record import BatchBuilder
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 class Script:

@@ -8,8 +8,6 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import metadata_log_config
-from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
-from tests.support.disks.crash_images import Survival
 from tests.support.metadata.stores import DIRECTORY
 from tidelog.broker.raft.log import MetadataLog, MetadataLogConfig
 from tidelog.broker.raft.snapshot_format import (
@@ -28,6 +26,8 @@ from tidelog.protocol.metadata_records.config_record import ConfigRecord
 from tidelog.protocol.record import BatchBuilder
 from tidelog.storage.disk.checkpoints import PartitionMetadataFile
 from tidelog.storage.disk.errors import CorruptFile
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem, SimulatedCrash
+from tidelog.testing.simulation.crash_images import Survival
 
 PARTITION = f"{DIRECTORY}/__cluster_metadata-0"
 SMALL = metadata_log_config(

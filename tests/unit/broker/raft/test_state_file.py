@@ -6,13 +6,13 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
-from tests.support.disks.crash_images import Survival
 from tidelog.broker.raft.state_file import QuorumStateFile
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
 from tidelog.protocol.ids import uuid_from_text
 from tidelog.storage.disk.errors import CorruptCheckpoint, StorageFailure
 from tidelog.storage.disk.files import write_atomically
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem, SimulatedCrash
+from tidelog.testing.simulation.crash_images import Survival
 
 DIRECTORY = "/data/__cluster_metadata-0"
 PATH = f"{DIRECTORY}/quorum-state"

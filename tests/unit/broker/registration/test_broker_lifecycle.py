@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import lifecycle_settings
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.waiting import TIMEOUT_S, eventually
 from tidelog.base.clock import SystemClock
 from tidelog.broker.config.listeners import Listener, SecurityProtocol
@@ -34,6 +33,7 @@ from tidelog.protocol.messages.broker_registration import (
     BrokerRegistrationResponse,
 )
 from tidelog.storage.disk.checkpoints import CleanShutdownMarker
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 DIRECTORY = UUID(int=7)
 EPOCH = 40

@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, TOPIC_PARTITION, append, batch, open_log, values_of
 from tests.support.logs.tiered_logs import tiered_log
 from tidelog.broker.replication.follower_log import apply_action
@@ -24,6 +23,7 @@ from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.storage.producers.producer_snapshot import encode_snapshot
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 SETTINGS = FollowerSettings(
     replica_id=2,

@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_points import crash_points
 from tests.support.replicas.replica_manager import NODE, Replicas
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
@@ -32,6 +31,7 @@ from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.truncation import RemoteState
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.storage.producers.producer_snapshot import encode_snapshot
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 NAME = TopicPartition("t", 0)
 RECOVERING = LeaderRecoveryState.RECOVERING

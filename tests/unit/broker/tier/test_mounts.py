@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.clocks.manual_clock import NOW_MS
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_points import crash_points
 from tests.support.replicas.replica_manager import NODE, Replicas
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
@@ -40,6 +39,7 @@ from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.remote.reading.auxiliary import AuxiliaryState
 from tidelog.storage.config.topic_source import TopicSource
 from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 NAME = TopicPartition("t", 0)
 SOURCE_ID = UUID(int=0x50BCE)

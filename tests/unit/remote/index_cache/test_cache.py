@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import append, append_marker, open_log
 from tests.support.tier.remote_tier import PARTITION, MemoryTier, segment_metadata, store
 from tests.support.waiting import TIMEOUT_S, wait_until
@@ -21,6 +20,7 @@ from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata
 from tidelog.remote.ports.storage_manager import IndexType, RemoteResourceNotFound, RemoteStorageError
 from tidelog.storage.disk.files import File
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 CONFIG = log_config(segment_bytes=1000, index_interval_bytes=1, retention_ms=-1)
 LARGE = 1 << 30

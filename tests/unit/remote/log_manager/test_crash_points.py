@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.disks.crash_file_system import SimulatedCrash
 from tests.support.tier.tier_cluster import (
     PARTITION,
     TIERED,
@@ -21,6 +20,7 @@ from tidelog.remote.expiry.partition_remover import remove_partition
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.storage_manager import RemoteStorageError
 from tidelog.remote.tasks.fault_points import FaultPoint
+from tidelog.testing.simulation.crash_file_system import SimulatedCrash
 
 Dies = Callable[[FaultPoint], None]
 

@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, open_log
 from tests.support.loops.both_loops import on_both_loops
 from tests.support.tier.metadata_managers import InMemoryMetadataLog, InMemoryRemoteLogMetadataManager
@@ -38,6 +37,7 @@ from tidelog.remote.tasks.replica import TieredReplica
 from tidelog.remote.tasks.settings import RemoteLogManagerSettings
 from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 QUICK = remote_settings(
     remote_log_manager_task_interval_ms=20,

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.tier.metadata_topic import MemoryTopic
 from tests.support.tier.segment_metadata import FINISHED, PARTITION, copy_start, deletion, step
 from tests.support.waiting import eventually
@@ -17,6 +16,7 @@ from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError
 from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 OTHER = TopicIdPartition(UUID(int=0xB0B), "ebb", 3)
 MARKED, DELETION_STARTED, DELETION_FINISHED = RemotePartitionDeleteState

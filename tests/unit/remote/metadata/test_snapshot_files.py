@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_points import crash_points
 from tests.support.paths import GOLDEN_FILES
 from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, PARTITION, copy_start, step
@@ -26,6 +25,7 @@ from tidelog.remote.metadata.snapshot_files import (
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 from tidelog.storage.disk.files import OsFileSystem, write_atomically
 from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 GOLDEN = GOLDEN_FILES / "remote_metadata"
 IDLE = TopicIdPartition(UUID(int=0x1D7E), "idle", 1)

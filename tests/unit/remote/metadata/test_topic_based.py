@@ -13,8 +13,6 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.loops.yields import loop_iterations
 from tests.support.tier.metadata_managers import metadata_topic_config
 from tests.support.tier.metadata_topic import MemoryReader, MemoryTopic
@@ -34,6 +32,8 @@ from tidelog.remote.metadata.snapshot_files import SnapshotFiles
 from tidelog.remote.metadata.topic_based import TopicBasedRemoteLogMetadataManager
 from tidelog.remote.ports.metadata_manager import RemoteMetadataError, RemoteMetadataNotReady
 from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteState, TopicIdPartition
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 CONFIG = metadata_topic_config(
     partitions=1,

@@ -13,7 +13,6 @@ from crc32c import crc32c
 
 from tests.support.clocks.manual_clock import ManualClock
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import append, open_log
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.tier.object_stores import MemoryStore
@@ -41,6 +40,7 @@ from tidelog.remote.reading import batch_stream
 from tidelog.remote.reading.reader import RemoteLogReader
 from tidelog.remote.reading.requests import RemoteReadRequest, TimestampSearch
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 RING = KeyRing("key1", {"key1": key_pair()})
 CHUNK_BYTES = 700

@@ -12,7 +12,6 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.tier.remote_tier import (
@@ -36,6 +35,7 @@ from tidelog.remote.reading.reader import RemoteLogReader
 from tidelog.remote.reading.requests import RemoteRead, RemoteReadRequest, TimestampSearch
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 CONFIG = log_config(segment_bytes=2500, index_interval_bytes=300, retention_ms=-1)
 

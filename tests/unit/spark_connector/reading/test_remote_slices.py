@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import all_records, append, append_marker, open_log
 from tests.support.tier.metadata_managers import InMemoryRemoteLogMetadataManager
 from tests.support.tier.remote_tier import PARTITION, MemoryTier, copy_sealed_segments
@@ -32,6 +31,7 @@ from tidelog.spark_connector.planning.segment_slices import (
 )
 from tidelog.spark_connector.reading.slice_reader import read_slice
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 CONFIG = log_config(segment_bytes=6000, index_interval_bytes=300, retention_ms=-1)
 SETTINGS = DecoderSettings(include_headers=True)

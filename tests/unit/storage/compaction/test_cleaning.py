@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.compaction import (
     COMPACTED,
     append_keyed,
@@ -27,6 +26,7 @@ from tidelog.storage.compaction.cleaning import WINDOW_BYTES
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.record_bounds import RECORDS_MAX
 from tidelog.storage.segment.batch_scan import CorruptLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 @pytest.fixture

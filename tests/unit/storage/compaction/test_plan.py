@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.compaction import COMPACTED, append_keyed, roll
 from tests.support.logs.partition_logs import NOW_MS, open_log
 from tidelog.protocol.steps import Steps, run_steps
 from tidelog.storage.compaction.cleanable import find_cleanable
 from tidelog.storage.compaction.plan import CleaningPlan, is_current, plan_cleaning
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 @pytest.fixture

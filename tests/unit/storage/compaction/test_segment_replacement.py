@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.compaction import (
     COMPACTED,
@@ -32,6 +30,8 @@ from tidelog.storage.compaction.plan import open_cleaned, plan_cleaning
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import LogSegment
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL
 
 CONFIG = replace(COMPACTED, index_interval_bytes=64)
 EXPECTED = {b"a": (9, b"4"), b"b": (8, b"3"), b"c": (7, b"1"), b"t": (5, b"1")}

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NoReturn
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.protocol.ids import Offset, TopicPartition
 from tidelog.storage.directories.directory_checkpoints import DirectoryCheckpoints
 from tidelog.storage.directories.directory_moves import DirectoryMoves
 from tidelog.storage.disk.checkpoints import RECOVERY_POINT_CHECKPOINT, OffsetCheckpoint
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 OLD = TopicPartition("old", 0)
 NEW = TopicPartition("new", 0)

@@ -10,8 +10,6 @@ from uuid import UUID, uuid4
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.log_managers import delete_logs, get_or_create_log, new_log_manager
 from tests.support.logs.log_moves import begin_move, checkpoint_copy, complete_move, copy_all, copy_step
@@ -30,6 +28,8 @@ from tidelog.storage.directories.log_dir_description import describe_log_dir
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.files import FileSystem, OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 TOPIC_ID = UUID(int=9)
 CONFIG = log_config(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)

@@ -12,13 +12,13 @@ from uuid import UUID
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.crash_workloads import SURVIVALS, Driver, check_survivor, manager_on
 from tests.support.logs.log_moves import begin_move, checkpoint_copy, copy_all, copy_step, retire_source
 from tests.support.logs.partition_logs import TOPIC_PARTITION
 from tidelog.storage.directories.log_move import LogMove
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 DIRECTORIES = ("/a", "/b")
 

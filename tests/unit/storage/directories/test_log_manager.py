@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.log_managers import (
     CONFIG,
@@ -30,6 +28,8 @@ from tidelog.storage.config.log_config import LogConfig
 from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_dir_description import PartitionSize, describe_log_dir
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.ids import uuid_from_text
 from tidelog.storage.directories.meta_properties import MetaProperties, MetaPropertiesFile
 from tidelog.storage.disk.errors import CorruptCheckpoint
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL
 
 GOLDEN = GOLDEN_FILES / "storage"
 KAFKAS = MetaProperties(

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import crash_points
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.ids import TopicPartition, uuid_from_text
@@ -23,6 +21,8 @@ from tidelog.storage.disk.checkpoints import (
 )
 from tidelog.storage.disk.errors import CorruptCheckpoint
 from tidelog.storage.leader_epoch import EpochEntry
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL, Survival
 
 GOLDEN = GOLDEN_FILES / "storage"
 KAFKAS_OFFSETS = {

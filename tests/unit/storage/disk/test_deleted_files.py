@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.storage.disk.deleted_files import DeletedFiles
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 def test_files_and_directories_are_deleted_in_order_after_their_delay() -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import tidelog.storage.disk.files
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
 from tidelog.protocol.errors import ErrorCode
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.files import OsFileSystem, write_atomically
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL
 
 FS = OsFileSystem()
 

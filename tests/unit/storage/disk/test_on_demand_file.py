@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tidelog.storage.disk.descriptor_pool import DescriptorPool
 from tidelog.storage.disk.files import File, OsFileSystem
 from tidelog.storage.disk.on_demand_file import OnDemandFile
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 
 def open_paths(folder: Path) -> list[str]:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, open_log, values_of
 from tests.support.waiting import TIMEOUT_S
 from tidelog.storage.disk.errors import StorageFailure
 from tidelog.storage.disk.files import OsFileSystem
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 

@@ -12,8 +12,6 @@ from uuid import UUID
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tests.support.logs.log_managers import delete_logs, get_or_create_log, new_log_manager, write_checkpoint
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, TOPIC_PARTITION, append, batch, open_log
@@ -23,6 +21,8 @@ from tidelog.storage.directories.directory_checkpoints import CheckpointKind
 from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL, Survival
 
 EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
 TOPIC_ID = UUID(int=7)

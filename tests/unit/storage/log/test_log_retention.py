@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, open_log
 from tidelog.protocol.record import read_records
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 

@@ -6,12 +6,12 @@ import pytest
 from crc32c import crc32c
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, append, batch, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.log.lookup import RecordPlace
 from tidelog.storage.log.partition_log import PartitionLog
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import Survival
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import (
     DIRECTORY,
@@ -30,6 +28,8 @@ from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.txn_index import AbortedTransaction
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import Survival
 
 EPOCHS = f"{DIRECTORY}/leader-epoch-checkpoint"
 SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFile, CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, append, append_marker, batch, open_log
 from tidelog.protocol.batch import iterate_headers
 from tidelog.protocol.errors import ErrorCode, KafkaError
@@ -15,6 +14,7 @@ from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import BOUNDARIES_MAX
 from tidelog.storage.segment.txn_index import AbortedTransaction
+from tidelog.testing.simulation.crash_file_system import CrashFile, CrashFileSystem
 
 SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 BATCH_BYTES = len(batch(["xx"]))

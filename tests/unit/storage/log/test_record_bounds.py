@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, open_log
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.record import BatchBuilder
 from tidelog.protocol.steps import run_steps
 from tidelog.storage.log.record_bounds import MEBIBYTE, RECORDS_MAX, decompressed_bytes_max
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 def test_the_bound_is_derived_from_max_message_bytes_within_two_limits() -> None:

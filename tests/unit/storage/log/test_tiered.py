@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import (
     DIRECTORY,
     LOG_OPTIONS,
@@ -28,6 +27,7 @@ from tidelog.storage.log.observer import NoObserver
 from tidelog.storage.log.opening import CheckpointedState, LogLocation
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.log.truncation import RemoteState
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 def test_an_offset_below_the_local_log_start_is_not_out_of_range() -> None:

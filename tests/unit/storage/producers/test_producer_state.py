@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.support.batches.producer_headers import data_header, marker_header
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
@@ -14,6 +13,7 @@ from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.producers.open_transactions import CompletedTransaction
 from tidelog.storage.producers.producer_entry import BatchMetadata, ProducerEntry
 from tidelog.storage.producers.producer_state import ProducerStateManager
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 TRANSCRIPT = GOLDEN_FILES / "storage" / "producers.transcript"
 HIGHEST_SEQUENCE = 2**31 - 1

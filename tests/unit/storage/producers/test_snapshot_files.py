@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import crash_points
 from tidelog.storage.producers.producer_entry import ProducerEntry
 from tidelog.storage.producers.snapshot_files import SnapshotFiles, flush_snapshot
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL, Survival
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import NOW_MS, batch, end_marker, open_log
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.storage.append_origin import AppendOrigin
 from tidelog.storage.log.partition_log import AppendInfo, PartitionLog
 from tidelog.storage.producers.verification import NO_VERIFICATION, Verification
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 PRODUCER = 7
 

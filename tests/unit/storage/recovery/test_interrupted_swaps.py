@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
-from tests.support.disks.crash_images import EVERY_SURVIVAL
 from tests.support.disks.crash_points import crash_points
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import DIRECTORY, append, batch, open_log, values_of
@@ -16,6 +14,8 @@ from tidelog.protocol.batch import read_header
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.recovery.interrupted_swaps import finish_interrupted_swaps
 from tidelog.storage.segment.segment import LogSegment
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL
 
 COMPACTED = log_config(cleanup_policy=("compact",))
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_checks import check_log
 from tests.support.logs.partition_logs import (
     DIRECTORY,
@@ -25,6 +24,7 @@ from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.batch_scan import CorruptLog, UnsupportedFormat
 from tidelog.storage.segment.txn_index import AbortedTransaction
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 SMALL = log_config(segment_bytes=400, index_interval_bytes=100, retention_ms=-1)
 

@@ -7,7 +7,6 @@ import zlib
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import batch
 from tidelog.storage.disk.files import File
 from tidelog.storage.segment.batch_scan import (
@@ -17,6 +16,7 @@ from tidelog.storage.segment.batch_scan import (
     checked_batches,
     headers,
 )
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 def file_with(*parts: bytes | bytearray) -> File:

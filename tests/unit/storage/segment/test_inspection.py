@@ -7,7 +7,6 @@ import struct
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import DIRECTORY, NOW_MS, append, append_marker, open_log
 from tests.support.paths import GOLDEN_FILES
 from tidelog.protocol.batch import BATCH_OVERHEAD, iterate_headers, read_header, write_header
@@ -19,6 +18,7 @@ from tidelog.storage.leader_epoch import EpochEntry
 from tidelog.storage.segment.batch_scan import CorruptLog
 from tidelog.storage.segment.index_checks import check_leader_epochs
 from tidelog.storage.segment.inspection import SegmentInspection
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 GOLDEN = GOLDEN_FILES / "storage" / "events-0"
 SEGMENT = f"{DIRECTORY}/{file_name(0, LOG_SUFFIX)}"

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.paths import GOLDEN_FILES
 from tidelog.storage.disk.errors import CorruptIndex
 from tidelog.storage.disk.files import OsFileSystem
 from tidelog.storage.segment.offset_index import ENTRY_SIZE, MAX_RELATIVE_OFFSET, OffsetIndex, OffsetPosition
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 GOLDEN = GOLDEN_FILES / "storage"
 BASE = 1000

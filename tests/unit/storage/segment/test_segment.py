@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.log_checks import check_indexes
 from tests.support.logs.partition_logs import batch
 from tidelog.protocol.batch import read_header
 from tidelog.storage.segment.segment import BOUNDARIES_MAX, LogSegment
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 CONFIG = log_config(index_interval_bytes=150)
 

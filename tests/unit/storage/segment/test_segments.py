@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.support.configs import log_config
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tidelog.storage.segment.segment import LogSegment
 from tidelog.storage.segment.segments import Segments
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 @pytest.fixture

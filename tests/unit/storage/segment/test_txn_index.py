@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.paths import GOLDEN_FILES
 from tidelog.storage.disk.errors import CorruptIndex
 from tidelog.storage.disk.on_demand_file import OnDemandFile
 from tidelog.storage.segment.txn_index import ENTRY_SIZE, AbortedTransaction, TransactionIndex
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 GOLDEN = GOLDEN_FILES / "storage" / "00000000000000001000.txnindex"
 BASE = 1000

@@ -44,7 +44,10 @@ class BrokerNetwork:
         self._is_closed = False
         config = context.config
         self.server = NetworkServer(
-            network_config(config), clock=context.clock, refusal_reason=self._refusal_reason
+            network_config(config),
+            clock=context.clock,
+            sockets=context.sockets,
+            refusal_reason=self._refusal_reason,
         )
         self._limits = ConnectionLimits(self.server, context.threads.housekeeping)
         self.address_quotas = AddressQuotas(self.server.connection_rates, context.threads.housekeeping)

@@ -35,7 +35,11 @@ class ControllerListeners:
         config = self._config = context.config
         self._request_handler = request_handler
         has_listeners = config.is_controller and bool(config.controller_listeners)
-        self.network = NetworkServer(network_config(config), clock=context.clock) if has_listeners else None
+        self.network = (
+            NetworkServer(network_config(config), clock=context.clock, sockets=context.sockets)
+            if has_listeners
+            else None
+        )
         """None if this node has no listener for controllers."""
         self.address_quotas: AddressQuotas | None = None
         self._certificates: TlsCertificates | None = None

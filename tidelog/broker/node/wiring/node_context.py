@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 from collections.abc import Coroutine, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, TypeVar
@@ -16,6 +15,8 @@ from tidelog.base.clock import Clock
 from tidelog.base.randomness import Randomness
 from tidelog.broker.channels.peer_security import PeerSecurity
 from tidelog.broker.config.node_config import BrokerConfig
+from tidelog.broker.network.sockets import Sockets
+from tidelog.broker.node.wiring.node_ports import NodePorts, StartThreads
 from tidelog.broker.node.wiring.node_tls import NodeTls
 from tidelog.broker.node.wiring.observability import NodeObservability
 from tidelog.broker.node.wiring.peer_authentication import PeerAuthentication
@@ -72,18 +73,18 @@ class NodeFailure:
 class NodeThreads:
     """The threads in which a node waits for its disks."""
 
-    def __init__(self) -> None:
-        self.quorum = ThreadPoolExecutor(_QUORUM_THREADS, thread_name_prefix="tidelog-quorum")
-        self.flush = ThreadPoolExecutor(_FLUSH_THREADS, thread_name_prefix="tidelog-flush")
-        self.housekeeping = ThreadPoolExecutor(_HOUSEKEEPING_THREADS, thread_name_prefix="tidelog-upkeep")
+    def __init__(self, start: StartThreads) -> None:
+        self.quorum = start(_QUORUM_THREADS, "tidelog-quorum")
+        self.flush = start(_FLUSH_THREADS, "tidelog-flush")
+        self.housekeeping = start(_HOUSEKEEPING_THREADS, "tidelog-upkeep")
         # One thread, so that logs are created and removed in the order of the metadata.
-        self.log_work = ThreadPoolExecutor(1, thread_name_prefix="tidelog-log-work")
+        self.log_work = start(1, "tidelog-log-work")
         # For work that would block the event loop too long: compression of large batches.
-        self.slices = ThreadPoolExecutor(HEAVY_MAX, thread_name_prefix="tidelog-slices")
+        self.slices = start(HEAVY_MAX, "tidelog-slices")
         # log.cleaner.threads is the number of threads that are used.
-        self.cleaning = ThreadPoolExecutor(_CLEANING_THREADS_MAX, thread_name_prefix="tidelog-log-cleaner")
+        self.cleaning = start(_CLEANING_THREADS_MAX, "tidelog-log-cleaner")
         # num.replica.alter.log.dirs.threads is the number of threads that are used.
-        self.moves = ThreadPoolExecutor(MOVES_MAX, thread_name_prefix="tidelog-log-moves")
+        self.moves = start(MOVES_MAX, "tidelog-log-moves")
 
     def shut_down(self) -> None:
         """Wait for the work in progress and end the threads."""
@@ -109,16 +110,38 @@ class NodeContext:
     config: BrokerConfig
     cluster_id: str
     directory_ids: Mapping[str, UUID]
-    fs: FileSystem
-    clock: Clock
-    environment: Environment
-    randomness: Randomness
+    ports: NodePorts
     observability: NodeObservability
     threads: NodeThreads
     slices: Slices
     failure: NodeFailure
     tls: NodeTls
     peers: PeerAuthentication
+
+    @property
+    def fs(self) -> FileSystem:
+        """The disk."""
+        return self.ports.fs
+
+    @property
+    def clock(self) -> Clock:
+        """The clock."""
+        return self.ports.clock
+
+    @property
+    def environment(self) -> Environment:
+        """The connections to other nodes, and their clock and jitter."""
+        return self.ports.environment
+
+    @property
+    def randomness(self) -> Randomness:
+        """The source of new ids."""
+        return self.ports.randomness
+
+    @property
+    def sockets(self) -> Sockets:
+        """The sockets of the listeners."""
+        return self.ports.sockets
 
     def security_of(self, listener: str) -> PeerSecurity:
         """Return the security of connections to a listener of other nodes. Errors: ConfigError."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.cleaning_workers import ThreadWorker
 from tests.support.logs.compaction import COMPACTED, append_keyed, latest_of, read_log, roll
 from tests.support.logs.log_managers import TOPIC_ID, delete_logs, get_or_create_log, start_log_manager
@@ -36,6 +35,7 @@ from tidelog.storage.directories.log_manager import LogManager
 from tidelog.storage.disk.checkpoints import CLEANER_OFFSET_CHECKPOINT, OffsetCheckpoint
 from tidelog.storage.log.partition_log import PartitionLog
 from tidelog.storage.segment.segment import LogSegment
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 class HeldRequests:

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.support.clocks.manual_clock import ManualClock
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.cleaning_workers import ThreadWorker
 from tidelog.broker.logs.cleaning.worker_process import WorkerDied
 from tidelog.broker.logs.cleaning.worker_slot import BACKOFF, IDLE_MS, WorkerSlot
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 class Workers:

@@ -24,17 +24,22 @@ EVERY_SURVIVAL: tuple[Survival | int, ...] = tuple(Survival)
 
 
 class FileWrite(NamedTuple):
+    """Bytes that were written at a position."""
+
     sequence: int
     position: int
     data: bytes
 
 
 class Truncation(NamedTuple):
+    """The smaller size of a file."""
+
     sequence: int
     size: int
 
 
 def apply(image: bytearray, change: FileWrite | Truncation) -> None:
+    """Make a change in the content of a file."""
     if isinstance(change, Truncation):
         del image[change.size :]
         return
@@ -50,19 +55,21 @@ def surviving_image(
     chooser: random.Random | None,
     last_write: int,
 ) -> bytes:
+    """Return the content of a file after a crash; `last_write` is the number of the last write."""
     if survival in (Survival.LOSE_UNSYNCED, Survival.KEEP_NAMES_ONLY):
         return synced
     kept = random_part(pending, chooser) if chooser is not None else list(pending)
     image = bytearray(synced)
     for index, change in enumerate(kept):
+        survivor = change
         if isinstance(change, FileWrite):
             if chooser is not None and index == len(kept) - 1:
-                change = _randomly_torn(change, chooser)
+                survivor = _randomly_torn(change, chooser)
             elif change.sequence == last_write and survival is Survival.TEAR_LAST:
-                change = change._replace(data=change.data[: len(change.data) // 2])
+                survivor = change._replace(data=change.data[: len(change.data) // 2])
             elif change.sequence == last_write and survival is Survival.ZERO_LAST:
-                change = change._replace(data=bytes(len(change.data)))
-        apply(image, change)
+                survivor = change._replace(data=bytes(len(change.data)))
+        apply(image, survivor)
     return bytes(image)
 
 
@@ -82,6 +89,7 @@ def _randomly_torn(write: FileWrite, chooser: random.Random) -> FileWrite:
 
 
 def random_part(changes: list[Any], chooser: random.Random) -> list[Any]:
+    """Return all changes, none, the first ones or any of them."""
     kind = chooser.randrange(4)
     if kind == 0:
         return list(changes)

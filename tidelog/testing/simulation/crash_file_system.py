@@ -17,7 +17,10 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import NamedTuple
 
-from tests.support.disks.crash_images import (
+from tidelog.storage.disk.descriptor_pool import DescriptorPool
+from tidelog.storage.disk.errors import StorageFailure
+from tidelog.storage.disk.files import Buffer, DiskSpace, File, FileLock, FileSystem
+from tidelog.testing.simulation.crash_images import (
     FileWrite,
     Survival,
     Truncation,
@@ -25,9 +28,6 @@ from tests.support.disks.crash_images import (
     random_part,
     surviving_image,
 )
-from tidelog.storage.disk.descriptor_pool import DescriptorPool
-from tidelog.storage.disk.errors import StorageFailure
-from tidelog.storage.disk.files import Buffer, DiskSpace, File, FileLock, FileSystem
 
 TOTAL_BYTES = 1 << 40
 

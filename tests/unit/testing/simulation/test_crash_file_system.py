@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem, SimulatedCrash
-from tests.support.disks.crash_images import EVERY_SURVIVAL, Survival
 from tests.support.disks.crash_points import CrashPoint, crash_points
 from tidelog.storage.disk.errors import StorageFailure
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem, SimulatedCrash
+from tidelog.testing.simulation.crash_images import EVERY_SURVIVAL, Survival
 
 
 @pytest.fixture

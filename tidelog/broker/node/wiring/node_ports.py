@@ -1,0 +1,53 @@
+"""The ports of a node to its machine: disk, clock, sockets, connections, random numbers, threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from tidelog.base.clock import Clock, SystemClock
+from tidelog.base.randomness import SYSTEM_RANDOMNESS, Randomness
+from tidelog.broker.logs.descriptor_budget import process_budget
+from tidelog.broker.network.sockets import SYSTEM_SOCKETS, Sockets
+from tidelog.clients.config.environment import Environment, SystemEnvironment
+from tidelog.storage.disk.descriptor_pool import DescriptorPool
+from tidelog.storage.disk.descriptor_reserve import DescriptorReserve
+from tidelog.storage.disk.files import File, FileSystem, OsFileSystem
+
+StartThreads: TypeAlias = Callable[[int, str], Executor]
+"""Returns an executor with a number of threads, and the prefix of their names."""
+
+DESCRIPTORS_RESERVED: Final = 8
+"""The number of threads of a node that may need a descriptor at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePorts:
+    """What a node uses of its machine. Tests and simulations replace any of them."""
+
+    fs: FileSystem
+    clock: Clock
+    environment: Environment
+    randomness: Randomness
+    sockets: Sockets
+    threads: StartThreads
+
+
+def system_ports(*, fs: FileSystem | None = None, clock: Clock | None = None) -> NodePorts:
+    """Return the ports to the operating system, with another disk or clock if given."""
+    return NodePorts(
+        fs=fs or _file_system(),
+        clock=clock or SystemClock(),
+        environment=SystemEnvironment(),
+        randomness=SYSTEM_RANDOMNESS,
+        sockets=SYSTEM_SOCKETS,
+        threads=lambda count, name: ThreadPoolExecutor(count, thread_name_prefix=name),
+    )
+
+
+def _file_system() -> FileSystem:
+    """Return the operating system's files, with as many pooled descriptors as the process may open."""
+    pool: DescriptorPool[File] = DescriptorPool(process_budget().pooled_max)
+    return OsFileSystem(pool, DescriptorReserve(DESCRIPTORS_RESERVED))
