@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka release clean
+.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ test-pythons: ## run unit and interop tests with each Python from 3.11 to 3.14 t
 
 sim: $(STAMP) ## simulate the metadata quorum under faults: 100,000 seeds on virtual time
 	$(BIN)/python -m tests.sim.quorum.run --seeds 100000
+
+sim-cluster: $(STAMP) ## simulate whole clusters with clients under faults: 1,000 seeds on virtual time
+	$(BIN)/python -m tests.sim.cluster.run --seeds 1000
 
 DIRECTORY ?= $(shell $(BIN)/python -c 'import kafka.protocol.schemas as s; print(s.__path__[0])' 2>/dev/null)/resources
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.disks.crash_file_system import CrashFileSystem
 from tests.support.logs.partition_logs import append, batch, open_log
 from tidelog.broker.share_partitions.acquisition import AcquiredRecords
 from tidelog.broker.share_partitions.fetched_batches import FetchedBatches
 from tidelog.storage.segment.file_slice import FileSlice
 from tidelog.storage.segment.txn_index import AbortedTransaction
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
 
 
 @pytest.mark.parametrize("size", [1, 30_000])

@@ -1,0 +1,241 @@
+"""The faults of the safety phase, in an order and at times that the seed determines."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from tests.sim.cluster.plan import Plan
+from tests.sim.cluster.replication import is_fully_replicated
+from tidelog.testing.simulation.cluster import SimulatedNode
+from tidelog.testing.simulation.scheduler import MS, SECOND
+from tidelog.testing.simulation.simulation import Simulation
+
+RESTART_S = (0.1, 8.0)
+CUT_S = (0.5, 8.0)
+PAUSE_S = (0.1, 6.0)
+
+
+class Faults:
+    """Injects faults until `stop`, which repairs everything."""
+
+    def __init__(self, simulation: Simulation, plan: Plan) -> None:
+        self._simulation = simulation
+        self._scheduler = simulation.scheduler
+        self._random = simulation.scheduler.rng
+        self._cluster = simulation.cluster
+        self._plan = plan
+        self._is_stopped = False
+        self._has_lost_unsynced = False
+        """Whether a node lost power since all partitions were last fully replicated."""
+        self.counts: Counter[str] = Counter()
+        actions: dict[str, Callable[[], bool]] = {
+            "kill": self._kill,
+            "power": self._fail_power,
+            "stop": self._stop_node,
+            "pause": self._pause,
+            "cut": self._cut,
+            "one_way_cut": self._cut_one_way,
+            "reset": self._reset,
+            "slow_link": self._slow_link,
+            "slow_disk": self._slow_disk,
+            "full_disk": self._full_disk,
+            "failed_fsync": self._failed_fsync,
+            "clock_step": self._clock_step,
+        }
+        for name in plan.faults.enabled():
+            self._schedule(name, getattr(plan.faults, name), actions[name])
+
+    def stop(self) -> None:
+        """End all faults, and start the nodes that do not run."""
+        self._is_stopped = True
+        self._cluster.network.heal()
+        for node in self._cluster.nodes.values():
+            node.machine.state.disk_delay_ns_max = 0
+            node.machine.state.disk.free_bytes = None
+            self._resume(node)
+        self._start_ended()
+
+    def _start_ended(self) -> None:
+        """Start nodes that have ended, again and again: a clean stop or a failure may still be under way."""
+        for node in self._cluster.nodes.values():
+            if not node.is_running:
+                node.start()
+        self._scheduler.after(SECOND, self._start_ended)
+
+    def _schedule(self, name: str, mean_s: float, action: Callable[[], bool]) -> None:
+        delay_ns = int(self._random.expovariate(1 / mean_s) * SECOND)
+
+        def happen() -> None:
+            if not self._is_stopped:
+                if action():
+                    self.counts[name] += 1
+                self._schedule(name, mean_s, action)
+
+        self._scheduler.after(delay_ns, happen)
+
+    def _later(self, between_s: tuple[float, float], action: Callable[[], None]) -> None:
+        self._scheduler.after(int(self._random.uniform(*between_s) * SECOND), action)
+
+    def _note(self, text: str) -> None:
+        self._simulation.trace.note("faults", text)
+        self._simulation.trace.event("fault", text)
+
+    def _running_node(self) -> SimulatedNode | None:
+        running = [node for node in self._cluster.nodes.values() if node.is_running]
+        return self._random.choice(running) if running else None
+
+    # ---- nodes
+
+    def _kill(self) -> bool:
+        node = self._running_node()
+        if node is None:
+            return False
+        node.kill()
+        self._restart_later(node)
+        return True
+
+    def _fail_power(self) -> bool:
+        node = self._running_node()
+        if node is None or not self._may_lose_unsynced():
+            return False
+        node.fail_power()
+        self._restart_later(node)
+        return True
+
+    def _may_lose_unsynced(self) -> bool:
+        """Return whether a node may lose unsynced records: with acks=all, one replica must keep its log."""
+        if self._plan.syncs_every_append:
+            return True
+        if self._has_lost_unsynced and not is_fully_replicated(self._cluster):
+            return False
+        self._has_lost_unsynced = True
+        return True
+
+    def _stop_node(self) -> bool:
+        node = self._running_node()
+        if node is None or node.broker is None or node.is_stopping:
+            return False
+        node.stop()
+        self._restart_later(node)
+        return True
+
+    def _restart_later(self, node: SimulatedNode) -> None:
+        def restart() -> None:
+            if node.is_running:
+                self._restart_later(node)
+            elif not self._is_stopped:
+                node.start()
+
+        self._later(RESTART_S, restart)
+
+    def _pause(self) -> bool:
+        node = self._running_node()
+        if node is None or node.machine.process is None or node.machine.process.state.is_paused:
+            return False
+        self._note(f"node {node.node_id} is paused")
+        node.machine.process.pause()
+        self._later(PAUSE_S, lambda: self._resume(node))
+        return True
+
+    def _resume(self, node: SimulatedNode) -> None:
+        process = node.machine.process
+        if process is not None and process.state.is_paused:
+            self._note(f"node {node.node_id} continues")
+            process.resume()
+
+    # ---- network
+
+    def _groups(self) -> tuple[list[str], list[str]]:
+        """Return a random part of all machines, and the others."""
+        addresses = list(self._cluster.network.machines)
+        nodes = [node.machine.state.address for node in self._cluster.nodes.values()]
+        apart = self._random.sample(nodes, 1 + self._random.randrange(len(nodes) - 1))
+        # Clients are cut off from these nodes as well, or reach all of them.
+        others = nodes if self._random.random() < 0.5 else addresses
+        return apart, [address for address in others if address not in apart]
+
+    def _cut(self) -> bool:
+        apart, others = self._groups()
+        self._note(f"{apart} and {others} are cut off from each other")
+        self._cluster.network.cut(apart, others)
+        self._cluster.network.cut(others, apart)
+        self._later(CUT_S, self._heal)
+        return True
+
+    def _cut_one_way(self) -> bool:
+        apart, others = self._groups()
+        if self._random.random() < 0.5:
+            apart, others = others, apart
+        self._note(f"{apart} cannot send to {others}")
+        self._cluster.network.cut(apart, others)
+        self._later(CUT_S, self._heal)
+        return True
+
+    def _heal(self) -> None:
+        self._note("all links are repaired")
+        self._cluster.network.heal()
+
+    def _reset(self) -> bool:
+        self._cluster.network.reset_connection()
+        return True
+
+    def _slow_link(self) -> bool:
+        apart, others = self._groups()
+        delay_ns = self._random.choice((5, 50, 500)) * MS
+        self._note(f"packets from {apart} to {others} take up to {delay_ns // MS} ms longer")
+        for source in apart:
+            for target in others:
+                self._cluster.network.link(source, target).extra_delay_ns = delay_ns
+        self._later(CUT_S, self._heal)
+        return True
+
+    # ---- disks and clocks
+
+    def _slow_disk(self) -> bool:
+        node = self._random.choice(list(self._cluster.nodes.values()))
+        state, delay_ns = node.machine.state, self._random.choice((20, 200, 2_000)) * MS
+        self._note(f"the disk of node {node.node_id} takes up to {delay_ns // MS} ms longer")
+        state.disk_delay_ns_max = delay_ns
+
+        def end() -> None:
+            state.disk_delay_ns_max = 0
+
+        self._later(CUT_S, end)
+        return True
+
+    def _full_disk(self) -> bool:
+        node = self._random.choice(list(self._cluster.nodes.values()))
+        state = node.machine.state
+        self._note(f"the disk of node {node.node_id} is nearly full")
+        state.disk.free_bytes = self._random.randrange(20_000)
+
+        def end() -> None:
+            self._note(f"the disk of node {node.node_id} has space")
+            state.disk.free_bytes = None
+
+        self._later(CUT_S, end)
+        return True
+
+    def _failed_fsync(self) -> bool:
+        node = self._running_node()
+        if node is None or not self._may_lose_unsynced():
+            return False
+        self._note(f"the next fsync of node {node.node_id} fails")
+        node.machine.state.disk.fail_next_fsync("")
+
+        def lose_cache() -> None:
+            # The pages that the kernel has dropped are gone for the next process too.
+            if not self._is_stopped and node.is_running:
+                node.fail_power()
+                self._restart_later(node)
+
+        self._later((0.0, 5.0), lose_cache)
+        return True
+
+    def _clock_step(self) -> bool:
+        node = self._random.choice(list(self._cluster.nodes.values()))
+        step_ms = self._random.choice((-3_600_000, -5_000, 300, 60_000))
+        self._note(f"the wall clock of node {node.node_id} jumps by {step_ms} ms")
+        node.machine.state.wall_ahead_ms += step_ms
+        return True

@@ -1,0 +1,45 @@
+"""What must hold at every moment, checked during a run."""
+
+from __future__ import annotations
+
+from tests.sim.cluster.replication import partitions_of, running_brokers
+from tests.sim.cluster.violation import Violation
+from tidelog.protocol.ids import TopicPartition
+from tidelog.testing.simulation.cluster import SimulatedCluster
+
+
+class Invariants:
+    """One leader per epoch, of partitions and of the quorum; the high watermark of one never decreases."""
+
+    def __init__(self, cluster: SimulatedCluster) -> None:
+        self._cluster = cluster
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._high_watermarks: dict[tuple[TopicPartition, int], int] = {}
+        self._controllers: dict[int, int] = {}
+
+    def check(self) -> None:
+        """Look at all running nodes. Errors: Violation."""
+        for node in running_brokers(self._cluster):
+            self._check_controller(node.node_id, node.broker.raft)  # type: ignore[union-attr]
+            for partition in partitions_of(node):
+                if partition.leader is None:
+                    continue
+                key = partition.topic_partition, partition.leader_epoch
+                leader = self._leaders.setdefault(key, node.node_id)
+                if leader != node.node_id:
+                    raise Violation(f"{key[0]} has the leaders {leader} and {node.node_id} in epoch {key[1]}")
+                high_watermark = partition.log.high_watermark
+                earlier = self._high_watermarks.get(key, 0)
+                if high_watermark < earlier:
+                    raise Violation(
+                        f"the high watermark of {key[0]} on its leader {leader} in epoch {key[1]} decreased "
+                        f"from {earlier} to {high_watermark}"
+                    )
+                self._high_watermarks[key] = high_watermark
+
+    def _check_controller(self, node_id: int, raft: object) -> None:
+        machine = raft.machine  # type: ignore[attr-defined]
+        if machine.leader_id == node_id:
+            leader = self._controllers.setdefault(machine.epoch, node_id)
+            if leader != node_id:
+                raise Violation(f"the quorum has the leaders {leader} and {node_id} in epoch {machine.epoch}")

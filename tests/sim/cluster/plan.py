@@ -1,0 +1,118 @@
+"""The plan of one seed: the settings of the cluster, the load, and which faults happen how often.
+
+A seed enables or disables each kind of fault and chooses its rate. A few seeds have no faults: continuous
+faults can hide a defect that needs a quiet moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from random import Random
+
+from tidelog.local_cluster.layout import QUICK_TIMEOUTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultRates:
+    """The mean time between two faults of each kind in seconds of virtual time; 0 for never."""
+
+    kill: float = 0.0
+    power: float = 0.0
+    stop: float = 0.0
+    pause: float = 0.0
+    cut: float = 0.0
+    one_way_cut: float = 0.0
+    reset: float = 0.0
+    slow_link: float = 0.0
+    slow_disk: float = 0.0
+    full_disk: float = 0.0
+    failed_fsync: float = 0.0
+    clock_step: float = 0.0
+
+    def enabled(self) -> list[str]:
+        """Return the names of the kinds that happen."""
+        return [each.name for each in fields(self) if getattr(self, each.name)]
+
+
+NO_FAULTS = FaultRates()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The plan of one run; durations are in seconds of virtual time."""
+
+    nodes: int = 3
+    safety_s: float = 20.0
+    liveness_s: float = 180.0
+    partitions: int = 2
+    producers: int = 2
+    pause_of_producers_s: float = 0.05
+    compression: str = "none"
+    syncs_every_append: bool = False
+    """Whether acknowledged records survive the loss of power of all nodes."""
+    config: dict[str, str] = field(default_factory=dict)
+    topic_config: dict[str, str] = field(default_factory=dict)
+    faults: FaultRates = NO_FAULTS
+
+    def without(self, fault: str) -> Plan:
+        """Return the plan without one kind of fault."""
+        return replace(self, faults=replace(self.faults, **{fault: 0.0}))
+
+
+def _without_two_unclean_ends(faults: FaultRates, random: Random) -> FaultRates:
+    """Return rates with which acknowledged records must survive although they are not synced.
+
+    The controller regards a killed broker as one that may have lost records, as Kafka's does, and may elect a
+    broker that really has lost some. Therefore nodes are either killed or lose power.
+    """
+    if random.random() < 0.5:
+        return replace(faults, power=0.0, failed_fsync=0.0)
+    return replace(faults, kill=0.0, full_disk=0.0)
+
+
+def plan_of(seed: int) -> Plan:
+    """Return the plan of `seed`."""
+    random = Random(seed * 2 + 1)
+
+    def often(probability: float, low: float, high: float) -> float:
+        return round(low * (high / low) ** random.random(), 1) if random.random() < probability else 0.0
+
+    config: dict[str, str] = {}
+    if random.random() < 0.7:
+        config.update(QUICK_TIMEOUTS)
+    syncs_every_append = random.random() < 0.4
+    if syncs_every_append:
+        config["log.flush.interval.messages"] = "1"
+    if random.random() < 0.3:
+        config["num.replica.fetchers"] = "2"
+    topic_config: dict[str, str] = {}
+    if random.random() < 0.4:
+        topic_config["internal.segment.bytes"] = str(random.choice((2_000, 16_384)))
+    faults = FaultRates(
+        kill=often(0.4, 2, 15),
+        power=often(0.4, 3, 20),
+        stop=often(0.3, 3, 20),
+        pause=often(0.3, 2, 15),
+        cut=often(0.3, 2, 15),
+        one_way_cut=often(0.3, 2, 15),
+        reset=often(0.4, 0.1, 5),
+        slow_link=often(0.2, 2, 15),
+        slow_disk=often(0.2, 2, 15),
+        full_disk=often(0.15, 4, 20),
+        failed_fsync=often(0.1, 5, 20),
+        clock_step=often(0.15, 3, 20),
+    )
+    if not syncs_every_append:
+        faults = _without_two_unclean_ends(faults, random)
+    return Plan(
+        nodes=random.choice((3, 3, 3, 3, 4, 5)),
+        safety_s=random.choice((10.0, 20.0, 30.0)),
+        partitions=random.choice((1, 2, 3)),
+        producers=random.choice((1, 2)),
+        pause_of_producers_s=random.choice((0.01, 0.05, 0.2)),
+        compression=random.choice(("none", "none", "lz4", "zstd")),
+        syncs_every_append=syncs_every_append,
+        config=config,
+        topic_config=topic_config,
+        faults=faults if random.random() < 0.97 else NO_FAULTS,
+    )

@@ -1,0 +1,202 @@
+"""Runs seeds: `python -m tests.sim.cluster.run --seeds 1000` or `--seed 7` with its timeline."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tests.sim.cluster.clients import LoadConsumer, LoadProducer, read_everything
+from tests.sim.cluster.faults import Faults
+from tests.sim.cluster.invariants import Invariants
+from tests.sim.cluster.ledger import Ledger, check_order
+from tests.sim.cluster.plan import Plan, plan_of
+from tests.sim.cluster.replica_logs import equal_logs
+from tests.sim.cluster.replication import is_fully_replicated
+from tests.sim.cluster.violation import Violation
+from tidelog.clients.admin.admin import Admin, NewTopic
+from tidelog.protocol.errors import KafkaError
+from tidelog.testing.simulation.process import Process
+from tidelog.testing.simulation.scheduler import MS
+from tidelog.testing.simulation.simulation import Simulation
+
+TOPIC = "records"
+CHECK_EVERY_NS = 100 * MS
+SETTLE_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run did. Equal runs have equal digests."""
+
+    seed: int
+    digest: str
+    simulated_s: float
+    events: int
+    sent: int
+    acknowledged: int
+    repeated: int
+    """The records that a producer has written again in its next epoch."""
+    faults: dict[str, int]
+
+
+class Run:
+    """One run of a plan."""
+
+    def __init__(self, seed: int, plan: Plan | None = None) -> None:
+        self.seed = seed
+        self.plan = plan or plan_of(seed)
+        self.simulation = Simulation(seed, nodes=self.plan.nodes, config=self.plan.config)
+        self.ledger = Ledger()
+        self._invariants = Invariants(self.simulation.cluster)
+
+    def execute(self) -> Outcome:
+        """Run all phases. Errors: AssertionError with the seed."""
+        simulation, plan = self.simulation, self.plan
+        with simulation:
+            checker = simulation.cluster.client("checker")
+            simulation.run(checker, _create_topic(checker, simulation.cluster.bootstrap_servers, plan))
+            self._check_continuously()
+            producers = [
+                LoadProducer(simulation, plan, self.ledger, f"p{number}", TOPIC)
+                for number in range(plan.producers)
+            ]
+            consumer = LoadConsumer(simulation, plan, self.ledger, "consumer", TOPIC)
+            faults = Faults(simulation, plan)
+            simulation.run_for(plan.safety_s)
+            faults.stop()
+            simulation.trace.note("faults", "all faults have ended")
+            self._require_recovery()
+            for producer in producers:
+                producer.is_stopped = True
+            self._require([producer.task for producer in producers], "a producer has not ended")
+            final = simulation.run(
+                checker,
+                read_everything(checker, simulation.cluster.bootstrap_servers, TOPIC, plan.partitions),
+            )
+            consumer.is_stopped = True
+            self._require([consumer.task], "the consumer has not ended")
+            self.ledger.check_complete(final)
+            simulation.run_for(SETTLE_S)
+            repeated = sum(
+                check_order(partition, values, equal_logs(simulation.cluster, partition))
+                for partition, values in final.items()
+            )
+        return Outcome(
+            self.seed, simulation.trace.digest(), simulation.now_s, simulation.scheduler.event_count,
+            self.ledger.sent, len(self.ledger.acknowledged), repeated, dict(faults.counts),
+        )  # fmt: skip
+
+    def _check_continuously(self) -> None:
+        self._invariants.check()
+        self.simulation.scheduler.after(CHECK_EVERY_NS, self._check_continuously)
+
+    def _require_recovery(self) -> None:
+        """Wait until all replicas are in sync again, and further records are acknowledged."""
+        simulation, limit_s = self.simulation, self.plan.liveness_s
+        if not simulation.run_until(lambda: is_fully_replicated(simulation.cluster), limit_s):
+            raise simulation.failure(f"not all replicas are in sync {limit_s:g} s after the last fault")
+        before = len(self.ledger.acknowledged)
+        if not simulation.run_until(lambda: len(self.ledger.acknowledged) > before + 20, limit_s):
+            raise simulation.failure(f"no records are acknowledged {limit_s:g} s after the recovery")
+
+    def _require(self, tasks: list, text: str) -> None:
+        if not self.simulation.run_until(lambda: all(task.done() for task in tasks), self.plan.liveness_s):
+            raise self.simulation.failure(f"{text} after {self.plan.liveness_s:g} s")
+        for task in tasks:
+            task.result()
+
+
+async def _create_topic(process: Process, servers: str, plan: Plan) -> None:
+    while True:
+        try:
+            async with Admin(servers, environment=process.environment) as admin:
+                topic = NewTopic(name=TOPIC, num_partitions=plan.partitions, configs=plan.topic_config)
+                for result in (await admin.create_topics([topic])).values():
+                    if isinstance(result, KafkaError):
+                        raise result
+                return
+        except KafkaError as error:
+            if error.code.name == "TOPIC_ALREADY_EXISTS":
+                return
+
+
+def run_seed(seed: int, plan: Plan | None = None) -> Outcome:
+    """Run one seed. Errors: AssertionError with the command that replays it."""
+    run = Run(seed, plan)
+    try:
+        return run.execute()
+    except Exception as error:
+        text = f"seed {seed}: {error!r}\nreplay: python -m tests.sim.cluster.run --seed {seed}"
+        raise Violation(text) from error
+
+
+def _attempt(seed: int) -> tuple[int, Outcome | str]:
+    try:
+        return seed, run_seed(seed)
+    except AssertionError as error:
+        return seed, str(error)
+
+
+def run_seeds(first: int, count: int, workers: int) -> Iterator[tuple[int, Outcome | str]]:
+    """Yield the outcome of each seed, or the text of its failure."""
+    if workers == 1:
+        yield from map(_attempt, range(first, first + count))
+        return
+    with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=50) as pool:
+        yield from pool.imap_unordered(_attempt, range(first, first + count))
+
+
+def _replay(seed: int) -> int:
+    run = Run(seed)
+    print(run.plan)
+    try:
+        print(run.execute())
+        status = 0
+    except Exception as error:
+        status = 1
+        print(f"{error!r}")
+    for line in run.simulation.trace.timeline:
+        print(line)
+    return status
+
+
+def main() -> int:
+    """Run the seeds of the command line; return 1 if one fails."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, help="run one seed, and print its timeline")
+    parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    if options.seed is not None:
+        return _replay(options.seed)
+    started, failed = time.perf_counter(), 0
+    simulated_s, events, acknowledged, faults = 0.0, 0, 0, Counter[str]()
+    for seed, outcome in run_seeds(options.first, options.seeds, options.workers):
+        if isinstance(outcome, str):
+            failed += 1
+            print(f"FAILED {outcome}\n", flush=True)
+            continue
+        del seed
+        simulated_s += outcome.simulated_s
+        events += outcome.events
+        acknowledged += outcome.acknowledged
+        faults.update(outcome.faults)
+    elapsed_s = time.perf_counter() - started
+    per_minute = options.seeds / elapsed_s * 60
+    print(f"{options.seeds} seeds, {failed} failed, {elapsed_s:.0f} s, {per_minute:.0f} per minute")
+    print(
+        f"{simulated_s / 3600:.2f} simulated hours, {simulated_s / elapsed_s:.0f} times real time, "
+        f"{events / elapsed_s:.0f} events per second, {acknowledged} records acknowledged"
+    )
+    print(", ".join(f"{count} {name}" for name, count in sorted(faults.items())))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,134 @@
+import asyncio
+
+import pytest
+
+from tidelog.testing.simulation.network import Network
+from tidelog.testing.simulation.process import Machine, Process
+from tidelog.testing.simulation.scheduler import SECOND, Scheduler
+
+EVENTS_MAX = 100_000
+
+
+def process_of(seed: int = 1) -> Process:
+    return Machine(Network(Scheduler(seed)), "machine", "10.0.0.1").start_process()
+
+
+def run(process: Process, work, timeout_s: float = 3600.0):
+    """Run a coroutine to its end, and return its result."""
+    task = process.start(work)
+    scheduler = process.state.machine.scheduler
+    assert scheduler.run_until(task.done, int(timeout_s * SECOND), EVENTS_MAX)
+    return task.result()
+
+
+def test_an_hour_of_sleep_takes_an_hour_of_virtual_time_only():
+    process = process_of()
+
+    async def sleep() -> float:
+        start = asyncio.get_running_loop().time()
+        await asyncio.sleep(3_000)
+        return asyncio.get_running_loop().time() - start
+
+    assert run(process, sleep()) == pytest.approx(3_000, abs=0.01)
+
+
+def test_callbacks_of_one_process_run_in_the_order_in_which_they_were_scheduled():
+    process = process_of()
+    called: list[int] = []
+
+    async def schedule() -> None:
+        for number in range(20):
+            asyncio.get_running_loop().call_soon(called.append, number)
+        await asyncio.sleep(1)
+
+    run(process, schedule())
+    assert called == list(range(20))
+
+
+def test_the_seed_determines_the_order_of_work_in_threads():
+    def order_of(seed: int) -> list[int]:
+        process = process_of(seed)
+        completed: list[int] = []
+
+        async def submit() -> None:
+            loop = asyncio.get_running_loop()
+            executor = process.executor(4, "test")
+            await asyncio.gather(*(loop.run_in_executor(executor, completed.append, n) for n in range(6)))
+
+        run(process, submit())
+        return completed
+
+    assert order_of(1) == order_of(1)
+    assert len({tuple(order_of(seed)) for seed in range(10)}) > 1
+
+
+def test_an_executor_with_one_thread_keeps_the_order():
+    process = process_of(3)
+    completed: list[int] = []
+
+    async def submit() -> None:
+        loop = asyncio.get_running_loop()
+        executor = process.executor(1, "test")
+        await asyncio.gather(*(loop.run_in_executor(executor, completed.append, n) for n in range(20)))
+
+    run(process, submit())
+    assert completed == list(range(20))
+
+
+def test_the_shutdown_of_an_executor_runs_the_remaining_work():
+    process = process_of()
+    completed: list[int] = []
+    executor = process.executor(2, "test")
+    futures = [executor.submit(completed.append, number) for number in range(5)]
+    with pytest.raises(RuntimeError, match="cannot wait"):
+        futures[0].result()
+    executor.shutdown()
+    assert sorted(completed) == list(range(5))
+    assert all(future.done() for future in futures)
+
+
+def test_the_error_of_a_function_in_a_thread_is_raised_where_it_is_awaited():
+    async def submit() -> None:
+        await asyncio.to_thread(int, "x")
+
+    with pytest.raises(ValueError, match="invalid literal"):
+        run(process_of(), submit())
+
+
+def test_a_process_that_has_ended_runs_no_further_callback():
+    process = process_of()
+    called: list[int] = []
+    process.loop.call_later(1, called.append, 1)
+    process.loop.call_soon(called.append, 2)
+    process.end()
+    process.state.machine.scheduler.run_until(lambda: False, 10 * SECOND, EVENTS_MAX)
+    assert called == []
+
+
+def test_a_paused_process_continues_after_its_pause():
+    process = process_of()
+    scheduler = process.state.machine.scheduler
+    called: list[float] = []
+    process.loop.call_later(1, lambda: called.append(process.loop.time()))
+    process.pause()
+    scheduler.run_until(lambda: False, 5 * SECOND, EVENTS_MAX)
+    assert called == []
+    process.resume()
+    scheduler.run_until(lambda: False, 6 * SECOND, EVENTS_MAX)
+    assert called == [pytest.approx(5, abs=0.01)]
+
+
+def test_sets_of_tasks_have_the_same_order_in_each_run():
+    def order_of_tasks() -> list[int]:
+        process = process_of()
+
+        async def create_tasks() -> list[int]:
+            tasks = [asyncio.create_task(asyncio.sleep(10)) for _ in range(50)]
+            await asyncio.sleep(0)
+            return [tasks.index(task) for task in set(tasks)]
+
+        return run(process, create_tasks())
+
+    junk = [bytearray(100) for _ in range(1_000)]
+    assert order_of_tasks() == order_of_tasks()
+    del junk

@@ -1,0 +1,101 @@
+"""The threads of one simulated process, as scheduled tasks.
+
+A function that is submitted to an executor runs later as one event, outside the loop, in an order that the
+seed determines. As many functions are under way at once as the executor has threads; the others wait in their
+order.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import partial
+from typing import Any, Final
+
+from tidelog.testing.simulation.scheduler import Event
+from tidelog.testing.simulation.states import ProcessState
+
+_START_NS_MAX: Final = 200_000
+Work = tuple[Callable[[], Any], "SimulatedFuture"]
+
+
+class SimulatedFuture(Future[Any]):
+    """The result of a function that runs later. No thread can wait for it."""
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Return the result. Errors: those of the function; RuntimeError if it has not run yet."""
+        if not self.done():
+            raise RuntimeError("a simulated thread cannot wait for another one")
+        return super().result(0)
+
+
+class SimulatedExecutor(Executor):
+    """An executor with a number of threads."""
+
+    def __init__(self, process: ProcessState, threads: int) -> None:
+        self._process = process
+        self._scheduler = process.machine.scheduler
+        self._threads = threads
+        self._waiting: deque[Work] = deque()
+        self._started: dict[int, tuple[Event, Work]] = {}
+        self._next = 0
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Run a function later, and return the future of its result."""
+        future = SimulatedFuture()
+        self._waiting.append((partial(function, *args, **kwargs), future))
+        self._start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Run what was submitted now, as a thread that waits does not let time pass for others."""
+        if not wait:
+            return
+        for event, work in [self._started[number] for number in sorted(self._started)]:
+            event.cancel()
+            self._perform(work)
+        self._started.clear()
+        while self._waiting:
+            self._perform(self._waiting.popleft())
+
+    def _start(self) -> None:
+        while self._waiting and len(self._started) < self._threads:
+            work = self._waiting.popleft()
+            self._next += 1
+            delay_ns = self._scheduler.between(1_000, _START_NS_MAX) + self._process.machine.disk_delay_ns()
+            event = self._scheduler.after(delay_ns, partial(self._on_due, self._next))
+            self._started[self._next] = event, work
+
+    def _on_due(self, number: int) -> None:
+        process = self._process
+        if not process.is_running:
+            return
+        if process.is_paused:
+            process.call_when_resumed(partial(self._on_due, number))
+            return
+        entry = self._started.pop(number, None)
+        if entry is not None:
+            self._perform(entry[1])
+            self._start()
+
+    def _perform(self, work: Work) -> None:
+        function, future = work
+        if not future.set_running_or_notify_cancel():
+            return
+        scheduler, process = self._scheduler, self._process
+        scheduler.trace.event("thread", process.name)
+        outer, scheduler.current = scheduler.current, process.name
+        result: Any = None
+        failure: BaseException | None = None
+        try:
+            result = function()
+        except BaseException as error:
+            failure = error
+        scheduler.current = outer
+        if not process.check_power():
+            return
+        if failure is None:
+            future.set_result(result)
+        else:
+            future.set_exception(failure)

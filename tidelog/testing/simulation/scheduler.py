@@ -1,0 +1,84 @@
+"""Virtual time: events in the order of their times, and of the seed where times are equal.
+
+Time passes only from one event to the next. All random choices of a simulation come from `rng`, so that a
+seed determines the run.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.testing.simulation.trace import Trace
+
+MS: Final = 1_000_000
+"""The nanoseconds in a millisecond."""
+SECOND: Final = 1_000 * MS
+_TIE_BITS: Final = 16
+_SEQUENCE_BITS: Final = 48
+
+
+class Event:
+    """A callback at a time of the virtual clock, until it is cancelled."""
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Do not call the callback."""
+        self.callback = None
+
+
+class Scheduler:
+    """The virtual clock and the queue of events."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.now_ns = 0
+        self.event_count = 0
+        self.current = ""
+        """The name of the process whose code runs; empty between events."""
+        self.trace = Trace(lambda: self.now_ns)
+        self._queue: list[tuple[int, int, Event]] = []
+        self._sequence = 0
+
+    def at(self, time_ns: int, callback: Callable[[], None]) -> Event:
+        """Call `callback` at a time; now if it has passed."""
+        event = Event(callback)
+        self._sequence += 1
+        order = (self.rng.getrandbits(_TIE_BITS) << _SEQUENCE_BITS) | self._sequence
+        heapq.heappush(self._queue, (max(time_ns, self.now_ns), order, event))
+        return event
+
+    def after(self, delay_ns: int, callback: Callable[[], None]) -> Event:
+        """Call `callback` after a delay."""
+        return self.at(self.now_ns + delay_ns, callback)
+
+    def between(self, low_ns: int, high_ns: int) -> int:
+        """Return a random duration."""
+        return low_ns + self.rng.randrange(max(1, high_ns - low_ns))
+
+    def run_until(self, is_done: Callable[[], bool], deadline_ns: int, events_max: int) -> bool | None:
+        """Run events until `is_done`, and return True.
+
+        Return False if it is not done at the deadline; None after `events_max` events.
+        """
+        queue = self._queue
+        for _ in range(events_max):
+            if is_done():
+                return True
+            if not queue or queue[0][0] > deadline_ns:
+                self.now_ns = max(self.now_ns, deadline_ns)
+                return False
+            time_ns, _, event = heapq.heappop(queue)
+            callback = event.callback
+            if callback is not None:
+                self.now_ns = time_ns
+                self.event_count += 1
+                callback()
+        return None

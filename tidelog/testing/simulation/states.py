@@ -1,0 +1,85 @@
+"""Whether a simulated machine has power and a simulated process runs, for all parts that depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.testing.simulation.crash_file_system import CrashFileSystem
+from tidelog.testing.simulation.scheduler import Scheduler
+
+
+class MachineState:
+    """The address, power, disk and wall clock of one machine."""
+
+    def __init__(self, scheduler: Scheduler, name: str, address: str) -> None:
+        self.scheduler = scheduler
+        self.name = name
+        self.address = address
+        self.has_power = True
+        self.disk = CrashFileSystem()
+        self.disk_delay_ns_max = 0
+        self.wall_ahead_ms = 0
+        """By how much the wall clock is ahead of the virtual time."""
+        self._at_power_on: list[Callable[[], None]] = []
+
+    def disk_delay_ns(self) -> int:
+        """Return how long the disk delays a function of another thread."""
+        longest = self.disk_delay_ns_max
+        return self.scheduler.rng.randrange(longest) if longest else 0
+
+    def call_at_power_on(self, callback: Callable[[], None]) -> None:
+        """Call when the machine has power again."""
+        self._at_power_on.append(callback)
+
+    def turn_off(self) -> None:
+        """Turn the power off."""
+        self.has_power = False
+
+    def lose_unsynced(self) -> None:
+        """Lose a random part of what was not synced."""
+        self.disk = self.disk.crash(self.scheduler.rng.getrandbits(32))
+
+    def turn_on(self) -> None:
+        """Turn the power on."""
+        if not self.has_power:
+            self.has_power = True
+            callbacks, self._at_power_on = self._at_power_on, []
+            for callback in callbacks:
+                callback()
+
+
+class ProcessState:
+    """Whether a process runs; `on_power_failure` is called when its disk has failed the power."""
+
+    def __init__(self, machine: MachineState, name: str, on_power_failure: Callable[[], None]) -> None:
+        self.machine = machine
+        self.name = name
+        self.is_running = True
+        self.is_paused = False
+        self._on_power_failure = on_power_failure
+        self._at_resume: list[Callable[[], None]] = []
+
+    def check_power(self) -> bool:
+        """Return whether the process still runs, after an operation that may have been the last one."""
+        if self.is_running and not self.machine.disk.has_power:
+            self._on_power_failure()
+        return self.is_running
+
+    def call_when_resumed(self, callback: Callable[[], None]) -> None:
+        """Call when the process continues."""
+        self._at_resume.append(callback)
+
+    def pause(self) -> None:
+        """Run no further callback until `resume`."""
+        self.is_paused = True
+
+    def end(self) -> None:
+        """Never run again."""
+        self.is_running = False
+
+    def resume(self) -> None:
+        """Continue a paused process."""
+        self.is_paused = False
+        callbacks, self._at_resume = self._at_resume, []
+        for callback in callbacks:
+            callback()
