@@ -19,7 +19,7 @@ from typing import Final
 
 from tidelog.protocol.ids import LeaderEpoch, Offset
 from tidelog.remote.metadata.epoch_segments import EpochSegments
-from tidelog.remote.metadata.segment_table import FrozenSegments, SegmentTable
+from tidelog.remote.metadata.segment_table import FrozenSegments, PlainSegment, SegmentTable
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
     RemoteLogSegmentMetadata,
@@ -92,17 +92,26 @@ class RemoteLogMetadataCache:
         """Return the effect that `update` would have."""
         return self._outcome_of(update, self._table.find(update.remote_log_segment_id.id))
 
-    def restore(
-        self,
-        segments: Iterable[RemoteLogSegmentMetadata],
-        highest_offsets: Iterable[tuple[LeaderEpoch, Offset]],
-    ) -> None:
-        """Add `segments` and `highest_offsets` of a snapshot to an empty cache."""
-        assert not self._epochs
-        for metadata in segments:
-            row = self._add(metadata)
-            if metadata.state is FINISHED:
-                self._change_state(row, FINISHED)
+    def restore(self, segment: RemoteLogSegmentMetadata | PlainSegment) -> None:
+        """Add a segment of a snapshot, in any state; its id must be new."""
+        if isinstance(segment, PlainSegment):
+            self._restore_plain(segment)
+            return
+        row = self._add(segment)
+        if segment.state is FINISHED:
+            self._change_state(row, FINISHED)
+
+    def _restore_plain(self, segment: PlainSegment) -> None:
+        row = self._table.append_plain(segment)
+        epoch = self._epoch(segment.leader_epoch)
+        if segment.state == FINISHED:
+            self._table.set_finish_order(row)
+            epoch.add_finished(row)
+        else:
+            epoch.add_started(row)
+
+    def restore_highest_offsets(self, highest_offsets: Iterable[tuple[LeaderEpoch, Offset]]) -> None:
+        """Add the highest offsets of a snapshot."""
         for epoch, offset in highest_offsets:
             self._epoch(epoch).advance_highest_offset(offset)
 

@@ -58,11 +58,14 @@ class IdIndex:
             slot = (slot + 1) & mask
 
     def _place(self, key: bytes, row: int) -> None:
-        for slot in self._probe(key):
-            if self._slots[slot] == _EMPTY:
-                self._slots[slot] = row
-                self._used += 1
-                return
+        # Without `_probe`, because a start places each segment.
+        slots = self._slots
+        mask = len(slots) - 1
+        slot = hash(key) & mask
+        while slots[slot] != _EMPTY:
+            slot = (slot + 1) & mask
+        slots[slot] = row
+        self._used += 1
 
     def _rebuild(self, id_of: IdOf) -> None:
         rows = [row for row in self._slots if row >= 0]

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from struct import Struct
 from typing import Any, Final, TypeVar
-from uuid import UUID
 
 from tidelog.protocol.codec import decode, encode_into
 from tidelog.protocol.errors import DecodeError
@@ -32,6 +31,7 @@ from tidelog.protocol.remote_metadata_records import (
     TopicIdPartitionEntry,
 )
 from tidelog.protocol.schema import RemoteMetadataRecord
+from tidelog.remote.metadata.segment_table import PlainSegment
 from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
@@ -67,6 +67,7 @@ _PLAIN_HEAD: Final = bytes((FRAME_VERSION, RemoteLogSegmentMetadataSnapshotRecor
 _ONE_EPOCH: Final = 2
 _PLAIN_TAILS: Final = {b"\x00": False, b"\x01\x00\x01\x01": True}
 """The tags of an entry: whether the transaction index is certainly empty."""
+_STATES: Final = frozenset(RemoteLogSegmentState)
 _State = TypeVar("_State", RemoteLogSegmentState, RemotePartitionDeleteState)
 
 
@@ -154,43 +155,36 @@ def encode_snapshot_entry(metadata: RemoteLogSegmentMetadata) -> bytes:
 
 def decode_snapshot_entry(value: bytes | memoryview, partition: TopicIdPartition) -> RemoteLogSegmentMetadata:
     """Return the segment of `partition` in an entry of its snapshot."""
-    segment = _decode_plain_entry(value, partition)
-    if segment is not None:
-        return segment
     record = _unframed(value)
     if not isinstance(record, RemoteLogSegmentMetadataSnapshotRecord):
         raise DecodeError(f"{type(record).__name__} is not a record of a snapshot")
     return _segment(RemoteLogSegmentId(partition, record.segment_id), record)
 
 
-def _decode_plain_entry(
-    value: bytes | memoryview, partition: TopicIdPartition
-) -> RemoteLogSegmentMetadata | None:
-    """Return the segment of an entry with one leader epoch and without custom metadata, else None.
+def decode_plain_entry(data: bytes, position: int, end: int) -> PlainSegment | None:
+    """Return the segment of the entry from `position` to `end` if it is a plain one, else None.
 
     A start reads an entry for each segment, and nearly all are of this form. It has a fixed layout, which is
-    decoded in a third of the time.
+    decoded in a tenth of the time.
     """
-    is_txn_index_empty = _PLAIN_TAILS.get(bytes(value[_PLAIN_ENTRY.size :]))
+    is_txn_index_empty = _PLAIN_TAILS.get(data[position + _PLAIN_ENTRY.size : end])
     if is_txn_index_empty is None:
         return None
-    fields = _PLAIN_ENTRY.unpack_from(value)
-    head, segment_id, start, end, broker, newest, event, epochs, epoch, epoch_start, tags, size = fields[:12]
-    custom, state = fields[12:]
-    if head != _PLAIN_HEAD or epochs != _ONE_EPOCH or tags or custom or end < start:
+    fields = _PLAIN_ENTRY.unpack_from(data, position)
+    head, segment_id, start, end_offset, broker, newest, event = fields[:7]
+    epochs, epoch, epoch_start, tags, size, custom, state = fields[7:]
+    if (
+        head != _PLAIN_HEAD
+        or epochs != _ONE_EPOCH
+        or epoch_start != start
+        or tags
+        or custom
+        or end_offset < start
+        or state not in _STATES
+    ):
         return None
-    return RemoteLogSegmentMetadata(
-        RemoteLogSegmentId(partition, UUID(bytes=segment_id)),
-        start,
-        end,
-        newest,
-        broker,
-        event,
-        size,
-        (EpochEntry(epoch, epoch_start),),
-        _state(RemoteLogSegmentState, state),
-        None,
-        is_txn_index_empty,
+    return PlainSegment(
+        segment_id, start, end_offset, newest, broker, event, size, epoch, state, is_txn_index_empty
     )
 
 

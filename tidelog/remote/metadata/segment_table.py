@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
-from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.remote.metadata.id_index import IdIndex
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
@@ -41,6 +41,24 @@ _TXN_INDEX_EMPTY: Final = 1
 _MANY_EPOCHS: Final = 2
 _CUSTOM_METADATA: Final = 4
 _SERIALS: Final = 1 << 32
+
+
+class PlainSegment(NamedTuple):
+    """A segment with one leader epoch, which starts with it, and without custom metadata: nearly all are so.
+
+    Its id is in bytes, and its state is the number of a RemoteLogSegmentState.
+    """
+
+    segment_id: bytes
+    start_offset: Offset
+    end_offset: Offset
+    max_timestamp_ms: int
+    broker_id: BrokerId
+    event_timestamp_ms: int
+    segment_size_bytes: int
+    leader_epoch: LeaderEpoch
+    state: int
+    is_txn_index_empty: bool
 
 
 class SegmentTable:
@@ -75,11 +93,26 @@ class SegmentTable:
         row = self._free.pop() if self._free else len(self._rows) // _ROW.size
         if row == len(self._rows) // _ROW.size:
             self._rows += bytes(_ROW.size)
-        serial = self._next_serial
-        self._next_serial = (serial + 1) % _SERIALS
-        self._write(row, metadata, serial)
+        self._write(row, metadata, self._take_serial())
         self._ids.add(metadata.remote_log_segment_id.id.bytes, row, self._id_of)
         return row
+
+    def append_plain(self, segment: PlainSegment) -> int:
+        """Add `segment`, whose id must be new, in a new row, and return the row."""
+        row = len(self._rows) // _ROW.size
+        segment_id, start, end, newest, broker, event, size, epoch, state, is_txn_index_empty = segment
+        flags = _TXN_INDEX_EMPTY if is_txn_index_empty else 0
+        serial = self._take_serial()
+        self._rows += _ROW.pack(
+            segment_id, start, end, newest, event, size, broker, epoch, 0, serial, state, flags
+        )
+        self._ids.add(segment_id, row, self._id_of)
+        return row
+
+    def _take_serial(self) -> int:
+        serial = self._next_serial
+        self._next_serial = (serial + 1) % _SERIALS
+        return serial
 
     def update(self, row: int, update: RemoteLogSegmentMetadataUpdate) -> None:
         """Apply `update` to the segment in `row`; its custom metadata changes only if the update has some."""

@@ -20,7 +20,12 @@ from typing import Final, NamedTuple, Protocol
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import Offset
-from tidelog.remote.metadata.record_codec import decode_snapshot_entry, encode_snapshot_entry
+from tidelog.remote.metadata.cache import RemoteLogMetadataCache
+from tidelog.remote.metadata.record_codec import (
+    decode_plain_entry,
+    decode_snapshot_entry,
+    encode_snapshot_entry,
+)
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
 
 SNAPSHOT_FILE: Final = "remote_log_snapshot"
@@ -34,11 +39,11 @@ class Segments(Sized, Iterable[RemoteLogSegmentMetadata], Protocol):
 
 
 class PartitionSnapshot(NamedTuple):
-    """The content of a snapshot."""
+    """The content of a snapshot: a cache with its segments."""
 
     metadata_partition: int
     metadata_offset: Offset
-    segments: list[RemoteLogSegmentMetadata]
+    cache: RemoteLogMetadataCache
 
 
 def encode_snapshot(segments: Segments, metadata_partition: int, metadata_offset: Offset) -> bytes:
@@ -60,22 +65,37 @@ def decode_snapshot(data: bytes, partition: TopicIdPartition) -> PartitionSnapsh
         raise DecodeError(f"invalid snapshot header {_HEADER.unpack_from(data)}")
     if not 0 <= count <= (len(data) - _HEADER.size) // _LENGTH.size:
         raise DecodeError(f"a snapshot of {len(data)} bytes cannot have {count} entries")
-    view = memoryview(data)
+    cache = _restored(data, count, partition)
+    return PartitionSnapshot(metadata_partition, metadata_offset, cache)
+
+
+def _restored(data: bytes, count: int, partition: TopicIdPartition) -> RemoteLogMetadataCache:
+    """Return a cache with the `count` segments in `data`.
+
+    No list of the segments is made: the garbage collector would search it as often as it grows.
+    """
+    cache = RemoteLogMetadataCache(partition)
+    ids = set[bytes]()
     position = _HEADER.size
-    segments: list[RemoteLogSegmentMetadata] = []
-    for _ in range(count):
+    for number in range(count):
         if position + _LENGTH.size > len(data):
-            raise DecodeError(f"entry {len(segments)} of {count} is missing")
+            raise DecodeError(f"entry {number} of {count} is missing")
         (length,) = _LENGTH.unpack_from(data, position)
         position += _LENGTH.size
-        if not 0 < length <= len(data) - position:
-            raise DecodeError(
-                f"entry {len(segments)} has {length} bytes, but {len(data) - position} bytes remain"
-            )
-        segments.append(decode_snapshot_entry(view[position : position + length], partition))
-        position += length
+        end = position + length
+        if not position < end <= len(data):
+            raise DecodeError(f"entry {number} has {length} bytes, but {len(data) - position} bytes remain")
+        plain = decode_plain_entry(data, position, end)
+        if plain is not None:
+            ids.add(plain.segment_id)
+            cache.restore(plain)
+        else:
+            segment = decode_snapshot_entry(memoryview(data)[position:end], partition)
+            ids.add(segment.remote_log_segment_id.id.bytes)
+            cache.restore(segment)
+        if len(ids) <= number:
+            raise DecodeError(f"the snapshot contains the segment of entry {number} twice")
+        position = end
     if position != len(data):
         raise DecodeError(f"{len(data) - position} bytes follow the last entry")
-    if len({metadata.remote_log_segment_id for metadata in segments}) != count:
-        raise DecodeError("the snapshot contains a segment twice")
-    return PartitionSnapshot(metadata_partition, metadata_offset, segments)
+    return cache

@@ -24,6 +24,7 @@ from typing import Final, NamedTuple
 
 from tidelog.protocol.errors import DecodeError
 from tidelog.protocol.ids import LeaderEpoch, Offset, uuid_text
+from tidelog.remote.metadata.cache import RemoteLogMetadataCache
 from tidelog.remote.metadata.record_codec import decode_event, encode_event
 from tidelog.remote.metadata.snapshot import (
     SNAPSHOT_FILE,
@@ -33,7 +34,6 @@ from tidelog.remote.metadata.snapshot import (
     encode_snapshot,
 )
 from tidelog.remote.ports.segment_metadata import (
-    RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
@@ -61,8 +61,7 @@ class LoadedSnapshot(NamedTuple):
     """The content of a snapshot: all records before `next_offset`."""
 
     next_offset: Offset
-    segments: list[RemoteLogSegmentMetadata]
-    highest_offsets: list[tuple[LeaderEpoch, Offset]]
+    cache: RemoteLogMetadataCache
 
 
 class SnapshotFiles:
@@ -124,9 +123,8 @@ class SnapshotFiles:
             )
             return None
         committed = self._read_committed().get(metadata_partition, 0)
-        return LoadedSnapshot(
-            max(snapshot.metadata_offset + 1, committed), snapshot.segments, sorted(highest.items())
-        )
+        snapshot.cache.restore_highest_offsets(highest.items())
+        return LoadedSnapshot(max(snapshot.metadata_offset + 1, committed), snapshot.cache)
 
     def write(
         self,

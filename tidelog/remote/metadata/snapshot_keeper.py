@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tidelog.protocol.ids import Offset
 from tidelog.remote.metadata.cache import RemoteLogMetadataCache
-from tidelog.remote.metadata.snapshot_files import SnapshotFiles
+from tidelog.remote.metadata.snapshot_files import LoadedSnapshot, SnapshotFiles
 from tidelog.remote.metadata.snapshot_plan import SnapshotPlanner
 from tidelog.remote.ports.segment_metadata import RemotePartitionDeleteMetadata, TopicIdPartition
 from tidelog.storage.disk.errors import StorageFailure
@@ -65,14 +65,14 @@ class SnapshotKeeper:
         """
         try:
             async with self._lock:
-                result = await self._run_blocking(_restore, self._files, partition, number)
+                result = await self._run_blocking(self._files.load, partition, number)
         except (OSError, StorageFailure) as error:
             _log.warning(
                 "Reading the metadata of %s from its start: cannot read its snapshot: %s", partition, error
             )
             return None
-        snapshot: tuple[RemoteLogMetadataCache, Offset] | None = result
-        return snapshot
+        snapshot: LoadedSnapshot | None = result
+        return None if snapshot is None else (snapshot.cache, snapshot.next_offset)
 
     async def keep(self, may_write: Callable[[], bool], *, is_last: bool) -> None:
         """Write the planned snapshots, unless `may_write` returns False: then a partition is being added.
@@ -108,14 +108,3 @@ async def _wait_despite_cancellation(work: Awaitable[None]) -> None:
     except asyncio.CancelledError:
         await asyncio.wait((future,))
         raise
-
-
-def _restore(
-    files: SnapshotFiles, partition: TopicIdPartition, number: int
-) -> tuple[RemoteLogMetadataCache, Offset] | None:
-    snapshot = files.load(partition, number)
-    if snapshot is None:
-        return None
-    cache = RemoteLogMetadataCache(partition)
-    cache.restore(snapshot.segments, snapshot.highest_offsets)
-    return cache, snapshot.next_offset

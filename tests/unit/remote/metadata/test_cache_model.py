@@ -182,8 +182,8 @@ class CacheMachine(RuleBasedStateMachine):
     def the_node_restarts_from_a_snapshot(self) -> None:
         snapshot = decode_snapshot(encode_snapshot(self.cache.frozen(), 7, 100), PARTITION)
         highest = self.cache.highest_offsets()
-        self.cache = RemoteLogMetadataCache(PARTITION)
-        self.cache.restore(snapshot.segments, highest)
+        self.cache = snapshot.cache
+        self.cache.restore_highest_offsets(highest)
 
     @invariant()
     def lookups_are_equal(self) -> None:

@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 from tests.support.paths import GOLDEN_FILES
 from tests.support.tier.segment_metadata import DELETED, DELETING, FINISHED, STARTED
 from tidelog.protocol.errors import DecodeError
-from tidelog.remote.metadata import record_codec
 from tidelog.remote.metadata.partitioning import metadata_partition
 from tidelog.remote.metadata.record_codec import (
     decode_event,
+    decode_plain_entry,
     decode_snapshot_entry,
     encode_event,
     encode_snapshot_entry,
     is_worth_decoding,
 )
+from tidelog.remote.metadata.segment_table import SegmentTable
 from tidelog.remote.metadata.store import RemoteLogEvent
 from tidelog.remote.ports.segment_metadata import (
     RemoteLogSegmentId,
@@ -161,7 +162,7 @@ def test_random_bytes_are_a_record_or_refused(data: bytes) -> None:
     assert decode_event(encode_event(event)) == event
 
 
-def test_entries_of_the_plain_form_are_decoded_like_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_of_the_plain_form_are_decoded_like_all_others() -> None:
     segments = [
         replace(
             PLAIN,
@@ -178,9 +179,16 @@ def test_entries_of_the_plain_form_are_decoded_like_all_others(monkeypatch: pyte
         for timestamp in (-1, 0, 1 << 62)
     ]
     entries = [encode_snapshot_entry(segment) for segment in segments]
-    decoded = [decode_snapshot_entry(memoryview(entry), TIDES) for entry in entries]
-    monkeypatch.setattr(record_codec, "_decode_plain_entry", lambda *_: None)
-    assert [decode_snapshot_entry(entry, TIDES) for entry in entries] == decoded
+    decoded = [decode_snapshot_entry(entry, TIDES) for entry in entries]
+    assert decoded == segments
+    plain = [decode_plain_entry(entry, 0, len(entry)) for entry in entries]
+    for segment, values in zip(segments, plain, strict=True):
+        epochs = segment.segment_leader_epochs
+        is_plain = epochs == (EpochEntry(epochs[0].epoch, segment.start_offset),)
+        assert (values is not None) == (is_plain and segment.custom_metadata is None)
+        if values is not None:
+            table = SegmentTable(TIDES)
+            assert table.get(table.append_plain(values)) == segment
     for entry in entries:
         for end in range(len(entry)):
             with pytest.raises(DecodeError):

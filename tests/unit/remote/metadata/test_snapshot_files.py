@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -76,21 +77,21 @@ def test_snapshots_of_many_partitions_are_written_concurrently_at_stop(
     files.write(partitions, [planned_snapshot(3, 10, partition) for partition in partitions], {NUMBER: 10})
     again = SnapshotFiles(OsFileSystem(), str(tmp_path))
     loaded = [again.load(partition, NUMBER) for partition in partitions]
-    assert all(each is not None and each.next_offset == 10 and len(each.segments) == 2 for each in loaded)
+    assert all(each is not None and each.next_offset == 10 and len(each.cache) == 2 for each in loaded)
 
 
 def test_a_snapshot_equals_kafkas_bytes() -> None:
     data = (GOLDEN / "remote_log_snapshot").read_bytes()
     snapshot = decode_snapshot(data, PARTITION)
     assert (snapshot.metadata_partition, snapshot.metadata_offset) == (17, 12345678901)
-    first, second = snapshot.segments
+    first, second = snapshot.cache.frozen()
     assert (first.remote_log_segment_id.id, first.segment_leader_epochs) == (
         kafka_uuid(99),
         (EpochEntry(3, 100),),
     )
     assert (second.state, second.custom_metadata) == (FINISHED, b"\x07\x08")
     assert second.segment_leader_epochs == (EpochEntry(3, 200), EpochEntry(4, 250))
-    assert encode_snapshot(snapshot.segments, 17, 12345678901) == data
+    assert encode_snapshot(snapshot.cache.frozen(), 17, 12345678901) == data
 
 
 def test_committed_offsets_equal_kafkas_bytes() -> None:
@@ -109,6 +110,13 @@ def test_a_truncated_snapshot_is_refused(cut: int) -> None:
         decode_snapshot(data + data[:1], PARTITION)
 
 
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_a_snapshot_with_a_segment_twice_is_refused(is_plain: bool) -> None:
+    segment = replace(copy_start(1, 0, 9), custom_metadata=None if is_plain else b"x")
+    with pytest.raises(DecodeError, match="contains the segment of entry 1 twice"):
+        decode_snapshot(encode_snapshot([segment, segment], 0, 0), PARTITION)
+
+
 def test_the_larger_of_snapshot_offset_and_committed_offset_applies() -> None:
     disk = CrashFileSystem()
     files = SnapshotFiles(disk, "/logs")
@@ -118,7 +126,7 @@ def test_the_larger_of_snapshot_offset_and_committed_offset_applies() -> None:
         assert snapshot is not None
         assert idle is not None
         assert (snapshot.next_offset, idle.next_offset) == (40, 30)
-        assert snapshot.highest_offsets == [(0, 29)], "not lowered by the deletion"
+        assert snapshot.cache.highest_offsets() == [(0, 29)], "not lowered by the deletion"
         assert each.load(PARTITION, NUMBER + 1) is None, "the number of metadata partitions has changed"
 
 
@@ -137,9 +145,9 @@ def test_after_a_crash_at_any_operation_no_missing_record_counts_as_read() -> No
         files = SnapshotFiles(point.disk, "/logs")
         snapshot, idle, leaving = (files.load(one, NUMBER) for one in (PARTITION, IDLE, LEAVING))
         assert snapshot is not None, point
-        assert (snapshot.next_offset, len(snapshot.segments)) in ((40, 2), (90, 5)), point
-        assert snapshot.highest_offsets[0][1] in (29, 59), point
-        assert snapshot.highest_offsets[0][1] >= 10 * len(snapshot.segments) + 9, point
+        assert (snapshot.next_offset, len(snapshot.cache)) in ((40, 2), (90, 5)), point
+        assert snapshot.cache.highest_offsets()[0][1] in (29, 59), point
+        assert snapshot.cache.highest_offsets()[0][1] >= 10 * len(snapshot.cache) + 9, point
         assert idle is not None, point
         assert idle.next_offset in (40, 90), point
         assert leaving is None or leaving.next_offset == 40, point
@@ -171,8 +179,7 @@ def test_overlapping_segments_are_found_equally_after_a_restart() -> None:
         cache.add(copy_start(number, start, end))
     for number in (1, 0, 2):
         cache.update(step(number, FINISHED))
-    again = RemoteLogMetadataCache(PARTITION)
-    again.restore(decode_snapshot(encode_snapshot(cache.frozen(), 0, 0), PARTITION).segments, ())
+    again = decode_snapshot(encode_snapshot(cache.frozen(), 0, 0), PARTITION).cache
 
     def find_segments(one: RemoteLogMetadataCache) -> list[RemoteLogSegmentMetadata | None]:
         return [one.segment(0, offset) for offset in range(160)]

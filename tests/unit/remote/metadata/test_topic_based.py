@@ -509,7 +509,7 @@ async def test_a_truncated_metadata_partition_does_not_start_from_its_old_snapsh
             await copy(manager, number)
         files = SnapshotFiles(disk, "/logs")
         await eventually(
-            lambda: (snapshot := files.load(PARTITION, 0)) is not None and len(snapshot.segments) == 3
+            lambda: (snapshot := files.load(PARTITION, 0)) is not None and len(snapshot.cache) == 3
         )
         topic.starts_over = True
         del topic.logs[0][2:]
