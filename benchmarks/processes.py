@@ -19,6 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from reference_software.environment import python_environment
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S: Final = 30.0
 STOP_TIMEOUT_S: Final = 30.0
@@ -183,10 +185,3 @@ def run_load(module: str, **options: Any) -> dict[str, Any]:
         raise BenchmarkError(f"load {module} ended with code {done.returncode}: {last}; options: {options}")
     findings: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return findings
-
-
-def python_environment() -> dict[str, str]:
-    """Return our environment, in which Python may store compiled files, as it does by default."""
-    environment = dict(os.environ)
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    return environment

@@ -196,10 +196,14 @@ def test_benchmarks_do_not_import_tests() -> None:
     assert importers("benchmarks", of="tests") == []
 
 
-def test_only_tests_of_benchmarks_and_of_kafkas_programs_import_benchmarks() -> None:
-    """The command lines of Kafka belong to the benchmarks; tests/kafka starts its brokers with them."""
-    allowed = ("tests/unit/benchmarks/", "tests/kafka/", "tests/spark/kafka_source/")
+def test_only_the_tests_of_benchmarks_import_them() -> None:
+    allowed = "tests/unit/benchmarks/"
     assert [name for name in importers("tests", of="benchmarks") if not name.startswith(allowed)] == []
+
+
+def test_reference_software_imports_neither_tests_nor_benchmarks() -> None:
+    assert importers("reference_software", of="tests") == []
+    assert importers("reference_software", of="benchmarks") == []
 
 
 def importers(folder: str, *, of: str) -> list[str]:

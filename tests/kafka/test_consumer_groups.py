@@ -7,9 +7,9 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster, Node
-from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.kafka_node import WITHIN_S, Node
 from tests.kafka.tools import KafkaTools
+from tests.kafka.two_brokers import run_two_brokers
 from tests.support.waiting import wait_until
 
 JARS = Path(os.environ["TIDELOG_KAFKA_JARS"])
@@ -97,16 +97,7 @@ def descriptions(tools: KafkaTools, coordinator: Node) -> list[str]:
 def test_a_group_keeps_epochs_members_and_partitions_when_its_coordinator_moves_to_kafka_and_back(
     tmp_path: Path,
 ) -> None:
-    cluster = MixedCluster(tmp_path)
-    cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
-    ours = cluster.add(1, Engine.TIDELOG, "broker", SETTINGS)
-    kafkas = cluster.add(3, Engine.KAFKA, "broker", SETTINGS)
-    clients = MixedClients(cluster)
-    try:
-        for node in cluster.nodes.values():
-            cluster.format(node)
-        cluster.start(*cluster.nodes.values())
-        clients.wait_for_brokers(1, 3)
+    with run_two_brokers(tmp_path, SETTINGS) as (cluster, clients, ours, kafkas):
         clients.create_topic("__consumer_offsets", [[1, 3]], cleanup_policy="compact")
         clients.create_topic("tides", [[3, 1], [1, 3]] * (PARTITIONS // 2))
         clients.produce("tides", [str(number) for number in range(RECORDS)], PARTITIONS)
@@ -131,5 +122,3 @@ def test_a_group_keeps_epochs_members_and_partitions_when_its_coordinator_moves_
             clients.wait_until_whole("tides")
             wait_until(lambda: members.poll() == before, timeout_s=WITHIN_S)
         members.close()
-    finally:
-        cluster.end()

@@ -6,31 +6,15 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
-from tests.kafka.mixed_clients import MixedClients
+from tests.kafka.kafka_node import WITHIN_S
+from tests.kafka.two_brokers import ONE_COORDINATOR, run_two_brokers
 from tests.support.waiting import wait_until
-
-SETTINGS = {
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
 
 
 def test_new_groups_and_transactions_of_kafkas_coordinators_survive_a_leader_change(
     tmp_path: Path,
 ) -> None:
-    cluster = MixedCluster(tmp_path)
-    cluster.add(100, Engine.KAFKA, "controller", SETTINGS)
-    ours = cluster.add(1, Engine.TIDELOG, "broker", SETTINGS)
-    kafkas = cluster.add(3, Engine.KAFKA, "broker", SETTINGS)
-    clients = MixedClients(cluster)
-    try:
-        for node in cluster.nodes.values():
-            cluster.format(node)
-        cluster.start(*cluster.nodes.values())
-        clients.wait_for_brokers(1, 3)
+    with run_two_brokers(tmp_path, ONE_COORDINATOR) as (cluster, clients, ours, kafkas):
         # Both coordinators are Kafka's broker at first; that of groups moves.
         clients.create_topic("__consumer_offsets", [[3, 1]], cleanup_policy="compact")
         clients.create_topic("__transaction_state", [[3]], cleanup_policy="compact")
@@ -62,5 +46,3 @@ def test_new_groups_and_transactions_of_kafkas_coordinators_survive_a_leader_cha
             clients.wait_for_brokers(1, 3)
             clients.wait_until_whole("tides")
             clients.wait_until_whole("__consumer_offsets")
-    finally:
-        cluster.end()

@@ -8,18 +8,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.kafka.kafka_node import WITHIN_S, Engine, MixedCluster
+from tests.kafka.kafka_node import WITHIN_S
 from tests.kafka.mixed_clients import MixedClients
 from tests.kafka.tools import KafkaTools
+from tests.kafka.two_brokers import KAFKAS, ONE_COORDINATOR, OURS, run_two_brokers
 
-OURS, KAFKAS, CONTROLLER = 1, 3, 100
 MESSAGES = 300
-SETTINGS = {
-    "offsets.topic.num.partitions": "1",
-    "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
-}
 
 
 def write_transactions(clients: MixedClients, servers: str) -> None:
@@ -62,16 +56,7 @@ def copy(clients: MixedClients, tools: KafkaTools) -> None:
 def test_one_implementation_coordinates_transactions_on_brokers_of_both(
     tmp_path: Path, coordinator: int, group_coordinator: int
 ) -> None:
-    cluster = MixedCluster(tmp_path)
-    cluster.add(CONTROLLER, Engine.KAFKA, "controller", SETTINGS)
-    cluster.add(OURS, Engine.TIDELOG, "broker", SETTINGS)
-    cluster.add(KAFKAS, Engine.KAFKA, "broker", SETTINGS)
-    clients = MixedClients(cluster)
-    try:
-        for node in cluster.nodes.values():
-            cluster.format(node)
-        cluster.start(*cluster.nodes.values())
-        clients.wait_for_brokers(OURS, KAFKAS)
+    with run_two_brokers(tmp_path, ONE_COORDINATOR) as (cluster, clients, _, _):
         clients.create_topic("__consumer_offsets", [[group_coordinator]], cleanup_policy="compact")
         clients.create_topic("__transaction_state", [[coordinator]], cleanup_policy="compact")
         for topic in ("tides", "copied-to"):
@@ -79,5 +64,3 @@ def test_one_implementation_coordinates_transactions_on_brokers_of_both(
         clients.create_topic("copied-from", [[OURS]])
         write_transactions(clients, cluster.bootstrap_servers)
         copy(clients, KafkaTools(Path(os.environ["TIDELOG_KAFKA_JARS"]), cluster.bootstrap_servers))
-    finally:
-        cluster.end()

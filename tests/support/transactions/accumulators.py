@@ -143,3 +143,8 @@ def drain(target: ProduceCore, metadata: ClusterMetadata, now_ms: int = 0) -> li
 def values(batch: ProducerBatch) -> list[bytes | None]:
     """Return the values of a closed batch."""
     return [record.value for record in batch.records()]
+
+
+def no_connection_error(topic_partition: TopicPartition) -> str:
+    """Return that no connection of the partition's leader has failed."""
+    return ""

@@ -16,7 +16,6 @@ from rich.console import Console
 from benchmarks.kafka import document, perf_tools
 from benchmarks.kafka.brokers import Setup
 from benchmarks.kafka.case import QUICK, STANDARD, Better, Case, Growth, Metric, Suite, TargetOf
-from benchmarks.kafka.programs import Engine
 from benchmarks.kafka.results import Report, Row, latest
 from benchmarks.kafka.runner import expected_seconds, planned, turn_order
 from benchmarks.kafka.suites import SUITES
@@ -24,6 +23,7 @@ from benchmarks.kafka.suites.compaction import checkpoint_offset
 from benchmarks.kafka.table import show, values_text
 from benchmarks.loads.keyed import record_keys
 from benchmarks.processes import BenchmarkError, tree_cpu_seconds
+from reference_software.kafka_programs import Engine
 
 PRODUCED = """\
 [2026-11-22 21:37:08,490] WARN something (org.apache.kafka.Some)

@@ -27,6 +27,7 @@ from tidelog.clients.consumer.consumer_positions import ConsumerPositions
 from tidelog.clients.consumer.consumer_types import ConsumerRecord, OffsetAndTimestamp
 from tidelog.clients.consumer.fetch_driver import FetchDriver
 from tidelog.clients.consumer.fetcher import Fetcher
+from tidelog.clients.consumer.group_ports import GroupPorts
 from tidelog.clients.consumer.partition_state import AssignedPartitions
 from tidelog.clients.consumer.pending_records import PendingRecords
 from tidelog.clients.consumer.position_initializer import PositionInitializer
@@ -195,9 +196,15 @@ class Consumer:
             if len(self._assigned):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "subscribe and assign exclude each other")
             create = ConsumerGroupMember if config.group_protocol == "consumer" else ConsumerCoordinator
-            self._group = create(
-                self._client, config, self._lookup, self._committer, self._assigned, self._wake_poll
+            ports = GroupPorts(
+                client=self._client,
+                config=config,
+                lookup=self._lookup,
+                committer=self._committer,
+                assigned=self._assigned,
+                on_change=self._wake_poll,
             )
+            self._group = create(ports)
         updater = self._client.updater
         self._subscription = subscription
         updater.policy.set_wants_all_topics(subscription.is_pattern)

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from tidelog.clients.config.client_config import ConsumerConfig
-from tidelog.clients.consumer.partition_state import AssignedPartitions
+from tidelog.clients.consumer.group_ports import GroupPorts
 from tidelog.clients.groups.assignors import Assignment, RebalanceProtocol
 from tidelog.clients.groups.assignors.cooperative_sticky import ownership_change
 from tidelog.clients.groups.assignors.protocol import decode_assignment
-from tidelog.clients.groups.coordinator_lookup import CoordinatorLookup
 from tidelog.clients.groups.group_assignment import (
     assign,
     member_subscriptions,
@@ -26,9 +24,7 @@ from tidelog.clients.groups.group_assignment import (
 )
 from tidelog.clients.groups.heartbeater import Heartbeater
 from tidelog.clients.groups.membership import Membership, MemberState, Step
-from tidelog.clients.groups.offset_committer import OffsetCommitter
 from tidelog.clients.groups.rebalance_listener import NoListener, RebalanceListener, await_result
-from tidelog.clients.metadata.cluster_client import ClusterClient
 from tidelog.protocol.errors import DecodeError, ErrorCode, KafkaError
 from tidelog.protocol.ids import TopicPartition
 from tidelog.protocol.messages.join_group import JoinGroupResponse
@@ -39,20 +35,10 @@ _log = logging.getLogger("tidelog.clients.group")
 
 
 class ConsumerCoordinator:
-    """The group membership of one subscribed consumer; it joins after `subscribe`.
+    """The group membership of one subscribed consumer; it joins after `subscribe`."""
 
-    `on_change` is called when `poll` should call `advance` again.
-    """
-
-    def __init__(
-        self,
-        client: ClusterClient,
-        config: ConsumerConfig,
-        lookup: CoordinatorLookup,
-        committer: OffsetCommitter,
-        assigned: AssignedPartitions,
-        on_change: Callable[[], None],
-    ) -> None:
+    def __init__(self, ports: GroupPorts) -> None:
+        client, config = ports.client, ports.config
         assert config.group_id is not None
         self.membership = Membership(
             config.group_id,
@@ -61,12 +47,7 @@ class ConsumerCoordinator:
             rebalance_timeout_ms=config.max_poll_interval_ms,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
         )
-        self._client = client
-        self._config = config
-        self._lookup = lookup
-        self._committer = committer
-        self._assigned = assigned
-        self._on_change = on_change
+        self._ports = ports
         self._strategies = tuple(config.partition_assignment_strategy)
         self._protocol = rebalance_protocol(self._strategies)
         self._listener: RebalanceListener = NoListener()
@@ -76,8 +57,8 @@ class ConsumerCoordinator:
         self._group_topics: dict[str, int] | None = None
         self._join_task: asyncio.Task[Assignment] | None = None
         self._is_closed = False
-        self._heartbeater = Heartbeater(client, config, lookup, self.membership, on_change)
-        committer.set_membership(self.membership)
+        self._heartbeater = Heartbeater(client, config, ports.lookup, self.membership, ports.on_change)
+        ports.committer.set_membership(self.membership)
         client.updater.on_update.append(self._on_metadata)
 
     @property
@@ -111,32 +92,32 @@ class ConsumerCoordinator:
             if self._is_closed:
                 return  # by another task, while this one revoked partitions
             self._join_task = asyncio.create_task(self._join(), name="tidelog-join")
-            self._join_task.add_done_callback(lambda task: self._on_change())
+            self._join_task.add_done_callback(lambda task: self._ports.on_change())
         if self._join_task is None:
-            self._committer.auto_commit_periodically()
+            self._ports.committer.auto_commit_periodically()
 
     async def close(self, timeout_ms: int) -> None:
         """Commit (with `enable_auto_commit`), revoke all partitions and leave the group."""
-        deadline_ms = self._client.now_ms() + timeout_ms
+        deadline_ms = self._ports.client.now_ms() + timeout_ms
         self._is_closed = True
         if self._join_task is not None:
             self._join_task.cancel()
             with suppress(asyncio.CancelledError, KafkaError):
                 await self._join_task
             self._join_task = None
-            self._lookup.disconnect()
+            self._ports.lookup.disconnect()
         self.membership.on_join_interrupted()
-        self._client.updater.on_update.remove(self._on_metadata)
+        self._ports.client.updater.on_update.remove(self._on_metadata)
         try:
             if self.membership.state is MemberState.STABLE:
-                await self._committer.auto_commit_now(deadline_ms)
-            await self._revoke(self._assigned.topic_partitions, lost=self.membership.lost_partitions)
+                await self._ports.committer.auto_commit_now(deadline_ms)
+            await self._revoke(self._ports.assigned.topic_partitions, lost=self.membership.lost_partitions)
         finally:
             await self._heartbeater.close()
             if self.membership.leaves_on_close:
-                left_ms = max(1, deadline_ms - self._client.now_ms())
+                left_ms = max(1, deadline_ms - self._ports.client.now_ms())
                 await self._heartbeater.leave("the consumer is being closed", left_ms)
-            self._committer.set_membership(None)
+            self._ports.committer.set_membership(None)
 
     # --- before joining -------------------------------------------------------------------
 
@@ -144,17 +125,17 @@ class ConsumerCoordinator:
         """Revoke the partitions that have to be revoked before a join."""
         membership = self.membership
         if membership.lost_partitions:
-            await self._revoke(self._assigned.topic_partitions, lost=True)
+            await self._revoke(self._ports.assigned.topic_partitions, lost=True)
             membership.on_lost_partitions_revoked()
             return
         if membership.state is MemberState.STABLE:
-            deadline_ms = self._client.now_ms() + self._config.request_timeout_ms
-            await self._committer.auto_commit_now(deadline_ms)
+            deadline_ms = self._ports.client.now_ms() + self._ports.config.request_timeout_ms
+            await self._ports.committer.auto_commit_now(deadline_ms)
         if self._protocol is RebalanceProtocol.EAGER:
-            await self._revoke(self._assigned.topic_partitions, lost=False)
+            await self._revoke(self._ports.assigned.topic_partitions, lost=False)
         else:
             topics = self._topics or frozenset()
-            unsubscribed = [tp for tp in self._assigned.topic_partitions if tp.topic not in topics]
+            unsubscribed = [tp for tp in self._ports.assigned.topic_partitions if tp.topic not in topics]
             await self._revoke(unsubscribed, lost=False)
 
     async def _revoke(self, partitions: Sequence[TopicPartition], *, lost: bool) -> None:
@@ -170,7 +151,7 @@ class ConsumerCoordinator:
             else:
                 await await_result(self._listener.on_partitions_revoked(partitions))
         finally:
-            self._assigned.set(tp for tp in self._assigned.topic_partitions if tp not in revoked)
+            self._ports.assigned.set(tp for tp in self._ports.assigned.topic_partitions if tp not in revoked)
 
     # --- joining (in its own task) --------------------------------------------------------
 
@@ -188,18 +169,18 @@ class ConsumerCoordinator:
             if assignment is not None:
                 return assignment
             if step is Step.FIND_COORDINATOR:
-                self._lookup.forget()
+                self._ports.lookup.forget()
             if step is not Step.REJOIN:
-                delay_ms = self._client.backoff.delay_ms(attempt, self._client.environment.rng)
+                delay_ms = self._ports.client.backoff.delay_ms(attempt, self._ports.client.environment.rng)
                 await asyncio.sleep(delay_ms / 1000)
                 attempt += 1
 
     async def _join_once(self) -> tuple[Step, Assignment | None]:
         """Send JoinGroup, then SyncGroup; return the next step, and the assignment after PROCEED."""
-        deadline_ms = self._client.now_ms() + self.membership.join_timeout_ms
+        deadline_ms = self._ports.client.now_ms() + self.membership.join_timeout_ms
         self._joined_topics = self._topics
         joined = await self._send_join(deadline_ms)
-        step = self.membership.on_join_response(joined, self._client.now_ms())
+        step = self.membership.on_join_response(joined, self._ports.client.now_ms())
         if step is not Step.PROCEED:
             return step, None
         self._heartbeater.wake()
@@ -210,7 +191,7 @@ class ConsumerCoordinator:
         synced = await self._send_sync(assignments, deadline_ms)
         if self.membership.state is not MemberState.SYNCING:
             return Step.REJOIN, None
-        step = self.membership.on_sync_response(synced, self._client.now_ms())
+        step = self.membership.on_sync_response(synced, self._ports.client.now_ms())
         if step is not Step.PROCEED:
             return step, None
         try:
@@ -225,13 +206,13 @@ class ConsumerCoordinator:
         protocols = subscriptions(
             self._strategies,
             self._topics or (),
-            self._assigned.topic_partitions,
+            self._ports.assigned.topic_partitions,
             self._last_assigned,
             membership.generation,
-            self._config.client_rack,
+            self._ports.config.client_rack,
         )
         # The request is built when the coordinator is connected: the membership is JOINING from then on.
-        return await self._lookup.request_for_version(
+        return await self._ports.lookup.request_for_version(
             ApiKey.JOIN_GROUP,
             lambda version: membership.join_request(protocols),
             JoinGroupResponse,
@@ -240,7 +221,7 @@ class ConsumerCoordinator:
         )
 
     async def _send_sync(self, assignments: Mapping[str, bytes], deadline_ms: int) -> SyncGroupResponse:
-        return await self._lookup.request(
+        return await self._ports.lookup.request(
             self.membership.sync_request(assignments),
             SyncGroupResponse,
             deadline_ms,
@@ -256,17 +237,19 @@ class ConsumerCoordinator:
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"cannot decode a subscription: {error}"
             ) from error
         topics = {topic for subscription in members.values() for topic in subscription.topics}
-        updater = self._client.updater
-        if not updater.policy.wants_all_topics and not topics <= self._client.metadata.topics.keys():
+        updater = self._ports.client.updater
+        if not updater.policy.wants_all_topics and not topics <= self._ports.client.metadata.topics.keys():
             updater.set_topics(topics | (self._topics or frozenset()))
             updater.request_update()
             with suppress(TimeoutError, KafkaError):
-                await updater.wait_for_update(self._client.now_ms() + self._config.request_timeout_ms)
+                await updater.wait_for_update(
+                    self._ports.client.now_ms() + self._ports.config.request_timeout_ms
+                )
         self._group_topics = self._count_partitions(topics)
         return assign(joined.protocol_name, self._group_topics, members)
 
     def _count_partitions(self, topics: set[str]) -> dict[str, int]:
-        known = self._client.metadata.topics
+        known = self._ports.client.metadata.topics
         return {topic: known[topic].partition_count for topic in sorted(topics) if topic in known}
 
     # --- after joining --------------------------------------------------------------------
@@ -281,18 +264,18 @@ class ConsumerCoordinator:
         self._last_assigned = assignment.partitions
         self.membership.on_assignment_applied()
         self._heartbeater.wake()
-        change = ownership_change(self._assigned.topic_partitions, assignment.partitions)
+        change = ownership_change(self._ports.assigned.topic_partitions, assignment.partitions)
         try:
             if change.revoked:
                 await self._revoke(change.revoked, lost=False)
         finally:
             # Also after an error of the listener: no other member reads these partitions.
-            self._assigned.set(assignment.partitions)
+            self._ports.assigned.set(assignment.partitions)
             if self._protocol is RebalanceProtocol.COOPERATIVE and change.must_rejoin:
                 self.membership.request_join("revoked partitions need a new owner")
             if self._joined_topics != self._topics:
                 self.membership.request_join("subscription has changed")
-            self._on_change()
+            self._ports.on_change()
             await await_result(self._listener.on_partitions_assigned(change.added))
 
     def _on_metadata(self) -> None:
@@ -302,4 +285,4 @@ class ConsumerCoordinator:
         topics = set(self._group_topics) | (self._topics or frozenset())
         if self._count_partitions(topics) != self._group_topics:
             self.membership.request_join("partitions of subscribed topics have changed")
-            self._on_change()
+            self._ports.on_change()

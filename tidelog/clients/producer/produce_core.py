@@ -73,7 +73,7 @@ class ProduceCore:
                 self.accumulator.set_muted(batch.topic_partition, True)
         return batches
 
-    def expire(self, now_ms: int, connection_error: Callable[[TopicPartition], str] = lambda _: "") -> int:
+    def expire(self, now_ms: int, connection_error: Callable[[TopicPartition], str]) -> int:
         """Fail the queued and sent batches older than the delivery timeout; return their number.
 
         `connection_error` returns why a partition's batches cannot be sent now; '' if that is unknown.

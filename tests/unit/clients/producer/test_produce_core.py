@@ -10,6 +10,7 @@ from tests.support.transactions.accumulators import (
     drain,
     full_batches,
     must_put,
+    no_connection_error,
     values,
 )
 from tidelog.clients.producer.produce_core import BatchResult, ProduceCore, produce_request
@@ -96,8 +97,8 @@ def test_records_expire_in_the_queue_and_in_flight() -> None:
     sent = must_put(target.accumulator, P0, b"sent", now_ms=0)
     (batch,) = drain(target, ONE, now_ms=10)
     queued = must_put(target.accumulator, P0, b"queued", now_ms=5)
-    assert target.expire(999) == 0
-    assert target.expire(1_005) == 2
+    assert target.expire(999, no_connection_error) == 0
+    assert target.expire(1_005, no_connection_error) == 2
     for outcome in (sent, queued):
         assert outcome.error is not None
         assert outcome.error.code is ErrorCode.REQUEST_TIMED_OUT
@@ -112,7 +113,7 @@ def test_an_expired_record_carries_the_error_of_a_full_disk() -> None:
     target.on_result(
         batch, BatchResult(ErrorCode.KAFKA_STORAGE_ERROR, error_message="No space left on device"), 11
     )
-    assert target.expire(1_000) == 1
+    assert target.expire(1_000, no_connection_error) == 1
     assert isinstance(outcome.error, KafkaError)
     assert "the last error: No space left on device [KAFKA_STORAGE_ERROR]" in str(outcome.error)
 
@@ -303,7 +304,7 @@ def test_after_an_in_flight_batch_expired_nothing_new_is_sent_until_the_rest_com
     must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
     must_put(target.accumulator, P0, b"c" * 250, now_ms=600)
     first, second = drain(target, ONE, 600) + drain(target, ONE, 600)
-    assert target.expire(1_000) == 1
+    assert target.expire(1_000, no_connection_error) == 1
     assert drain(target, ONE, now_ms=1_000) == []
     # The batch after it was written, so the expired batch was written too.
     target.on_result(second, BatchResult(ErrorCode.NONE, base_offset=2), 1_000)
@@ -318,7 +319,7 @@ def test_the_epoch_is_raised_when_all_in_flight_batches_expired() -> None:
     must_put(target.accumulator, P0, b"a" * 250, now_ms=0)
     must_put(target.accumulator, P0, b"b" * 250, now_ms=600)
     drain(target, ONE, 600)
-    target.expire(1_000)
+    target.expire(1_000, no_connection_error)
     (batch,) = drain(target, ONE, now_ms=1_000)
     assert producer_identity.producer.producer_epoch == 1
     assert (batch.producer.producer_epoch, batch.base_sequence) == (1, 0)

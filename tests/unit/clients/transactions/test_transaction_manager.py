@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.network.scripted_coordinators import GROUP
-from tests.support.transactions.accumulators import P0, drain
+from tests.support.transactions.accumulators import P0, drain, no_connection_error
 from tests.support.transactions.producers import (
     AT_5,
     BOTH_VERSIONS,
@@ -260,7 +260,7 @@ def test_a_batch_that_expires_unsent_fails_the_transaction_without_a_new_epoch()
     fixture.manager.begin_transaction()
     put(fixture)
     fixture.exchange(add_partitions_response(P0))
-    fixture.core.expire(5_000)
+    fixture.core.expire(5_000, no_connection_error)
     assert fixture.state is S.ABORTABLE_ERROR
     fixture.abort()
     fixture.exchange(end_txn_response())
@@ -272,7 +272,7 @@ def test_a_response_for_an_expired_batch_is_accepted_after_its_transaction() -> 
     fixture.manager.begin_transaction()
     put(fixture)
     [batch] = drain(fixture.core, LEADERS, now_ms=20)
-    fixture.core.expire(5_000)
+    fixture.core.expire(5_000, no_connection_error)
     assert fixture.state is S.ABORTABLE_ERROR
     fixture.abort()
     fixture.exchange(end_txn_response(producer_id=7, producer_epoch=1))

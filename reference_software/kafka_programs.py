@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from benchmarks.processes import python_environment
+from reference_software.environment import python_environment
 
 CLUSTER_ID: Final = "4L6g3nShT-eMCtK--X86sw"
 WITHIN_S: Final = 90.0
