@@ -30,6 +30,7 @@ def figures(outcome: Outcome) -> dict[str, str]:
         "records acknowledged": f"{outcome.acknowledged:,}",
         "tiered, MB": f"{outcome.tiered_bytes / MEGA:.0f}",
         "segments": f"{outcome.segments:,}",
+        "backups of the cluster": f"{outcome.backups}",
         "read and compared, MB": f"{outcome.read_bytes / MEGA:.0f}",
         "requests to the store": f"{outcome.requests:,}",
         "faults of single requests": f"{sum(outcome.faults.values()):,}",

@@ -23,11 +23,15 @@ from tests.harness.tier_soak.records import Reader, Writer
 from tests.support.s3.fault_proxy import FaultProxy, fault_proxy
 from tests.support.s3.server_process import s3_server_process
 from tests.support.tier.audit import Borders, TierAudit
+from tidelog.broker.backup.archive import decode_backup
+from tidelog.broker.backup.contents import backup_image, backup_topics
 from tidelog.clients.admin.admin import Admin
 from tidelog.local_cluster.cluster import LocalCluster
 from tidelog.local_cluster.tiering import tiered_settings
 from tidelog.protocol.errors import KafkaError
+from tidelog.remote.objects.layout.object_keys import BACKUPS_FOLDER
 from tidelog.remote.ports.segment_metadata import RemoteLogSegmentMetadata, TopicIdPartition
+from tidelog.storage.disk.errors import CorruptFile
 
 NODES: Final = 3
 BUCKET: Final = "tier"
@@ -52,6 +56,8 @@ SHORT_INTERVALS: Final = {
     "rsm.config.fetch.chunk.cache.size": str(8 << 20),
     "tidelog.backup.interval.ms": "20000",
 }
+BACKUPS_READ: Final = 2
+"""The newest backups, which begin after the last topic was created."""
 DRAIN_TIMEOUT_S: Final = 300.0
 CHECK_EVERY_S: Final = 1.0
 
@@ -78,6 +84,7 @@ class Outcome:
     read_bytes: int = 0
     tiered_bytes: int = 0
     segments: int = 0
+    backups: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     requests: int = 0
     outages: int = 0
@@ -241,8 +248,24 @@ class TierSoak:
             self._outcome.tiered_bytes += sum(each.segment_size_bytes for each in segments)
         pages = client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET)
         keys = {entry["Key"] for page in pages for entry in page.get("Contents", [])}
-        problems += [f"orphan in the bucket: {key}" for key in sorted(keys - expected)[:5]]
+        backups = sorted(key for key in keys if key.startswith(f"{BACKUPS_FOLDER}/"))
+        problems += self._backup_problems(client, backups)
+        problems += [f"orphan in the bucket: {key}" for key in sorted(keys - expected - set(backups))[:5]]
         problems += [f"missing in the bucket: {key}" for key in sorted(expected - keys)[:5]]
+        return problems
+
+    def _backup_problems(self, client: Any, keys: list[str]) -> list[str]:
+        """Return which of the newest backups are damaged, or do not have all topics."""
+        self._outcome.backups = len(keys)
+        problems = [] if keys else ["the bucket has no backup of the cluster"]
+        for key in keys[-BACKUPS_READ:]:
+            try:
+                data = client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+                topics = {topic.name for topic in backup_topics(backup_image(decode_backup(data, key)))}
+            except CorruptFile as error:
+                problems.append(str(error))
+                continue
+            problems += [f"{key} lacks topic {topic}" for topic in sorted(self._ids.keys() - topics)]
         return problems
 
     def _require_covered(self, segments: list[RemoteLogSegmentMetadata], borders: Borders) -> None:

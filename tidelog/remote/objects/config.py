@@ -275,7 +275,7 @@ def storage_manager_from_config(
             store, activity, settings.keys.prefix, calls_are_requests=ports.on_request is None
         )
     try:
-        if mounts := open_mounts(values, ports):
+        if mounts := open_mounts(values, ports, activity):
             store = MountedStores(store, mounts)
         return ObjectStorageManager(store, settings, _chunk_cache(store, parsed), activity)
     except BaseException:

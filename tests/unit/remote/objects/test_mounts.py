@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from tests.support.clocks.manual_clock import ManualClock
+from tests.support.tier.settings import remote_settings
 from tidelog.base.config_definition import ConfigError
 from tidelog.remote.objects.config import storage_manager_from_config
 from tidelog.remote.objects.manager import ObjectStorageManager
 from tidelog.remote.objects.mounts import mount_values
-from tidelog.remote.objects.stores.port import ObjectInfo
-from tidelog.remote.ports.storage_manager import RemoteStorageError
+from tidelog.remote.objects.stores.activity import StoreActivity, Traffic
+from tidelog.remote.objects.stores.port import ObjectInfo, RequestKind
+from tidelog.remote.ports.storage_manager import RemoteStorageError, StoreUnavailable
+from tidelog.remote.tasks.outages import StoreOutages
 
 OWN = {"storage.backend.class": "filesystem", "storage.root": "/own"}
 
@@ -70,3 +75,38 @@ def test_a_mount_with_a_class_has_only_its_own_settings() -> None:
 def test_a_wrong_setting_of_a_mount_is_a_config_error(key: str) -> None:
     with pytest.raises(ConfigError, match="mount"):
         mount_values({**OWN, key: "x"})
+
+
+def test_requests_to_a_mount_are_counted_by_its_name(tmp_path: Path) -> None:
+    outages = StoreOutages.create(remote_settings(), ManualClock(), Random(1))
+    activity = StoreActivity(outages.copies, outages.reads, outages.deletions)
+    for name in ("own", "west"):
+        (tmp_path / name).mkdir()
+    values = {
+        "storage.backend.class": "filesystem",
+        "storage.root": str(tmp_path / "own"),
+        "mounts.west.storage.root": str(tmp_path / "west"),
+    }
+    path = "tides-AAAAAAAAAAAAAAAAAAAAAQ/3/00000000000000000000-AAAAAAAAAAAAAAAAAAAAAg.log"
+    (tmp_path / "west" / path).parent.mkdir(parents=True)
+    (tmp_path / "west" / path).write_bytes(b"west")
+    manager = storage_manager_from_config(values, activity=activity)
+    assert manager.store.get(f"mount://west/{path}").read() == b"west"
+    assert len(list(manager.store.list("mount://west/"))) == 1
+    manager.close()
+    traffic = {(topic, kind.value): counted for (topic, kind), counted in activity.traffic().items()}
+    assert traffic[("west/tides", "GET")] == Traffic(1, 4)
+    assert traffic[("west/", "LIST")] == Traffic(1, 0)
+    assert not any(topic in ("", "tides") for topic, _ in traffic)
+
+
+def test_a_mount_that_does_not_respond_is_no_outage_of_the_own_store() -> None:
+    outages = StoreOutages.create(remote_settings(), ManualClock(), Random(1))
+    activity = StoreActivity(outages.copies, outages.reads, outages.deletions)
+    for is_own in (False, True):
+        with (
+            pytest.raises(StoreUnavailable),
+            activity.call("t", RequestKind.GET, is_request=True, is_own=is_own),
+        ):
+            raise StoreUnavailable("no route")
+        assert (outages.reads.status is not None) == is_own

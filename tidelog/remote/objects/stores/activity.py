@@ -61,10 +61,11 @@ class StoreActivity:
         self._has_ended = True
 
     @contextmanager
-    def call(self, topic: str, kind: RequestKind, *, is_request: bool) -> Iterator[None]:
+    def call(self, topic: str, kind: RequestKind, *, is_request: bool, is_own: bool = True) -> Iterator[None]:
         """Attribute the requests of this thread to `topic`, and record the outcome of the call.
 
-        With `is_request`, the call counts as one request.
+        With `is_request`, the call counts as one request. Without `is_own`, the store is that of a mount,
+        whose failures are no outage of the node's own store.
         """
         self._current.topic = topic
         if is_request:
@@ -72,14 +73,16 @@ class StoreActivity:
         try:
             yield
         except StoreUnavailable as error:
-            if not self._has_ended:
+            if is_own and not self._has_ended:
                 self._outages[kind].on_failure(str(error))
             raise
         except RemoteResourceNotFound:
-            self._outages[kind].on_success()
+            if is_own:
+                self._outages[kind].on_success()
             raise
         else:
-            self._outages[kind].on_success()
+            if is_own:
+                self._outages[kind].on_success()
 
     def on_request(self, kind: RequestKind) -> None:
         """Count a request of the call that this thread makes."""
@@ -102,15 +105,26 @@ class StoreActivity:
 
 
 class ObservedStore:
-    """A store whose calls are recorded; `prefix` is the configured prefix of keys."""
+    """A store whose calls are recorded; `prefix` is the configured prefix of keys.
+
+    The topics of the store of a `mount` are recorded as `<mount>/<topic>`.
+    """
 
     def __init__(
-        self, store: ObjectStore, activity: StoreActivity, prefix: str, *, calls_are_requests: bool
+        self,
+        store: ObjectStore,
+        activity: StoreActivity,
+        prefix: str,
+        *,
+        calls_are_requests: bool,
+        mount: str | None = None,
     ) -> None:
         self._store = store
         self._activity = activity
         self._prefix = prefix
         self._calls_are_requests = calls_are_requests
+        self._mount = mount
+        self._name_prefix = "" if mount is None else f"{mount}/"
 
     def put(self, key: str, content: Content, size: int | None = None) -> bool | None:
         """Put an object, as specified by ObjectStore."""
@@ -130,17 +144,18 @@ class ObservedStore:
         """Return a range of an object, as specified by ObjectStore."""
         topic = self._topic(key)
         with self._call(topic, RequestKind.GET):
-            return _ObservedStream(self._store.get(key, start, end), self._activity, topic)
+            stream = self._store.get(key, start, end)
+            return _ObservedStream(stream, self._activity, topic, is_own=self._mount is None)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, as specified by ObjectStore."""
         listed = list(keys)
-        with self._call(self._topic(listed[0]) if listed else "", RequestKind.DELETE):
+        with self._call(self._topic(listed[0] if listed else ""), RequestKind.DELETE):
             self._store.delete(listed)
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """List objects, as specified by ObjectStore."""
-        with self._call("", RequestKind.LIST):
+        with self._call(self._name_prefix, RequestKind.LIST):
             yield from self._store.list(prefix)
 
     def size(self, key: str) -> int:
@@ -150,15 +165,18 @@ class ObservedStore:
 
     def close(self) -> None:
         """Close the store."""
-        self._activity.end()
+        if self._mount is None:
+            self._activity.end()
         self._store.close()
 
     def _call(self, topic: str, kind: RequestKind) -> AbstractContextManager[None]:
-        return self._activity.call(topic, kind, is_request=self._calls_are_requests)
+        return self._activity.call(
+            topic, kind, is_request=self._calls_are_requests, is_own=self._mount is None
+        )
 
     def _topic(self, key: str) -> str:
         name = parse_key(key, self._prefix)
-        return "" if name is None else name.partition.topic
+        return self._name_prefix + ("" if name is None else name.partition.topic)
 
 
 class _CountedSource:
@@ -178,14 +196,15 @@ class _CountedSource:
 class _ObservedStream:
     """A stream that counts the bytes that were read, and records an outage if the store fails meanwhile."""
 
-    def __init__(self, stream: ReadableStream, activity: StoreActivity, topic: str) -> None:
+    def __init__(self, stream: ReadableStream, activity: StoreActivity, topic: str, *, is_own: bool) -> None:
         self._stream = stream
         self._activity = activity
         self._topic = topic
+        self._is_own = is_own
 
     def read(self, size: int = -1, /) -> bytes:
         """Return at most `size` of the next bytes, all if `size` is negative; empty at the end."""
-        with self._activity.call(self._topic, RequestKind.GET, is_request=False):
+        with self._activity.call(self._topic, RequestKind.GET, is_request=False, is_own=self._is_own):
             data = self._stream.read(size)
         self._activity.add_bytes(self._topic, RequestKind.GET, len(data))
         return data
