@@ -37,10 +37,12 @@ class SimulatedSocket(socket.socket):
         return self.endpoint_or_none
 
     def events(self) -> int:
-        """Return the events of epoll, without EPOLLIN, which the transport handles."""
+        """Return the current events of epoll."""
         endpoint, events = self.endpoint, 0
         if endpoint.is_reset:
             events |= select.EPOLLERR | select.EPOLLHUP | select.EPOLLRDHUP
+        if endpoint.received or endpoint.has_ended:
+            events |= select.EPOLLIN
         if endpoint.has_ended:
             events |= select.EPOLLRDHUP
         if endpoint.room:
