@@ -10,6 +10,7 @@ from tidelog.broker.config.projection import projection
 from tidelog.broker.config.quorum_config import quorum_settings as configured_quorum_settings
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
+from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
 from tidelog.broker.coordinators.share.config import ShareCoordinatorConfig
 from tidelog.broker.coordinators.transactions.config import TransactionConfig
 from tidelog.broker.metadata.settings import controller_settings as configured_controller_settings
@@ -40,6 +41,11 @@ def group_config(**changes: Any) -> GroupConfig:
 def consumer_group_config(**changes: Any) -> ConsumerGroupConfig:
     """Return the settings of consumer groups."""
     return projection(_DEFAULTS, ConsumerGroupConfig, **changes)
+
+
+def share_group_config(**changes: Any) -> ShareGroupConfig:
+    """Return the settings of share groups."""
+    return projection(_DEFAULTS, ShareGroupConfig, **changes)
 
 
 def transaction_config(**changes: Any) -> TransactionConfig:

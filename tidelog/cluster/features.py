@@ -3,10 +3,10 @@
 Clients read the finalized levels from ApiVersions and choose their protocols accordingly. A new cluster
 has the levels of Kafka 4.3 for the supported features; metadata.version 30 is 4.3-IV0.
 
-Share groups and streams groups are not supported. Their features are not shown to clients, not finalized in a
-new cluster, and a controller of this software cannot upgrade them. A cluster of Apache Kafka has finalized
-them at 1, and its controllers reject brokers that do not register these levels. A node registers them as
-compatible: its coordinators keep the records of such groups.
+Streams groups are not supported. Their feature is not shown to clients, not finalized in a new cluster, and a
+controller of this software cannot upgrade it. A cluster of Apache Kafka has finalized it at 1, and its
+controllers reject brokers that do not register this level. A node registers it as compatible: its
+coordinators keep the records of such groups.
 
 Source: MetadataVersion and Feature of Apache Kafka 4.3.1, and the records of its storage tool.
 """
@@ -32,6 +32,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, FeatureRange]] = {
     KRAFT_VERSION: FeatureRange(0, 1),
     TRANSACTION_VERSION: FeatureRange(0, 2),
     GROUP_VERSION: FeatureRange(0, 1),
+    SHARE_VERSION: FeatureRange(0, 1),
     ELIGIBLE_LEADER_REPLICAS_VERSION: FeatureRange(0, 1),
 }
 """The supported levels: shown to clients, and the limits of UpdateFeatures.
@@ -41,7 +42,6 @@ A feature without a supported level is absent, as in Kafka.
 
 COMPATIBLE_FEATURES: Final[Mapping[str, FeatureRange]] = {
     **SUPPORTED_FEATURES,
-    SHARE_VERSION: FeatureRange(0, 1),
     "streams.version": FeatureRange(0, 1),
 }
 """The levels that brokers and controllers register: those of the clusters that a node can join."""
@@ -50,6 +50,7 @@ BOOTSTRAP_LEVELS: Final[Mapping[str, int]] = {
     METADATA_VERSION: METADATA_VERSION_4_3,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     GROUP_VERSION: 1,
+    SHARE_VERSION: 1,
     TRANSACTION_VERSION: 2,
 }
 """The initial levels of a new cluster, in the order of its first records."""

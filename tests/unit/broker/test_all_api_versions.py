@@ -58,6 +58,7 @@ from tidelog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from tidelog.protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from tidelog.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
@@ -76,6 +77,7 @@ from tidelog.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from tidelog.protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from tidelog.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.protocol.messages.describe_acls import DescribeAclsRequest
 from tidelog.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
@@ -87,6 +89,10 @@ from tidelog.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from tidelog.protocol.messages.describe_producers import DescribeProducersRequest
 from tidelog.protocol.messages.describe_producers import TopicRequest as ProducersTopic
 from tidelog.protocol.messages.describe_quorum import DescribeQuorumRequest
+from tidelog.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from tidelog.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from tidelog.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 from tidelog.protocol.messages.elect_leaders import ElectLeadersRequest
@@ -146,6 +152,8 @@ from tidelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from tidelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from tidelog.protocol.messages.share_acknowledge import ShareAcknowledgeRequest
 from tidelog.protocol.messages.share_fetch import ShareFetchRequest
+from tidelog.protocol.messages.share_group_describe import ShareGroupDescribeRequest
+from tidelog.protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tidelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from tidelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -174,6 +182,19 @@ TOKEN_APIS = (
     ApiKey.DESCRIBE_DELEGATION_TOKEN,
 )
 # Errors that a correct client may receive.
+SHARE_STATE_APIS = (
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE,
+    ApiKey.WRITE_SHARE_GROUP_STATE,
+    ApiKey.DELETE_SHARE_GROUP_STATE,
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY,
+)
+SHARE_STATE_ERRORS = {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.INVALID_REQUEST,
+}
+"""The topic `__share_group_state` may not exist yet, and its states are not initialized."""
 FITTING_ERRORS = {
     ApiKey.JOIN_GROUP: {ErrorCode.MEMBER_ID_REQUIRED},
     ApiKey.SYNC_GROUP: {ErrorCode.UNKNOWN_MEMBER_ID},
@@ -188,15 +209,13 @@ FITTING_ERRORS = {
     ApiKey.ADD_OFFSETS_TO_TXN: {ErrorCode.NOT_COORDINATOR},
     ApiKey.END_TXN: {ErrorCode.NOT_COORDINATOR},
     ApiKey.DESCRIBE_TRANSACTIONS: {ErrorCode.NOT_COORDINATOR},
-    # The topic __share_group_state does not exist either.
-    ApiKey.INITIALIZE_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
-    ApiKey.READ_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
-    ApiKey.WRITE_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
-    ApiKey.DELETE_SHARE_GROUP_STATE: {ErrorCode.NOT_COORDINATOR},
-    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: {ErrorCode.NOT_COORDINATOR},
-    # The feature share.version is not finalized.
-    ApiKey.SHARE_FETCH: {ErrorCode.UNSUPPORTED_VERSION},
-    ApiKey.SHARE_ACKNOWLEDGE: {ErrorCode.UNSUPPORTED_VERSION},
+    # The heartbeat left a member in the group.
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: {ErrorCode.NON_EMPTY_GROUP},
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: {ErrorCode.NON_EMPTY_GROUP},
+    # No heartbeat has initialized the share partition, and there is no session.
+    ApiKey.SHARE_FETCH: {ErrorCode.UNKNOWN_SERVER_ERROR},
+    ApiKey.SHARE_ACKNOWLEDGE: {ErrorCode.SHARE_SESSION_NOT_FOUND},
+    **dict.fromkeys(SHARE_STATE_APIS, SHARE_STATE_ERRORS),
     # Errors of a transaction that no coordinator has.
     ApiKey.TXN_OFFSET_COMMIT: {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.INVALID_PRODUCER_ID_MAPPING},
     ApiKey.CREATE_PARTITIONS: {ErrorCode.INVALID_PARTITIONS},
@@ -631,6 +650,21 @@ REQUESTS: dict[ApiKey, Ask] = {
     ApiKey.LIST_CONFIG_RESOURCES: lambda cluster, _: ListConfigResourcesRequest(),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: lambda cluster, _: topic_partitions.DescribeTopicPartitionsRequest(
         topics=(topic_partitions.TopicRequest(name=TOPIC),)
+    ),
+    ApiKey.SHARE_GROUP_HEARTBEAT: lambda cluster, _: ShareGroupHeartbeatRequest(
+        group_id=f"{GROUP}-share", member_id="m", subscribed_topic_names=(TOPIC,)
+    ),
+    ApiKey.SHARE_GROUP_DESCRIBE: lambda cluster, _: ShareGroupDescribeRequest(
+        group_ids=(f"{GROUP}-share",), include_authorized_operations=True
+    ),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: lambda cluster, _: DescribeShareGroupOffsetsRequest(
+        groups=(DescribeShareGroupOffsetsRequestGroup(group_id=f"{GROUP}-share", topics=None),)
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: lambda cluster, _: AlterShareGroupOffsetsRequest(
+        group_id=f"{GROUP}-share"
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: lambda cluster, _: DeleteShareGroupOffsetsRequest(
+        group_id=f"{GROUP}-share"
     ),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: lambda cluster, _: INITIALIZE.create_request(
         GROUP, [InitialState(share_partition=share_partition(cluster), state_epoch=1)]

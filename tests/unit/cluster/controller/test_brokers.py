@@ -225,6 +225,7 @@ def test_a_new_cluster_has_the_feature_levels_of_4_3() -> None:
         "metadata.version": 30,
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
+        "share.version": 1,
         "transaction.version": 2,
     }
     assert image.cluster_configs() == {"min.insync.replicas": "2"}
@@ -243,7 +244,8 @@ def test_a_kafka_cluster_keeps_its_feature_levels_and_clients_see_the_supported_
     assert image.features["share.version"] == 1
     levels = finalized_features(image).levels
     assert levels == {name: level for name, level in image.features.items() if name in SUPPORTED_FEATURES}
-    assert "share.version" not in levels
+    assert "share.version" in levels
+    assert "streams.version" not in levels
     assert image_after_result(image, register(image, REQUEST)).brokers.keys() == {REQUEST.broker_id}
 
 

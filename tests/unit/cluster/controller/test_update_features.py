@@ -135,11 +135,16 @@ def test_a_level_that_a_node_does_not_support_is_refused() -> None:
 
 
 def test_a_level_that_only_kafka_supports_can_be_lowered_but_not_raised() -> None:
-    kafkas = image_after_records([FeatureLevelRecord(name="share.version", feature_level=1)], IMAGE)
-    lower = apply_updates(kafkas, {"share.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    kafkas = image_after_records([FeatureLevelRecord(name="streams.version", feature_level=1)], IMAGE)
+    lower = apply_updates(kafkas, {"streams.version": 0}, UpgradeType.SAFE_DOWNGRADE)
+    assert "streams.version" not in lower.features
+    assert "this controller supports 0 to 0" in refusal(lower, "streams.version", 1)
+
+
+def test_the_level_of_share_groups_can_be_raised_and_lowered() -> None:
+    lower = apply_updates(IMAGE, {"share.version": 0}, UpgradeType.SAFE_DOWNGRADE)
     assert "share.version" not in lower.features
-    for name in ("share.version", "streams.version"):
-        assert "this controller supports 0 to 0" in refusal(lower, name, 1)
+    assert apply_updates(lower, {"share.version": 1}).features["share.version"] == 1
 
 
 def test_the_metadata_version_is_not_lowered_across_record_changes() -> None:

@@ -61,6 +61,9 @@ from tidelog.broker.api.handlers.services import Services
 from tidelog.broker.api.handlers.share_acknowledge import ShareAcknowledgeHandler
 from tidelog.broker.api.handlers.share_acknowledgements import ShareAcknowledger, ShareTopics
 from tidelog.broker.api.handlers.share_fetch import ShareFetchHandler, ShareFetchParts
+from tidelog.broker.api.handlers.share_group_describe import ShareGroupDescribeHandler
+from tidelog.broker.api.handlers.share_group_heartbeat import ShareGroupHeartbeatHandler
+from tidelog.broker.api.handlers.share_group_offsets import ShareGroupOffsetsHandler
 from tidelog.broker.api.handlers.share_group_state import register_share_group_state_apis
 from tidelog.broker.api.handlers.sync_group import SyncGroupHandler
 from tidelog.broker.api.handlers.txn_offset_commit import TxnOffsetCommitHandler
@@ -109,7 +112,7 @@ def register_apis(dispatcher: Dispatcher, services: Services) -> None:
     _register_transactions(dispatcher, services)
     _register_admin(dispatcher, services)
     _register_forwarded(dispatcher, services)
-    register_share_group_state_apis(dispatcher, services.share_coordinator)
+    _register_share_groups(dispatcher, services)
     register_sasl_apis(dispatcher)
 
 
@@ -249,6 +252,27 @@ def _register_share_delivery(dispatcher: Dispatcher, services: Services) -> None
         acknowledger, services.share_sessions, partitions.ports.settings, leaders, is_enabled
     )
     dispatcher.register(ApiKey.SHARE_ACKNOWLEDGE, acknowledge.handle, uses_slot=False)
+
+
+def _register_share_groups(dispatcher: Dispatcher, services: Services) -> None:
+    """Register the APIs of share groups, and of the states of their partitions.
+
+    Changes of offsets wait for the share coordinators, which are other brokers whose requests may wait, too.
+    """
+    groups, authorizer, slices = services.groups.share_groups, services.authorizer, services.slices
+
+    def is_enabled() -> bool:
+        return share_groups_enabled(services.image())
+
+    heartbeat = ShareGroupHeartbeatHandler(groups, authorizer, slices, is_enabled)
+    dispatcher.register(ApiKey.SHARE_GROUP_HEARTBEAT, heartbeat.handle)
+    describe = ShareGroupDescribeHandler(groups, authorizer, is_enabled)
+    dispatcher.register(ApiKey.SHARE_GROUP_DESCRIBE, describe.handle)
+    offsets = ShareGroupOffsetsHandler(groups, authorizer, slices, is_enabled)
+    dispatcher.register(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, offsets.describe, uses_slot=False)
+    dispatcher.register(ApiKey.ALTER_SHARE_GROUP_OFFSETS, offsets.alter, uses_slot=False)
+    dispatcher.register(ApiKey.DELETE_SHARE_GROUP_OFFSETS, offsets.delete, uses_slot=False)
+    register_share_group_state_apis(dispatcher, services.share_coordinator)
 
 
 def _register_parts_of_transactions(dispatcher: Dispatcher, services: Services) -> None:

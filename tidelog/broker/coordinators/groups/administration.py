@@ -15,6 +15,7 @@ from tidelog.broker.coordinators.groups.offset_store import OffsetKey, OffsetSto
 from tidelog.broker.coordinators.groups.outcome import Writes
 from tidelog.broker.coordinators.groups.records import CoordinatorRecord, offset_tombstone
 from tidelog.broker.coordinators.groups.registry import GroupRegistry, tombstones_of
+from tidelog.broker.coordinators.groups.share.group import ShareGroup, ShareGroupState
 from tidelog.broker.coordinators.shared.outcome import Outcome
 from tidelog.protocol.errors import ErrorCode, KafkaError, shortened
 from tidelog.protocol.messages.delete_groups import DeletableGroupResult
@@ -24,6 +25,7 @@ from tidelog.protocol.steps import Steps, map_items
 
 CLASSIC_GROUP_TYPE = "classic"
 CONSUMER_GROUP_TYPE = CONSUMER_PROTOCOL_TYPE = "consumer"
+SHARE_GROUP_TYPE = SHARE_PROTOCOL_TYPE = "share"
 NOT_FOUND_FROM_VERSION = 6
 
 
@@ -47,6 +49,10 @@ class Administration:
             for consumer_group in self._groups.consumers():
                 yield None
                 groups.append(_listed(consumer_group, CONSUMER_PROTOCOL_TYPE, CONSUMER_GROUP_TYPE))
+        if not type_filter or SHARE_GROUP_TYPE in type_filter:
+            for share_group in self._groups.shares():
+                yield None
+                groups.append(_listed(share_group, SHARE_PROTOCOL_TYPE, SHARE_GROUP_TYPE))
         return [each for each in groups if not state_filter or each.group_state.lower() in state_filter]
 
     def describe_group(self, group_id: str, version: int) -> DescribedGroup:
@@ -71,7 +77,7 @@ class Administration:
         )
 
     def _not_a_classic_group(self, group_id: str) -> str:
-        if self._groups.consumer(group_id) is not None:
+        if group_id in self._groups:
             return f"Group {group_id} is not a classic group."
         return f"Group {group_id} not found."
 
@@ -83,7 +89,7 @@ class Administration:
             error = ErrorCode.NONE
             try:
                 group = self._groups.require(group_id)
-                if group.state not in (GroupState.EMPTY, ConsumerGroupState.EMPTY):
+                if group.state not in (GroupState.EMPTY, ConsumerGroupState.EMPTY, ShareGroupState.EMPTY):
                     raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group_id} has members")
             except KafkaError as failure:
                 error = failure.code
@@ -107,7 +113,7 @@ def filter_of(names: Iterable[str]) -> Steps[frozenset[str]]:
     return frozenset((yield from map_items(lambda name: name.strip().lower(), names)))
 
 
-def _listed(group: Group | ConsumerGroup, protocol_type: str, group_type: str) -> ListedGroup:
+def _listed(group: Group | ConsumerGroup | ShareGroup, protocol_type: str, group_type: str) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=protocol_type,

@@ -15,12 +15,9 @@ Source: CoordinatorRecordType of Apache Kafka 4.3. All values have version 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
 
-from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
-from tidelog.protocol.codec import decode_prefix, encode
+from tidelog.broker.coordinators.groups.typed_records import TypedRecords
 from tidelog.protocol.coordinator_records.consumer_group import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -37,7 +34,6 @@ from tidelog.protocol.coordinator_records.consumer_group import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from tidelog.protocol.errors import DecodeError
 
 ConsumerGroupKey: TypeAlias = (
     ConsumerGroupMetadataKey
@@ -58,9 +54,7 @@ ConsumerGroupValue: TypeAlias = (
     | ConsumerGroupRegularExpressionValue
 )
 
-_VALUE_VERSION: Final = 0
-
-_TYPES: Final[Mapping[int, tuple[type[ConsumerGroupKey], type[ConsumerGroupValue]]]] = MappingProxyType(
+CONSUMER_GROUP_RECORDS: Final[TypedRecords[ConsumerGroupKey, ConsumerGroupValue]] = TypedRecords(
     {
         3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
         4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
@@ -71,7 +65,6 @@ _TYPES: Final[Mapping[int, tuple[type[ConsumerGroupKey], type[ConsumerGroupValue
         16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     }
 )
-_KEY_TYPES: Final = {key_class: number for number, (key_class, _) in _TYPES.items()}
 
 
 class ConsumerGroupRecord(NamedTuple):
@@ -79,28 +72,3 @@ class ConsumerGroupRecord(NamedTuple):
 
     key: ConsumerGroupKey
     value: ConsumerGroupValue | None
-
-
-def is_consumer_group_record(key_type: int) -> bool:
-    """Return whether a record with this key type belongs to a consumer group."""
-    return key_type in _TYPES
-
-
-def encode_consumer_group_record(record: ConsumerGroupRecord) -> tuple[bytes, bytes | None]:
-    """Return key and value in the format of the log."""
-    key = PREFIX.pack(_KEY_TYPES[type(record.key)]) + encode(record.key, 0)
-    if record.value is None:
-        return key, None
-    return key, PREFIX.pack(_VALUE_VERSION) + encode(record.value, _VALUE_VERSION)
-
-
-def decode_consumer_group_record(key_type: int, key: memoryview, value: bytes | None) -> ConsumerGroupRecord:
-    """Return the record. `key` is without its type. Raise DecodeError for an invalid record."""
-    key_class, value_class = _TYPES[key_type]
-    decoded_key = decode_prefix(key_class, key, 0, 0)[0]
-    if value is None:
-        return ConsumerGroupRecord(decoded_key, None)
-    version, body = split_version(value, "value")
-    if version != _VALUE_VERSION:
-        raise DecodeError(f"{value_class.__name__} has version {version}, which is not supported")
-    return ConsumerGroupRecord(decoded_key, decode_prefix(value_class, body, version, 0)[0])

@@ -87,7 +87,7 @@ class Conversion:
         group = self._groups.consumer(group_id)
         if group is None:
             text = f"{kind} {group_id} not found."
-            if self._groups.get(group_id) is not None:
+            if group_id in self._groups:
                 text = f"Group {group_id} is not a consumer group."
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
         return group
@@ -100,6 +100,7 @@ class Conversion:
         group = self._groups.consumer(group_id)
         if group is not None:
             return GroupToJoin(group, [])
+        self._groups.check_has_offsets(group_id)
         classic = self._groups.get(group_id)
         if classic is None:
             return GroupToJoin(self._groups.new_consumer(group_id), [])

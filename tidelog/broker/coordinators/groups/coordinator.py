@@ -42,6 +42,11 @@ from tidelog.broker.coordinators.groups.records import (
     GroupMetadataRecord,
 )
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig, ShareGroupSettings
+from tidelog.broker.coordinators.groups.share.coordinator import ShareGroupCoordinator
+from tidelog.broker.coordinators.groups.share.group import ShareGroupState
+from tidelog.broker.coordinators.groups.share.timers import ShareMemberTimers
+from tidelog.broker.coordinators.groups.share_group_records import ShareGroupRecord
 from tidelog.broker.coordinators.groups.transactional_offsets import TransactionalOffsetCommit
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import NO_WRITES
@@ -67,6 +72,7 @@ class GroupCoordinator:
         consumer_config: Callable[[], ConsumerGroupConfig],
         image: Callable[[], MetadataImage],
         new_suffix: Callable[[], str],
+        share_config: Callable[[], ShareGroupConfig],
         memory: MemberMemory | None = None,
     ) -> None:
         """`new_suffix` makes member ids unique. All partitions of a node share `memory`."""
@@ -88,6 +94,12 @@ class GroupCoordinator:
             self._groups, self._rebalance, ConversionSettings(config, settings), topics, timers
         )
         self.consumers = ConsumerCoordinator(self._groups, conversion, settings, topics, timers, new_suffix)
+        self.shares = ShareGroupCoordinator(
+            self._groups,
+            ShareGroupSettings(share_config, image),
+            topics,
+            ShareMemberTimers(self._deadlines),
+        )
         self.membership = Membership(
             self._groups, self._rebalance, config, new_suffix, self.consumers.classic_members
         )
@@ -105,6 +117,9 @@ class GroupCoordinator:
         """Apply one record of the log."""
         if isinstance(record, ConsumerGroupRecord):
             self.consumers.replay(record)
+            return
+        if isinstance(record, ShareGroupRecord):
+            self.shares.replay(record)
             return
         group_id = record.key.group
         group = self._groups.get(group_id)
@@ -140,6 +155,7 @@ class GroupCoordinator:
             if group_id not in self._groups:
                 self._groups.create(group_id, None)
         self.consumers.finish_loading(now)
+        self.shares.finish_loading(now)
         for group in self._groups:
             record = self._loaded_records.pop(group.group_id, None)
             # A group without a record has only offsets: it belongs to a simple consumer.
@@ -172,6 +188,8 @@ class GroupCoordinator:
                 yield writes
 
     def _on_deadline(self, key: DeadlineKey, now: Moment) -> Writes:
+        if key.kind is DeadlineKind.SHARE_SESSION:
+            return self.shares.on_deadline(key)
         if key.kind not in _CLASSIC_DEADLINES:
             return self.consumers.on_deadline(key)
         group = self._groups.get(key.group_id)
@@ -211,3 +229,7 @@ class GroupCoordinator:
     def consumer_group_counts(self) -> Counter[ConsumerGroupState]:
         """Return the number of consumer groups in each state, for metrics."""
         return Counter(group.state for group in self._groups.consumers())
+
+    def share_group_counts(self) -> Counter[ShareGroupState]:
+        """Return the number of share groups in each state, for metrics."""
+        return Counter(group.state for group in self._groups.shares())

@@ -30,6 +30,8 @@ class DeadlineKind(Enum):
     """A classic member of a consumer group has not joined again in its rebalance timeout."""
     CLASSIC_SYNC = 6
     """A classic member of a consumer group has not sent SyncGroup in its rebalance timeout."""
+    SHARE_SESSION = 7
+    """A member of a share group has sent nothing for its session timeout."""
 
 
 class DeadlineKey(NamedTuple):
@@ -43,8 +45,9 @@ class DeadlineKey(NamedTuple):
 class Deadlines:
     """At most one deadline for each key, on the monotonic clock.
 
-    Bounds: one for each member and pending member, and two for each classic group, or four for each member
-    of a consumer group; the heap has at most twice as many entries plus 64.
+    Bounds: one for each member of a classic group or share group and each pending member, and two for each
+    classic group, or four for each member of a consumer group; the heap has at most twice as many entries
+    plus 64.
     Invariant: every key has a heap entry that is not later than its deadline.
     """
 

@@ -58,6 +58,9 @@ class JoinCommand:
         reply: JoinReply = Pending()
         try:
             self.check(request)
+            if self._groups.share(request.group_id) is not None:
+                text = f"group {request.group_id} is a share group"
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text)
             group = self._groups.get(request.group_id)
             if group is None:
                 writes = self._join_new_group(client, request, version, reply, now)

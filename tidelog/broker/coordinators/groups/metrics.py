@@ -14,6 +14,7 @@ from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroupState
 from tidelog.broker.coordinators.groups.offset_store import OffsetKey
 from tidelog.broker.coordinators.groups.records import CommittedOffset
 from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.coordinators.groups.share.group import ShareGroupState
 from tidelog.broker.observability.metrics import BrokerMetrics, Reading
 from tidelog.protocol.ids import Offset, TopicPartition
 
@@ -37,22 +38,29 @@ def report_consumer_groups(
     metrics: BrokerMetrics,
     classic_counts: Callable[[], Mapping[GroupState, int]],
     consumer_counts: Callable[[], Mapping[ConsumerGroupState, int]],
+    share_counts: Callable[[], Mapping[ShareGroupState, int]],
 ) -> None:
-    """Register the number of groups of each protocol, and of consumer groups in each state."""
+    """Register the number of groups of each protocol, and of consumer and share groups in each state."""
     prefix = "kafka_server_group_coordinator_metrics_"
 
     def by_protocol() -> Reading:
         return {
             ("classic",): sum(classic_counts().values()),
             ("consumer",): sum(consumer_counts().values()),
+            ("share",): sum(share_counts().values()),
         }
 
     def by_state() -> Reading:
         counts = consumer_counts()
         return {(state.value.lower(),): counts.get(state, 0) for state in ConsumerGroupState}
 
+    def of_share_groups() -> Reading:
+        counts = share_counts()
+        return {(state.value.lower(),): counts.get(state, 0) for state in ShareGroupState}
+
     metrics.gauge(prefix + "groups", "Groups by protocol.", by_protocol, ("protocol",))
     metrics.gauge(prefix + "consumer_groups", "Consumer groups by state.", by_state, ("state",))
+    metrics.gauge(prefix + "share_groups", "Share groups by state.", of_share_groups, ("state",))
 
 
 def report_lags(

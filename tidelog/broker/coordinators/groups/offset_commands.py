@@ -30,6 +30,7 @@ from tidelog.broker.coordinators.groups.records import (
     offset_tombstone,
 )
 from tidelog.broker.coordinators.groups.registry import GroupRegistry
+from tidelog.broker.coordinators.groups.share.group import ShareGroup
 from tidelog.broker.coordinators.groups.sync import check_generation
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.broker.coordinators.shared.outcome import Outcome
@@ -114,6 +115,7 @@ class OffsetCommands:
         Every topic has its name and its id, which the caller has looked up. `prepared` is the result of
         `prepare` for the request. Raise KafkaError if the sender may not commit at all.
         """
+        self._groups.check_has_offsets(request.group_id)
         group, consumer_group = self._groups.get(request.group_id), self._groups.consumer(request.group_id)
         response, writes = prepared or run_steps(self.prepare(request, now))
         if consumer_group is not None:
@@ -153,7 +155,9 @@ class OffsetCommands:
         """
         if not request.group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        self._groups.check_has_offsets(request.group_id)
         group = self._groups.require(request.group_id)
+        assert not isinstance(group, ShareGroup)
         if isinstance(group, Group) and group.state is not GroupState.EMPTY and not group.is_consumer_group:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {request.group_id} has members")
         records: list[OffsetCommitRecord] = []

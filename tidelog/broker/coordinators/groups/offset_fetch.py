@@ -37,7 +37,8 @@ class OffsetFetch:
         self._offsets = offsets
 
     def check_sender(self, request: OffsetFetchRequestGroup) -> None:
-        """Raise KafkaError if a member of a consumer group has another epoch than the request."""
+        """Raise KafkaError for a share group, or if a member has another epoch than the request."""
+        self._groups.check_has_offsets(request.group_id)
         group = self._groups.consumer(request.group_id)
         if group is not None:
             check_fetch(group, request.member_id, request.member_epoch)

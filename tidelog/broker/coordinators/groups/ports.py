@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, Protocol
 
 from tidelog.base.clock import Clock
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
+from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
+from tidelog.broker.coordinators.share.persister import SharePersister
 from tidelog.broker.coordinators.shared.shard import Timer
 from tidelog.broker.coordinators.shared.state_log import StateLog
 from tidelog.broker.scheduling.slices import Slices
 from tidelog.cluster.image import MetadataImage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.ids import Offset, TopicPartition
+
+
+class PartitionEndOffsets(Protocol):
+    """Reads end offsets; implemented by `EndOffsets`."""
+
+    async def of_partitions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, Offset | ErrorCode]:
+        """Return the high watermark of each partition, or the error."""
+        ...
 
 
 class GroupPorts(NamedTuple):
     """The log of the state, the time, the metadata, and the settings that change while the node runs.
 
+    `persister` reaches the share coordinators, and `end_offsets` the leaders of partitions.
     `new_suffix` returns a unique suffix for the id of a member.
     """
 
@@ -25,4 +40,7 @@ class GroupPorts(NamedTuple):
     slices: Slices
     image: Callable[[], MetadataImage]
     consumer_config: Callable[[], ConsumerGroupConfig]
+    share_config: Callable[[], ShareGroupConfig]
+    persister: SharePersister
+    end_offsets: PartitionEndOffsets
     new_suffix: Callable[[], str]

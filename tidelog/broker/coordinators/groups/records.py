@@ -5,7 +5,8 @@
 | 0, 1 | OffsetCommitKey | OffsetCommitValue 4, or 1 for a commit with its own expiry | deleted offset |
 | 2 | GroupMetadataKey | GroupMetadataValue 3 | deleted group |
 | 3 to 8, 16 | those of `consumer_group_records` | | |
-| others | share groups and streams groups | | |
+| 10 to 15 | those of `share_group_records` | | |
+| others | streams groups | | |
 
 Key and value both begin with an int16: the type of the key, the version of the value.
 
@@ -20,11 +21,10 @@ from uuid import UUID
 
 from tidelog.broker.coordinators.groups.classic.group import Group
 from tidelog.broker.coordinators.groups.consumer_group_records import (
+    CONSUMER_GROUP_RECORDS,
     ConsumerGroupRecord,
-    decode_consumer_group_record,
-    encode_consumer_group_record,
-    is_consumer_group_record,
 )
+from tidelog.broker.coordinators.groups.share_group_records import SHARE_GROUP_RECORDS, ShareGroupRecord
 from tidelog.broker.coordinators.shared.record_versions import PREFIX, split_version
 from tidelog.protocol.codec import decode_prefix, encode
 from tidelog.protocol.coordinator_records.group_metadata import (
@@ -62,7 +62,9 @@ class GroupMetadataRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-CoordinatorRecord: TypeAlias = OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord
+CoordinatorRecord: TypeAlias = (
+    OffsetCommitRecord | GroupMetadataRecord | ConsumerGroupRecord | ShareGroupRecord
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +166,9 @@ def group_tombstone(group_id: str) -> GroupMetadataRecord:
 def encode_record(record: CoordinatorRecord) -> tuple[bytes, bytes | None]:
     """Return key and value in the format of the log."""
     if isinstance(record, ConsumerGroupRecord):
-        return encode_consumer_group_record(record)
+        return CONSUMER_GROUP_RECORDS.encode(*record)
+    if isinstance(record, ShareGroupRecord):
+        return SHARE_GROUP_RECORDS.encode(*record)
     key_type = GROUP_METADATA if isinstance(record, GroupMetadataRecord) else OFFSET_COMMIT
     key = PREFIX.pack(key_type) + encode(record.key, 0)
     if record.value is None:
@@ -198,8 +202,10 @@ def decode_record(key: bytes | None, value: bytes | None) -> CoordinatorRecord |
             return GroupMetadataRecord(group_key, None)
         version, body = split_version(value, "value")
         return GroupMetadataRecord(group_key, _decode(GroupMetadataValue, body, version))
-    if is_consumer_group_record(key_type):
-        return decode_consumer_group_record(key_type, body, value)
+    if key_type in CONSUMER_GROUP_RECORDS:
+        return ConsumerGroupRecord(*CONSUMER_GROUP_RECORDS.decode(key_type, body, value))
+    if key_type in SHARE_GROUP_RECORDS:
+        return ShareGroupRecord(*SHARE_GROUP_RECORDS.decode(key_type, body, value))
     return None
 
 

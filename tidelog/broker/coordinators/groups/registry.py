@@ -11,12 +11,14 @@ from tidelog.broker.coordinators.groups.consumer.group import ConsumerGroup
 from tidelog.broker.coordinators.groups.consumer.records import group_tombstones
 from tidelog.broker.coordinators.groups.rebalance import Rebalance
 from tidelog.broker.coordinators.groups.records import CoordinatorRecord, group_tombstone
+from tidelog.broker.coordinators.groups.share.group import ShareGroup
+from tidelog.broker.coordinators.groups.share.records import share_group_tombstones
 from tidelog.broker.coordinators.shared.moment import Moment
 from tidelog.protocol.errors import ErrorCode, KafkaError
 
 
 class GroupRegistry:
-    """All groups that have members, offsets or a record in the log: classic groups and consumer groups.
+    """All groups that have members, offsets or a record in the log: classic, consumer and share groups.
 
     Invariant: after each replay, a group id belongs to one type.
     """
@@ -24,6 +26,7 @@ class GroupRegistry:
     def __init__(self, rebalance: Rebalance, memory: MemberMemory) -> None:
         self._groups: dict[str, Group] = {}
         self._consumer_groups: dict[str, ConsumerGroup] = {}
+        self._share_groups: dict[str, ShareGroup] = {}
         self._memory = memory
         self._rebalance = rebalance
 
@@ -32,10 +35,10 @@ class GroupRegistry:
         return iter(list(self._groups.values()))
 
     def __len__(self) -> int:
-        return len(self._groups) + len(self._consumer_groups)
+        return len(self._groups) + len(self._consumer_groups) + len(self._share_groups)
 
     def __contains__(self, group_id: str) -> bool:
-        return group_id in self._groups or group_id in self._consumer_groups
+        return group_id in self._groups or group_id in self._consumer_groups or group_id in self._share_groups
 
     def get(self, group_id: str) -> Group | None:
         """Return the classic group; None if there is none."""
@@ -49,13 +52,27 @@ class GroupRegistry:
         """Return all consumer groups."""
         return list(self._consumer_groups.values())
 
+    def share(self, group_id: str) -> ShareGroup | None:
+        """Return the share group; None if there is none."""
+        return self._share_groups.get(group_id)
+
+    def shares(self) -> list[ShareGroup]:
+        """Return all share groups."""
+        return list(self._share_groups.values())
+
     def find(self, group_id: str) -> Group | ConsumerGroup | None:
-        """Return the group of either type; None if there is none."""
+        """Return the classic group or the consumer group; None if there is none."""
         return self._groups.get(group_id) or self._consumer_groups.get(group_id)
 
-    def require(self, group_id: str) -> Group | ConsumerGroup:
-        """Return the group. Raise GROUP_ID_NOT_FOUND if there is none."""
-        group = self.find(group_id)
+    def check_has_offsets(self, group_id: str) -> None:
+        """Raise GROUP_ID_NOT_FOUND for a share group: its members do not commit offsets."""
+        if group_id in self._share_groups:
+            text = f"Group {group_id} is not a consumer group."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+    def require(self, group_id: str) -> Group | ConsumerGroup | ShareGroup:
+        """Return the group of any type. Raise GROUP_ID_NOT_FOUND if there is none."""
+        group = self.find(group_id) or self._share_groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
@@ -84,6 +101,21 @@ class GroupRegistry:
         if group is not None:
             group.memory.release()
 
+    def new_share(self, group_id: str) -> ShareGroup:
+        """Return a share group without members that is not one of this registry yet."""
+        return ShareGroup(group_id, GroupMemory(group_id, self._memory))
+
+    def create_share(self, group_id: str) -> ShareGroup:
+        """Create a share group without members."""
+        group = self._share_groups[group_id] = self.new_share(group_id)
+        return group
+
+    def remove_share(self, group_id: str) -> None:
+        """Remove a share group, if there is one."""
+        group = self._share_groups.pop(group_id, None)
+        if group is not None:
+            group.memory.release()
+
     def remove(self, group: Group) -> None:
         """Remove a group. Its waiting requests get UNKNOWN_MEMBER_ID, and its deadlines are cancelled."""
         for member_id in list(group.members):
@@ -101,12 +133,17 @@ class GroupRegistry:
             group.memory.release()
         for consumer_group in self._consumer_groups.values():
             consumer_group.memory.release()
+        for share_group in self._share_groups.values():
+            share_group.memory.release()
         self._groups.clear()
         self._consumer_groups.clear()
+        self._share_groups.clear()
 
 
-def tombstones_of(group: Group | ConsumerGroup) -> list[CoordinatorRecord]:
+def tombstones_of(group: Group | ConsumerGroup | ShareGroup) -> list[CoordinatorRecord]:
     """Return the records that delete a group without members."""
+    if isinstance(group, ShareGroup):
+        return [*share_group_tombstones(group.group_id, group.members)]
     if isinstance(group, Group):
         return [group_tombstone(group.group_id)]
     return [*group_tombstones(group.group_id, group.members, group.subscriptions.resolved)]

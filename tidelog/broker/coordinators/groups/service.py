@@ -30,6 +30,7 @@ from tidelog.broker.coordinators.groups.loading import replay_batches
 from tidelog.broker.coordinators.groups.offset_store import OffsetTable
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.records import encode_record, size_bytes_min
+from tidelog.broker.coordinators.groups.share_service import ShareGroupService
 from tidelog.broker.coordinators.groups.transactions import GroupTransactions, TransactionalLog
 from tidelog.broker.coordinators.shared.outcome import error_of_append
 from tidelog.broker.coordinators.shared.shard import (
@@ -78,13 +79,19 @@ class GroupService:
         self._shards: Shards[GroupCoordinator] = Shards(
             "groups",
             lambda _: GroupCoordinator(
-                config, ports.consumer_config, ports.image, ports.new_suffix, self.member_memory
+                config,
+                ports.consumer_config,
+                ports.image,
+                ports.new_suffix,
+                ports.share_config,
+                self.member_memory,
             ),
             RecordFormat(encode_record, replay_batches, size_bytes_min),
             ShardPorts(ports.log, ports.timer, ports.clock),
             commit_timeout_ms=config.offsets_commit_timeout_ms,
         )
         self.consumer_groups = ConsumerGroupService(self._shards, ports)
+        self.share_groups = ShareGroupService(self._shards, ports)
         self._expiration_handle: TimerHandle | None = None
 
     # Start and stop
@@ -262,6 +269,7 @@ class GroupService:
         """Delete the offsets of deleted topics, which are given by name with their ids."""
         for shard in self._shards.active_shards():
             shard.perform(shard.coordinator.offsets.delete_of_topics(topics))
+        self.share_groups.on_topics_deleted(topics.values())
 
     def transactions(self, log: TransactionalLog) -> GroupTransactions:
         """Return the writes of transactions to these groups, which use `log`."""
@@ -290,12 +298,22 @@ class GroupService:
         return shard.coordinator.administration.describe_group(group_id, version)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> tuple[DeletableGroupResult, ...]:
-        """Delete groups without members, in slices; errors are in the reply."""
-        deletions = await self._slices.complete(map_items(self._begin_deletion, group_ids))
+        """Delete groups without members, in slices; errors are in the reply.
+
+        The states of share groups are deleted first: without the group, nothing would delete them.
+        """
+        group_ids = list(group_ids)
+        errors = await self.share_groups.delete_states_of_groups(group_ids)
+        deletions = await self._slices.complete(
+            map_items(self._begin_deletion, [each for each in group_ids if each not in errors])
+        )
         writing = [error for _, error in deletions if not error.done()]
         if writing:
             await asyncio.wait(writing, timeout=self._config.offsets_commit_timeout_ms / 1000)
-        return await self._slices.complete(map_items(_result_of, deletions))
+        failed = (
+            DeletableGroupResult(group_id=group_id, error_code=code) for group_id, code in errors.items()
+        )
+        return (*await self._slices.complete(map_items(_result_of, deletions)), *failed)
 
     def _begin_deletion(self, group_id: str) -> _Deletion:
         """Write the tombstones of a group, if it may be deleted."""

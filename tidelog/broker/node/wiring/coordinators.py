@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
 from uuid import UUID
 
 from tidelog.base.clock import Clock
@@ -14,8 +15,10 @@ from tidelog.broker.config.projection import projection
 from tidelog.broker.coordinators.coordinator_logs import StateTopic, TopicStateLog
 from tidelog.broker.coordinators.groups.config import GroupConfig
 from tidelog.broker.coordinators.groups.consumer.config import ConsumerGroupConfig
+from tidelog.broker.coordinators.groups.end_offsets import EndOffsets
 from tidelog.broker.coordinators.groups.ports import GroupPorts
 from tidelog.broker.coordinators.groups.service import GroupService
+from tidelog.broker.coordinators.groups.share.config import ShareGroupConfig
 from tidelog.broker.coordinators.share.config import ShareCoordinatorConfig
 from tidelog.broker.coordinators.share.coordinator_persister import CoordinatorPersister, PersisterPorts
 from tidelog.broker.coordinators.share.service import ShareCoordinatorPorts, ShareCoordinatorService
@@ -35,6 +38,11 @@ from tidelog.cluster.image import MetadataImage
 from tidelog.cluster.topic_names import GROUP_METADATA_TOPIC, SHARE_GROUP_STATE_TOPIC, TRANSACTION_STATE_TOPIC
 from tidelog.protocol.compression import Compression
 from tidelog.protocol.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+SettingsT = TypeVar("SettingsT", bound="DataclassInstance")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +73,17 @@ class Coordinators:
 
     def __init__(self, config: BrokerConfig, ports: CoordinatorPorts) -> None:
         self._ports = ports
+        self.share = self._create_share_coordinator(projection(config, ShareCoordinatorConfig))
+        self.share_persister = CoordinatorPersister(
+            PersisterPorts(
+                brokers=ports.share_state_brokers,
+                image=ports.image,
+                partition_for=self.share.partition_for,
+                create_topic=lambda: ports.topic_creation.ensure(SHARE_GROUP_STATE_TOPIC),
+                clock=ports.clock,
+            )
+        )
+
         self.group_config = projection(config, GroupConfig)
         offsets_log = self._state_log(_offsets_topic(self.group_config))
         self.groups = GroupService(
@@ -75,7 +94,10 @@ class Coordinators:
                 clock=ports.clock,
                 slices=ports.slices,
                 image=ports.image,
-                consumer_config=_ConsumerGroupConfigs(ports.current_config),
+                consumer_config=_CurrentSettings(ports.current_config, ConsumerGroupConfig),
+                share_config=_CurrentSettings(ports.current_config, ShareGroupConfig),
+                persister=self.share_persister,
+                end_offsets=EndOffsets(ports.share_state_brokers, ports.image),
                 new_suffix=lambda: str(new_uuid(ports.randomness)),
             ),
         )
@@ -92,16 +114,6 @@ class Coordinators:
                 new_producer_id=ports.producer_ids.next,
                 send_markers=self.markers.send,
             ),
-        )
-        self.share = self._create_share_coordinator(projection(config, ShareCoordinatorConfig))
-        self.share_persister = CoordinatorPersister(
-            PersisterPorts(
-                brokers=ports.share_state_brokers,
-                image=ports.image,
-                partition_for=self.share.partition_for,
-                create_topic=lambda: ports.topic_creation.ensure(SHARE_GROUP_STATE_TOPIC),
-                clock=ports.clock,
-            )
         )
 
     def start(self) -> None:
@@ -156,18 +168,19 @@ class Coordinators:
         return NO_LEADER_EPOCH if replica is None else replica.leader_epoch
 
 
-class _ConsumerGroupConfigs:
-    """Returns the settings of consumer groups as of the current config."""
+class _CurrentSettings(Generic[SettingsT]):
+    """Returns a part of the current config, as a value of the class `part`."""
 
-    def __init__(self, current: Callable[[], BrokerConfig]) -> None:
+    def __init__(self, current: Callable[[], BrokerConfig], part: type[SettingsT]) -> None:
         self._current = current
+        self._part = part
         self._config: BrokerConfig | None = None
-        self._settings: ConsumerGroupConfig | None = None
+        self._settings: SettingsT | None = None
 
-    def __call__(self) -> ConsumerGroupConfig:
+    def __call__(self) -> SettingsT:
         config = self._current()
         if self._settings is None or config is not self._config:
-            self._config, self._settings = config, projection(config, ConsumerGroupConfig)
+            self._config, self._settings = config, projection(config, self._part)
         return self._settings
 
 

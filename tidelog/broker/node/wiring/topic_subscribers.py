@@ -77,6 +77,7 @@ class TopicSubscriber:
         if names:
             groups = self._services.groups.consumer_groups
             groups.on_topics_changed(names, image.offset if created else None)
+            self._services.groups.share_groups.on_topics_changed(names)
 
     def _apply_topic(
         self, topic_name: str, coordinator: TopicCoordinator, delta: MetadataDelta, image: MetadataImage

@@ -83,7 +83,7 @@ def test_group_values_of_all_versions_are_read(version: int) -> None:
 
 
 def test_records_of_other_group_types_are_skipped() -> None:
-    assert decode_record(b"\0\x0awhatever", b"\0\0whatever") is None
+    assert decode_record(b"\0\x11whatever", b"\0\0whatever") is None
 
 
 @pytest.mark.parametrize(

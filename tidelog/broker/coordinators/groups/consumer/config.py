@@ -89,21 +89,21 @@ class ConsumerGroupSettings:
         config = self._config()
         own = self._image().configs.get((ResourceType.GROUP, group_id), {})
         return GroupSettings(
-            _limited(
+            limited(
                 own,
                 "consumer.session.timeout.ms",
                 config.group_consumer_session_timeout_ms,
                 config.group_consumer_min_session_timeout_ms,
                 config.group_consumer_max_session_timeout_ms,
             ),
-            _limited(
+            limited(
                 own,
                 "consumer.heartbeat.interval.ms",
                 config.group_consumer_heartbeat_interval_ms,
                 config.group_consumer_min_heartbeat_interval_ms,
                 config.group_consumer_max_heartbeat_interval_ms,
             ),
-            _limited(
+            limited(
                 own,
                 "consumer.assignment.interval.ms",
                 config.group_consumer_assignment_interval_ms,
@@ -113,7 +113,7 @@ class ConsumerGroupSettings:
         )
 
 
-def _limited(own: Mapping[str, str], key: str, default: int, lowest: int, highest: int) -> int:
+def limited(own: Mapping[str, str], key: str, default: int, lowest: int, highest: int) -> int:
     """Return the group's config `key` within the limits, or the default of the broker."""
     text = own.get(key)
     return default if text is None else min(max(int(text), lowest), highest)

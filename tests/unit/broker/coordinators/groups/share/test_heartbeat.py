@@ -1,0 +1,204 @@
+"""ShareGroupHeartbeat: epochs, fencing, initialization of states, assignments, sessions, reloads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pytest
+
+from tests.support.configs import share_group_config
+from tests.support.groups.coordinator import GroupCoordinatorFixture
+from tidelog.broker.coordinators.groups.classic.member import Client
+from tidelog.broker.coordinators.groups.share.group import ShareGroup, ShareGroupState
+from tidelog.broker.coordinators.share.persister import InitialState
+from tidelog.cluster.image import ResourceType
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+from tidelog.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from tidelog.protocol.steps import run_steps
+
+CONFIG = share_group_config(group_share_assignment_interval_ms=0, group_share_max_size=2)
+SESSION_MS = 45_000
+RETRY_MS = CONFIG.group_share_initialize_retry_interval_ms
+
+
+@pytest.fixture
+def coordinator() -> GroupCoordinatorFixture:
+    """Return a coordinator that assigns at once, with the topics t (4 partitions) and u (1)."""
+    fixture = GroupCoordinatorFixture(share_config=CONFIG)
+    fixture.add_partitions("t", 4)
+    fixture.add_partitions("u", 1)
+    return fixture
+
+
+@dataclass
+class ShareClient:
+    """One member as its client knows it. `to_initialize` are the states of its last heartbeat."""
+
+    member_id: str
+    topics: tuple[str, ...] = ("t",)
+    epoch: int = 0
+    partitions: list[int] = field(default_factory=list)
+    to_initialize: list[InitialState] = field(default_factory=list)
+
+    def heartbeat(
+        self, coordinator: GroupCoordinatorFixture, epoch: int | None = None, *, is_full: bool = False
+    ) -> ShareGroupHeartbeatResponse:
+        sent_epoch = self.epoch if epoch is None else epoch
+        request = ShareGroupHeartbeatRequest(
+            group_id="g",
+            member_id=self.member_id,
+            member_epoch=sent_epoch,
+            subscribed_topic_names=self.topics if is_full or sent_epoch == 0 else None,
+        )
+        outcome = coordinator.coordinator.shares.heartbeat(Client("c", "h"), request, coordinator.now)
+        response, self.to_initialize = coordinator.finish(outcome)
+        self.epoch = response.member_epoch
+        if response.assignment is not None:
+            topics = response.assignment.topic_partitions
+            self.partitions = sorted(index for topic in topics for index in topic.partitions)
+        return response
+
+    def join_and_initialize(self, coordinator: GroupCoordinatorFixture) -> None:
+        """Join, initialize the states, and get the assignment of the initialized partitions."""
+        self.heartbeat(coordinator)
+        initialize(coordinator, self.to_initialize)
+        self.heartbeat(coordinator)
+
+
+def initialize(
+    coordinator: GroupCoordinatorFixture, states: Iterable[InitialState], failed: Iterable[InitialState] = ()
+) -> None:
+    writes = coordinator.coordinator.shares.offsets.on_initialized(
+        "g", [each.share_partition for each in states], [each.share_partition for each in failed]
+    )
+    coordinator.perform(writes)
+
+
+def group_of(coordinator: GroupCoordinatorFixture) -> ShareGroup:
+    group = coordinator.coordinator._groups.share("g")
+    assert group is not None
+    return group
+
+
+def rejection(member: ShareClient, coordinator: GroupCoordinatorFixture, epoch: int) -> ErrorCode:
+    with pytest.raises(KafkaError) as error:
+        member.heartbeat(coordinator, epoch)
+    return error.value.code
+
+
+def test_a_partition_is_assigned_only_when_its_state_is_initialized(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    member = ShareClient("a")
+    member.heartbeat(coordinator)
+    assert (member.epoch, member.partitions, len(member.to_initialize)) == (2, [], 4)
+    assert {state.state_epoch for state in member.to_initialize} == {2}
+    states = member.to_initialize
+    member.heartbeat(coordinator)
+    assert member.to_initialize == [], "the initialization is in progress"
+    initialize(coordinator, states[:3], failed=states[3:])
+    member.heartbeat(coordinator)
+    assert (member.epoch, member.partitions) == (3, [0, 1, 2])
+    assert [state.share_partition.partition for state in member.to_initialize] == [3], "the failed one"
+
+
+def test_an_initialization_without_a_result_is_repeated(coordinator: GroupCoordinatorFixture) -> None:
+    member = ShareClient("a")
+    member.heartbeat(coordinator)
+    coordinator.now_ms += RETRY_MS - 1
+    member.heartbeat(coordinator)
+    assert member.to_initialize == []
+    coordinator.now_ms += 1
+    member.heartbeat(coordinator)
+    assert len(member.to_initialize) == 4
+
+
+def test_members_share_the_partitions_and_get_them_at_once(coordinator: GroupCoordinatorFixture) -> None:
+    first, second = ShareClient("a"), ShareClient("b")
+    first.join_and_initialize(coordinator)
+    assert first.partitions == [0, 1, 2, 3]
+    second.heartbeat(coordinator)
+    assert len(second.partitions) == 2, "no other member must revoke them first"
+    first.heartbeat(coordinator)
+    assert sorted(first.partitions + second.partitions) == [0, 1, 2, 3]
+    assert first.epoch == second.epoch == 4
+    assert rejection(ShareClient("c"), coordinator, 0) is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_only_the_current_and_the_previous_epoch_are_accepted(coordinator: GroupCoordinatorFixture) -> None:
+    member = ShareClient("a")
+    member.join_and_initialize(coordinator)
+    assert member.heartbeat(coordinator, 2).member_epoch == 3
+    assert rejection(member, coordinator, 1) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert rejection(member, coordinator, 4) is ErrorCode.FENCED_MEMBER_EPOCH
+    assert rejection(ShareClient("b"), coordinator, 3) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert rejection(member, coordinator, -2) is ErrorCode.INVALID_REQUEST
+
+
+def test_new_partitions_are_initialized_and_assigned(coordinator: GroupCoordinatorFixture) -> None:
+    member = ShareClient("a")
+    member.join_and_initialize(coordinator)
+    coordinator.add_partitions("t", 1)
+    member.heartbeat(coordinator)
+    assert [state.share_partition.partition for state in member.to_initialize] == [4]
+    initialize(coordinator, member.to_initialize)
+    member.heartbeat(coordinator)
+    assert member.partitions == [0, 1, 2, 3, 4]
+
+
+def test_a_member_that_leaves_or_whose_session_expires_is_removed(
+    coordinator: GroupCoordinatorFixture,
+) -> None:
+    first, second = ShareClient("a"), ShareClient("b")
+    first.join_and_initialize(coordinator)
+    second.heartbeat(coordinator)
+    assert first.heartbeat(coordinator, -1).member_epoch == -1
+    second.heartbeat(coordinator)
+    assert second.partitions == [0, 1, 2, 3]
+    coordinator.pass_time(SESSION_MS + 1)
+    assert group_of(coordinator).state is ShareGroupState.EMPTY
+    assert rejection(second, coordinator, second.epoch) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_session_timeout_of_the_group_applies(coordinator: GroupCoordinatorFixture) -> None:
+    configs = {"share.session.timeout.ms": "46000", "share.heartbeat.interval.ms": "6000"}
+    coordinator.image.configs[ResourceType.GROUP, "g"] = configs  # type: ignore[index]
+    member = ShareClient("a")
+    assert member.heartbeat(coordinator).heartbeat_interval_ms == 6_000
+    coordinator.pass_time(SESSION_MS + 1)
+    member.heartbeat(coordinator)
+    coordinator.pass_time(46_000)
+    assert group_of(coordinator).is_empty
+
+
+def test_a_new_coordinator_has_the_same_group(coordinator: GroupCoordinatorFixture) -> None:
+    first, second = ShareClient("a"), ShareClient("b", ("t", "u"))
+    first.join_and_initialize(coordinator)
+    second.heartbeat(coordinator)
+    other = coordinator.reload()
+    for name in ("epoch", "metadata_hash", "assignment_epoch", "members", "target", "state_partitions"):
+        assert getattr(group_of(other), name) == getattr(group_of(coordinator), name)
+    description = run_steps(other.coordinator.shares.describe("g"))
+    assert description == run_steps(coordinator.coordinator.shares.describe("g"))
+    second.heartbeat(other)
+    assert len(second.to_initialize) == 1, "the initialization of u may have been lost with its coordinator"
+    other.pass_time(SESSION_MS + 1)
+    assert group_of(other).is_empty
+
+
+def test_a_group_has_one_type(coordinator: GroupCoordinatorFixture) -> None:
+    coordinator.stable_group(1)
+    assert rejection(ShareClient("a"), coordinator, 0) is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_members_of_other_protocols_cannot_join_a_share_group(coordinator: GroupCoordinatorFixture) -> None:
+    ShareClient("a").heartbeat(coordinator)
+    assert coordinator.join().error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    with pytest.raises(KafkaError) as error:
+        coordinator.coordinator.offset_fetch.check_sender(OffsetFetchRequestGroup(group_id="g"))
+    assert error.value.code is ErrorCode.GROUP_ID_NOT_FOUND

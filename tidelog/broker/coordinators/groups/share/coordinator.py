@@ -1,0 +1,136 @@
+"""The share groups of one partition of `__consumer_offsets`: commands, replay and deadlines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Set
+from uuid import UUID
+
+from tidelog.broker.coordinators.groups.consumer.topics import Topics
+from tidelog.broker.coordinators.groups.deadlines import DeadlineKey
+from tidelog.broker.coordinators.groups.outcome import Writes
+from tidelog.broker.coordinators.groups.share.config import ShareGroupSettings
+from tidelog.broker.coordinators.groups.share.group import ShareGroup
+from tidelog.broker.coordinators.groups.share.heartbeat import ShareHeartbeatCommand
+from tidelog.broker.coordinators.groups.share.initialization_times import InitializationTimes
+from tidelog.broker.coordinators.groups.share.lookup import ShareGroupLookup, ShareGroups
+from tidelog.broker.coordinators.groups.share.member import ShareMember
+from tidelog.broker.coordinators.groups.share.offset_commands import ShareOffsetCommands
+from tidelog.broker.coordinators.groups.share.replay import (
+    deletes_share_group,
+    replay_share_tombstone,
+    replay_share_value,
+)
+from tidelog.broker.coordinators.groups.share.timers import ShareMemberTimers
+from tidelog.broker.coordinators.groups.share_group_records import ShareGroupRecord
+from tidelog.broker.coordinators.shared.moment import Moment
+from tidelog.broker.coordinators.shared.outcome import NO_WRITES
+from tidelog.protocol.coordinator_records.share_group import ShareGroupStatePartitionMetadataValue
+from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.messages.share_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from tidelog.protocol.steps import Steps
+
+
+class ShareGroupCoordinator:
+    """The commands and the replay of share groups."""
+
+    def __init__(
+        self, groups: ShareGroups, settings: ShareGroupSettings, topics: Topics, timers: ShareMemberTimers
+    ) -> None:
+        self._groups = groups
+        self._settings = settings
+        self._topics = topics
+        self._timers = timers
+        self._lookup = ShareGroupLookup(groups)
+        self._times = InitializationTimes()
+        self._heartbeat = ShareHeartbeatCommand(self._lookup, settings, topics, timers, self._times)
+        self.heartbeat = self._heartbeat.heartbeat
+        self.offsets = ShareOffsetCommands(groups, self._lookup, topics, self._times)
+
+    # Commands
+
+    def describe(self, group_id: str) -> Steps[DescribedGroup]:
+        """Return the description of a group; an unknown group is an error in it."""
+        try:
+            group = self._lookup.existing(group_id, "Group")
+        except KafkaError as error:
+            return DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+        members = []
+        for member in list(group.members.values()):
+            members.append(self._described(member))
+            yield None
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state.value,
+            group_epoch=group.epoch,
+            assignment_epoch=group.assignment_epoch,
+            assignor_name=self._settings.broker.group_share_assignors[0],
+            members=tuple(members),
+        )
+
+    def _described(self, member: ShareMember) -> Member:
+        return Member(
+            member_id=member.member_id,
+            rack_id=member.rack_id,
+            member_epoch=member.member_epoch,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=tuple(sorted(member.subscribed_topic_names)),
+            assignment=self._assignment(member.assigned),
+        )
+
+    def _assignment(self, partitions: Mapping[UUID, Iterable[int]]) -> Assignment:
+        assigned = []
+        for topic_id, indexes in partitions.items():
+            topic = self._topics.by_id(topic_id)
+            if topic is not None:
+                assigned.append(
+                    TopicPartitions(
+                        topic_id=topic_id, topic_name=topic.name, partitions=tuple(sorted(indexes))
+                    )
+                )
+        return Assignment(topic_partitions=tuple(assigned))
+
+    # Events
+
+    def on_topics_changed(self, names: Set[str]) -> None:
+        """Let the groups of changed topics check the metadata."""
+        for group in self._groups.shares():
+            if group.is_subscribed_to_any(names):
+                group.on_topics_changed()
+
+    def on_deadline(self, key: DeadlineKey) -> Writes:
+        """Remove the member whose session has expired."""
+        group = self._groups.share(key.group_id)
+        member = None if group is None else group.members.get(key.member_id)
+        if group is None or member is None:
+            return NO_WRITES
+        return self._heartbeat.remove(group, member)
+
+    def finish_loading(self, now: Moment) -> None:
+        """Start the sessions of all members."""
+        for group in self._groups.shares():
+            timeout_ms = self._settings.of_group(group.group_id).session_timeout_ms
+            for member_id in group.members:
+                self._timers.keep_alive(group.group_id, member_id, timeout_ms, now)
+
+    # Replay
+
+    def replay(self, record: ShareGroupRecord) -> None:
+        """Apply one record of the log."""
+        group_id = record.key.group_id
+        group: ShareGroup | None = self._groups.share(group_id)
+        if record.value is not None:
+            group = group or self._groups.create_share(group_id)
+            replay_share_value(group, record)
+            if isinstance(record.value, ShareGroupStatePartitionMetadataValue):
+                self._times.keep(group_id, group.state_partitions.initializing)
+        elif deletes_share_group(record):
+            self._groups.remove_share(group_id)
+            self._times.keep(group_id, ())
+        elif group is not None:
+            replay_share_tombstone(group, record)

@@ -1,0 +1,148 @@
+"""One share group: its epochs, members, assignments and state partitions. Only replay changes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Set
+from enum import Enum
+from uuid import UUID
+
+from tidelog.broker.coordinators.groups.classic.member_memory import GroupMemory
+from tidelog.broker.coordinators.groups.consumer.group import FIRST_EPOCH, NO_ASSIGNMENT_EPOCH, NO_TARGET
+from tidelog.broker.coordinators.groups.consumer.member import TargetPartitions
+from tidelog.broker.coordinators.groups.share.member import ShareMember
+from tidelog.broker.coordinators.groups.share.state_partitions import StatePartitions
+from tidelog.protocol.errors import ErrorCode, KafkaError
+
+
+class ShareGroupState(Enum):
+    """The state of a share group; the value is its name in admin responses."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class ShareGroup:
+    """The state of one group."""
+
+    def __init__(self, group_id: str, memory: GroupMemory) -> None:
+        self.group_id = group_id
+        self.memory = memory
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.assignment_epoch = NO_ASSIGNMENT_EPOCH
+        self.assignment_wall_ms = 0
+        self.members: dict[str, ShareMember] = {}
+        self.target: dict[str, TargetPartitions] = {}
+        self.state_partitions = StatePartitions()
+        self._subscribers: Counter[str] = Counter()
+        self._metadata_changed = True
+        self._checked_epoch = 0
+
+    # State
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the group has no members."""
+        return not self.members
+
+    @property
+    def state(self) -> ShareGroupState:
+        """The state of the group."""
+        return ShareGroupState.STABLE if self.members else ShareGroupState.EMPTY
+
+    def set_epoch(self, epoch: int, metadata_hash: int) -> None:
+        """Set the group epoch, and the hash of the metadata of the topics at it."""
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+
+    def set_assignment_epoch(self, epoch: int, wall_ms: int) -> None:
+        """Set the epoch of the target assignment, and the time at which it was computed."""
+        self.assignment_epoch = epoch
+        self.assignment_wall_ms = wall_ms
+
+    def set_state_partitions(self, partitions: StatePartitions) -> None:
+        """Set the partitions whose state is initialized or changing."""
+        self.state_partitions = partitions
+
+    def on_topics_changed(self) -> None:
+        """Let the next heartbeat compare the metadata of the topics."""
+        self._metadata_changed = True
+
+    @property
+    def must_check_metadata(self) -> bool:
+        """Whether the metadata of the topics may have changed since it was checked."""
+        return self._metadata_changed or self.epoch < self._checked_epoch
+
+    def on_metadata_checked(self, epoch: int) -> None:
+        """Note that the metadata of the topics is that of the group epoch `epoch`."""
+        self._metadata_changed = False
+        self._checked_epoch = epoch
+
+    # Members
+
+    def member(self, member_id: str) -> ShareMember:
+        """Return a member. Raise UNKNOWN_MEMBER_ID if there is none with this id."""
+        member = self.members.get(member_id)
+        if member is None:
+            text = f"Member {member_id} is not a member of group {self.group_id}."
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        return member
+
+    def update_member(self, member: ShareMember) -> None:
+        """Add a member, or replace the one with its id."""
+        self._count(self.members.get(member.member_id), member)
+        self.members[member.member_id] = member
+
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member, if there is one with this id."""
+        self._count(self.members.pop(member_id, None), None)
+
+    def _count(self, old: ShareMember | None, new: ShareMember | None) -> None:
+        self._subscribers = Counter(self.subscribers_after(old, new))
+        for member, change in ((old, -1), (new, 1)):
+            if member is not None:
+                self.memory.grow(change * member.size_bytes)
+
+    def is_subscribed_to_any(self, names: Set[str]) -> bool:
+        """Return whether a member subscribes to one of the topics."""
+        return not self._subscribers.keys().isdisjoint(names)
+
+    def subscribers_after(self, old: ShareMember | None, new: ShareMember | None) -> Mapping[str, int]:
+        """Return the number of subscribers of each topic with `new` in place of `old`."""
+        subscribers = (
+            self._subscribers if old is None else _subtracted(self._subscribers, old.subscribed_topic_names)
+        )
+        return subscribers if new is None else subscribers + Counter(new.subscribed_topic_names)
+
+    # Targets
+
+    def target_of(self, member_id: str) -> TargetPartitions:
+        """Return the target assignment of a member."""
+        return self.target.get(member_id, NO_TARGET)
+
+    def set_target(self, member_id: str, target: TargetPartitions | None) -> None:
+        """Set the target assignment of a member; None deletes it."""
+        if target is None:
+            self.target.pop(member_id, None)
+        else:
+            self.target[member_id] = target
+
+    def has_unassigned_initialized_partitions(self) -> bool:
+        """Return whether the targets do not have exactly the initialized partitions of a subscribed topic."""
+        if not self.members:
+            return False
+        assigned: dict[UUID, set[int]] = {}
+        for target in self.target.values():
+            for topic_id, indexes in target.items():
+                assigned.setdefault(topic_id, set()).update(indexes)
+        return any(
+            topic.name in self._subscribers and assigned.get(topic_id, set()) != set(topic.partitions)
+            for topic_id, topic in self.state_partitions.initialized.items()
+        )
+
+
+def _subtracted(subscribers: Counter[str], names: frozenset[str]) -> Counter[str]:
+    """Return the counts without one subscriber of `names`; no count is 0."""
+    return subscribers - Counter(names)

@@ -1,0 +1,70 @@
+"""Applies a record of the log to its share group."""
+
+from __future__ import annotations
+
+from tidelog.broker.coordinators.groups.consumer.group import NO_ASSIGNMENT_EPOCH
+from tidelog.broker.coordinators.groups.share.group import ShareGroup
+from tidelog.broker.coordinators.groups.share.member import ShareMember, partitions_of
+from tidelog.broker.coordinators.groups.share.state_partitions import StatePartitions
+from tidelog.broker.coordinators.groups.share_group_records import ShareGroupRecord
+from tidelog.protocol.coordinator_records.share_group import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
+
+
+def deletes_share_group(record: ShareGroupRecord) -> bool:
+    """Return whether a record deletes its whole group."""
+    return record.value is None and isinstance(record.key, ShareGroupMetadataKey)
+
+
+def replay_share_value(group: ShareGroup, record: ShareGroupRecord) -> None:
+    """Apply a record with a value."""
+    match record:
+        case (_, ShareGroupMetadataValue() as value):
+            group.set_epoch(value.epoch, value.metadata_hash)
+        case (ShareGroupMemberMetadataKey(member_id=member_id), ShareGroupMemberMetadataValue() as value):
+            member = group.members.get(member_id) or ShareMember(member_id=member_id)
+            group.update_member(member.with_metadata(value))
+        case (_, ShareGroupTargetAssignmentMetadataValue() as value):
+            group.set_assignment_epoch(value.assignment_epoch, value.assignment_timestamp)
+        case (
+            ShareGroupTargetAssignmentMemberKey(member_id=member_id),
+            ShareGroupTargetAssignmentMemberValue() as value,
+        ):
+            group.set_target(member_id, partitions_of(value.topic_partitions))
+        case (
+            ShareGroupCurrentMemberAssignmentKey(member_id=member_id),
+            ShareGroupCurrentMemberAssignmentValue() as value,
+        ):
+            member = group.members.get(member_id) or ShareMember(member_id=member_id)
+            group.update_member(member.with_assignment(value))
+        case (_, ShareGroupStatePartitionMetadataValue() as value):
+            group.set_state_partitions(StatePartitions.from_value(value))
+
+
+def replay_share_tombstone(group: ShareGroup, record: ShareGroupRecord) -> None:
+    """Apply a record that deletes a part of a group."""
+    match record.key:
+        case ShareGroupMemberMetadataKey(member_id=member_id):
+            group.remove_member(member_id)
+        case ShareGroupTargetAssignmentMetadataKey():
+            group.set_assignment_epoch(NO_ASSIGNMENT_EPOCH, 0)
+        case ShareGroupTargetAssignmentMemberKey(member_id=member_id):
+            group.set_target(member_id, None)
+        case ShareGroupCurrentMemberAssignmentKey(member_id=member_id):
+            member = group.members.get(member_id)
+            if member is not None:
+                group.update_member(member.with_assignment(None))
+        case ShareGroupStatePartitionMetadataKey():
+            group.set_state_partitions(StatePartitions())

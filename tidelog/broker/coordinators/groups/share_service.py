@@ -1,0 +1,349 @@
+"""Serves the share groups (KIP-932) of the partitions of `__consumer_offsets` that this node leads.
+
+The states of share partitions are stored by the share coordinators, which `persister` reaches. A heartbeat
+does not wait for the initialization of states: it runs in a task of its own.
+
+I/O: the StateLog, the persister, the end offsets of partitions. To be used from one event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.broker.coordinators.groups.classic.member import Client
+from tidelog.broker.coordinators.groups.coordinator import GroupCoordinator
+from tidelog.broker.coordinators.groups.ports import GroupPorts
+from tidelog.broker.coordinators.groups.share.group import ShareGroupState
+from tidelog.broker.coordinators.groups.share.state_partitions import Partitions
+from tidelog.broker.coordinators.share.persister import (
+    UNINITIALIZED_START_OFFSET,
+    UNKNOWN_DELIVERY_COMPLETE_COUNT,
+    InitialState,
+    SharePartitionKey,
+    StateRead,
+    StateResult,
+    StateSummary,
+)
+from tidelog.broker.coordinators.shared.shards import Shards
+from tidelog.protocol.errors import ErrorCode, KafkaError
+from tidelog.protocol.ids import NO_LEADER_EPOCH, Offset, TopicPartition
+from tidelog.protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    AlterShareGroupOffsetsResponseTopic,
+)
+from tidelog.protocol.messages.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+    DeleteShareGroupOffsetsResponseTopic,
+)
+from tidelog.protocol.messages.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequestGroup,
+    DescribeShareGroupOffsetsResponseGroup,
+    DescribeShareGroupOffsetsResponsePartition,
+    DescribeShareGroupOffsetsResponseTopic,
+)
+from tidelog.protocol.messages.share_group_describe import DescribedGroup
+from tidelog.protocol.messages.share_group_heartbeat import (
+    ShareGroupHeartbeatRequest,
+    ShareGroupHeartbeatResponse,
+)
+from tidelog.protocol.steps import Steps
+
+logger = logging.getLogger(__name__)
+
+_UNKNOWN_LAG = -1
+
+
+class ShareGroupService:
+    """Heartbeats, descriptions and offsets of share groups."""
+
+    def __init__(self, shards: Shards[GroupCoordinator], ports: GroupPorts) -> None:
+        self._shards = shards
+        self._image = ports.image
+        self._persister = ports.persister
+        self._end_offsets = ports.end_offsets
+
+    # Members
+
+    async def heartbeat(
+        self, client: Client, request: ShareGroupHeartbeatRequest
+    ) -> ShareGroupHeartbeatResponse:
+        """Return the response when its records are committed. Raise KafkaError if it is rejected."""
+        shard = self._shards.active_shard(request.group_id)
+        outcome = shard.coordinator.shares.heartbeat(client, request, shard.now())
+        await self._shards.write(shard, outcome.writes)
+        response, to_initialize = outcome.reply
+        if to_initialize:
+            self._shards.spawn(self._initialize_in_background(request.group_id, to_initialize))
+        return response
+
+    def describe(self, group_id: str) -> Steps[DescribedGroup]:
+        """Return the description of a group; errors are in it."""
+        try:
+            shard = self._shards.active_shard(group_id)
+        except KafkaError as error:
+            return DescribedGroup(group_id=group_id, error_code=error.code, error_message=str(error))
+        return (yield from shard.coordinator.shares.describe(group_id))
+
+    def on_topics_changed(self, names: Iterable[str]) -> None:
+        """Let the groups of created, changed and deleted topics check the metadata."""
+        changed = frozenset(names)
+        for shard in self._shards.active_shards():
+            shard.coordinator.shares.on_topics_changed(changed)
+
+    def on_topics_deleted(self, topic_ids: Collection[UUID]) -> None:
+        """Drop the partitions of deleted topics."""
+        for shard in self._shards.active_shards():
+            shard.perform(shard.coordinator.shares.offsets.forget_topics(topic_ids))
+
+    def state_counts(self) -> Counter[ShareGroupState]:
+        """Return the number of share groups in each state, for metrics."""
+        counts: Counter[ShareGroupState] = Counter()
+        for shard in self._shards.active_shards():
+            counts += shard.coordinator.share_group_counts()
+        return counts
+
+    # Initialization of states
+
+    async def _initialize_in_background(self, group_id: str, states: Sequence[InitialState]) -> None:
+        await self._initialize_states(group_id, states)
+
+    async def _initialize_states(self, group_id: str, states: Sequence[InitialState]) -> list[StateResult]:
+        """Initialize states, and write which are initialized. Return the results."""
+        results = await self._persister.initialize(states)
+        initialized: list[SharePartitionKey] = []
+        failed: list[SharePartitionKey] = []
+        for state, result in zip(states, results, strict=True):
+            (failed if result.error_code else initialized).append(state.share_partition)
+        if failed:
+            error = next(result for result in results if result.error_code)
+            logger.warning(
+                "Group %s: cannot initialize the state of %d partitions: %s (%s); retrying with a heartbeat",
+                group_id, len(failed), error.error_code.name, error.error_message,
+            )  # fmt: skip
+        try:
+            shard = self._shards.active_shard(group_id)
+            writes = shard.coordinator.shares.offsets.on_initialized(group_id, initialized, failed)
+            await self._shards.write(shard, writes)
+        except KafkaError as error:
+            logger.warning("Group %s: cannot write the initialized partitions: %s", group_id, error)
+        return results
+
+    # Offsets
+
+    async def alter_offsets(self, request: AlterShareGroupOffsetsRequest) -> AlterShareGroupOffsetsResponse:
+        """Set start offsets. Errors of partitions are in the reply; other errors raise KafkaError."""
+        shard = self._shards.active_shard(request.group_id)
+        outcome = shard.coordinator.shares.offsets.alter(request, shard.now())
+        await self._shards.write(shard, outcome.writes)
+        topics, states = outcome.reply
+        if states:
+            results = await self._initialize_states(request.group_id, states)
+            errors = {
+                (state.share_partition.topic_id, state.share_partition.partition): result
+                for state, result in zip(states, results, strict=True)
+                if result.error_code
+            }
+            topics = [_with_errors(topic, errors) for topic in topics]
+        return AlterShareGroupOffsetsResponse(responses=tuple(topics))
+
+    async def delete_offsets(
+        self, request: DeleteShareGroupOffsetsRequest
+    ) -> DeleteShareGroupOffsetsResponse:
+        """Delete the states of topics. Errors of topics are in the reply; other errors raise KafkaError."""
+        if not request.group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        shard = self._shards.active_shard(request.group_id)
+        names = [topic.topic_name for topic in request.topics]
+        outcome = shard.coordinator.shares.offsets.begin_deletion(request.group_id, names)
+        await self._shards.write(shard, outcome.writes)
+        deletion = outcome.reply
+        errors = await self._delete_states(request.group_id, deletion.states)
+        results = [
+            DeleteShareGroupOffsetsResponseTopic(
+                topic_name=name,
+                topic_id=topic_id,
+                error_code=errors[topic_id].error_code if topic_id in errors else ErrorCode.NONE,
+                error_message=errors[topic_id].error_message if topic_id in errors else None,
+            )
+            for topic_id, name in deletion.names.items()
+        ]
+        return DeleteShareGroupOffsetsResponse(responses=(*deletion.errors, *results))
+
+    async def delete_states_of_groups(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
+        """Delete all states of share groups without members. Return the groups with an error."""
+        errors = {}
+        for group_id in group_ids:
+            try:
+                shard = self._shards.active_shard(group_id)
+                outcome = shard.coordinator.shares.offsets.begin_deletion_of_all(group_id)
+                if outcome.reply:
+                    await self._shards.write(shard, outcome.writes)
+                    failures = await self._delete_states(group_id, outcome.reply)
+                    if failures:
+                        errors[group_id] = next(iter(failures.values())).error_code
+            except KafkaError as error:
+                errors[group_id] = error.code
+        return errors
+
+    async def _delete_states(
+        self, group_id: str, states: Sequence[SharePartitionKey]
+    ) -> dict[UUID, StateResult]:
+        """Delete states, and write which topics have none any more. Return the topics with an error."""
+        if not states:
+            return {}
+        errors = {
+            state.topic_id: result
+            for state, result in zip(states, await self._persister.delete(states), strict=True)
+            if result.error_code
+        }
+        deleted = {state.topic_id for state in states} - errors.keys()
+        shard = self._shards.active_shard(group_id)
+        await self._shards.write(shard, shard.coordinator.shares.offsets.end_deletion(group_id, deleted))
+        return errors
+
+    # Descriptions of offsets
+
+    async def describe_offsets(
+        self, request: DescribeShareGroupOffsetsRequestGroup
+    ) -> DescribeShareGroupOffsetsResponseGroup:
+        """Return start offset and lag of the requested partitions, or of all initialized ones."""
+        group_id = request.group_id
+        try:
+            shard = self._shards.active_shard(group_id)
+        except KafkaError as error:
+            return DescribeShareGroupOffsetsResponseGroup(
+                group_id=group_id, error_code=error.code, error_message=str(error)
+            )
+        unknown: list[DescribeShareGroupOffsetsResponseTopic] = []
+        if request.topics is None:
+            partitions = self._existing(shard.coordinator.shares.offsets.initialized(group_id))
+        else:
+            partitions, unknown = self._requested(request)
+        reads = [
+            StateRead(
+                share_partition=SharePartitionKey(group_id, topic_id, index), leader_epoch=NO_LEADER_EPOCH
+            )
+            for topic_id, (_, indexes) in partitions.items()
+            for index in indexes
+        ]
+        topics = await self._described(partitions, reads)
+        return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, topics=(*unknown, *topics))
+
+    def _existing(self, partitions: Partitions) -> dict[UUID, _RequestedTopic]:
+        topics = self._image().topics_by_id
+        return {
+            topic_id: _RequestedTopic(topics[topic_id].name, tuple(sorted(topic.partitions)))
+            for topic_id, topic in partitions.items()
+            if topic_id in topics
+        }
+
+    def _requested(
+        self, request: DescribeShareGroupOffsetsRequestGroup
+    ) -> tuple[dict[UUID, _RequestedTopic], list[DescribeShareGroupOffsetsResponseTopic]]:
+        """Return the requested partitions by topic id, and the results of unknown topics."""
+        topics = self._image().topics_by_name
+        partitions = {}
+        unknown = []
+        for requested in request.topics or ():
+            topic = topics.get(requested.topic_name)
+            if topic is not None:
+                partitions[topic.id] = _RequestedTopic(topic.name, requested.partitions)
+                continue
+            results = tuple(
+                DescribeShareGroupOffsetsResponsePartition(
+                    partition_index=index, start_offset=UNINITIALIZED_START_OFFSET
+                )
+                for index in requested.partitions
+            )
+            unknown.append(
+                DescribeShareGroupOffsetsResponseTopic(topic_name=requested.topic_name, partitions=results)
+            )
+        return partitions, unknown
+
+    async def _described(
+        self, partitions: Mapping[UUID, _RequestedTopic], reads: Sequence[StateRead]
+    ) -> list[DescribeShareGroupOffsetsResponseTopic]:
+        """Return the results of partitions, from the summaries of their states and their end offsets."""
+        summaries = dict(
+            zip(
+                (read.share_partition for read in reads),
+                await self._persister.read_summary(reads) if reads else (),
+                strict=True,
+            )
+        )
+        with_lag = [
+            TopicPartition(partitions[key.topic_id].name, key.partition)
+            for key, summary in summaries.items()
+            if _has_lag(summary)
+        ]
+        end_offsets = await self._end_offsets.of_partitions(with_lag) if with_lag else {}
+        results: defaultdict[UUID, list[DescribeShareGroupOffsetsResponsePartition]] = defaultdict(list)
+        for key, summary in summaries.items():
+            partition = TopicPartition(partitions[key.topic_id].name, key.partition)
+            results[key.topic_id].append(_result(key.partition, summary, end_offsets.get(partition)))
+        return [
+            DescribeShareGroupOffsetsResponseTopic(
+                topic_name=partitions[topic_id].name, topic_id=topic_id, partitions=tuple(described)
+            )
+            for topic_id, described in results.items()
+        ]
+
+
+class _RequestedTopic(NamedTuple):
+    """The name of a topic, and partitions of it."""
+
+    name: str
+    partitions: tuple[int, ...]
+
+
+def _has_lag(summary: StateSummary) -> bool:
+    """Return whether the lag can be computed: the delivery has begun."""
+    return (
+        not summary.error_code
+        and summary.start_offset != UNINITIALIZED_START_OFFSET
+        and summary.delivery_complete_count != UNKNOWN_DELIVERY_COMPLETE_COUNT
+    )
+
+
+def _result(
+    index: int, summary: StateSummary, end_offset: Offset | ErrorCode | None
+) -> DescribeShareGroupOffsetsResponsePartition:
+    """Return start offset and lag: the records from the start offset on whose delivery is not complete."""
+    if summary.error_code:
+        return DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, start_offset=UNINITIALIZED_START_OFFSET, lag=_UNKNOWN_LAG
+        )
+    if isinstance(end_offset, ErrorCode):
+        return DescribeShareGroupOffsetsResponsePartition(
+            partition_index=index, error_code=end_offset, error_message=end_offset.text
+        )
+    lag = _UNKNOWN_LAG
+    if end_offset is not None:
+        lag = end_offset - summary.start_offset - summary.delivery_complete_count
+    return DescribeShareGroupOffsetsResponsePartition(
+        partition_index=index,
+        start_offset=summary.start_offset,
+        leader_epoch=summary.leader_epoch,
+        lag=lag,
+    )
+
+
+def _with_errors(
+    topic: AlterShareGroupOffsetsResponseTopic, errors: Mapping[tuple[UUID, int], StateResult]
+) -> AlterShareGroupOffsetsResponseTopic:
+    """Return the results of a topic with the errors of the share coordinators."""
+    partitions = []
+    for result in topic.partitions:
+        error = errors.get((topic.topic_id, result.partition_index))
+        if error is None or result.error_code != ErrorCode.NONE:
+            partitions.append(result)
+        else:
+            partitions.append(replace(result, error_code=error.error_code, error_message=error.error_message))
+    return replace(topic, partitions=tuple(partitions))
