@@ -115,7 +115,7 @@ class ObjectStorageManager:
             settings.manifest_cache, lambda _: 1
         )
         self._indexes: LoadingCache[tuple[str, IndexType], bytes] = LoadingCache(settings.index_cache, len)
-        self._data_keys = DataKeys()
+        self._data_keys = DataKeys() if settings.key_ring is None else settings.key_ring.data_keys()
         self._hints = ThreadPoolExecutor(_HINT_THREADS, thread_name_prefix="tier-hints")
         self._hinted: set[str] = set()
         self._hints_lock = threading.Lock()

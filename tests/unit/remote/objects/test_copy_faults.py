@@ -140,15 +140,19 @@ class LateStore(MemoryStore):
         self.objects.update(self._late)
 
 
+@pytest.mark.parametrize("by_other_process", [False, True], ids=["same process", "other process"])
 @pytest.mark.parametrize("put", range(PUTS_OF_A_COPY))
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_a_put_that_timed_out_and_is_executed_after_the_next_attempt_leaves_the_segment_readable(
-    kind: str, put: int, segment: StoredSegment
+    kind: str, put: int, by_other_process: bool, segment: StoredSegment
 ) -> None:
+    """Another process writes the same objects again in a repair, or in a restore that is repeated."""
     store = LateStore(put)
     manager = manager_of(store, kind)
     with pytest.raises(StoreUnavailable):
         manager.copy_log_segment_data(segment.metadata, segment.files)
+    if by_other_process:
+        manager = manager_of(store, kind)
     manager.copy_log_segment_data(segment.metadata, segment.files)
     store.execute_late()
     read_all(manager_of(store, kind), segment)

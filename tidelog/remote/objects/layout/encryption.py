@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPubl
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from tidelog.remote.objects.layout.pieces import Buffer
 from tidelog.remote.objects.layout.rsa_oaep import UnwrapError, unwrap, wrap
@@ -31,6 +33,7 @@ DATA_KEY_BYTES: Final = 32
 AAD_BYTES: Final = 32
 IV_BYTES: Final = 12
 TAG_BYTES: Final = 16
+_DATA_KEYS_LABEL: Final = b"tidelog data keys"
 OVERHEAD_BYTES: Final = IV_BYTES + TAG_BYTES
 """The bytes that encryption adds to a chunk."""
 
@@ -64,10 +67,13 @@ class DataKey:
 
 
 class DataKeys:
-    """Data keys by name: always the same key for one name, and of no use to find the key of another one."""
+    """Data keys by name: always the same key for one name, and of no use to find the key of another one.
 
-    def __init__(self) -> None:
-        self._secret = secrets.token_bytes(DATA_KEY_BYTES)
+    `secret` is random by default: then no other object returns the same keys.
+    """
+
+    def __init__(self, secret: bytes | None = None) -> None:
+        self._secret = secrets.token_bytes(DATA_KEY_BYTES) if secret is None else secret
 
     def key_of(self, name: str) -> DataKey:
         """Return the data key of `name` and its AAD."""
@@ -90,6 +96,18 @@ class KeyRing:
 
     active: str
     pairs: Mapping[str, KeyPair]
+
+    def data_keys(self) -> DataKeys:
+        """Return the data keys that every process with the same active key pair uses.
+
+        A put of one process may be executed after that of another one, which writes the same object again: a
+        repair, or a repeated restore. Both must have the same key. It is derived from the private key, with
+        which the wrapped data keys can be read anyway.
+        """
+        private_bytes = self.pairs[self.active].private.private_bytes(
+            Encoding.DER, PrivateFormat.PKCS8, NoEncryption()
+        )
+        return DataKeys(hashlib.sha256(_DATA_KEYS_LABEL + private_bytes).digest())
 
     def wrap(self, data_key: bytes) -> str:
         """Return `data_key` in the form of the manifest."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.support.tier.segment_configs import compressible, key_pair
 from tidelog.protocol.errors import DecodeError
-from tidelog.remote.objects.layout.encryption import OVERHEAD_BYTES, DataKey, DataKeys
+from tidelog.remote.objects.layout.encryption import OVERHEAD_BYTES, DataKey, DataKeys, KeyRing
 from tidelog.remote.objects.layout.pieces import Pieces
 from tidelog.remote.objects.layout.rsa_oaep import UnwrapError, unwrap, wrap
 from tidelog.remote.objects.layout.transform import DamagedChunk, Transform
@@ -68,6 +68,14 @@ def test_data_keys_are_the_same_for_one_name_of_one_manager_only() -> None:
     assert key == data_keys.key_of("segment")
     others = (data_keys.key_of("segment 2"), DataKeys().key_of("segment"))
     assert len({part for each in (key, *others) for part in (each.key, each.aad)}) == 6
+
+
+def test_data_keys_of_a_ring_are_those_of_every_process_with_the_same_active_pair() -> None:
+    pairs = {"old": key_pair(0), "new": key_pair(1)}
+    key = KeyRing("new", pairs).data_keys().key_of("segment")
+    assert key == KeyRing("new", {"new": pairs["new"]}).data_keys().key_of("segment")
+    assert key != KeyRing("old", pairs).data_keys().key_of("segment")
+    assert key != KeyRing("new", pairs).data_keys().key_of("segment 2")
 
 
 def test_a_data_key_is_never_shown() -> None:
