@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka release clean
+.PHONY: schemas help install lint types imports bytecode unit test test-all test-pythons sim sim-cluster demo bench bench-kafka soak quotas hostile failover copying crash-tier soak-tier test-docker test-kafka-tools test-spark-kafka bench-spark-kafka docs release clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,6 +125,10 @@ test-spark-kafka: $(STAMP) .cache/spark-kafka ## compare rows and offsets with t
 bench-spark-kafka: $(STAMP) .cache/spark-kafka ## run the Spark benchmarks, compared with Spark's own Kafka source; needs Maven
 	$(SPARK_KAFKA) $(BIN)/python -m benchmarks spark
 
+docs: $(STAMP) ## write the reference from the code, and build the documents as a site in `site`
+	$(BIN)/python -m tests.harness.reference
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # `make release DOCUMENTS=https://host/path` lets the links of README lead to files at this address.
 release: $(STAMP) ## build wheel, source distribution and release notes in dist, with checked metadata
 	$(BIN)/python -m tests.packaging.release dist $(if $(DOCUMENTS),--documents $(DOCUMENTS))
@@ -139,4 +143,4 @@ soak-tier: $(STAMP) ## tier 5 GB to an S3 server that fails, is slow or is unava
 	$(BIN)/python -m tests.harness.tier_soak
 
 clean: ## remove the files of the other targets
-	rm -rf $(VENV) build dist *.egg-info tidelog-data benchmarks/results .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist site *.egg-info tidelog-data benchmarks/results .mypy_cache .ruff_cache .pytest_cache
