@@ -339,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 # Use the time of this response as the start of the next request, to save a clock call.
                 started_ns = self._last_response_ns
-                if started_ns > turn_ends_ns:
+                if started_ns > turn_ends_ns or core.buffer.is_empty:
                     break
         except InvalidFrameError as error:
             self.fail(str(error))

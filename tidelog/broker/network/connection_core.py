@@ -294,7 +294,8 @@ class ConnectionCore:
             return None
         frame = self.buffer.next_frame()
         if frame is None:
-            frame = self._admit_next_frame()
+            large = self.buffer.frame_to_admit()
+            frame = None if large is None else self._admit(*large)
             if frame is None:
                 return None
         request = self.request = Request(connection, frame, received_ms, started_ns)
@@ -465,14 +466,12 @@ class ConnectionCore:
         self._end_request()
         return request
 
-    def _admit_next_frame(self) -> memoryview | None:
-        """Take memory for the next frame if it is large; return it if it is complete and admitted."""
-        large = self.buffer.frame_to_admit()
-        if large is None or self._admission.is_waiting:
+    def _admit(self, frame_bytes: int, api_key: int) -> memoryview | None:
+        """Take memory for the next frame, which is large; return it if it is complete and admitted."""
+        if self._admission.is_waiting:
             return None
-        if not self._admission.is_held and not self._admission.request(*large):
+        if not self._admission.is_held and not self._admission.request(frame_bytes, api_key):
             return None
-        frame_bytes, _ = large
         self.buffer.admit(frame_bytes)
         return self.buffer.next_frame()
 

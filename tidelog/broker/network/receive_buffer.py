@@ -74,6 +74,11 @@ class ReceiveBuffer:
         return len(self._data)
 
     @property
+    def is_empty(self) -> bool:
+        """Whether all received bytes have been handled."""
+        return self._start == self._end
+
+    @property
     def is_full(self) -> bool:
         """Whether no byte can be received before frames are handled."""
         return self._end == len(self._data)

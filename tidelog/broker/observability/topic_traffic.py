@@ -72,7 +72,8 @@ class TopicTraffic:
     replication_bytes_out: int = 0
 
     def record_append(self, topic: str, size_bytes: int, messages: int) -> None:
-        """Count one batch of a producer."""
+        """Count one batch of a producer, which is one partition of a Produce request."""
+        self.produce_requests += 1
         self.bytes_in += size_bytes
         self.messages_in += messages
         counters = self.topics.get(topic) or self._add(topic)
@@ -86,7 +87,7 @@ class TopicTraffic:
         counters.bytes_out += size_bytes
 
     def record_produce_request(self) -> None:
-        """Count a partition of a Produce request."""
+        """Count a partition of a Produce request to which nothing was appended."""
         self.produce_requests += 1
 
     def record_failed_produce(self) -> None:

@@ -16,11 +16,6 @@ class WaitingReaders:
     def __init__(self, *purgatories: Purgatory) -> None:
         self._purgatories = purgatories
 
-    @property
-    def watched_count(self) -> int:
-        """The number of watched keys in all purgatories."""
-        return sum(purgatory.watched_count for purgatory in self._purgatories)
-
     def check_and_complete(self, key: Hashable) -> None:
         """Complete the requests under `key` whose condition holds now."""
         for purgatory in self._purgatories:

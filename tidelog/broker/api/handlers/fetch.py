@@ -376,13 +376,14 @@ class FetchHandler:
 
     def _count_bytes_out(self, results: Sequence[FetchResult]) -> None:
         for requested, result in results:
-            if not result.records_length:
+            size_bytes = result.records_length
+            if not size_bytes:
                 continue
             topic = requested.topic
             if topic is None and requested.topic_id is not None:
                 topic = self._replicas.topic_name(requested.topic_id)
             # A topic that was deleted while the request waited has no name.
-            self._traffic.record_fetched(topic or OTHER_TOPICS, result.records_length)
+            self._traffic.record_fetched(topic or OTHER_TOPICS, size_bytes)
 
     def _complete_with_errors(self, request: Request, context: FetchContext, limits: FetchLimits) -> None:
         """Respond to a parked request that cannot be completed: an error for each of its partitions."""

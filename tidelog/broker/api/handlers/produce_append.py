@@ -146,7 +146,9 @@ class ProduceAppender:
             # Any error affects this partition only: the records of the others are appended.
             result = self._failure(request, requested, error)
         else:
-            if not info.is_duplicate:
+            if info.is_duplicate:
+                self._traffic.record_produce_request()
+            else:
                 self._traffic.record_append(
                     partition.topic_partition.topic,
                     info.size_bytes,
@@ -154,8 +156,9 @@ class ProduceAppender:
                 )
             result = ProducePartitionResult(0, info.first_offset, info.log_append_time, info.log_start_offset)
             state.appended.append(PartitionAppend(partition, partition.leader, info.last_offset + 1, result))
-            if self._readers.watched_count:
-                self._readers.check_and_complete(partition.topic_partition)
+            self._readers.check_and_complete(partition.topic_partition)
+            state.results.append((requested, result))
+            return True
         self._add(state, requested, result)
         return True
 
