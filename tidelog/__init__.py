@@ -15,18 +15,21 @@ if TYPE_CHECKING:
     from tidelog.clients.consumer.consumer import Consumer
     from tidelog.clients.consumer.partition_reader import PartitionReader
     from tidelog.clients.producer.producer import Producer
+    from tidelog.clients.share_consumer.share_consumer import ShareConsumer
     from tidelog.clients.transactions.transaction_errors import (
         AbortableTransactionError,
         FatalTransactionError,
     )
     from tidelog.clients.transport.failures import TlsAuthenticationError
     from tidelog.local_cluster.security import Security
+    from tidelog.protocol.share_groups.acknowledge_type import AcknowledgeType
     from tidelog.testing.embedded import EmbeddedCluster
 
 __version__: str
 
 __all__ = [
     "AbortableTransactionError",
+    "AcknowledgeType",
     "Admin",
     "Consumer",
     "EmbeddedCluster",
@@ -34,12 +37,14 @@ __all__ = [
     "PartitionReader",
     "Producer",
     "Security",
+    "ShareConsumer",
     "TlsAuthenticationError",
 ]
 
 
 _HOMES = {
     "AbortableTransactionError": "tidelog.clients.transactions.transaction_errors",
+    "AcknowledgeType": "tidelog.protocol.share_groups.acknowledge_type",
     "Admin": "tidelog.clients.admin.admin",
     "Consumer": "tidelog.clients.consumer.consumer",
     "EmbeddedCluster": "tidelog.testing.embedded",
@@ -47,6 +52,7 @@ _HOMES = {
     "PartitionReader": "tidelog.clients.consumer.partition_reader",
     "Producer": "tidelog.clients.producer.producer",
     "Security": "tidelog.local_cluster.security",
+    "ShareConsumer": "tidelog.clients.share_consumer.share_consumer",
     "TlsAuthenticationError": "tidelog.clients.transport.failures",
 }
 

@@ -31,10 +31,11 @@ from tidelog.broker.share_partitions.acquisition import (
     FetchedBatch,
 )
 from tidelog.broker.share_partitions.acquisition_lock import AcquisitionLock
-from tidelog.broker.share_partitions.record_states import AcknowledgeType, RecordState
+from tidelog.broker.share_partitions.record_states import RecordState
 from tidelog.broker.share_partitions.share_partition import SharePartition
 from tidelog.broker.share_partitions.state_change import StateChange
 from tidelog.protocol.errors import KafkaError
+from tidelog.protocol.share_groups.acknowledge_type import AcknowledgeType
 from tidelog.protocol.steps import run_steps
 
 KEY = SharePartitionKey("workers", UUID(int=1), 0)

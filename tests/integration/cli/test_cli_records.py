@@ -218,3 +218,8 @@ def test_a_read_error_is_one_line(ten: Topic) -> None:
         "consume", "missing", "-e", "-X", "default.api.timeout.ms=300", bootstrap=ten.bootstrap
     )
     assert "[UNKNOWN_TOPIC_OR_PARTITION]" in missing
+
+
+def test_options_that_a_share_group_decides_are_rejected(topic: Topic) -> None:
+    text = topic.failure("consume", "--share", "workers", "-g", "group", "-o", "end", "-e", code=2)
+    assert "--share excludes --group, --offset, --exit" in text

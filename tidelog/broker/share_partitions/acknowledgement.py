@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from tidelog.broker.share_partitions.record_states import AcknowledgeType
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
+from tidelog.protocol.share_groups.acknowledge_type import AcknowledgeType
 
 
 class AcknowledgedBatch(NamedTuple):

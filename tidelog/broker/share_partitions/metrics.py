@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidelog.broker.observability.metrics import BrokerMetrics
 from tidelog.broker.share_partitions.member_sessions import MemberSessions
-from tidelog.broker.share_partitions.record_states import AcknowledgeType
 from tidelog.broker.share_partitions.registry import SharePartitions
+from tidelog.protocol.share_groups.acknowledge_type import AcknowledgeType
 
 
 def report_share_delivery(

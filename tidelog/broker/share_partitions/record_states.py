@@ -1,4 +1,4 @@
-"""The delivery states of a record in a share group, and the acknowledgements that change them.
+"""The delivery states of a record in a share group, and how acknowledgements change them.
 
     AVAILABLE     -> ACQUIRED                        a member fetches the record
     AVAILABLE     -> ARCHIVED                        the record no longer exists
@@ -9,7 +9,7 @@
 ACKNOWLEDGED and ARCHIVED are final: the record is not delivered again. Only the rollback of a change that
 could not be stored leads back to ACQUIRED.
 
-Source: KIP-932; RecordState and AcknowledgeType of Apache Kafka 4.3.
+Source: KIP-932; RecordState of Apache Kafka 4.3.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
+
+from tidelog.protocol.share_groups.acknowledge_type import AcknowledgeType
 
 
 class RecordState(IntEnum):
@@ -39,18 +41,6 @@ TRANSITIONS: Final[Mapping[RecordState, frozenset[RecordState]]] = {
     RecordState.ACKNOWLEDGED: frozenset(),
     RecordState.ARCHIVED: frozenset(),
 }
-
-
-class AcknowledgeType(IntEnum):
-    """The decision of a member about an acquired record; the values are those of the requests."""
-
-    GAP = 0
-    """There is no record at the offset."""
-    ACCEPT = 1
-    RELEASE = 2
-    REJECT = 3
-    RENEW = 4
-    """The member needs more time: its lock begins again (KIP-1222)."""
 
 
 STATE_OF: Final[Mapping[AcknowledgeType, RecordState]] = {

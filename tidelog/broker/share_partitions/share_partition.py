@@ -37,10 +37,11 @@ from tidelog.broker.share_partitions.acquisition import (
 )
 from tidelog.broker.share_partitions.acquisition_lock import AcquisitionLock, LockTimers
 from tidelog.broker.share_partitions.in_flight import InFlightRange, InFlightRanges
-from tidelog.broker.share_partitions.record_states import STATE_OF, AcknowledgeType, RecordState
+from tidelog.broker.share_partitions.record_states import STATE_OF, RecordState
 from tidelog.broker.share_partitions.state_change import StateChange
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import LeaderEpoch, Offset
+from tidelog.protocol.share_groups.acknowledge_type import AcknowledgeType
 from tidelog.protocol.steps import Steps
 
 BATCHES_PER_ACQUISITION: Final = 2_000

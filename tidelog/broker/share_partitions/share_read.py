@@ -18,7 +18,7 @@ from tidelog.broker.share_partitions.fetched_batches import FetchedBatches, Reco
 from tidelog.broker.share_partitions.registry import HostedSharePartition
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.ids import Offset
-from tidelog.protocol.share_fetch_response_view import ShareFetchResult
+from tidelog.protocol.share_groups.fetch_response_view import ShareFetchResult
 from tidelog.storage.segment.txn_index import AbortedTransaction
 
 logger = logging.getLogger(__name__)

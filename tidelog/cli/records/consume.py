@@ -13,9 +13,12 @@ from tidelog.cli.options import CONNECT_TIMEOUT_MS
 from tidelog.cli.records.offset_choice import OffsetChoice, Start, parse_offset_choices
 from tidelog.cli.records.reading import Bounds, start_at, topics_partitions, wait_for_topics
 from tidelog.cli.records.record_format import DEFAULT_FORMAT, RecordFormatter, compile_format, json_line
+from tidelog.cli.records.share_reading import ShareBounds, acknowledgement_options, print_shared
 from tidelog.cli.running import run
 from tidelog.clients.config.client_config import ConsumerConfig
+from tidelog.clients.config.share_config import ShareConsumerConfig
 from tidelog.clients.consumer.consumer import Consumer
+from tidelog.clients.share_consumer.share_consumer import ShareConsumer
 from tidelog.protocol.ids import TopicPartition
 
 POLL_MS = 100
@@ -51,6 +54,12 @@ FromBeginningOption = Annotated[
 GroupOption = Annotated[
     str | None,
     typer.Option("-g", "--group", metavar="GROUP", help="Read as a member of this consumer group."),
+]
+ShareOption = Annotated[
+    str | None,
+    typer.Option(
+        "--share", metavar="GROUP", help="Read as a member of this share group, and accept records."
+    ),
 ]
 CountOption = Annotated[
     int | None,
@@ -89,6 +98,7 @@ def consume(
     offset: OffsetOption = [],  # noqa: B006
     from_beginning: FromBeginningOption = False,
     group: GroupOption = None,
+    share: ShareOption = None,
     count: CountOption = None,
     exit_at_end: ExitOption = False,
     timeout_ms: TimeoutOption = None,
@@ -103,13 +113,21 @@ def consume(
 
     Example: tidelog consume tides -o beginning -e -f '%p:%o %k=%s\\n'
     """
-    group = group or cluster.group_id
+    if share is None:
+        group = group or cluster.group_id
+    else:
+        _check_share_options(group, offset or from_beginning, partition, isolation, exit_at_end=exit_at_end)
     try:
         offsets = [*offset, *(["beginning"] if from_beginning else [])]
         choice = parse_offset_choices(offsets, default=Start.BEGINNING if group is None else Start.STORED)
         render = json_line if as_json else compile_format(format_text, null=b"NULL" if null else b"")
     except ValueError as error:
         raise UsageFailure(str(error)) from None
+    if share is not None:
+        _consume_shared(
+            cluster, topics, share, ShareBounds(count, timeout_ms), acknowledgement_options(count), render
+        )
+        return
     _check_options(group, partition, choice)
     defaults: dict[str, Any] = {
         "group_id": group,
@@ -130,6 +148,44 @@ def consume(
     else:
         work = _consume(consumer, topics, partition, choice, bounds, render)
     run(work, prints_unreachable_brokers=True)
+
+
+def _check_share_options(
+    group: str | None, offset: object, partition: list[int], isolation: str | None, *, exit_at_end: bool
+) -> None:
+    """Raise UsageFailure for options that a share group decides itself."""
+    excluded = {
+        "--group": group,
+        "--offset": offset,
+        "--partition": partition,
+        "--isolation": isolation,
+        "--exit": exit_at_end,
+    }
+    wrong = [option for option, value in excluded.items() if value]
+    if wrong:
+        raise UsageFailure(
+            f"--share excludes {', '.join(wrong)}: the brokers choose the records of a share group, and the "
+            "group configs share.auto.offset.reset and share.isolation.level set where and what it reads"
+        )
+
+
+def _consume_shared(
+    cluster: ClusterConnection,
+    topics: list[str],
+    group: str,
+    bounds: ShareBounds,
+    acknowledgement: dict[str, Any],
+    render: RecordFormatter,
+) -> None:
+    """Print the records of a share group."""
+    defaults = {
+        "default_api_timeout_ms": CONNECT_TIMEOUT_MS,
+        "allow_auto_create_topics": False,
+        **acknowledgement,
+    }
+    options = cluster.client_options(ShareConsumerConfig, defaults, {"group_id": group})
+    consumer = ShareConsumer(cluster.bootstrap, **options)
+    run(print_shared(consumer, topics, bounds, render), prints_unreachable_brokers=True)
 
 
 def _check_options(group: str | None, partitions: list[int], choice: OffsetChoice) -> None:

@@ -70,7 +70,7 @@ from tidelog.protocol.fetch_response_view import FetchPartitionResult
 from tidelog.protocol.framing import encode_response
 from tidelog.protocol.messages.share_fetch import ShareFetchRequest, ShareFetchResponse
 from tidelog.protocol.registry import ApiKey
-from tidelog.protocol.share_fetch_response_view import (
+from tidelog.protocol.share_groups.fetch_response_view import (
     ShareFetchResult,
     TopicResults,
     encode_share_fetch_response,

@@ -18,7 +18,7 @@ from tidelog.protocol.messages.share_fetch import (
 )
 from tidelog.protocol.registry import ApiKey
 from tidelog.protocol.response_parts import NodeEndpoint as Endpoint
-from tidelog.protocol.share_fetch_response_view import (
+from tidelog.protocol.share_groups.fetch_response_view import (
     ShareFetchResult,
     TopicResults,
     encode_share_fetch_response,

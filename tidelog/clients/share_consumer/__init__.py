@@ -1,0 +1,1 @@
+"""The share consumer: reads records as a member of a share group (KIP-932)."""

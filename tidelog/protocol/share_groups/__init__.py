@@ -1,0 +1,1 @@
+"""What the protocol has for share groups besides messages (KIP-932)."""
