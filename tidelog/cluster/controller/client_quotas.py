@@ -18,7 +18,7 @@ from tidelog.cluster.image import MetadataImage, QuotaEntity
 from tidelog.protocol.errors import ErrorCode, KafkaError
 from tidelog.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, RequestEntryData
 from tidelog.protocol.metadata_records.client_quota_record import ClientQuotaRecord, EntityData
-from tidelog.protocol.steps import Steps
+from tidelog.protocol.steps import Steps, release_in_steps
 
 
 class QuotaOutcome(NamedTuple):
@@ -36,19 +36,31 @@ def alter_client_quotas(
     `hosts`: host names in the request that can be resolved. A `validate_only` request changes nothing.
     """
     records: list[ClientQuotaRecord] = []
-    outcomes: dict[QuotaEntity, QuotaOutcome] = {}
+    outcomes: list[QuotaOutcome] = []
+    indexes: dict[QuotaEntity, int] = {}
+    """The index of the outcome of each entity."""
     for entry in request.entries:
         yield None
         entity = {each.entity_type: each.entity_name for each in entry.entity}
         key: QuotaEntity = tuple(sorted(entity.items(), key=lambda item: item[0]))
         try:
-            if key in outcomes:
+            if key in indexes:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Ignoring duplicate entity {entity}")
-            records += _changes(image, entity, key, entry, hosts)
-            outcomes[key] = QuotaOutcome(entity, SUCCESS)
+            changes = _changes(image, entity, key, entry, hosts)
+            if not request.validate_only:
+                records += changes
+            outcome = QuotaOutcome(entity, SUCCESS)
         except KafkaError as error:
-            outcomes[key] = QuotaOutcome(entity, Outcome.of(error))
-    return ControllerResult(() if request.validate_only else tuple(records), list(outcomes.values()))
+            outcome = QuotaOutcome(entity, Outcome.of(error))
+        if key in indexes:
+            outcomes[indexes[key]] = outcome
+        else:
+            indexes[key] = len(outcomes)
+            outcomes.append(outcome)
+    entities = list(indexes)
+    indexes.clear()
+    yield from release_in_steps(entities)
+    return ControllerResult(tuple(records), outcomes)
 
 
 def _changes(

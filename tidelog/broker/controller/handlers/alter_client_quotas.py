@@ -16,7 +16,7 @@ from tidelog.protocol.messages.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
-from tidelog.protocol.steps import map_items
+from tidelog.protocol.steps import Steps, map_items
 
 
 class AlterClientQuotasHandler:
@@ -30,9 +30,12 @@ class AlterClientQuotasHandler:
         self, context: RequestContext, request: AlterClientQuotasRequest
     ) -> AlterClientQuotasResponse:
         """Return the outcome of each entity when the quotas are durable."""
-        hosts = await _resolvable(request)
+        names = await self._slices.complete(_host_names(request))
+        is_resolvable = await bounded_gather(map(_is_host, names))
+        hosts = frozenset(name for name, is_host in zip(names, is_resolvable, strict=True) if is_host)
         outcomes = await self._store.submit(lambda image: alter_client_quotas(image, request, hosts))
         entries = await self._slices.complete(map_items(_response, outcomes))
+        self._slices.release_later(outcomes)
         return AlterClientQuotasResponse(entries=entries)
 
 
@@ -46,16 +49,16 @@ def _response(outcome: QuotaOutcome) -> ResponseEntryData:
     )
 
 
-async def _resolvable(request: AlterClientQuotasRequest) -> frozenset[str]:
-    """Return the host names among the ip entities that can be resolved to an address."""
-    names = {
-        entity.entity_name
-        for entry in request.entries
-        for entity in entry.entity
-        if entity.entity_type == IP and entity.entity_name and not is_address(entity.entity_name)
-    }
-    is_resolvable = await bounded_gather(map(_is_host, names))
-    return frozenset(name for name, is_host in zip(names, is_resolvable, strict=True) if is_host)
+def _host_names(request: AlterClientQuotasRequest) -> Steps[set[str]]:
+    """Return the names among the ip entities that are no addresses."""
+    names: set[str] = set()
+    for entry in request.entries:
+        yield None
+        for entity in entry.entity:
+            name = entity.entity_name
+            if entity.entity_type == IP and name and not is_address(name):
+                names.add(name)
+    return names
 
 
 async def _is_host(name: str) -> bool:
