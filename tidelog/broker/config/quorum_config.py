@@ -22,6 +22,9 @@ from tidelog.cluster.quorum.settings import QuorumSettings
 from tidelog.cluster.quorum.voter_set import Endpoint, ReplicaKey, Voter, VoterSet
 from tidelog.protocol.ids import BrokerId
 
+FETCH_WAIT_MS_MAX: Final = 500
+"""How long a replica lets the leader delay the response to a Fetch, at most; Kafka's constant."""
+
 _VOTERS: Final = "controller.quorum.voters"
 _SERVERS: Final = "controller.quorum.bootstrap.servers"
 _NAMES: Final = "controller.listener.names"
@@ -155,4 +158,6 @@ def quorum_settings(config: BrokerSettings) -> QuorumSettings:
         snapshot_chunk_max_bytes=config.controller_quorum_fetch_snapshot_max_bytes,
         auto_join=config.controller_quorum_auto_join_enable,
         listener_name=controller_listener_name(config),
+        # Otherwise the response to a fetch that waits would arrive when a short timeout has expired.
+        fetch_max_wait_ms=min(FETCH_WAIT_MS_MAX, config.controller_quorum_fetch_timeout_ms // 4),
     )

@@ -8,6 +8,8 @@ Source: KIP-595; QuorumState of Apache Kafka.
 
 from __future__ import annotations
 
+from typing import Final
+
 from tidelog.cluster.quorum.config import ReplicaConfig
 from tidelog.cluster.quorum.connections import Connections
 from tidelog.cluster.quorum.effects import LeaderChanged
@@ -31,6 +33,8 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.protocol.messages.add_raft_voter import AddRaftVoterResponse
 from tidelog.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
+
+FIRST_ELECTION_MS: Final = 100
 
 
 class QuorumState:
@@ -192,7 +196,16 @@ class QuorumState:
             endpoints = self._membership.endpoints_of(leader_id)
             if endpoints:
                 return State.FOLLOWER, self._follower(leader_id, endpoints, now_ms)
+        if self.epoch == 0 and self._membership.is_electable:
+            # This replica knows of no election: a new quorum need not wait for a leader.
+            # If there is one, pre-votes are rejected and change nothing.
+            return self._unattached_or_voted, UnattachedState(now_ms + self._first_election_delay_ms)
         return self._unattached_or_voted, UnattachedState(self._election_deadline_ms(now_ms))
+
+    @property
+    def _first_election_delay_ms(self) -> int:
+        """A short random time, so that votes of nodes that start together are rarely split."""
+        return self._config.random_below(min(FIRST_ELECTION_MS, self._config.settings.election_timeout_ms))
 
     @property
     def _unattached_or_voted(self) -> State:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tidelog.broker.config.node_config import BrokerConfig
 from tidelog.broker.config.quorum_config import (
     bootstrap_servers,
@@ -78,3 +80,12 @@ def test_addresses_with_spaces_and_brackets_are_accepted() -> None:
 def test_quorum_timeouts_are_read_from_their_keys() -> None:
     settings = quorum_settings(config(controller_quorum_fetch_timeout_ms="77"))
     assert (settings.fetch_timeout_ms, settings.election_timeout_ms) == (77, 1000)
+
+
+@pytest.mark.parametrize(("fetch_timeout_ms", "wait_ms"), [("2000", 500), ("60000", 500), ("500", 125)])
+def test_a_fetch_that_waits_for_records_returns_long_before_the_fetch_timeout(
+    fetch_timeout_ms: str, wait_ms: int
+) -> None:
+    """With a fetch timeout of 500 ms, followers of an idle leader started an election each second."""
+    settings = quorum_settings(config(controller_quorum_fetch_timeout_ms=fetch_timeout_ms))
+    assert settings.fetch_max_wait_ms == wait_ms

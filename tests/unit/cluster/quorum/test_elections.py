@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.sim.quorum.safeguards import Safeguard
+from tests.support.configs import quorum_settings
 from tests.unit.cluster.quorum.replica_fixture import (
     ReplicaFixture,
     begin,
@@ -20,6 +21,7 @@ from tests.unit.cluster.quorum.replica_fixture import (
 )
 from tidelog.cluster.quorum.effects import Persist, Respond, Send
 from tidelog.cluster.quorum.quorum_record import QuorumRecord
+from tidelog.cluster.quorum.quorum_state import FIRST_ELECTION_MS
 from tidelog.cluster.quorum.states import State
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.messages.fetch import FetchRequest
@@ -226,6 +228,22 @@ def test_a_replica_with_another_directory_id_than_the_voter_is_not_elected() -> 
     assert not wiped.quorum.is_voter
 
 
+def test_voters_of_a_new_quorum_do_not_wait_for_an_election_timeout() -> None:
+    subject = ReplicaFixture()
+    started = subject.now
+    subject.wait_until(State.PROSPECTIVE)
+    assert subject.now - started <= FIRST_ELECTION_MS
+    assert {request.to_node for request in subject.sent(VoteRequest)} == {2, 3}
+    assert subject.epoch == 0
+
+
+def test_a_restarted_voter_without_leader_waits_for_an_election_timeout() -> None:
+    subject = ReplicaFixture(record=QuorumRecord(leader_epoch=4))
+    started = subject.now
+    subject.wait_until(State.PROSPECTIVE)
+    assert subject.now - started >= quorum_settings().election_timeout_ms
+
+
 def test_without_the_safeguard_a_voter_votes_twice() -> None:
     subject = ReplicaFixture(disabled=[Safeguard.ONE_VOTE_PER_EPOCH])
     assert verdict(subject.ask(vote_for(2, 5))) == YES
@@ -233,7 +251,9 @@ def test_without_the_safeguard_a_voter_votes_twice() -> None:
 
 
 def test_without_the_safeguard_a_vote_is_granted_that_is_not_durable() -> None:
-    subject = ReplicaFixture(disabled=[Safeguard.VOTE_DURABLE_BEFORE_ANSWER])
+    subject = ReplicaFixture(
+        record=QuorumRecord(leader_epoch=4), disabled=[Safeguard.VOTE_DURABLE_BEFORE_ANSWER]
+    )
     subject.ask(vote_for(2, 5))
     kinds = [type(effect) for effect in subject.effects]
     assert Respond in kinds

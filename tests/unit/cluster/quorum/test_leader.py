@@ -173,7 +173,7 @@ def test_a_leader_of_a_later_epoch_is_followed_at_once() -> None:
 
 
 def test_an_append_without_leadership_or_with_a_wrong_epoch_or_size_is_refused() -> None:
-    subject = ReplicaFixture(append_max_bytes=1000)
+    subject = ReplicaFixture(record=QuorumRecord(leader_epoch=4), append_max_bytes=1000)
     subject.append(b"a")
     assert subject.all_of(AppendRejected)
     subject.lead()
